@@ -77,7 +77,7 @@ codes! {
     NoWeightSender = "no-weight-sender", "no sender has the weights that a receiver needs";
     GroupSpans = "group-spans", "a group spans nodes or domains that it should stay within";
     SegmentIncomplete = "segment-incomplete", "the nodes of a plan cannot be whole segments within domains";
-    DomainTooSmall = "domain-too-small", "a group must be within a domain, and no domain has as many nodes";
+    DomainTooSmall = "domain-too-small", "nodes must be within a domain, and no domain has, or may use, as many";
     NoSpare = "no-spare", "a failed node has no spare with the same hardware";
     RailMismatch = "rail-mismatch", "a data group uses different local indices on equal nodes";
     // Memory.

@@ -128,8 +128,9 @@ def _name(value: Any) -> str | None:
 def _without_image(draft: Draft, value: Any) -> None:
     """Write a placeholder where nobody has stated an image, and tell it."""
     if isinstance(value, dict):
-        for container in (value.get("containers") or [])[:1]:
-            if "image" not in container:
+        containers = value.get("containers")
+        for container in containers[:1] if isinstance(containers, list) else ():
+            if isinstance(container, dict) and "name" in container and "image" not in container:
                 fields = {**container}
                 container.clear()
                 container.update({"name": fields.pop("name"), "image": PLACEHOLDER, **fields})
