@@ -39,6 +39,15 @@ int nvmlDeviceGetRemappedRows(Device device, unsigned *a, unsigned *b, unsigned 
     *a = *b = *pending = 0; *failed = device == 2; return 0;
 }
 int nvmlDeviceGetRetiredPagesPendingStatus(Device device, unsigned *pending) { return 3; }
+typedef struct { unsigned pid; unsigned long long memory; unsigned instance, part; } Process;
+int nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned *count, Process *found) {
+    if (device == 2) { *count = 0; return 0; }
+    if (*count < 2) { *count = 2; return 7; }
+    *count = 2;
+    found[0] = (Process){70 + device, 3ull << 30, 0, 0};
+    found[1] = (Process){90 + device, -1ull, 0, 0};                                  /* the driver hides its memory */
+    return 0;
+}
 """
 ASK = """
 import dataclasses, json, sys
@@ -68,6 +77,17 @@ def test_devices_are_found_by_index_and_by_uuid(library: Path) -> None:
     }
     assert gpus[2] == gpus[0]
     assert (gpus[1]["pci"], gpus[1]["problem"]) == ("0000:1c:00.0", "remapping of damaged memory rows failed")
+
+
+def test_processes_are_those_of_each_device(library: Path) -> None:
+    ask = "import json; from rankplan.hardware import nvml; "
+    ask += "print(json.dumps([[(one.pid, one.memory) for one in here] for here in nvml.uses(IDS)]))"
+    first, part = [[71, 3072], [91, None]], [[170, 3072], [190, None]]
+    found = json.loads(python(ask.replace("IDS", repr(["0", "GPU-0", "1", "MIG-5c", "7", "GPU-"])), library))
+    assert found == [first, first, [], part, [], []]
+    assert (
+        python("from rankplan.hardware import nvml; print(nvml.uses(['0']))", library, FAKE_INIT="9").strip() == "None"
+    )
 
 
 def test_a_lost_device_is_named_and_the_others_are_known(library: Path) -> None:

@@ -14,10 +14,12 @@ from rankplan import Inventory, Plan, RankSet, plan
 from rankplan.cli import main
 from rankplan.cli.common import table_lines
 from rankplan.runtime.live.compare import compare
+from rankplan.runtime.live.devices import entered
 from rankplan.runtime.live.look import look, short
 from rankplan.runtime.live.model import Live
 from rankplan.runtime.live.picture import drawn
 from rankplan.runtime.live.report import actor_table, live_lines, plain
+from rankplan.runtime.nodes.probe import Process
 from rankplan.runtime.ray.tables import NodeEntry
 from support.configs import from_overrides
 from support.live_tables import MINE, OTHER, Cluster
@@ -333,3 +335,32 @@ def test_wrong_usage(
     verl(SECOND, FIRST).save(tmp_path / "plan.json")
     done = CliRunner().invoke(main, ["live", *words])
     assert (done.exit_code, message in done.output) == (code, True), done.output
+
+
+def test_processes_are_those_of_actors_or_of_nobody() -> None:
+    """A process that descends from an actor is its own; one of another pid namespace may be any actor's."""
+    found = nodes(FIRST)
+    found.actor(FIRST, [0], class_name="Server")
+    found.actor(FIRST, [1])
+    live = seen(found)
+    told = {
+        1: [
+            Process(0, 77, 100, (1000, 1)),  # a child of the first actor
+            Process(1, 1000, 100, (1,)),  # the first actor on the accelerator of the second
+            Process(1, 88, None, None),  # of another namespace
+            Process(2, 99, 5, (1,)),
+        ]
+    }
+    after = entered(live, {1: live.node[1].spec}, told, {2: "node 2: its driver does not tell"})
+    owners = [(one.pid, one.actor_id is not None, one.elsewhere) for one in after.processes]
+    assert owners == [(77, True, False), (1000, True, False), (88, False, True), (99, False, False)]
+    assert not after.doubled  # both actors are of one job
+    lines = live_lines(after)
+    assert "no actor's: node 1: 1: pid 88 of another pid namespace" in lines
+    assert "no actor's: node 1: 2: pid 99, 5 MiB" in lines
+    assert "devices: node 2: its driver does not tell" in lines
+    stranger = entered(live, {}, {1: [Process(0, 99, 5, (1,))]}, {})
+    assert [(one.accelerator, one.users) for one in stranger.doubled] == [
+        (0, ("Server (job 02, pid 1000)", "pid 99, no actor's"))
+    ]
+    assert plain(after)["processes"][0]["pid"] == 77 and plain(after)["silent"]

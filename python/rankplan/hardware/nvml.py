@@ -148,14 +148,16 @@ class _Devices:
 
     def uses(self, name: str) -> list[Use]:
         """Return the processes on the device with this id, none if the driver does not list it."""
+        near = [index for index, gpu in enumerate(self._gpus) if gpu.uuid is not None and gpu.uuid.startswith(name)]
         if name.isascii() and name.isdigit():
-            handle, _ = self._ask(self._nvml.nvmlDeviceGetHandleByIndex, int(name))
+            near = [index for index in range(len(self._gpus)) if str(index) == name]
+        if len(near) == 1:
+            handle, _ = self._ask(self._nvml.nvmlDeviceGetHandleByIndex, near[0])
         else:
-            near = [gpu.uuid for gpu in self._gpus if gpu.uuid is not None and gpu.uuid.startswith(name)]
-            handle, _ = self._ask(self._nvml.nvmlDeviceGetHandleByUUID, near[0] if len(near) == 1 else name)
-        found, _ = (
-            (None, None) if handle is None else self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle)
-        )
+            handle, _ = self._ask(self._nvml.nvmlDeviceGetHandleByUUID, name)  # of a MIG device
+        if handle is None:
+            return []
+        found, _ = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle)
         return [Use(int(one.pid), one.usedGpuMemory and int(one.usedGpuMemory) >> 20) for one in found or ()]
 
     def _at(self, index: int) -> Gpu:

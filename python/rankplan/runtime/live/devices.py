@@ -44,10 +44,10 @@ def with_devices(live: Live) -> Live:
             silent[node.rank] = f"node {node.rank}: its driver does not tell which processes use its accelerators"
         else:
             told[node.rank] = processes
-    return _entered(live, specs, told, silent)
+    return entered(live, specs, told, silent)
 
 
-def _entered(
+def entered(
     live: Live, specs: Mapping[int, NodeSpec], told: Mapping[int, Sequence[Process]], silent: Mapping[int, str]
 ) -> Live:
     """Return what runs with the answers of the drivers."""
