@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from rankplan.front import plan as plan
     from rankplan.front import requests as requests
     from rankplan.front import tune as tune
+    from rankplan.memory.model import Model as Model
     from rankplan.nodes.clusters import SupportsInventory as SupportsInventory
     from rankplan.nodes.inventory import Inventory as Inventory
     from rankplan.nodes.inventory import NodeSpec as NodeSpec
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from rankplan.plans.diff import Move as Move
     from rankplan.plans.diff import PlanDiff as PlanDiff
     from rankplan.plans.diff import diff as diff
+    from rankplan.plans.memory import Need as Need
     from rankplan.plans.plan import NodeKind as NodeKind
     from rankplan.plans.plan import Oversubscription as Oversubscription
     from rankplan.plans.plan import Plan as Plan
@@ -113,12 +115,14 @@ _NAMES = {
     ),
     "render.report": ("Report",),
     "front": ("check", "plan", "requests", "tune"),
+    "memory.model": ("Model",),
     "nodes.clusters": ("SupportsInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),
     "nodes.topology": ("Domains",),
     "parallel": ("Parallel",),
     "plans.component": ("Component", "PlacementMode", "Settings"),
     "plans.diff": ("Change", "Move", "PlanDiff", "diff"),
+    "plans.memory": ("Need",),
     "plans.plan": ("NodeKind", "Oversubscription", "Plan", "Sharing", "Stay"),
     "plans.requests": ("Request",),
     "plans.weights": ("WeightMap",),

@@ -257,7 +257,7 @@ class _Drawing:
             parts = self._held(ranks) + ([f"{unused} idle"] if unused else [])
             rest = f"and {hidden[0]}-{hidden[-1]}: {', '.join(parts)}"
         lanes = tuple(lane for lane in map(tuple, found) if lane)
-        gauges = self.memory.of_node(kind.nodes[0]) if resource == ACCELERATOR else {}
+        gauges = self.memory.of_kind(kind) if resource == ACCELERATOR else {}
         return Strip(clean(resource), shown, lanes, idle, rest, gauges)
 
     def _bands(self, name: str, node: int, cells: dict[int, list[int]], shown: range) -> Iterator[Band]:
