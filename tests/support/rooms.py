@@ -10,6 +10,7 @@ ROOMS = [
     "config.text.shell",
     "config.text",
     "config",
+    "dialects.memory",
     "nodes.topology",
     "nodes",
     "plans",

@@ -19,6 +19,7 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes import entries, inventory_file
+from rankplan.nodes.batch_script import read_batch_script
 from rankplan.nodes.manifests import read_pods
 from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, detect, domains
@@ -114,8 +115,8 @@ class Inventory:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Inventory:
-        """Read an inventory, or a Kubernetes file, whose pods are the nodes. Raises `PlacementError`, ``OSError``."""
-        return cls.from_dict(read_pods(path) or load_config(path))
+        """Read an inventory, or the file of a job with its pods or nodes. Raises `PlacementError`, ``OSError``."""
+        return cls.from_dict(read_pods(path) or read_batch_script(path) or load_config(path))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""

@@ -60,9 +60,17 @@ _logger = logging.getLogger("rankplan")
 
 
 def find_nodes(
-    num_nodes: int | None, timeout: float, report: Report, *, starting: bool, topology: Topology
+    num_nodes: int | None,
+    timeout: float,
+    report: Report,
+    *,
+    starting: bool,
+    topology: Topology,
+    needed: RankSet | None = None,
 ) -> list[FoundNode]:
     """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` in the order of ``topology``.
+
+    Where nodes have ranks, only the ``needed`` ones must join (default: all); see `in_order`.
 
     ``starting``: other nodes may be about to join, so nodes without ranks are used only once no node has joined for
     `timeouts.LAST_JOIN` seconds. The rank of the only node does not matter. Raises ``ClusterError`` if too few nodes
@@ -74,7 +82,7 @@ def find_nodes(
     while True:
         entries = live_nodes()
         late = time.monotonic() >= deadline
-        if len(entries) < (num_nodes or 1):
+        if len(entries) < (1 if needed else num_nodes or 1):
             if late:
                 raise _too_few(num_nodes, timeout, list(entries.values()))
             report(f"waiting for nodes: {len(entries)} of {num_nodes} have joined")
@@ -87,7 +95,7 @@ def find_nodes(
             nodes = [known[node_id] for node_id in entries]
             quiet = not starting or time.monotonic() - max(node.started for node in nodes) >= timeouts.LAST_JOIN
             try:
-                ordered, source = in_order(nodes, num_nodes, topology, driver)
+                ordered, source = in_order(nodes, num_nodes, topology, driver, needed)
             except MissingRanks as missing:
                 if len(nodes) == 1 and num_nodes in (None, 1) and (quiet or late):
                     return [_only(nodes[0])]
@@ -119,8 +127,9 @@ def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None, dr
     unused = [node for node in ordered if node.node_id not in chosen]
     if faults := [node.fault for node in used if node.fault is not None]:
         raise faults[0]
-    _logger.info("%s, in the order of %s: %s", counted(len(used), "node"), source, ", ".join(map(str, used)))
-    for node in used:
+    here = [node for node in used if node.node_id]
+    _logger.info("%s, in the order of %s: %s", counted(len(here), "node"), source, ", ".join(map(str, here)))
+    for node in here:
         for index, problem in node.spec.problems():
             name = f"{node.spec.hostname or node.spec.ip}/{index}"
             _logger.warning("accelerator %s: %s; do not use it with exclude: [%s]", name, problem, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,14 @@ class ActorEntry:
 
 @dataclass(frozen=True, slots=True)
 class JobEntry:
-    """A job: the command of its driver, and where that runs."""
+    """A job: the command of its driver, and where that runs. ``metadata`` is what the driver was started with."""
 
     job_id: str
     ended: bool
     entrypoint: str
     address: str
     pid: int
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
