@@ -147,8 +147,12 @@ class Rule:
         """Return the heading of one of its examples."""
         if example.is_session:
             return f"{name}:"
-        commands = ("emit ", _WITH_MEMORY)
-        if example.ask is not None and (example.file == "plan.json" or example.ask.startswith(commands)):
+        on = f"`--nodes {example.nodes}`"
+        if example.nodes.startswith("["):
+            on = f"the inventory `nodes: {example.nodes}`"
+        if example.ask is not None and example.ask.startswith("emit "):
+            return f"{name}, with {on} and `rankplan {example.ask}`:"
+        if example.ask is not None and (example.file == "plan.json" or example.ask.startswith(_WITH_MEMORY)):
             return f"{name}, with `rankplan {example.ask}`:"
         if example.ask is not None:
             sender, _, receiver = example.ask.partition(":")
@@ -158,9 +162,7 @@ class Rule:
             return f"{name}, launched on {example.nodes}:"
         if example.file not in ("conf.yaml", "run.sh"):
             return f"{name}:"
-        if not example.nodes.startswith("["):
-            return f"{name}, with `--nodes {example.nodes}`:"
-        return f"{name}, with the inventory `nodes: {example.nodes}`:"
+        return f"{name}, with {on}:"
 
 
 @cache
