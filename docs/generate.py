@@ -1,10 +1,11 @@
-"""Generate docs/rules.md, the tables in docs/language.md, differences.md and coming-from.md, and tests/help."""
+"""Generate docs/rules.md, the tables of docs/language.md, differences.md, coming-from.md, systems, and tests/help."""
 
 from __future__ import annotations
 
 import json
 import sys
 import textwrap
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from click.testing import CliRunner
 from rankplan.cli.commands import COMMANDS, main
 from rankplan.cli.explain import HEAD, Example, Rule, rules
 from rankplan.dialects.keys import ROLE, TABLES
+from rankplan.dialects.memory.rules import Key, Role
+from rankplan.dialects.memory.rules import Rule as MemoryRule
+from rankplan.dialects.memory.tables import MEMORY
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("rules.md", "language.md", "differences.md", "coming-from.md")
@@ -29,7 +33,12 @@ The warnings of `rankplan check` have codes too. `rankplan explain CODE` prints 
 
 def generated() -> dict[Path, str]:
     """Return the text of each file that is generated."""
-    pages = {RULES: rules_page(), LANGUAGE: language_page(), DIFFERENCES: differences_page(), SYSTEMS: systems_page()}
+    pages = memory_tables() | {
+        RULES: rules_page(),
+        LANGUAGE: language_page(),
+        DIFFERENCES: differences_page(),
+        SYSTEMS: systems_page(),
+    }
     return pages | help_pages()
 
 
@@ -48,13 +57,15 @@ def explained(rule: Rule) -> str:
     """Return the section of a rule."""
     found = "\n\n".join(diagnostic.render() for diagnostic in rule.diagnostics())
     why = textwrap.fill(f"Reported when {rule.when}. {rule.why}", 130, break_on_hyphens=False)
-    shown = f"{block(rule.wrong)}\n```text\n{found}\n```\n\n{rule.heading('Right', rule.right)}\n\n{block(rule.right)}"
+    faults = f"\n```text\n{found}\n```\n" if found else ""
+    shown = f"{block(rule.wrong)}{faults}\n{rule.heading('Right', rule.right)}\n\n{block(rule.right)}"
     return f"\n### {rule.code}\n\n{why}\n\n{rule.heading('Wrong', rule.wrong)}\n\n{shown}"
 
 
 def block(example: Example) -> str:
     """Return an example as a Markdown block."""
-    return f"```{'yaml' if example.file.endswith('.yaml') else 'text'}\n{example.text.rstrip()}\n```\n"
+    is_yaml = not example.is_session and example.file.endswith(".yaml")
+    return f"```{'yaml' if is_yaml else 'text'}\n{example.text.rstrip()}\n```\n"
 
 
 def language_page() -> str:
@@ -78,11 +89,45 @@ def systems_page() -> str:
     """Return the page of the other systems with an up-to-date table of their keys."""
     table = []
     for dialect, keys in TABLES.items():
-        for row in keys.rows:
+        for row in (*keys.rows, *keys.memory_rows):
             sections = ", ".join(f"`{name}`" for name in row.sections.replace(ROLE, "ROLE").split())
             table.append(f"| {dialect} | {sections} | {row.keys.replace(' ', ', ')} | {row.kind} | {row.decides} |")
     head = ["| dialect | sections | keys | type | decides |", "|---|---|---|---|---|"]
     return with_table(SYSTEMS, "dialects/keys.py", head + table)
+
+
+def memory_tables() -> dict[Path, str]:
+    """Return the page of each system with an up-to-date table of the keys that tell its memory."""
+    pages = {}
+    for dialect, table in MEMORY.items():
+        rows = []
+        for role in table:
+            names = ", ".join("every role" if name == "*" else name for name in role.components)
+            rows += [f"| {names} | {line} |" for line in map(partial(memory_row, role), role_rules(role)) if line]
+        page = ROOT / "docs" / "systems" / f"{dialect.replace('_', '-')}.md"
+        head = ["| of | setting | keys |", "|---|---|---|"]
+        pages[page] = with_table(page, "dialects/memory", head + rows)
+    return pages
+
+
+def role_rules(role: Role) -> list[MemoryRule]:
+    """Return the rules of a role, those without a setting last."""
+    return sorted((role.kind, role.model, *role.rules), key=lambda rule: not rule.setting)
+
+
+def memory_row(role: Role, rule: MemoryRule) -> str:
+    """Return the setting of a rule and its keys, empty if it has none."""
+    keys = "; ".join(memory_key(role, key) for key in rule.keys if key.kind != "fact")
+    only = f" ({rule.only.replace(' ', ', ')})" if rule.only else ""
+    return f"{rule.setting or 'unknown if set'}{only} | {keys}" if keys else ""
+
+
+def memory_key(role: Role, key: Key) -> str:
+    """Return the paths of a key, with its default in parentheses."""
+    section = next(iter(role.components.values())).replace(ROLE, "ROLE")
+    paths = " or ".join(dict.fromkeys(f"`{path.replace('@', section, 1)}`" for path in key.paths.split()))
+    default = str(key.default).lower() if isinstance(key.default, bool) else key.default
+    return paths if default is None else f"{paths} ({default})"
 
 
 def with_table(page: Path, source: str, lines: list[str]) -> str:

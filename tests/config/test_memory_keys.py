@@ -35,6 +35,8 @@ AT = "cluster.component_placement.actor.memory"
         ({"training": "fsdp", "params": 7e9, "model": "Qwen/Qwen3-8B"}, ".params"),
         ({"training": "fsdp", "tokens": 1, "micro_batch": 1}, ".micro_batch"),
         ({"training": "jax"}, ".training"),
+        ({"forward": "jax"}, ".forward"),
+        ({"forward": True, "chunks": 2}, ".chunks"),
         ({"training": "fsdp", "optimizer_on_host": -0.1}, ".optimizer_on_host"),
         ({"training": "fsdp", "optimizer_on_host": 1.1}, ".optimizer_on_host"),
         ({"training": "fsdp", "tokens": 10**30}, ".tokens"),

@@ -108,7 +108,7 @@ def test_sleep_decides_what_others_leave() -> None:
         return generate.parts["actor asleep"]
 
     none, host, open_ = upper("none"), upper("host"), upper(None)
-    assert none[0] > 60 * GIB
+    assert 53 * GIB < none[0] < 54 * GIB  # weights and the optimizer; gradients may be freed after a step
     assert host == (0, 8 * GIB)
     assert open_ == (0, none[1])
 

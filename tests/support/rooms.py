@@ -10,6 +10,7 @@ ROOMS = [
     "config.text.shell",
     "config.text",
     "config",
+    "dialects.memory",
     "nodes.topology",
     "nodes",
     "plans",
@@ -29,5 +30,6 @@ ROOMS = [
     "runtime",
     "runtime.group",
     "front",
+    "runtime.live",
     "cli",
 ]

@@ -114,6 +114,7 @@ pub struct Training {
     length: Option<f64>,
     fixed_length: bool,
     unfused: bool,
+    whole_gradients: bool,
     micro_batches: Option<f64>,
     lora: bool,
     sleep: Option<String>,
@@ -161,6 +162,7 @@ impl Training {
             length: self.length,
             fixed_length: self.fixed_length,
             unfused: self.unfused,
+            whole_gradients: self.whole_gradients,
             micro_batches: self.micro_batches,
             lora: self.lora,
         })

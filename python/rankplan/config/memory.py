@@ -45,6 +45,13 @@ def _float(value: Any) -> Any:
     return value
 
 
+def _forward(value: Any) -> Any:
+    if not isinstance(value, bool) and value not in FRAMEWORKS:
+        allowed = f"true, or one of {', '.join(FRAMEWORKS)}"
+        raise as_pydantic(must_be("`forward`", value, allowed, "write `forward: true`"))
+    return value
+
+
 def _is_number(text: str) -> bool:
     """Whether a text is a number; YAML 1.1 reads 7e9 as a text."""
     try:
@@ -83,6 +90,7 @@ _Resident = Annotated[
     WithJsonSchema({"type": ["string", "integer", "object"], "examples": ["17 GiB", {"8": "17 GiB", "16": "9 GiB"}]}),
 ]
 _Training = Annotated[str, *words("training", FRAMEWORKS)]
+_Forward = Annotated[bool | str, BeforeValidator(_forward), WithJsonSchema({"enum": [True, False, *FRAMEWORKS]})]
 _Engine = Annotated[str, *words("engine", ENGINES)]
 _Precision = Annotated[str, *words("precision", PRECISIONS)]
 _Sleep = Annotated[str, *words("sleep", SLEEP)]
@@ -96,7 +104,9 @@ class MemoryEntry(Model):
     """What a component keeps in memory, and what decides how much."""
 
     training: _Training | None = Field(default=None, description="It trains, in this framework.")
-    forward: bool = Field(default=False, description="It only computes: a reference or a reward model.")
+    forward: _Forward = Field(
+        default=False, description="It only computes: a reference or a reward model; true, or its framework."
+    )
     engine: _Engine | None = Field(default=None, description="It serves, with this engine.")
     resident: _Resident | None = Field(
         default=None, description="Measured: what it keeps on each accelerator, also by the number of them."
@@ -126,10 +136,14 @@ class MemoryEntry(Model):
     recompute: _Recompute | None = Field(
         default=None, description="Activations that are computed again: none, selective, or full."
     )
+    whole_gradients: bool = Field(
+        default=False, description="FSDP: gradients stay whole until the last micro-batch of a step."
+    )
     zero_stage: Annotated[_Count, Field(ge=0, le=3)] | None = Field(default=None, description="DeepSpeed: its stage.")
     lora: _Count | None = Field(default=None, description="Rank of the adapters; the model itself is frozen.")
     first_layers: _Count | None = Field(default=None, description="Layers of the first pipeline stage.")
     last_layers: _Count | None = Field(default=None, description="Layers of the last pipeline stage.")
+    chunks: _Count = Field(default=1, description="Model chunks of a pipeline rank (virtual stages).")
     # engines
     share: Annotated[_Number, Field(gt=0, le=1)] | None = Field(
         default=None, description="Its share of an accelerator: gpu_memory_utilization, mem_fraction_static."
@@ -141,6 +155,13 @@ class MemoryEntry(Model):
     def kind(self) -> str:
         """One of ``KINDS``."""
         return next(kind for kind in KINDS if getattr(self, kind))
+
+    def written(self) -> dict[str, Any]:
+        """Return the entry as a config states it, with the name of a model that the table has."""
+        plain = self.model_dump(mode="json", exclude_defaults=True)
+        if self.model is not None and self.model.named:
+            plain["model"] = self.model.name
+        return plain
 
     @model_validator(mode="before")
     @classmethod
@@ -157,7 +178,7 @@ class MemoryEntry(Model):
             found = f"states {' and '.join(f'`{kind}`' for kind in kinds)}" if kinds else "does not say what it is for"
             raise fault("invalid-value", f"`memory` {found}", _ONE_KIND)
         stated = self.model_fields_set
-        for key in sorted(stated - _FITTING[kinds[0]]):
+        for key in sorted(stated - FITTING[kinds[0]]):
             if getattr(self, key) not in (None, False):
                 help = f"remove it, or one of {', '.join(KINDS)}"
                 raise fault("invalid-value", f"`{key}` says nothing about `{kinds[0]}`", help, [key])
@@ -174,11 +195,11 @@ class MemoryEntry(Model):
 
 
 _COMPUTES = {"model", "params", "precision", "sleep", "length", "tokens", "micro_batch", "optimizer_on_host"}
-_FITTING = {
+FITTING = {
     "resident": {"resident", "sleep"},
     "engine": {"engine", "model", "params", "precision", "sleep", "length", "share", "cache_precision", "sequences"},
-    "forward": {"forward", *_COMPUTES},
+    "forward": {"forward", "zero_stage", *_COMPUTES},
     "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
-    | {"recompute", "zero_stage", "lora", "first_layers", "last_layers"},
+    | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"},
 }
 """The keys that say something about each kind."""

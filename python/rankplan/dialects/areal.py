@@ -178,6 +178,7 @@ class _Job(Job):
                 share = pools.share(sum(resources[name][0] == taken[0] for taken in resources.values()))
                 each, parallel = engine.allocation.each, engine.allocation.parallel
                 pools.place(name, resources[name], engine.path, each, parallel=parallel, share=share)
+                pools.facts[name] = {"backend": engine.allocation.backend}
             else:
                 pools.on_nodes(name, engine.processes, engine.path)
 

@@ -20,7 +20,12 @@ from rankplan.parallel import ENGINE_ORDER
 from rankplan.plans.component import USUAL_SETTINGS, Component, Settings
 from rankplan.plans.plan import Plan
 
-_NOUNS = {"memory_binding": "memory binding", "egl": "rendering with EGL", "nics": "use of network cards"}
+_NOUNS = {
+    "memory_binding": "memory binding",
+    "egl": "rendering with EGL",
+    "memory": "settings of memory",
+    "nics": "use of network cards",
+}
 """Words for settings, where their names are none."""
 
 
@@ -121,7 +126,7 @@ def _changes(component: Component, other: Component, to: str) -> Iterator[tuple[
             continue
         elif name == "engines":
             yield lost, f"its engines of {value} processes each"
-        elif name == "egl":
+        elif name in ("egl", "memory"):
             yield lost, f"its {_NOUNS[name]}"
         else:
             instead = f" ({to}: {_shown(theirs)})" if usual not in (mine, theirs) else ""

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
+from rankplan.dialects.memory.rules import FOREIGN, Table, stated_keys
+from rankplan.dialects.memory.tables import MEMORY
 from rankplan.parallel import MEGATRON
 from rankplan.words import misspelt
 
@@ -50,10 +53,12 @@ class Row:
 class Keys:
     """The table of a dialect.
 
+    ``memory`` tells what its components keep in memory; these keys place nothing, and recognise nothing.
     ``never`` is the path of a key that its configs do not have, ``tells`` recognises a config without a telling key.
     """
 
     rows: tuple[Row, ...]
+    memory: Table = ()
     never: KeyPath = ("cluster",)
     tells: Callable[[Mapping[Any, Any]], bool] = lambda config: False
 
@@ -82,14 +87,44 @@ class Keys:
                 known.setdefault(path[:depth], {})[str(name)] = None
         return known
 
+    @cached_property
+    def memory_rows(self) -> tuple[Row, ...]:
+        """The keys of `memory` by section and type."""
+        found: dict[tuple[str, str], tuple[list[str], dict[str, None]]] = {}
+        for path, about in stated_keys(self.memory).items():
+            section, _, key = path.rpartition(".")
+            names, settings = found.setdefault((section, about["kinds"][0]), ([], {}))
+            names.append(key)
+            settings |= dict.fromkeys(about["settings"])
+        return tuple(
+            Row(section, _MEMORY_KINDS.get(kind, kind), " ".join(keys), ", ".join(["memory", *settings]))
+            for (section, kind), (keys, settings) in found.items()
+        )
+
+    @cached_property
+    def spelt(self) -> dict[KeyPath, dict[str, None]]:
+        """The keys of each section whose typos are faults: of memory, those in sections without keys of others."""
+        spelt = {path: dict(names) for path, names in self.known.items()}
+        for path in (path for row in self.memory_rows if not FOREIGN.search(row.sections) for path in row.paths):
+            if len(path) > 1:
+                spelt.setdefault(path[:-1], {})[str(path[-1])] = None
+        return spelt
+
+    @cached_property
+    def _sections(self) -> set[KeyPath]:
+        return {path[:depth] for row in self.memory_rows for path in row.paths for depth in range(len(path))}
+
     def read(self, config: Config | Reader, state: Callable[[Reader], Any]) -> Reader:
         """Return the reader of a config, with a fault for each likely typo, as `Reader.of` does."""
 
         def checked(reader: Reader) -> Any:
             reader.asked.update(path for row in self.rows for path in row.paths)
-            for path, names in self.known.items():
-                for key in reader.section_at(path):
-                    if key not in names and not str(key).startswith("_"):  # a name of the user's own
+            beside = reader.fork()  # what it reads decides no placement
+            beside.asked = set()
+            for path, names in self.spelt.items():
+                for key in (reader if path in self.known else beside).section_at(path):
+                    own = str(key).startswith("_")  # a name of the user's own
+                    if key not in names and not own and (*path, str(key)) not in self._sections:
                         reader.reject_misspelt(str(key), sorted(names), (*path, str(key)))
             return state(reader)
 
@@ -145,7 +180,8 @@ VERL = Keys(
         Row("distillation", "size", _POOL, "the pool of the teachers"),
         Row("distillation", "switch", "enabled", "whether there are teachers"),
         Row("distillation", "any", "teacher_models", "the teachers and the sizes of their engines"),
-    )
+    ),
+    memory=MEMORY["verl"],
 )
 
 _NODES = "num_nodes gpus_per_node"
@@ -184,6 +220,7 @@ NEMO_RL = Keys(
         Row("env.reward_model", "switch", "enabled", "whether there is a reward model"),
         Row("env.reward_model.resources", "size", _NODES, "the nodes of the reward model"),
     ),
+    memory=MEMORY["nemo_rl"],
     never=("cluster", "component_placement"),
 )
 
@@ -207,6 +244,7 @@ AREAL = Keys(
         Row("actor", "any", "kl_ctl", "whether there is a reference model"),
         Row("scheduler", "any", "type", "whether engines need whole nodes"),
     ),
+    memory=MEMORY["areal"],
     never=(),
     tells=_has_backend,
 )
@@ -246,7 +284,8 @@ OPENRLHF = Keys(
         Row("", "size", " ".join(_OLDER[10:]), "the same"),
         Row("", "switch", " ".join(_OLDER[5:9]), "the same"),
         Row("", "any", " ".join(_OLDER[:5]), "the same"),
-    )
+    ),
+    memory=MEMORY["openrlhf"],
 )
 
 SKYRL_MODELS = ("policy", "ref", "critic")
@@ -271,6 +310,7 @@ SKYRL = Keys(
         Row(_TRAINED, "size", "sequence_parallel_size", "sizes of training with FSDP"),
         Row(_inside(_TRAINED, "megatron_config"), "size", _MEGATRON, "sizes of training with Megatron"),
     ),
+    memory=MEMORY["skyrl"],
     never=(),
 )
 
@@ -292,6 +332,7 @@ SLIME: Keys = Keys(
         Row("", "switch", "debug_train_only debug_rollout_only rollout_external", "sides that do not run here"),
         Row("", "switch", "use_critic", "whether there is a critic"),
     ),
+    memory=MEMORY["slime"],
     tells=lambda config: any((flag_name(key),) in SLIME.telling for key in config),
 )
 
@@ -348,6 +389,7 @@ ROLL = Keys(
         Row(f"{ROLE}.strategy_args", "text", "strategy_name", "the engine of a role"),
         Row(f"{ROLE}.strategy_args.strategy_config", "any", _WORKER, "the size of an engine of vLLM"),
     ),
+    memory=MEMORY["roll"],
     tells=lambda config: next(roles(config), None) is not None,
 )
 
@@ -363,11 +405,17 @@ TABLES: dict[str, Keys] = {
 """The table of each dialect but RLinf, whose keys are the models of `rankplan.config`; the first that recognises a
 config is used."""
 
+_RLINF = Keys((), MEMORY["rlinf"])
+"""RLinf's keys of memory; it is recognised by its models."""
 _UNRESOLVED = {"type": "string", "pattern": r"\$\{"}
+_MEMORY_KINDS = {"text": "name", "share": "number", "fraction": "number"}
+"""The types of keys of memory; a name may look like a number."""
 _KINDS: dict[str, Any] = {
     "size": {"anyOf": [{"type": "integer", "minimum": -1}, {"type": "null"}, _UNRESOLVED]},
     "switch": {"anyOf": [{"type": "boolean"}, {"type": "null"}, _UNRESOLVED]},
     "text": {"type": ["string", "null"]},
+    "name": {"type": ["string", "number", "null"]},
+    "number": {"anyOf": [{"type": "number"}, {"type": "null"}, _UNRESOLVED]},
     "devices": {"type": ["string", "array", "null"]},
 }
 
@@ -377,11 +425,18 @@ def properties() -> dict[str, Any]:
 
     The section `ROLE` stands for all keys that are not listed.
     """
-    top: dict[str, Any] = {}
-    for row in (row for table in TABLES.values() for row in table.rows if row.kind in _KINDS):
-        for path in row.paths:
-            here = top
-            for part in path[:-1]:
-                here = here.setdefault(str(part), {"properties": {}})["properties"]
-            here[str(path[-1])] = _KINDS[row.kind]
-    return top
+    kinds: dict[KeyPath, list[Any]] = {}
+    for row in chain.from_iterable((*table.rows, *table.memory_rows) for table in (*TABLES.values(), _RLINF)):
+        for path in row.paths if row.kind in _KINDS else ():
+            known = kinds.setdefault(path, [])
+            known += [_KINDS[row.kind]] if _KINDS[row.kind] not in known else []
+    sections: dict[KeyPath, dict[str, Any]] = {(): {}}
+    for path in (one[:depth] for one in kinds for depth in range(1, len(one))):
+        if path not in sections:
+            sections[path] = sections[path[:-1]][str(path[-1])] = {"properties": {}}
+            sections[path] = sections[path]["properties"]
+    for path, known in kinds.items():
+        here = sections[path[:-1]]
+        inner = [{"properties": sections[path]}] if path in sections else []  # a section in another dialect
+        here[str(path[-1])] = known[0] if len(known) == 1 and not inner else {"anyOf": [*known, *inner]}
+    return sections[()]

@@ -15,11 +15,12 @@ from rankplan._core import CLUSTER, NODE, Chunks
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import Keys
+from rankplan.dialects.memory.read import MemoryReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plans.component import Component
-from rankplan.plans.configured import assumed, lacks_accelerators, with_sizes
+from rankplan.plans.configured import assumed, lacks_accelerators, with_memory, with_sizes
 from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.plans.requests import NodeOrder, Request
 from rankplan.words import counted, path_text
@@ -165,6 +166,8 @@ class Pools:
         self.free = Free(inventory)
         self.components: list[Component] = []
         self.requests: list[Request] = []
+        self.facts: dict[str, dict[str, Any]] = {}
+        """What the dialect knows of a component besides the keys of its memory, by name."""
 
     def request(
         self,
@@ -293,6 +296,10 @@ class Job(ABC):
         """Return by what the trainer sorts the nodes that Ray gives it; ``None`` if it does not sort them."""
         return None
 
+    def memory(self, reader: Reader) -> MemoryReader:
+        """Return what reads the memory of components from the keys of the config."""
+        return MemoryReader(reader, self.name)
+
     @abstractmethod
     def size(self) -> tuple[int, int]:
         """Return the nodes that the config needs, and the accelerators of each."""
@@ -324,8 +331,10 @@ class Job(ABC):
                 attempt, inventory, isolate=isolate_accelerator, pinned=pinned, steps=steps, ascending=ascending
             )
             job.place(pools)
+            read = job.memory(attempt).memory
+            components = [with_memory(one, read, pools.facts.get(one.name, {})) for one in pools.components]
             attempt.finish()
-            return Plan(inventory, pools.components, None, cls.name, pools.requests)
+            return Plan(inventory, components, None, cls.name, pools.requests)
 
         with suppress(PlacementError):  # whole steps may leave too little for what comes after them
             if pinned:

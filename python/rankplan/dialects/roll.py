@@ -27,11 +27,12 @@ from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.device_mapping import parse_device_mapping
 from rankplan.dialects.keys import ROLE, ROLL, is_role, roles
+from rankplan.dialects.memory.read import MemoryReader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
-from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists, with_sizes
+from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists, with_memory, with_sizes
 from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.plans.requests import NodeOrder, Request
 from rankplan.words import counted, must_be, shown
@@ -110,6 +111,8 @@ def plan(
             reader.add_all(path, error)
         else:
             components.append(with_sizes(reader, placed, role.parallel, (*role.path, *_CONFIG)))
+    memory = MemoryReader(reader, "roll").memory
+    components = [with_memory(one, memory, {"name": one.name}) for one in components]
     reader.finish()
     return Plan(inventory, components, None, "roll", _requests(job, inventory))
 

@@ -25,6 +25,7 @@ from rankplan._core import Placement
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.keys import SLIME, flag_name
+from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.orders import bundle_order, pool_order
 from rankplan.dialects.pools import Job, Pools, steps_of, steps_on, torn, whole_sizes
 from rankplan.errors import Diagnostic, PlacementError
@@ -243,6 +244,10 @@ class _Job(Job):
             flags = {"tp": ("rollout_num_gpus_per_engine",), **_ENGINE} if name == "rollout" else MEGATRON
             path = self._decisive(flags, settings["parallel"], count)
             pools.place(name, gpus[start : start + count], path, size, **settings)
+
+    def memory(self, reader: Reader) -> MemoryReader:
+        """Return what reads the memory, from flags as they are written."""
+        return MemoryReader(reader, self.name, names={flag_name(key): key for key in map(str, reader.content)})
 
     def node_order(self) -> NodeOrder:
         """Return addresses as numbers (``sort_key``)."""

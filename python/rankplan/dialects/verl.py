@@ -24,9 +24,10 @@ from collections.abc import Mapping, Sequence
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.keys import VERL
+from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.pools import Engine, Job, Pools, engine_faults
 from rankplan.dialects.verl_programs import program_of
-from rankplan.dialects.verl_sizes import CONFIG_NAME, engine_at, training_at
+from rankplan.dialects.verl_sizes import CONFIG_NAME, OWN_CONFIGS, engine_at, engine_name, training_at
 from rankplan.dialects.verl_topology import Topology
 from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic
@@ -191,6 +192,14 @@ class _Job(Job):
             if present[name]:
                 sizes, where = training_at(pools.reader, path, len(pool), self.program.engine)
                 pools.place(name, pool, where, parallel=sizes, share=share)
+                strategy = str(engine_name(pools.reader, path, self.program.engine))
+                pools.facts[name] = {"engine": {"fsdp2": "fsdp"}.get(strategy, strategy)}
+
+    def memory(self, reader: Reader) -> MemoryReader:
+        """Return what reads the memory; the defaults are verl's own unless another config has them."""
+        name = str(reader.at(CONFIG_NAME) or "").removesuffix(".yaml")
+        system = self.name if self.topology is None else ""
+        return MemoryReader(reader, system, defaults=not name or name in OWN_CONFIGS)
 
 
 read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order

@@ -21,6 +21,8 @@ CONFIG_NAME: KeyPath = ("hydra", "job", "config_name")
 
 _FSDP = ("ppo_trainer", "fully_async_ppo_trainer", "one_step_off_ppo_trainer")
 """verl's own configs with FSDP."""
+OWN_CONFIGS = {*_FSDP, *(name.replace("trainer", "megatron_trainer") for name in _FSDP)}
+"""The configs of verl itself, whose defaults are known."""
 _TENSOR = 2
 """verl's ``RolloutConfig.tensor_model_parallel_size``."""
 _NAMES = {"tp": "tensor", "cp": "context", "ep": "expert", "pp": "pipeline"}
@@ -76,17 +78,24 @@ def training_at(reader: Reader, role: KeyPath, world: int, default: str | None) 
     The reference model has the actor's sizes unless its own are given. ``default`` is the engine of the program's own
     config.
     """
-    own = engine_of(reader, role)
-    paths = [role]
-    if role[-1] == "ref":
-        actor: KeyPath = (*role[:-1], "actor")
-        paths, own = [role, actor], own or engine_of(reader, actor)
-    engine = own or str(reader.at(("model_engine",)) or default or _own_engine(reader, paths))
-    for path in paths:
+    engine = engine_name(reader, role, default)
+    for path in _sources(role):
         parallel, where = _training(reader, path, engine, world)
         if parallel.stated:
             return parallel, where
     return NO_SIZES, role
+
+
+def engine_name(reader: Reader, role: KeyPath, default: str | None) -> str:
+    """Return the engine of a training role; ``default`` is that of the program's own config."""
+    paths = _sources(role)
+    own = next(filter(None, (engine_of(reader, path) for path in paths)), None)
+    return own or str(reader.at(("model_engine",)) or default or _own_engine(reader, paths))
+
+
+def _sources(role: KeyPath) -> list[KeyPath]:
+    """Return the sections with the sizes of a role: the reference model takes the actor's, unless it has its own."""
+    return [role, (*role[:-1], "actor")] if role[-1] == "ref" else [role]
 
 
 def engine_of(reader: Reader, role: KeyPath) -> str | None:

@@ -103,6 +103,11 @@ class Model:
         """The number of layers, if it is known."""
         return self.shape.layers if self.shape else None
 
+    @property
+    def named(self) -> bool:
+        """Whether the table has this model by its name."""
+        return self.name in _names() and self == _from_table(*_names()[self.name])
+
     @classmethod
     def of(cls, source: str | os.PathLike[str] | Mapping[str, Any]) -> Model:
         """Return the model of a name in the table, of a ``config.json``, its folder or its keys, or what `plain` gave.

@@ -23,7 +23,7 @@ class Training:
     states (FSDP), ``zero`` the stage of DeepSpeed. ``weight`` and ``gradient`` are bytes of an element, ``on_host`` the
     fraction of the optimizer on the host. ``distributed``: the data ranks divide Megatron's optimizer. ``tokens`` are
     those of a micro-batch, all of which it has with ``fixed_length``; ``length`` is that of a sequence. ``unfused``:
-    attention stores its scores.
+    attention stores its scores. ``whole_gradients``: they stay undivided until the last micro-batch of a step.
     """
 
     framework: str
@@ -50,6 +50,7 @@ class Training:
     length: int | None = None
     fixed_length: bool = False
     unfused: bool = False
+    whole_gradients: bool = False
     micro_batches: int | None = None
     lora: bool = False
     sleep: str | None = None

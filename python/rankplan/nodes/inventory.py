@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from rankplan._core import CLUSTER, MAX_NODES, NODE, Pool, RankSet
+from rankplan._core import CLUSTER, NODE, Pool, RankSet
 from rankplan._core import Inventory as Core
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import ClusterSection, NodeGroup
@@ -20,10 +19,11 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes import entries, inventory_file
+from rankplan.nodes.batch_script import read_batch_script
 from rankplan.nodes.manifests import read_pods
 from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, detect, domains
-from rankplan.words import as_int, counted, shown, unknown
+from rankplan.words import counted, unknown
 
 if TYPE_CHECKING:
     from rankplan._core import Placement
@@ -87,16 +87,8 @@ class Inventory:
 
         Raises `PlacementError` for an invalid number or an unknown type.
         """
-        count, each = as_int(num_nodes), as_int(num_accelerators)
-        if count is None or not 0 < count <= MAX_NODES:
-            message = f"{shown(num_nodes)} is not a number of nodes"
-            raise PlacementError([Diagnostic("invalid-value", message, f"use a whole number from 1 to {MAX_NODES:,}")])
-        if each is None:
-            message = f"{shown(num_accelerators)} is not a number of accelerators"
-            raise PlacementError([Diagnostic("invalid-value", message, "use a whole number; 0 means none")])
         kind = {"accelerator_type": accelerator_type, "accelerator_model": accelerator_model}
-        entry = {"ranks": RankSet(f"0-{count - 1}"), "accelerators": each, **kind}
-        return cls.from_dict({"nodes": [entry]})
+        return cls.from_dict({"nodes": [inventory_file.equal_nodes(num_nodes, num_accelerators) | kind]})
 
     @classmethod
     def parse(cls, text: str) -> Inventory:
@@ -104,12 +96,7 @@ class Inventory:
 
         Raises `PlacementError` for any other text.
         """
-        size = re.fullmatch(r"([1-9][0-9]{0,8})x([0-9]{1,6})", text.strip(), re.ASCII)
-        if size is None:
-            message = f"{shown(text)} is not nodes x accelerators"
-            help = "write 2x8 for 2 nodes with 8 accelerators each"
-            raise PlacementError([Diagnostic("invalid-value", message, help)])
-        return cls.uniform(int(size[1]), int(size[2]))
+        return cls.uniform(*inventory_file.size(text))
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Inventory:
@@ -128,8 +115,8 @@ class Inventory:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Inventory:
-        """Read an inventory, or a Kubernetes file, whose pods are the nodes. Raises `PlacementError`, ``OSError``."""
-        return cls.from_dict(read_pods(path) or load_config(path))
+        """Read an inventory, or the file of a job with its pods or nodes. Raises `PlacementError`, ``OSError``."""
+        return cls.from_dict(read_pods(path) or read_batch_script(path) or load_config(path))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""

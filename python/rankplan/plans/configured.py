@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import accumulate
 from operator import mul
+from typing import Any
 
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, NODE, WHOLE_NODE
+from rankplan.config.memory import MemoryEntry
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import LARGEST, Reader
 from rankplan.errors import Diagnostic, PlacementError
@@ -59,6 +62,20 @@ def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: K
                 one = replace(one, message=f"{one.message}; etp is tp unless it is given, as in Megatron")
             reader.add_once(reader.size_path(path, kinds), one)  # two components may have the same sizes
         return component
+
+
+def with_memory(
+    component: Component, read: Callable[[str, Mapping[str, Any]], MemoryEntry | None], facts: Mapping[str, Any]
+) -> Component:
+    """Return a component with the memory that a config tells, unless it has one.
+
+    ``read`` gets its name, and what its plan and its dialect know of it: ``facts``, and its slots and context ranks.
+    """
+    if component.memory is not None:
+        return component
+    known = {"slots": component.slots, "cp": component.parallel.cp, **facts}
+    memory = read(component.name, known)
+    return component if memory is None else component.with_settings(memory=memory)
 
 
 def resource_lists(component: Component, cluster: Inventory) -> list[list[int]]:

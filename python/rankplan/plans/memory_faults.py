@@ -49,11 +49,11 @@ def reject_memory(needs: Needs, reader: Reader) -> None:
 
 
 def located(reader: Reader, name: str, found: Diagnostic) -> Diagnostic:
-    """Return a diagnostic at what a component states about its memory in a config, if it states anything."""
+    """Return a diagnostic at what a component states about its memory in a config, or else at its model's name."""
     here: Any = reader.content if reader.config is None else reader.config
     for part in ("cluster", "component_placement"):
         here = here.get(part) if isinstance(here, Mapping) else None
-    path: KeyPath = ()
+    path: KeyPath = reader.memory_paths.get(name, {}).get("model", ())
     for key, entry in here.items() if isinstance(here, Mapping) else ():
         if isinstance(entry, Mapping) and "memory" in entry and name in component_names(str(key)):
             path = "cluster", "component_placement", str(key), "memory"

@@ -118,6 +118,7 @@ class Evaluation:
         tokens = entry.tokens
         if entry.micro_batch is not None and entry.length is not None:
             tokens = entry.micro_batch * entry.length
+        divided, undivided = self._shards()
         most = Training(
             framework=entry.training or "forward",
             slots=slots,
@@ -126,9 +127,11 @@ class Evaluation:
             pp=sizes.pp,
             ep=sizes.ep,
             etp=sizes.etp,
-            first_layers=entry.first_layers,
-            last_layers=entry.last_layers,
-            shard=sizes.fsdp if sizes.fsdp > 1 else None,
+            first_layers=entry.first_layers if sizes.pp > 1 else None,
+            last_layers=entry.last_layers if sizes.pp > 1 else None,
+            chunks=entry.chunks,
+            whole_gradients=entry.whole_gradients,
+            shard=undivided,
             zero=entry.zero_stage,
             weight=PRECISIONS[entry.precision or "bf16"],
             gradient=None if entry.gradients is None else PRECISIONS[entry.gradients],
@@ -144,9 +147,20 @@ class Evaluation:
             sleep=entry.sleep,
         )
         if sizes.stated and self.spread == 1:
-            return most, most
+            return replace(most, shard=divided), most
         everything = slots * self.spread
         return replace(most, slots=everything, tp=everything, cp=1, pp=1, ep=1, etp=everything, shard=None), most
+
+    def _shards(self) -> tuple[int | None, int | None]:
+        """Return how many slots share states, at most and at least; a model that only computes has only weights."""
+        entry, sizes = self.entry, self.parallel
+        stated = sizes.fsdp if sizes.fsdp > 1 else None
+        if entry.forward not in ("fsdp", "deepspeed"):
+            return stated, stated
+        every = stated or max(self.slots // (sizes.tp * sizes.pp), 1)
+        if entry.forward == "fsdp" or entry.zero_stage == 3:
+            return every, every
+        return (every if entry.zero_stage is None else None), None
 
     def engines(self) -> tuple[Engine, Engine]:
         """Return the settings with the least and the most memory."""

@@ -60,7 +60,7 @@ pub struct Training {
     pub ep: f64,
     /// Size of the tensor group of an expert.
     pub etp: f64,
-    /// Slots that shard the states (FSDP).
+    /// Slots that shard the states, or the weights of a model that only computes (FSDP).
     pub shard: Option<f64>,
     /// Stage of ZeRO.
     pub zero: Option<u8>,
@@ -88,6 +88,8 @@ pub struct Training {
     pub fixed_length: bool,
     /// Whether scores of attention are stored.
     pub unfused: bool,
+    /// Whether gradients stay whole until the last micro-batch of a step (FSDP without synchronisation).
+    pub whole_gradients: bool,
     /// Micro-batches of a step.
     pub micro_batches: Option<f64>,
     /// Whether only adapters are trained.
@@ -199,9 +201,8 @@ impl Training {
         let each = least.total() / (self.tp * shards);
         let most_each = ((most.divided + most.experts) / self.tp + most.copied) / shards;
         let left = 1.0 - self.on_host;
-        let gathered = model.known().map_or(f64::INFINITY, |shape| {
-            8.0 * (shape.largest_layer() + shape.embedding() * if shape.tied { 1.0 } else { 2.0 }) / self.tp
-        });
+        let whole = (most.divided + most.experts) / self.tp + most.copied;
+        let most_gradients = 4.0 * if self.whole_gradients { whole } else { most_each };
         let bytes = if self.weight >= 4.0 { 4.0 } else { 2.0 };
         let mut parts = if self.lora {
             vec![
@@ -216,12 +217,19 @@ impl Training {
             };
             vec![
                 part("weights", bytes * left * each, 4.0 * most_each),
-                part("gradients", bytes * left * each, 4.0 * most_each),
+                part("gradients", bytes * left * each, most_gradients),
                 part("optimizer", low * left * each, times(high, left * most_each)),
             ]
         };
-        parts.push(part("gathered", 0.0, gathered));
+        parts.push(part("gathered", 0.0, self.gathered(model)));
         parts
+    }
+
+    /// Two gathered units of FSDP and their gradients, at most.
+    fn gathered(&self, model: &Model) -> f64 {
+        model.known().map_or(f64::INFINITY, |shape| {
+            8.0 * (shape.largest_layer() + shape.embedding() * if shape.tied { 1.0 } else { 2.0 }) / self.tp
+        })
     }
 
     fn deepspeed(&self, model: &Model, least: Counts, most: Counts) -> Vec<Part> {
@@ -253,7 +261,13 @@ impl Training {
 
     fn forward(&self, model: &Model, least: Counts, most: Counts) -> Vec<Part> {
         let ((dense, expert), (most_dense, most_expert)) = (self.least(model, least), self.most(model, most));
-        vec![part("weights", self.weight * (dense + expert) * (1.0 - self.on_host), 4.0 * (most_dense + most_expert))]
+        let shards = self.shard.unwrap_or(1.0).max(1.0);
+        let lower = self.weight * (dense + expert) * (1.0 - self.on_host) / shards;
+        let gathered = self.shard.map_or(0.0, |_| self.gathered(model));
+        vec![
+            part("weights", lower, 4.0 * (most_dense + most_expert) / shards),
+            part("gathered", 0.0, gathered),
+        ]
     }
 
     /// Tokens of a micro-batch on a rank.

@@ -50,6 +50,8 @@ class Reader:
         """The path in the config of the parallel sizes of each component that states some."""
         self.size_keys: dict[KeyPath, dict[str, KeyPath]] = {}
         """The path of each size that the section at a path states, by its kind (``tp``)."""
+        self.memory_paths: dict[str, dict[str, KeyPath]] = {}
+        """The path of each setting of a component's memory that a key of its dialect states."""
         self._warnings: list[Diagnostic] = []
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix

@@ -83,6 +83,7 @@ def roles_of(reading: Reading, inventory: Inventory) -> Roles:
     """
     roles = roles_class(reading)(reading, inventory)
     roles.take_sizes(reading)
+    roles.take_memory(reading)
     return roles
 
 
@@ -149,9 +150,10 @@ def _by_roles(planned: Plan) -> dict[str, Any] | None:
 
 
 def _settings(component: Component) -> dict[str, Any]:
-    """Return the keys and values of an entry for the settings of a process."""
+    """Return the keys and values of an entry for the settings of a process, and for its memory."""
     keys = ("visibility", "binding", "memory_binding", "nics", "egl")
-    return {key: value for key in keys if (value := getattr(component, key)) != getattr(USUAL_SETTINGS, key)}
+    stated = {key: value for key in keys if (value := getattr(component, key)) != getattr(USUAL_SETTINGS, key)}
+    return stated if component.memory is None else {**stated, "memory": component.memory.written()}
 
 
 def _entry(component: Component) -> dict[str, Any]:

@@ -11,13 +11,14 @@ from rankplan.config.memory import MemoryEntry
 from rankplan.config.models import ClusterSection, ComponentEntry, component_names
 from rankplan.config.section import Reading
 from rankplan.config.text.faults import KeyPath
+from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, stated_sizes
 from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.component import Component, PlacementMode, Settings, Visibility, check_size
-from rankplan.plans.configured import with_sizes
+from rankplan.plans.configured import with_memory, with_sizes
 from rankplan.plans.plan import Plan
 
 
@@ -97,6 +98,18 @@ class Roles:
                 if found is not None:
                     component = with_sizes(reading, replace(component, name=name), found, path)
             self.components[name] = component
+        reading.finish()
+
+    def take_memory(self, reading: Reading) -> None:
+        """Give components without ``memory`` what their sections say of it. Raises `PlacementError` for its faults."""
+        if reading.config is None:
+            return
+        reading = reading.fork()
+        memory = MemoryReader(reading, "rlinf", model=reading.section.model)
+        for name, component in self.components.items():
+            found = with_memory(replace(component, name=name), memory.memory, {})
+            if found.memory is not component.memory:
+                self.components[name] = found
         reading.finish()
 
     def strategies(self) -> dict[str, PlacementStrategy]:

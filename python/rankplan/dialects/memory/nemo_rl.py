@@ -1,0 +1,196 @@
+"""NeMo-RL 7ea279a: ``PolicyConfig``, `models/megatron/setup.py`, `models/automodel`, ``VllmGenerationWorker``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankplan.dialects.memory.rules import (
+    EFFECT,
+    Role,
+    adapters,
+    always,
+    cached,
+    checkpointed,
+    gradients,
+    granularity,
+    layers,
+    micro_batch,
+    most,
+    offloaded,
+    optimizer,
+    precision,
+    resharded,
+    rule,
+    served,
+    serves,
+    several,
+    torch_optimizer,
+    unless,
+    whole,
+)
+
+_M, _D, _O = "policy.megatron_cfg", "policy.dtensor_cfg", "policy.megatron_cfg.optimizer"
+_DDP = f"{_M}.distributed_data_parallel_config"
+_G, _V = "policy.generation", "policy.generation.vllm_cfg"
+
+
+def _trainer(megatron: Any, dtensor: Any) -> Any:
+    return {"training": "megatron"} if megatron else {"training": "fsdp"} if dtensor else None
+
+
+def _shared(shared: Any) -> str | None:
+    """Return where the policy and its engines go, if they share their nodes."""
+    return "host" if shared else None
+
+
+def _tokens(length: Any, packs: Any, dynamic: Any, *sizes: Any) -> int | None:
+    """Return the most tokens of a micro-batch; ``sizes`` are of training, then of log-probabilities."""
+    train, forward, *bins = sizes
+    packed, batched = ((packs, *bins[:2]), (dynamic, *bins[2:]))
+    stated = next((found[1:] for found in (packed, batched) if found[0]), None)
+    if stated is not None:
+        return most(*stated)
+    return most(*(micro_batch(None, None, one, length) for one in (train, forward)))
+
+
+def _served(name: Any, wide_first: Any, wide_last: Any) -> Any:
+    quantized = "fp8" if str(name).lower() == "fp8" else None
+    return EFFECT if quantized and (wide_first or wide_last) else served(quantized, name)
+
+
+_MEGATRON = (
+    rule("precision", "text policy.precision", f"any {_M}.fp8_cfg.fp8_param", by=precision, only="megatron"),
+    rule(
+        "gradients", f"switch {_M}.distributed_data_parallel_config.grad_reduce_in_fp32", by=gradients, only="megatron"
+    ),
+    rule(
+        "optimizer",
+        f"text {_O}.optimizer = adam",
+        f"any {_O}.use_precision_aware_optimizer",
+        by=optimizer,
+        only="megatron",
+    ),
+    rule(
+        "optimizer_on_host",
+        f"switch {_O}.optimizer_cpu_offload = false",
+        f"fraction {_O}.optimizer_offload_fraction",
+        by=offloaded,
+        only="megatron",
+    ),
+    rule("distributed_optimizer", f"switch {_O}.use_distributed_optimizer", only="megatron"),
+    rule("sequence_parallel", f"switch {_M}.sequence_parallel", only="megatron"),
+    rule(
+        "recompute",
+        f"text {_M}.recompute_granularity = full",
+        f"text {_M}.recompute_method",
+        f"switch {_M}.activation_checkpointing",
+        by=granularity,
+        only="megatron",
+    ),
+    rule("first_layers", f"size {_M}.num_layers_in_first_pipeline_stage", only="megatron"),
+    rule("last_layers", f"size {_M}.num_layers_in_last_pipeline_stage", only="megatron"),
+    rule("chunks", f"size {_M}.virtual_pipeline_model_parallel_size", only="megatron"),
+    rule("lora", f"size {_M}.peft.dim", f"switch {_M}.peft.enabled = false", by=adapters, only="megatron"),
+    layers(f"{_M}.model_overrides", only="megatron"),
+    unless(
+        f"{_DDP}.use_custom_fsdp",
+        f"{_M}.pipeline_model_parallel_layout",
+        f"{_M}.account_for_embedding_in_pipeline_split",
+        f"{_M}.account_for_loss_in_pipeline_split",
+        only="megatron",
+    ),
+)
+_DTENSOR = (
+    # DTensorPolicyWorker and _disable_automodel_checkpoint_dtype_restore: weights are always loaded in 32 bits
+    rule("precision", f"switch {_D}.enabled", by=always("fp32"), only="fsdp"),
+    rule("optimizer", "text policy.optimizer.name = torch.optim.AdamW", by=torch_optimizer, only="fsdp"),
+    rule("optimizer_on_host", f"switch {_D}.cpu_offload = false", by=whole, only="fsdp"),
+    rule("recompute", f"switch {_D}.activation_checkpointing", by=checkpointed, only="fsdp"),
+    rule("", f"any {_D}.reshard_after_forward = true", by=resharded, only="fsdp"),
+    rule("", f"size {_D}.dp_replicate_size = 1", by=several, only="fsdp"),
+    rule(
+        "whole_gradients",
+        f"switch {_D}._v2 = false",
+        f"switch {_D}.defer_fsdp_grad_sync = true",
+        by=lambda *deferred: all(deferred),
+        only="fsdp",
+    ),
+    rule("lora", f"size {_D}.lora_cfg.dim", f"switch {_D}.lora_cfg.enabled = false", by=adapters, only="fsdp"),
+)
+_SHARED = (
+    rule("length", "size policy.max_total_sequence_length"),
+    layers("policy.hf_config_overrides"),
+    unless("policy.quant_cfg", "teacher", "teachers", "on_policy_distillation.enabled"),
+)
+
+NEMO_RL = (
+    Role(
+        {"policy": "policy"},
+        rule("training", f"switch {_M}.enabled = false", f"switch {_D}.enabled = false", by=_trainer),
+        rule("model", "text policy.model_name"),
+        (
+            *_SHARED,
+            *_MEGATRON,
+            *_DTENSOR,
+            # offload_after_refit: weights and optimizer leave before generation
+            rule("sleep", f"switch {_G}.colocated.enabled = true", by=_shared),
+            rule(
+                "tokens",
+                "size policy.max_total_sequence_length",
+                "switch policy.sequence_packing.enabled = false",
+                "switch policy.dynamic_batching.enabled = false",
+                "size policy.train_micro_batch_size",
+                "size policy.logprob_batch_size",
+                "size policy.sequence_packing.train_mb_tokens",
+                "size policy.sequence_packing.logprob_mb_tokens",
+                "size policy.dynamic_batching.train_mb_tokens",
+                "size policy.dynamic_batching.logprob_mb_tokens",
+                by=_tokens,
+            ),
+        ),
+    ),
+    Role(
+        {"generation": _G},
+        rule("engine", f"text {_G}.backend", by=serves),
+        rule("model", "text policy.model_name"),
+        (
+            *_SHARED[1:],
+            rule("length", f"size {_V}.max_model_len", only="vllm"),
+            rule("length", f"size {_G}.sglang_cfg.context_length", only="sglang"),
+            rule("length", f"size {_G}.trtllm_cfg.max_model_len", only="trtllm"),
+            rule("share", f"share {_V}.gpu_memory_utilization", only="vllm"),
+            rule("share", f"share {_G}.sglang_cfg.mem_fraction_static", only="sglang"),
+            rule("share", f"share {_G}.trtllm_cfg.gpu_memory_utilization", only="trtllm"),
+            rule("sequences", f"size {_G}.vllm_kwargs.max_num_seqs", only="vllm"),
+            rule(
+                "precision",
+                f"text {_V}.precision",
+                f"size {_V}.num_first_layers_in_bf16",
+                f"size {_V}.num_last_layers_in_bf16",
+                by=_served,
+                only="vllm",
+            ),
+            rule("cache_precision", f"text {_V}.kv_cache_dtype", by=cached, only="vllm"),
+            rule("cache_precision", f"text {_G}.sglang_cfg.kv_cache_dtype", by=cached, only="sglang"),
+            # VllmGenerationWorker.sleep: level 1
+            rule(
+                "sleep",
+                f"switch {_G}.colocated.enabled = true",
+                by=_shared,
+                only="vllm",
+            ),
+            unless(
+                *(f"{_G}.vllm_kwargs.{key}" for key in ("quantization", "hf_overrides", "cpu_offload_gb")),
+                f"{_G}.vllm_kwargs.kv_cache_dtype",
+                f"{_G}.vllm_kwargs.decode_context_parallel_size",
+                f"{_G}.quant_cfg",
+                only="vllm",
+            ),
+            unless(
+                *(f"{_G}.sglang_cfg.{key}" for key in ("quantization", "torchao_config", "cpu_offload_gb")),
+                only="sglang",
+            ),
+            unless(f"{_G}.trtllm_cfg.kv_cache_config", f"{_G}.trtllm_cfg.precision", only="trtllm"),
+        ),
+    ),
+)

@@ -1,0 +1,122 @@
+"""OpenRLHF 3c3be62: `cli/train_ppo_ray.py`, `utils/deepspeed`, `trainer/ray`; and the flags of older versions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankplan.dialects.memory.rules import (
+    Role,
+    adapters,
+    always,
+    checkpointed,
+    micro_batch,
+    most,
+    optimizer,
+    rule,
+    several,
+    unless,
+    whole,
+)
+
+
+def _length(longest: Any, prompt: Any, response: Any) -> int | None:
+    """Return the longest sequence; older versions add the prompt and what is generated."""
+    if prompt is None and response is None:
+        return 2048 if longest is None else int(longest)
+    return None if None in (prompt, response) else int(prompt + response)
+
+
+def _tokens(*values: Any) -> int | None:
+    """Return the most tokens of a micro-batch, in training and in the forward pass."""
+    length, (by_tokens, tokens, forward, batch, forward_batch) = _length(*values[:3]), values[3:]
+    return most(
+        micro_batch(by_tokens, most(tokens, length), batch, length),
+        micro_batch(by_tokens, most(tokens if forward is None else forward, length), forward_batch, length),
+    )
+
+
+_LENGTH = "size data.max_len max_len", "size prompt_max_len", "size generate_max_len"
+_SHARED = (
+    rule("length", *_LENGTH, by=_length),
+    rule("zero_stage", "size ds.zero_stage zero_stage = 2"),
+    unless("ds.load_in_4bit load_in_4bit"),
+    rule(
+        "tokens",
+        *_LENGTH,
+        "switch train.dynamic_batch_enable use_dynamic_batch = false",
+        "size train.max_tokens_per_gpu train_max_tokens_per_gpu = 16192",
+        "size rollout.max_tokens_per_gpu rollout_max_tokens_per_gpu",
+        "size train.micro_batch_size micro_train_batch_size = 1",
+        "size rollout.micro_batch_size micro_rollout_batch_size = 1",
+        by=_tokens,
+    ),
+)
+_TRAINING = (
+    *_SHARED,
+    rule("optimizer_on_host", "switch ds.adam_offload adam_offload = false", by=whole),
+    rule("optimizer", "text @.optim = adam", by=optimizer),
+    rule("", "size ds.zpg zpg = 1", by=several),
+    rule("lora", "size ds.lora.rank lora_rank = 0", by=adapters),
+    rule(
+        "recompute",
+        "switch actor.gradient_checkpointing_enable gradient_checkpointing = false",
+        by=checkpointed,
+    ),
+    # offload_deepspeed_states leaves the weights, and does nothing with adam_offload
+    rule(
+        "sleep",
+        "switch ds.enable_sleep deepspeed_enable_sleep = false",
+        by=lambda enabled: None if enabled else "none",
+    ),
+)
+
+
+def _engine(colocated: Any, asynchronous: Any, enabled: Any) -> str | None:
+    return ("host" if enabled else "none") if colocated and not asynchronous else None
+
+
+OPENRLHF = (
+    Role(
+        {"actor": "actor"},
+        rule("training", "fact cp", by=always({"training": "deepspeed"})),
+        rule("model", "text actor.model_name_or_path pretrain"),
+        (*_TRAINING, unless("train.enable_ema enable_ema")),
+    ),
+    Role(
+        {"critic": "critic"},
+        rule("training", "fact cp", by=always({"training": "deepspeed"})),
+        rule("model", "text critic.model_name_or_path critic_pretrain reward.model_name_or_path reward_pretrain"),
+        _TRAINING,
+    ),
+    Role(
+        {"ref": "ref"},
+        rule("forward", "fact cp", by=always({"forward": "deepspeed"})),
+        rule("model", "text actor.model_name_or_path pretrain"),
+        (*_SHARED, rule("optimizer_on_host", "switch ref.offload ref_offload ref_reward_offload = false", by=whole)),
+    ),
+    Role(
+        {"reward": "reward"},
+        rule("forward", "fact cp", by=always({"forward": "deepspeed"})),
+        rule("model", "text reward.model_name_or_path reward_pretrain"),
+        (
+            *_SHARED,
+            rule("optimizer_on_host", "switch reward.offload ref_reward_offload = false", by=whole),
+        ),
+    ),
+    Role(
+        {"vllm": "vllm"},
+        rule("engine", "fact cp", by=always({"engine": "vllm"})),
+        rule("model", "text actor.model_name_or_path pretrain"),
+        (
+            rule("share", "share vllm.gpu_memory_utilization vllm_gpu_memory_utilization = 0.95"),
+            rule("length", *_LENGTH, by=_length),
+            rule(
+                "sleep",
+                "switch train.colocate_all colocate_all_models = false",
+                "switch train.async_enable async_train = false",
+                "switch vllm.enable_sleep vllm_enable_sleep = false",
+                by=_engine,
+            ),
+        ),
+    ),
+)

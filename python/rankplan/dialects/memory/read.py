@@ -1,0 +1,199 @@
+"""Reads the memory settings of components from the keys of their dialect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from rankplan.config.memory import FITTING, MemoryEntry
+from rankplan.config.text.faults import KeyPath, diagnostics
+from rankplan.config.text.reader import Reader
+from rankplan.dialects.memory.rules import EFFECT, GUESSED, RUN_TIME, Key, Role, Rule, Unread
+from rankplan.dialects.memory.tables import MEMORY
+from rankplan.errors import PlacementError
+from rankplan.memory.model import LARGEST, Model
+from rankplan.words import as_int, must_be
+
+_PRODUCT = re.compile(r"\$\{mul(?:tiply)?:\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\}")
+_ALLOWED = {
+    "size": "a whole number",
+    "text": "text",
+    "switch": "true or false",
+    "number": "a number",
+    "share": "a number above 0, up to 1",
+    "fraction": "a number from 0 to 1",
+}
+_SWITCHES = {"true": True, "false": False}
+
+
+class MemoryReader:
+    """Reads a config beside the reader of its dialect: what it asks for decides no placement.
+
+    ``system`` is the dialect; one without a table says nothing.
+    ``defaults``: a key that is missing has its system's default, since the config is all that there is. ``names`` are
+    the keys at the top under their usual names, if they may have others. ``model`` is for components whose own model
+    is unknown.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        system: str,
+        *,
+        defaults: bool = True,
+        names: Mapping[str, Any] | None = None,
+        model: Model | None = None,
+    ) -> None:
+        self._reader, self._table, self._defaults, self._names = reader, MEMORY.get(system, ()), defaults, names
+        self._model = model
+        self._probe = reader.fork()
+        self._probe.asked = set()
+        self._models: dict[str, Model | None] = {}
+
+    def memory(self, component: str, facts: Mapping[str, Any]) -> MemoryEntry | None:
+        """Return what a component keeps, as far as the config tells; ``facts`` are what the plan says of it.
+
+        Values of a wrong type are recorded.
+        """
+        for role in self._table:
+            if (section := role.section(component)) is not None:
+                return _Reading(self, role, section, facts).memory(component)
+        return None
+
+    def model(self, name: Any) -> Model | None:
+        """Return a model, ``None`` if it is unknown."""
+        if isinstance(name, Model):
+            return name
+        if not isinstance(name, str):
+            return self._model
+        if name not in self._models:
+            try:
+                self._models[name] = Model.of(name)
+            except (PlacementError, OSError, ValueError):
+                self._models[name] = None
+        return self._models[name] or self._model
+
+    def stated(self, path: KeyPath) -> tuple[KeyPath, Any]:
+        """Return the path of a value as it is written, and the value, ``None`` if it is missing."""
+        if self._names is not None:
+            path = (self._names.get(str(path[0]), path[0]), *path[1:])
+        return path, self._probe.at(path)
+
+    def value(self, key: Key, section: str, facts: Mapping[str, Any]) -> tuple[KeyPath | None, Any]:
+        """Return the path of the first stated value of a key, and the value; without one, the default."""
+        if key.kind == "fact":
+            return None, facts.get(key.paths)
+        for dotted in key.paths.split():
+            path, value = self.stated(tuple(dotted.replace("@", section, 1).split(".")))
+            value = _plain(value, key.kind)
+            if value is None:
+                continue
+            if value is not RUN_TIME and not _fits(value, key.kind):
+                allowed = _ALLOWED[key.kind]
+                self._reader.add_once(path, must_be(path, value, allowed, f"write {allowed}"))
+                return path, RUN_TIME
+            if key.kind == "size" and value is not RUN_TIME and value < 1:
+                return path, None
+            return path, value
+        return None, key.default if self._defaults else RUN_TIME
+
+    def add(self, path: KeyPath, error: ValidationError) -> None:
+        """Record the faults of settings that contradict each other."""
+        for _, found in diagnostics(error, {"": MemoryEntry}):
+            self._reader.add_once(path, found)
+
+    def note(self, component: str, paths: dict[str, KeyPath]) -> None:
+        """Keep the path of each setting of a component, for the place of an answer."""
+        self._reader.memory_paths[component] = paths
+
+
+class _Reading:
+    """The values of a component."""
+
+    def __init__(self, reader: MemoryReader, role: Role, section: str, facts: Mapping[str, Any]) -> None:
+        self._reader, self._role, self._section, self._facts = reader, role, section, facts
+        self._paths: dict[str, KeyPath] = {}
+
+    def memory(self, component: str) -> MemoryEntry | None:
+        """Return the memory of a component, ``None`` if its model or what it does is unknown."""
+        kind = self._setting(self._role.kind)
+        if not isinstance(kind, dict):
+            return None
+        found: dict[str, Any] = {}
+        known = True
+        for rule in (one for one in self._role.rules if one.applies(kind)):
+            value = self._setting(rule)
+            known &= value is not EFFECT and not (value is RUN_TIME and rule.setting in GUESSED)
+            if not isinstance(value, Unread) and value is not None:
+                found[rule.setting] = value
+        model = self._reader.model(self._setting(self._role.model))
+        if model is None or not known:
+            return None
+        fitting = FITTING[next(iter(kind))]
+        self._reader.note(component, self._paths)
+        try:
+            return MemoryEntry(**kind, **{key: one for key, one in found.items() if key in fitting}, model=model)
+        except ValidationError as error:
+            ends = (self._paths.get(key) for key in ("last_layers", "first_layers", "model"))
+            self._reader.add(next((path for path in ends if path is not None), ()), error)
+            return None
+
+    def _setting(self, rule: Rule) -> Any:
+        values = []
+        for key in rule.keys:
+            path, value = self._value(key)
+            values.append(value)
+            if path is not None:
+                self._paths.setdefault(rule.setting, path)
+        return RUN_TIME if RUN_TIME in values else rule.convert(*values)
+
+    def _value(self, key: Key) -> tuple[KeyPath | None, Any]:
+        return self._reader.value(key, self._section, self._facts)
+
+
+def _plain(value: Any, kind: str) -> Any:
+    """Return a value as its kind, where it is written as a text; a text for the run to resolve is `RUN_TIME`."""
+    if not isinstance(value, str):
+        if kind == "switch" and value in (0, 1):
+            return bool(value)
+        return int(value) if isinstance(value, float) and kind == "size" and value.is_integer() else value
+    if (product := _PRODUCT.fullmatch(value)) is not None:
+        return int(product[1]) * int(product[2])
+    if "$" in value or value == "???":
+        return RUN_TIME
+    word = value.strip().lower()
+    if word in ("", "null", "none", "~"):
+        return None
+    if kind in ("text", "any"):
+        return value
+    if kind == "switch":
+        return _SWITCHES.get(word, value)
+    if word == "auto":
+        return RUN_TIME
+    try:
+        return int(value) if kind == "size" else float(value)
+    except ValueError:
+        return value
+
+
+def _fits(value: Any, kind: str) -> bool:
+    """Return whether a value is of a kind."""
+    if kind == "any":
+        return True
+    if kind == "switch":
+        return isinstance(value, bool)
+    if kind == "text":
+        return isinstance(value, (str, int, float))
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
+        return False
+    if kind == "size":
+        return as_int(value) is not None and value <= _LARGEST_COUNT
+    if kind == "share":
+        return 0 < value <= 1
+    return kind == "number" or 0 <= value <= 1
+
+
+_LARGEST_COUNT = 10**9

@@ -1,0 +1,236 @@
+"""slime 624b824: `utils/arguments.py`, `backends/megatron_utils`, `backends/sglang_utils`; Megatron's own flags."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rankplan.dialects.memory.rules import (
+    Role,
+    adapters,
+    always,
+    cached,
+    gradients,
+    granularity,
+    micro_batch,
+    most,
+    offloaded,
+    optimizer,
+    precision,
+    rule,
+    served,
+    trains,
+    unless,
+)
+from rankplan.memory.model import Experts, Latent, Model, Shape
+
+_REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")
+_LATENT = "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"
+_SMALLEST = 0.5
+"""Bytes of a weight in a checkpoint, at least: the flags say nothing about it."""
+_SIZES = "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", "vocab_size"
+
+
+def _model(checkpoint: Any, *sizes: Any) -> Any:
+    """Return the name of a checkpoint, if its model is known, else the model of Megatron's sizes."""
+    try:
+        Model.of(str(checkpoint))
+    except (ValueError, OSError):  # a PlacementError is one
+        return _of_sizes(*sizes)
+    return checkpoint
+
+
+def _of_sizes(
+    layers: Any,
+    hidden: Any,
+    ffn: Any,
+    heads: Any,
+    vocab: Any,
+    grouped: Any,
+    groups: Any,
+    head: Any,
+    gated: Any,
+    untied: Any,
+    bias: Any,
+    norm: Any,
+    latent: Any,
+    *others: Any,
+) -> Model | None:
+    """Return the model of sizes, ``None`` if one is missing, or its layers are of several kinds."""
+    if None in (layers, hidden, ffn, heads, vocab):
+        return None
+    ranks, (count, top_k, expert, shared, frequency, spec, hybrid) = others[:5], others[5:]
+    if hybrid or str(spec).lower() not in ("none", "", "false") or (latent and None in ranks[1:]):
+        return None
+    experts, dense = None, 0
+    if count:
+        dense_layers = _dense(frequency, layers)
+        if dense_layers is None:
+            return None
+        dense = dense_layers
+        experts = Experts(count, top_k or 2, expert or ffn, shared or 0, dense)
+    shape = Shape(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        kv_heads=(groups or 1) if grouped else heads,
+        head_dim=head or max(hidden // heads, 1),
+        ffn=ffn,
+        vocab=vocab,
+        cached_layers=layers,
+        gated=bool(gated),
+        tied=not untied,
+        qkv_bias=bool(bias),
+        qk_norm=bool(norm),
+        experts=experts,
+        latent=Latent(ranks[0] or 0, *ranks[1:]) if latent else None,
+    )
+    return Model(f"{layers} layers of {hidden}", shape, stored=_SMALLEST)
+
+
+def _dense(frequency: Any, layers: int) -> int | None:
+    """Return how many dense layers are before those with experts, of ``[0]*3+[1]*58``; ``None`` for other orders."""
+    text = str(1 if frequency is None else frequency).replace(" ", "")
+    if text == "1":
+        return 0
+    if re.fullmatch(r"\[[01](,[01])*\]", text):
+        kinds = text[1:-1].replace(",", "")
+    else:
+        parts = [_REPEATED.fullmatch(part) for part in text.split("+")]
+        if None in parts or sum(int(part[2] or 1) for part in parts if part) != layers:
+            return None
+        kinds = "".join(part[1] * int(part[2] or 1) for part in parts if part)
+    return kinds.count("0") if re.fullmatch("0*1+", kinds) and len(kinds) == layers else None
+
+
+def _offload(own: Any, both: Any, colocate: Any, releases: Any) -> str:
+    """Return where a side goes: with ``colocate``, both leave unless told otherwise (``slime_validate_args``)."""
+    if releases:
+        return "host"
+    return "host" if both or (colocate if own is None else own) else "none"
+
+
+def _dropped(own: Any, both: Any, colocate: Any, kept: Any) -> str:
+    """Return where an engine goes; SGLang drops its weights unless it has a copy."""
+    asleep = both or (colocate if own is None else own)
+    return ("host" if kept else "free") if asleep else "none"
+
+
+def _tokens(cp: int, by_tokens: Any, tokens: Any, forward: Any, batch: Any, length: Any, longest: Any) -> int | None:
+    """Return the most tokens of a micro-batch; a longer sample is one of its own (`utils/dp_schedule.py`)."""
+    if not by_tokens:
+        return micro_batch(None, None, batch, length)
+    found = most(tokens, tokens if forward is None else forward, longest)
+    return None if found is None else max(found if found == longest else found * cp, longest)
+
+
+_COLOCATE = "switch offload = false", "switch colocate = false"
+_SIDE = (
+    rule("length", "size rollout_max_context_len"),
+    rule("precision", "switch fp16 = false", "any fp8_param_gather", by=lambda _, fp8: precision("bf16", fp8)),
+    rule("gradients", "switch accumulate_allreduce_grads_in_fp32 = false", by=gradients),
+    rule(
+        "optimizer",
+        "text optimizer = adam",
+        "switch use_stateless_adam = false",
+        "any use_precision_aware_optimizer",
+        by=lambda name, stateless, aware: optimizer("stateless" if stateless else name, aware),
+    ),
+    rule(
+        "optimizer_on_host",
+        "switch optimizer_cpu_offload = false",
+        "fraction optimizer_offload_fraction = 1.0",
+        by=offloaded,
+    ),
+    # set_default_megatron_args: always
+    rule("distributed_optimizer", "fact cp", by=always(setting=True)),
+    rule("sequence_parallel", "switch sequence_parallel = false"),
+    rule("recompute", "text recompute_granularity", "text recompute_method", by=granularity),
+    rule("first_layers", "size decoder_first_pipeline_num_layers"),
+    rule("last_layers", "size decoder_last_pipeline_num_layers"),
+    rule("lora", "size lora_rank", by=adapters),
+    rule("sleep", "switch offload_train", *_COLOCATE, "switch release_train = false", by=_offload),
+    rule(
+        "tokens",
+        "fact cp",
+        "switch use_dynamic_batch_size = false",
+        "size max_tokens_per_gpu",
+        "size log_probs_max_tokens_per_gpu",
+        "size micro_batch_size = 1",
+        "size seq_length = 4096",
+        "size rollout_max_context_len",
+        by=_tokens,
+    ),
+    unless(
+        "only_train_params_name_list",
+        "freeze_params_name_list",
+        "num_layers_per_virtual_pipeline_stage",
+        "num_virtual_stages_per_pipeline_rank",
+        "pipeline_model_parallel_layout",
+        "account_for_embedding_in_pipeline_split",
+        "account_for_loss_in_pipeline_split",
+        "use_megatron_fsdp",
+        "use_custom_fsdp",
+        "use_torch_fsdp2",
+        "cpu_offloading",
+        "custom_model_provider_path",
+        "megatron_config_path",
+    ),
+)
+_MODEL = rule(
+    "model",
+    "text hf_checkpoint",
+    *(f"size {one}" for one in _SIZES),
+    "switch group_query_attention = false",
+    "size num_query_groups",
+    "size kv_channels",
+    "switch swiglu = false",
+    "switch untie_embeddings_and_output_weights = false",
+    "switch add_qkv_bias = false",
+    "switch qk_layernorm = false",
+    "switch multi_latent_attention = false",
+    *(f"size {one}" for one in _LATENT),
+    "size num_experts",
+    "size moe_router_topk",
+    "size moe_ffn_hidden_size",
+    "size moe_shared_expert_intermediate_size",
+    "any moe_layer_freq",
+    "any spec",
+    "any hybrid_override_pattern",
+    by=_model,
+)
+
+SLIME = (
+    Role(
+        {"actor": "actor", "critic": "critic"},
+        rule(
+            "training",
+            "text train_backend = megatron",
+            by=trains,
+        ),
+        _MODEL,
+        _SIDE,
+    ),
+    Role(
+        {"rollout": "rollout"},
+        rule("engine", "fact cp", by=always({"engine": "sglang"})),
+        _MODEL,
+        (
+            rule("share", "share sglang_mem_fraction_static"),
+            rule("length", "size sglang_context_length"),
+            rule("sequences", "size sglang_max_running_requests"),
+            rule("precision", "text sglang_quantization", "text sglang_dtype", by=served),
+            rule("cache_precision", "text sglang_kv_cache_dtype", by=cached),
+            rule(
+                "sleep",
+                "switch offload_rollout",
+                *_COLOCATE,
+                "switch sglang_enable_weights_cpu_backup = false",
+                by=_dropped,
+            ),
+            unless(
+                "sglang_config", "sglang_cpu_offload_gb", "sglang_json_model_override_args", "sglang_torchao_config"
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,278 @@
+"""verl 1dda039: `trainer/config`, ``FSDPEngine`` and ``MegatronEngine`` of `workers/engine`, ``vLLMHttpServer``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankplan.dialects.memory.rules import (
+    Role,
+    Rule,
+    adapters,
+    added,
+    always,
+    asleep,
+    cached,
+    checkpointed,
+    computes,
+    gradients,
+    granularity,
+    layers,
+    micro_batch,
+    most,
+    offloaded,
+    optimizer,
+    precision,
+    resharded,
+    rule,
+    served,
+    serves,
+    torch_optimizer,
+    trains,
+    unless,
+    whole,
+)
+
+_A = "actor_rollout_ref"
+_TF = "@.megatron.override_transformer_config"
+_OVER = "@.optim.override_optimizer_config"
+_VLLM, _SGLANG = "@.engine_kwargs.vllm", "@.engine_kwargs.sglang"
+_PROMPT, _RESPONSE = "size data.max_prompt_length = 512", "size data.max_response_length = 512"
+_BY_TOKENS = f"switch @.use_dynamic_bsz {_A}.actor.use_dynamic_bsz = false"
+_AWARE = "any @.optim.use_precision_aware_optimizer", f"any {_OVER}.use_precision_aware_optimizer"
+
+
+def _tokens(prompt: int, response: int, cp: int, by_tokens: Any, tokens: Any, batch: Any, *forward: Any) -> int | None:
+    """Return the most tokens of a micro-batch, also of the forward pass: on each of the context ranks, so many.
+
+    What is not stated about the forward pass is as in training (``rearrange_micro_batches``).
+    """
+    pairs = [(by_tokens, tokens, batch)]
+    if forward:
+        own, most_tokens, own_batch = forward
+        also = by_tokens if own is None else own
+        pairs.append((also, tokens if most_tokens is None else most_tokens, own_batch))
+    return most(*(micro_batch(by, each and each * cp, one, prompt + response) for by, each, one in pairs))
+
+
+def _narrow(wide: Any, aware: Any, also_aware: Any, dtype: Any) -> str | None:
+    return gradients(wide, aware, also_aware, dtype == "float16")
+
+
+def _optimizer(name: Any, aware: Any, also_aware: Any, dtype: Any) -> str:
+    return optimizer(name, aware, also_aware, dtype == "float16")
+
+
+def _policy(policy: Any, strategy: Any) -> float | None:
+    return whole(policy and strategy == "fsdp2")
+
+
+def _released(enabled: Any, name: Any, lora: Any) -> str | None:
+    """Return where a sleeping engine goes: SGLang keeps its weights if only adapters change."""
+    if not enabled:
+        return "none"
+    return "free" if not lora else "host" if name == "vllm" else None
+
+
+_STATES = (
+    rule("length", _PROMPT, _RESPONSE, by=added),
+    # FSDP
+    rule("precision", "text @.fsdp_config.model_dtype = fp32", by=precision, only="fsdp"),
+    rule(
+        "sleep",
+        "switch @.fsdp_config.param_offload = false",
+        "switch @.fsdp_config.optimizer_offload = false",
+        by=asleep,
+        only="fsdp",
+    ),
+    rule(
+        "optimizer_on_host",
+        "switch @.fsdp_config.offload_policy = false",
+        f"text @.strategy {_A}.actor.strategy",
+        by=_policy,
+        only="fsdp",
+    ),
+    rule(
+        "optimizer",
+        "text @.optim.optimizer = AdamW",
+        "text @.optim.optimizer_impl = torch.optim",
+        by=torch_optimizer,
+        only="fsdp",
+    ),
+    rule("", "any @.fsdp_config.reshard_after_forward = true", by=resharded, only="fsdp"),
+    # FSDPEngine._gradient_sync_context
+    rule("whole_gradients", "fact engine", by=always(setting=True), only="fsdp"),
+    # Megatron
+    rule("precision", "text @.megatron.dtype = bfloat16", f"any {_TF}.fp8", by=precision, only="megatron"),
+    rule(
+        "sleep",
+        "switch @.megatron.param_offload = false",
+        "switch @.megatron.optimizer_offload = false",
+        by=asleep,
+        only="megatron",
+    ),
+    rule(
+        "gradients",
+        "switch @.megatron.override_ddp_config.grad_reduce_in_fp32 = true",
+        *_AWARE,
+        "text @.megatron.dtype = bfloat16",
+        by=_narrow,
+        only="megatron",
+    ),
+    rule(
+        "optimizer",
+        "text @.optim.optimizer = adam",
+        *_AWARE,
+        "text @.megatron.dtype = bfloat16",
+        by=_optimizer,
+        only="megatron",
+    ),
+    rule(
+        "optimizer_on_host",
+        f"switch {_OVER}.optimizer_cpu_offload = false",
+        f"fraction {_OVER}.optimizer_offload_fraction",
+        by=offloaded,
+        only="megatron",
+    ),
+    rule("distributed_optimizer", "switch @.megatron.use_distributed_optimizer = true", only="megatron"),
+    rule("sequence_parallel", "switch @.megatron.sequence_parallel = true", only="megatron"),
+    rule(
+        "recompute",
+        f"text {_TF}.recompute_granularity",
+        f"text {_TF}.recompute_method",
+        by=granularity,
+        only="megatron",
+    ),
+    rule("first_layers", f"size {_TF}.num_layers_in_first_pipeline_stage", only="megatron"),
+    rule("last_layers", f"size {_TF}.num_layers_in_last_pipeline_stage", only="megatron"),
+    rule("chunks", "size @.megatron.virtual_pipeline_model_parallel_size", only="megatron"),
+)
+_STAGES = unless(
+    "@.megatron.use_megatron_fsdp",
+    f"{_TF}.pipeline_model_parallel_layout",
+    f"{_TF}.account_for_embedding_in_pipeline_split",
+    f"{_TF}.account_for_loss_in_pipeline_split",
+    only="megatron",
+)
+
+
+def _adapted(model: str) -> tuple[Rule, ...]:
+    """Return the rules about the model of a trainer, which is in a section."""
+    return (
+        layers(f"{model}.override_config", f"{model}.override_config.model_config", _TF),
+        rule("lora", f"size {model}.lora_rank {model}.lora.rank", by=adapters),
+        unless(f"{model}.lora_adapter_path", f"{model}.lora.adapter_path"),
+        rule("recompute", f"switch {model}.enable_gradient_checkpointing = true", by=checkpointed, only="fsdp"),
+    )
+
+
+def _engine(components: dict[str, str], model: str, requests: int) -> Role:
+    """Return the role of engines; ``requests`` is the most that they serve at once."""
+    return Role(
+        components,
+        rule("engine", "text @.name", by=serves),
+        rule("model", f"text {model}"),
+        (
+            rule("share", f"share {_VLLM}.gpu_memory_utilization @.gpu_memory_utilization = 0.5"),
+            rule("length", f"size {_VLLM}.max_model_len @.max_model_len"),
+            rule("sequences", f"size @.max_num_seqs = {requests}"),
+            rule("precision", "text @.quantization", "text @.dtype = bfloat16", by=served),
+            rule("cache_precision", f"text {_VLLM}.kv_cache_dtype {_SGLANG}.kv_cache_dtype", by=cached),
+            rule(
+                "sleep",
+                "switch @.free_cache_engine = true",
+                "text @.name",
+                f"size {_A}.model.lora_rank {_A}.model.lora.rank",
+                by=_released,
+            ),
+            layers(f"{_A}.model.override_config", f"{_A}.model.override_config.model_config"),
+            unless(
+                f"{_A}.actor.qat.enable",
+                f"{_A}.actor.fsdp_config.qat.enable",
+                f"{_A}.actor.megatron.qat.enable",
+                *(f"{one}.{key}" for one in (_VLLM, _SGLANG) for key in ("quantization", "cpu_offload_gb")),
+                f"{_VLLM}.hf_overrides",
+                f"{_VLLM}.decode_context_parallel_size",
+            ),
+        ),
+    )
+
+
+VERL = (
+    Role(
+        {"actor": f"{_A}.actor"},
+        rule("training", "fact engine", by=trains),
+        rule("model", f"text {_A}.model.path"),
+        (
+            *_STATES,
+            _STAGES,
+            *_adapted(f"{_A}.model"),
+            rule(
+                "tokens",
+                _PROMPT,
+                _RESPONSE,
+                "fact cp",
+                _BY_TOKENS,
+                "size @.ppo_max_token_len_per_gpu = 16384",
+                "size @.ppo_micro_batch_size_per_gpu",
+                f"switch {_A}.rollout.log_prob_use_dynamic_bsz",
+                f"size {_A}.rollout.log_prob_max_token_len_per_gpu",
+                f"size {_A}.rollout.log_prob_micro_batch_size_per_gpu",
+                by=_tokens,
+            ),
+        ),
+    ),
+    Role(
+        {"critic": "critic"},
+        rule("training", "fact engine", by=trains),
+        rule("model", "text critic.model.path"),
+        (
+            *_STATES,
+            _STAGES,
+            *_adapted("critic.model"),
+            rule(
+                "tokens",
+                _PROMPT,
+                _RESPONSE,
+                "fact cp",
+                _BY_TOKENS,
+                "size @.ppo_max_token_len_per_gpu = 32768",
+                "size @.ppo_micro_batch_size_per_gpu",
+                "switch @.forward_use_dynamic_bsz",
+                "size @.forward_max_token_len_per_gpu",
+                "size @.forward_micro_batch_size_per_gpu @.ppo_micro_batch_size_per_gpu",
+                by=_tokens,
+            ),
+        ),
+    ),
+    Role(
+        {"ref": f"{_A}.ref"},
+        rule("forward", "fact engine", by=computes),
+        rule("model", f"text {_A}.model.path"),
+        (
+            *(one for one in _STATES if one.setting in ("length", "precision")),
+            # FSDPEngine: a model without a backward pass keeps its parameters on the host
+            rule("optimizer_on_host", "fact engine", by=whole, only="fsdp"),
+            rule("sleep", "fact engine", by=asleep, only="fsdp"),
+            rule(
+                "sleep",
+                f"switch @.megatron.param_offload {_A}.actor.megatron.param_offload = false",
+                by=asleep,
+                only="megatron",
+            ),
+            _STAGES,
+            layers(f"{_A}.model.override_config", f"{_A}.model.override_config.model_config", _TF),
+            rule(
+                "tokens",
+                _PROMPT,
+                _RESPONSE,
+                "fact cp",
+                f"switch @.log_prob_use_dynamic_bsz {_A}.actor.use_dynamic_bsz = false",
+                f"size @.log_prob_max_token_len_per_gpu {_A}.actor.ppo_max_token_len_per_gpu = 16384",
+                "size @.log_prob_micro_batch_size_per_gpu",
+                by=_tokens,
+            ),
+        ),
+    ),
+    _engine({"rollout": f"{_A}.rollout", "rollout_standalone": f"{_A}.rollout"}, f"{_A}.model.path", 256),
+    _engine({"reward": "reward.reward_model.rollout"}, "reward.reward_model.model_path", 1024),
+)

@@ -1,0 +1,393 @@
+"""What the keys of each dialect say about memory: names, defaults, laws, and values that say nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rankplan
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rankplan.dialects import DIALECTS, name_of
+from rankplan.dialects.keys import TABLES
+from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
+from rankplan.dialects.memory.slime import SLIME
+from rankplan.dialects.memory.tables import MEMORY
+from rankplan.errors import PlacementError
+from rankplan.memory.model import Model
+from rankplan.memory.settings import GIB
+from rankplan.plans.plan import Plan
+
+MODEL = "Qwen/Qwen3-8B"
+MOE = "Qwen/Qwen3-30B-A3B"
+
+CASES = yaml.safe_load(Path(__file__).with_name("memory_settings.yaml").read_text())
+BASES: dict[str, dict[str, Any]] = {base: cases["config"] for base, cases in CASES.items()}
+SETTINGS = [(base, *row) for base, cases in CASES.items() for row in cases["rows"]]
+
+
+def changed(base: str, keys: dict[str, Any]) -> dict[str, Any]:
+    """Return a base with further keys."""
+    config = deepcopy(BASES[base])
+    for path, value in keys.items():
+        *sections, last = path.split(".")
+        here = config
+        for section in sections:
+            here = here.setdefault(section, {})
+        here[last] = value
+    return config
+
+
+def planned(base: str, keys: dict[str, Any]) -> Plan:
+    return rankplan.plan(changed(base, keys), "1x8")
+
+
+def named(base: str, name: str) -> dict[str, Any]:
+    """Return a base with another model, wherever it names one."""
+    return json.loads(json.dumps(BASES[base]).replace(MODEL, name))
+
+
+def refusals(base: str, keys: dict[str, Any]) -> list[tuple[str, str | None]]:
+    with pytest.raises(PlacementError) as caught:
+        planned(base, keys)
+    return [(one.code, one.path) for one in caught.value.diagnostics]
+
+
+@pytest.mark.parametrize(("base", "keys", "component", "wanted"), SETTINGS)
+def test_keys_and_defaults(base: str, keys: dict[str, Any], component: str, wanted: dict[str, Any]) -> None:
+    memory = planned(base, keys)[component].memory
+    assert memory is not None
+    assert memory.model == Model.of(MODEL)
+    assert {key: getattr(memory, key) for key in wanted} == wanted
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_every_component_of_a_known_model_has_a_memory(base: str) -> None:
+    plan = planned(base, {})
+    assert all(component.memory is not None for component in plan.values())
+    assert plan.memory()
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_an_unknown_model_says_nothing(base: str) -> None:
+    plan = rankplan.plan(named(base, "someone/unknown-9B"), "1x8")
+    assert all(component.memory is None for component in plan.values())
+    assert plan.memory() == {}
+    assert not rankplan.check(named(base, "someone/unknown-9B"), "1x8").faults
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_a_model_of_a_folder_is_read(base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(json.dumps({**keys, "intermediate_size": 128}))
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine", str(tmp_path / "mine"), "mine/config.json"):
+        models = [
+            component.memory and component.memory.model
+            for component in rankplan.plan(named(base, name), "1x8").values()
+        ]
+        assert [model and model.layers for model in models] == [2] * len(models)
+    (tmp_path / "mine" / "config.json").write_text("{")
+    assert all(one.memory is None for one in rankplan.plan(named(base, "mine"), "1x8").values())
+
+
+PLACING = ("strategy", "strategy_name", "lora_target", "lora_adapter_path")
+"""Keys that also decide what there is."""
+
+
+@cache
+def keys_of(base: str) -> list[tuple[Role, Rule, Key, str]]:
+    """Return each path that a key of a base's components may have, without those that place."""
+    system = base.split()[0]
+    placing = {path for row in TABLES[system].rows for path in row.paths} if system in TABLES else set()
+    components = planned(base, {})
+    found = []
+    for role in MEMORY[system]:
+        for component in components:
+            if (section := role.section(component)) is None:
+                continue
+            kind = {key: getattr(components[component].memory, key) for key in ("training", "forward", "engine")}
+            kind = {key: value for key, value in kind.items() if value}
+            for rule in role.rules:
+                for key in rule.keys if rule.applies(kind) else ():
+                    for path in key.paths.replace("@", section).split() if key.kind != "fact" else ():
+                        if tuple(path.split(".")) not in placing and not path.endswith(PLACING):
+                            found.append((role, rule, key, path))
+    return found
+
+
+WRONG = {"size": "many", "switch": "perhaps", "number": "half", "share": 1.5, "fraction": -0.5, "text": [1]}
+TYPED = [(base, key.kind, path) for base in BASES for _, _, key, path in keys_of(base) if key.kind in WRONG]
+
+
+@pytest.mark.parametrize(("base", "kind", "path"), sorted(set(TYPED)))
+def test_a_value_of_the_wrong_type_is_a_fault_at_its_place(base: str, kind: str, path: str) -> None:
+    assert refusals(base, {path: WRONG[kind]}) == [("invalid-value", path)]
+    for value in ("${oc.env:NOT_THERE}", "???", None):
+        planned(base, {path: value})
+
+
+VALUES = {"size": [1, 3, 4096], "switch": [True, False], "number": [0.5], "share": [0.4, 1], "fraction": [0, 0.5, 1]}
+TEXTS = ["full", "selective", "block", "uniform", "fp8", "bf16", "float32", "adam", "sgd", "auto"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_keys_of_memory_place_and_recognise_nothing(data: st.DataObject) -> None:
+    base = data.draw(st.sampled_from(sorted(BASES)))
+    paths = {path: VALUES.get(key.kind, TEXTS) for _, _, key, path in keys_of(base)}
+    drawn = data.draw(st.lists(st.sampled_from(sorted(paths)), max_size=6, unique=True))
+    keys = {path: data.draw(st.sampled_from(paths[path])) for path in drawn}
+    for path in list(keys):  # a section and a key inside it
+        keys = {one: value for one, value in keys.items() if not one.startswith(f"{path}.")}
+    assert name_of(changed(base, keys)) == name_of(BASES[base])
+    try:
+        plan = planned(base, keys)
+    except PlacementError as error:  # the model has fewer layers than its ends
+        assert {one.code for one in error.diagnostics} == {"invalid-value"}
+        return
+    usual = planned(base, {})
+    for name, component in plan.items():
+        assert component.with_settings(memory=None) == usual[name].with_settings(memory=None)
+    assert list(plan) == list(usual)
+
+
+OPEN = [
+    (base, key, path)
+    for base in BASES
+    for _, rule, key, path in keys_of(base)
+    if key.default is None
+    and rule.setting not in {*GUESSED, "sequences"}
+    and len(rule.keys) == 1
+    and len(key.paths.split()) == 1
+]
+
+
+@pytest.mark.parametrize(("base", "key", "path"), OPEN)
+def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, key: Key, path: str) -> None:
+    absent = planned(base, {}).memory()
+    for value in VALUES.get(key.kind, TEXTS):
+        try:
+            present = planned(base, {path: value}).memory()
+        except PlacementError:
+            continue
+        for names, phases in present.items():
+            for phase, need in phases.items():
+                other = absent[names][phase]
+                assert other.lower <= need.lower <= need.upper <= other.upper, (value, names, phase)
+
+
+@pytest.mark.parametrize(
+    ("base", "keys", "silent"),
+    [
+        ("verl", {"actor_rollout_ref.model.lora_adapter_path": "/adapter"}, "actor"),
+        ("verl", {"actor_rollout_ref.model.override_config.num_hidden_layers": 4}, "actor"),
+        ("verl", {"actor_rollout_ref.rollout.quantization": "torchao"}, "rollout"),
+        ("verl", {"actor_rollout_ref.rollout.engine_kwargs.vllm.cpu_offload_gb": 8}, "rollout"),
+        ("verl", {"actor_rollout_ref.actor.strategy": "veomni"}, "actor"),
+        ("verl", {"actor_rollout_ref.actor.fsdp_config.reshard_after_forward": False}, "actor"),
+        ("skyrl", {"trainer.policy.fsdp_config.fsdp_size": 4}, "policy"),
+        ("nemo_rl dtensor", {"policy.dtensor_cfg.dp_replicate_size": 2}, "policy"),
+        ("verl megatron", {"actor_rollout_ref.actor.megatron.use_megatron_fsdp": True}, "actor"),
+        ("verl", {"hydra.job.config_name": "somebody_elses"}, "rollout"),
+        ("nemo_rl", {"policy.hf_config_overrides": {"num_hidden_layers": 2}}, "policy"),
+        ("nemo_rl", {"policy.quant_cfg": "NVFP4"}, "policy"),
+        ("roll", {"actor_train.model_args.freeze_module_prefix": "vision"}, "actor_train"),
+        ("slime", {"only_train_params_name_list": ["experts"]}, "actor"),
+        ("slime", {"sglang_config": "engines.yaml"}, "rollout"),
+        ("areal", {"actor.backend": "archon:d4"}, "actor"),
+        ("openrlhf", {"ds.load_in_4bit": True}, "actor"),
+        ("skyrl", {"trainer.policy.inference_only_init": True}, "policy"),
+        ("rlinf", {"actor.training_backend": "fsdp", "actor.fsdp_config.sharding_strategy": "no_shard"}, "actor"),
+        ("rlinf", {"runner.task_type": "embodied"}, "actor"),
+    ],
+)
+def test_what_is_not_known_is_not_claimed(base: str, keys: dict[str, Any], silent: str) -> None:
+    assert planned(base, keys)[silent].memory is None
+
+
+def test_a_components_own_memory_wins_in_rlinf() -> None:
+    config = changed("rlinf", {"cluster.component_placement": {"actor": "0-7"}})
+    own = {"placement": "0-7", "memory": {"resident": "17 GiB"}}
+    config["cluster"]["component_placement"] = {"actor": own, "rollout": "0-7"}
+    plan = rankplan.plan(config, "1x8")
+    assert plan["actor"].memory is not None and plan["actor"].memory.resident == 17 * GIB
+    assert plan["rollout"].memory is not None and plan["rollout"].memory.engine == "vllm"
+
+
+def test_the_model_of_the_section_is_for_rlinfs_keys_too() -> None:
+    config = changed("rlinf", {"rollout.model.model_path": "/path/to/model"})
+    assert rankplan.plan(config, "1x8")["actor"].memory is None
+    config["cluster"]["model"] = MODEL
+    memory = rankplan.plan(config, "1x8")["actor"].memory
+    assert memory is not None and memory.model == Model.of(MODEL)
+
+
+def test_a_refusal_is_at_the_model(tmp_path: Path) -> None:
+    (tmp_path / "nodes.yaml").write_text("nodes: [{ranks: 0, accelerators: 8, accelerator_model: NVIDIA L4}]\n")
+    (tmp_path / "conf.yaml").write_text(yaml.safe_dump(named("verl", "Qwen/Qwen3-32B"), sort_keys=False))
+    found = rankplan.check(tmp_path / "conf.yaml", tmp_path / "nodes.yaml").faults
+    assert {one.code for one in found} == {"memory-exceeded", "engine-share"}
+    assert {one.path for one in found} == {"actor_rollout_ref.model.path"}
+    lines = (tmp_path / "conf.yaml").read_text().splitlines()
+    assert ["path: Qwen/Qwen3-32B" in lines[(one.line or 0) - 1] for one in found] == [True] * len(found)
+
+
+FLAGS = {
+    "num_layers": 36,
+    "hidden_size": 4096,
+    "ffn_hidden_size": 12288,
+    "num_attention_heads": 32,
+    "group_query_attention": True,
+    "num_query_groups": 8,
+    "kv_channels": 128,
+    "vocab_size": 151936,
+    "swiglu": True,
+    "untie_embeddings_and_output_weights": True,
+    "qk_layernorm": True,
+}
+MOE_FLAGS = {**FLAGS, "num_layers": 48, "hidden_size": 2048, "ffn_hidden_size": 6144, "num_query_groups": 4} | {
+    "num_experts": 128,
+    "moe_router_topk": 8,
+    "moe_ffn_hidden_size": 768,
+    "moe_layer_freq": "[1]*48",
+}
+
+
+@pytest.mark.parametrize(("flags", "name"), [(FLAGS, MODEL), (MOE_FLAGS, MOE)])
+def test_the_sizes_of_slimes_flags_make_the_model(flags: dict[str, Any], name: str) -> None:
+    memory = planned("slime", {"hf_checkpoint": "/root/checkpoint", **flags})["actor"].memory
+    assert memory is not None and memory.model is not None
+    assert memory.model.params == Model.of(name).params
+    for size in ("num_layers", "vocab_size"):
+        missing = {key: value for key, value in flags.items() if key != size}
+        assert planned("slime", {"hf_checkpoint": "/root/checkpoint", **missing})["actor"].memory is None
+
+
+@pytest.mark.parametrize(
+    ("frequency", "dense"),
+    [
+        ("[0]*3+[1]*45", 3),
+        (1, 0),
+        ("[0,0," + ",".join("1" * 46) + "]", 2),
+        ("[1]*47", None),
+        ("[1,0]*24", None),
+        (2, None),
+    ],
+)
+def test_where_experts_are(frequency: Any, dense: int | None) -> None:
+    flags = {"hf_checkpoint": "/root/checkpoint", **MOE_FLAGS, "moe_layer_freq": frequency}
+    memory = planned("slime", flags)["actor"].memory
+    experts = memory.model.shape.experts if memory is not None and memory.model and memory.model.shape else None
+    assert (experts and experts.dense_layers) == dense
+
+
+def test_stages_that_do_not_fit_the_model_are_a_fault_at_their_key() -> None:
+    keys = {"decoder_first_pipeline_num_layers": 30, "decoder_last_pipeline_num_layers": 30}
+    assert refusals("slime", keys) == [("invalid-value", "decoder_last_pipeline_num_layers")]
+
+
+@pytest.mark.parametrize("name", MEMORY)
+def test_the_tables_name_settings(name: str) -> None:
+    assert name in DIALECTS
+    fields = rankplan.config.memory.MemoryEntry.model_fields
+    for role in MEMORY[name]:
+        assert all(rule.setting in fields or not rule.setting for rule in role.rules)
+        assert all(key.kind in {*WRONG, "any", "fact"} for rule in role.rules for key in rule.keys)
+    assert SLIME is MEMORY["slime"]
+
+
+def _recipes() -> list[dict[str, Any]]:
+    path = Path(__file__).parent.parent / "golden" / "memory_rows.jsonl.gz"
+    with gzip.open(path, "rt") as file:
+        rows = [json.loads(line) for line in file]
+    return [
+        row
+        for row in rows
+        if row["kind"] in ("ran", "below")
+        and "NeMo" in row["source"]
+        and isinstance(row.get("model"), str)
+        and row.get("train", {}).get("recompute")
+        and row["train"]["framework"] in ("megatron", "fsdp2", "fsdp")
+    ]
+
+
+@pytest.mark.parametrize("row", _recipes(), ids=lambda row: row["id"])
+def test_recipes_that_ran_are_read_as_they_say_and_not_refused(row: dict[str, Any]) -> None:
+    train, engine, card = row["train"], row.get("engine"), row["card"]["gib"]
+    megatron = train["framework"] == "megatron"
+    policy: dict[str, Any] = {
+        "model_name": row["model"],
+        "precision": "bfloat16",
+        "max_total_sequence_length": train["seq"],
+        "train_micro_batch_size": train["micro_batch"] or 1,
+        "sequence_packing": {"enabled": False},
+    }
+    if megatron:
+        policy["megatron_cfg"] = {
+            "enabled": True,
+            "tensor_model_parallel_size": train["tp"],
+            "context_parallel_size": train["cp"],
+            "pipeline_model_parallel_size": train["pp"],
+            "expert_model_parallel_size": train["ep"],
+            "expert_tensor_parallel_size": train["etp"],
+            "sequence_parallel": train["sequence_parallel"],
+            "activation_checkpointing": train["recompute"] != "none",
+            "num_layers_in_first_pipeline_stage": train["first_layers"],
+            "num_layers_in_last_pipeline_stage": train["last_layers"],
+            "peft": {"enabled": bool(train["lora"]), "dim": train["lora"] or 8},
+            "distributed_data_parallel_config": {"grad_reduce_in_fp32": train["grads_in_fp32"]},
+            "optimizer": {
+                "optimizer": "adam",
+                "use_precision_aware_optimizer": train["precision_aware"],
+                "use_distributed_optimizer": train["distributed_optimizer"],
+                "optimizer_cpu_offload": bool(train["optimizer_cpu_fraction"]),
+                "optimizer_offload_fraction": train["optimizer_cpu_fraction"],
+            },
+        }
+    else:
+        policy["dtensor_cfg"] = {
+            "enabled": True,
+            "tensor_parallel_size": train["tp"],
+            "context_parallel_size": train["cp"],
+            "activation_checkpointing": train["recompute"] != "none",
+            "lora_cfg": {"enabled": bool(train["lora"]), "dim": train["lora"] or 8},
+        }
+    config: dict[str, Any] = {"cluster": {"num_nodes": row["nodes"], "gpus_per_node": row["gpus_per_node"]}}
+    config |= {"policy": policy, "grpo": {}} if engine else {"policy": policy, "sft": {}}
+    if engine and row["colocated"] and engine["name"] == "vllm":
+        policy["generation"] = {
+            "backend": "vllm",
+            "colocated": {"enabled": True},
+            "vllm_cfg": {
+                "tensor_parallel_size": engine["tp"],
+                "pipeline_parallel_size": engine["pp"],
+                "expert_parallel_size": engine["ep"],
+                "gpu_memory_utilization": engine["utilization"],
+                "max_model_len": engine["max_len"],
+                "precision": {"bf16": "bfloat16"}.get(engine["weights"], engine["weights"]),
+                "kv_cache_dtype": engine["kv"],
+            },
+        }
+    elif engine:
+        config = {**config, "sft": {}}
+        del config["grpo"]
+    plan = rankplan.plan(config, f"{row['nodes']}x{row['gpus_per_node']}")
+    memory = plan["policy"].memory
+    if memory is None:
+        assert row["model"] not in Model.names()
+        return
+    assert memory.recompute == train["recompute"]
+    assert memory.lora == train["lora"]
+    assert memory.training == ("megatron" if megatron else "fsdp")
+    for phases in plan.memory().values():
+        for need in phases.values():
+            assert need.lower <= card * GIB
+            assert need.starts
