@@ -1,7 +1,8 @@
 """Time `arrange` and `replan` on named nodes in three levels, from Python.
 
 ``python benches/network.py`` prints one table. Nodes are shuffled, four pipeline stages of 8 accelerators form a
-replica, 64 nodes are spares, and two nodes are lost. A first call, in a new process, finds the domains of the nodes.
+replica, 64 nodes are spares, and two nodes are lost; other tasks arrange a quarter of the nodes by rules, or beside ten
+jobs of a sixteenth each. A first call, in a new process, finds the domains of the nodes.
 ``cargo bench -p rankplan-core --bench arrange`` times the solver alone, beside NeMo-RL's order.
 """
 
@@ -42,15 +43,31 @@ def inventory(count: int, *, shuffled: bool) -> Inventory:
     return Inventory.from_dict({"levels": list(sizes), "nodes": nodes})
 
 
+TASKS: dict[str, dict[str, Any]] = {
+    "arrange": {},
+    "segments": {"segment": {"actor": {"spine": 1024, "block": 256, "nvlink": 4}}},
+    "balance": {"balance": "nvlink", "cap": {"nvlink": 6}},
+    "prefer": {"prefer": {"actor": {"world": "spine"}}},
+    "beside": {},
+}
+"""The rules of each task; all but the first one arrange a quarter of the nodes."""
+
+
+def planned(used: Inventory) -> Plan:
+    rule = RankMap.parse(f"0-{8 * used.num_nodes - 1}")
+    return Plan(used, [Component.place("actor", used, ("cluster",), rule, parallel=Parallel(tp=8, pp=4))])
+
+
 def prepared(count: int, task: str) -> Callable[[], Any]:
     """Return the call for a number of nodes."""
-    nodes = inventory(count, shuffled=task == "arrange")
-    used = nodes.first(count - SPARES)
-    rule = RankMap.parse(f"0-{8 * used.num_nodes - 1}")
-    plan = Plan(used, [Component.place("actor", used, ("cluster",), rule, parallel=Parallel(tp=8, pp=4))])
-    if task == "arrange":
-        return lambda: arrange(plan, nodes).inventory
-    return lambda: replan(plan, nodes, without=LOST)
+    nodes = inventory(count, shuffled=task in TASKS)
+    if task not in TASKS:
+        plan, fixed = planned(nodes.first(count - SPARES)), task == "fixed"
+        return lambda: replan(plan, nodes, without=LOST, fixed=fixed)
+    plan = planned(nodes.first(count - SPARES if task == "arrange" else count // 4))
+    jobs = range(10) if task == "beside" else ()
+    others = [planned(nodes.reordered(range(job * count // 16, (job + 1) * count // 16))) for job in jobs]
+    return lambda: arrange(plan, nodes, **TASKS[task], beside=others).inventory
 
 
 def main() -> None:
@@ -59,7 +76,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="8192,131072", help="numbers of nodes, ascending")
     sizes = [int(size) for size in parser.parse_args().sizes.split(",")]
     print(f"{'':>8}" + "".join(f"{size:>12,}" for size in sizes) + f"{'growth':>9}{'first call':>13}")
-    for task in ("arrange", "replan"):
+    for task in (*TASKS, "replan", "fixed"):
         times = [best(prepared(size, task)) for size in sizes]
         growth = math.log(times[-1] / times[0]) / math.log(sizes[-1] / sizes[0]) if len(sizes) > 1 else math.nan
         fresh = first(prepared, sizes[-1], task)

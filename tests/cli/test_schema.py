@@ -69,6 +69,12 @@ def test_every_way_of_writing_is_accepted() -> None:
         ("topology: {keep: {actor: node}}", False),
         ("topology: {segment: {actor: {block: 4, nvlink: 2}, all: 2}}", True),
         ("topology: {segment: 0}", False),
+        ("topology: {keep: {actor: {world: {block: 1, nvlink: 2}}}, prefer: {actor: {world: nvlink}}}", True),
+        ("topology: {balance: nvlink, cap: {nvlink: 16}}", True),
+        ("topology: {balance: {actor: nvlink}}", True),
+        ("topology: {keep: {actor: {world: {nvlink: 0}}}}", False),
+        ("topology: {prefer: {actor: {wrld: nvlink}}}", False),
+        ("topology: {cap: {nvlink: 0}}", False),
         ("exclude: [3]", False),
     ],
 )

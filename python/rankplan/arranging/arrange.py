@@ -99,8 +99,9 @@ def arrange(
     """
     inventory, planned = rules.beside(inventory_of(inventory), beside), plan.inventory
     network = Network.of(inventory, planned, keep=keep, segment=segment, prefer=prefer, balance=balance, cap=cap)
-    excluded = Exclusion.of(planned, inventory, same_nodes(planned, inventory))
-    return Task(inventory, planned, plan, network, excluded).solve()
+    known = same_nodes(planned, inventory)
+    excluded = Exclusion.of(planned, inventory, known)
+    return Task(inventory, planned, plan, network, excluded, were=known).solve()
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ class Task:
     @cached_property
     def _places(self) -> Sequence[int | None]:
         """By node rank, the rank in the inventory of its node before."""
-        return self.old or same_nodes(self.planned, self.inventory)
+        return self.old or self.were or same_nodes(self.planned, self.inventory)
 
     @cached_property
     def hardware(self) -> tuple[list[int], list[int], list[_Kind]]:

@@ -13,7 +13,7 @@ from rankplan.config.network import Topology
 from rankplan.config.text.faults import diagnostics
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.diff import same_nodes
+from rankplan.plans.diff import same_nodes_of
 from rankplan.plans.plan import Plan
 
 Segments: TypeAlias = int | Mapping[str, int | Mapping[str, int]]
@@ -81,9 +81,11 @@ class Network:
 
 def beside(inventory: Inventory, plans: Plan | Iterable[Plan]) -> Inventory:
     """Return an inventory in which other jobs have the nodes of their plans; it may lack some of these."""
-    for other in [plans] if isinstance(plans, Plan) else plans:
-        places = same_nodes(other.inventory, inventory)
+    others = [plans] if isinstance(plans, Plan) else list(plans)
+    taken: dict[str, set[int]] = {}
+    for other, places in zip(others, same_nodes_of((one.inventory for one in others), inventory), strict=True):
         used = RankSet().union(*(component.used_nodes() for component in other.values()))
-        nodes = [place for rank in used if (place := places[rank]) is not None]
-        inventory = inventory.taken_by(", ".join(other), nodes)
+        taken.setdefault(", ".join(other), set()).update(place for rank in used if (place := places[rank]) is not None)
+    for job, nodes in taken.items():
+        inventory = inventory.taken_by(job, nodes)
     return inventory

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
@@ -209,7 +209,19 @@ def same_nodes(planned: Inventory, inventory: Inventory) -> list[int | None]:
     A node is found by its hostname, else by its address, unless several nodes of either side share that name. A node
     without names is the one of the same rank.
     """
+    return next(same_nodes_of([planned], inventory))
+
+
+def same_nodes_of(several: Iterable[Inventory], inventory: Inventory) -> Iterator[list[int | None]]:
+    """Yield the `same_nodes` of each of several plans, whose nodes are looked up in one table."""
     known = {kind: _first(inventory, kind) for kind in _OWN}
+    for planned in several:
+        yield _found(planned, inventory, known)
+
+
+def _found(
+    planned: Inventory, inventory: Inventory, known: Mapping[str, tuple[dict[str, int], set[str]]]
+) -> list[int | None]:
     shared = {kind: _first(planned, kind)[1] | known[kind][1] for kind in _OWN}
     hosts, shared_hosts = known["hostname"][0], shared["hostname"]
     found: list[int | None] = []
