@@ -57,13 +57,15 @@ def explained(rule: Rule) -> str:
     """Return the section of a rule."""
     found = "\n\n".join(diagnostic.render() for diagnostic in rule.diagnostics())
     why = textwrap.fill(f"Reported when {rule.when}. {rule.why}", 130, break_on_hyphens=False)
-    shown = f"{block(rule.wrong)}\n```text\n{found}\n```\n\n{rule.heading('Right', rule.right)}\n\n{block(rule.right)}"
+    faults = f"\n```text\n{found}\n```\n" if found else ""
+    shown = f"{block(rule.wrong)}{faults}\n{rule.heading('Right', rule.right)}\n\n{block(rule.right)}"
     return f"\n### {rule.code}\n\n{why}\n\n{rule.heading('Wrong', rule.wrong)}\n\n{shown}"
 
 
 def block(example: Example) -> str:
     """Return an example as a Markdown block."""
-    return f"```{'yaml' if example.file.endswith('.yaml') else 'text'}\n{example.text.rstrip()}\n```\n"
+    is_yaml = not example.is_session and example.file.endswith(".yaml")
+    return f"```{'yaml' if is_yaml else 'text'}\n{example.text.rstrip()}\n```\n"
 
 
 def language_page() -> str:

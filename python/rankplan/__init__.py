@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from rankplan.front import plan as plan
     from rankplan.front import requests as requests
     from rankplan.front import tune as tune
+    from rankplan.memory.model import Model as Model
     from rankplan.nodes.clusters import SupportsInventory as SupportsInventory
     from rankplan.nodes.inventory import Inventory as Inventory
     from rankplan.nodes.inventory import NodeSpec as NodeSpec
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from rankplan.plans.diff import Move as Move
     from rankplan.plans.diff import PlanDiff as PlanDiff
     from rankplan.plans.diff import diff as diff
+    from rankplan.plans.memory import Need as Need
     from rankplan.plans.plan import NodeKind as NodeKind
     from rankplan.plans.plan import Oversubscription as Oversubscription
     from rankplan.plans.plan import Plan as Plan
@@ -77,6 +79,11 @@ if TYPE_CHECKING:
     from rankplan.runtime.group.job import launch as launch
     from rankplan.runtime.group.spec import GroupSpec as GroupSpec
     from rankplan.runtime.group.worker import Worker as Worker
+    from rankplan.runtime.live.live import live as live
+    from rankplan.runtime.live.model import Live as Live
+    from rankplan.runtime.live.pinned import Ran as Ran
+    from rankplan.runtime.live.pinned import pin as pin
+    from rankplan.runtime.live.pinned import pinned as pinned
     from rankplan.runtime.rank.spec import RankReport as RankReport
     from rankplan.runtime.rank.timing import Timing as Timing
     from rankplan.runtime.reserve.reserve import Reservation as Reservation
@@ -111,12 +118,14 @@ _NAMES = {
     ),
     "render.report": ("Report",),
     "front": ("check", "plan", "requests", "tune"),
+    "memory.model": ("Model",),
     "nodes.clusters": ("SupportsInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),
     "nodes.topology": ("Domains",),
     "parallel": ("Parallel",),
     "plans.component": ("Component", "PlacementMode", "Settings"),
     "plans.diff": ("Change", "Move", "PlanDiff", "diff"),
+    "plans.memory": ("Need",),
     "plans.plan": ("NodeKind", "Oversubscription", "Plan", "Sharing", "Stay"),
     "plans.requests": ("Request",),
     "plans.weights": ("WeightMap",),
@@ -126,6 +135,9 @@ _NAMES = {
     "runtime.group.crew": ("Failure",),
     "runtime.group.job": ("launch",),
     "runtime.group.worker": ("Worker",),
+    "runtime.live.live": ("live",),
+    "runtime.live.model": ("Live",),
+    "runtime.live.pinned": ("Ran", "pin", "pinned"),
     "runtime.rank.spec": ("RankReport",),
     "runtime.rank.timing": ("Timing",),
     "runtime.reserve.reserve": ("Reservation",),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import combinations_with_replacement
@@ -19,92 +18,16 @@ from rankplan.dialects.pools import Free, steps_of, steps_on
 from rankplan.plans.node_order import in_order
 from support.configs import from_overrides, nodes
 from support.goldens import lines
+from support.recorded_trainers import cluster, config
 
 LINES = lines("trainer_requests")
 QUESTIONS = list({(line["trainer"], str(line["question"])): line for line in LINES}.values())
 PLANNED = [line for line in LINES if "plan_in_order" in line]
 STEPPED = [line for line in LINES if line["trainer"] in ("openrlhf", "skyrl", "slime", "areal")]
-APART = {"fully_async": "fully_async_ppo_trainer", "one_step_off": "one_step_off_ppo_trainer"}
 
 
 def ids(found: Sequence[dict[str, Any]]) -> list[str]:
     return [line["id"] for line in found]
-
-
-def config(line: dict[str, Any], folder: Path) -> Any:
-    """The config of a recorded question."""
-    trainer, asked = line["trainer"], line["question"]
-    if trainer == "openrlhf":
-        (path := folder / "train.sh").write_text(
-            f"python3 -m openrlhf.cli.train_ppo_ray {shlex.join(asked['flags'])}\n"
-        )
-        return path
-    if trainer in ("verl", "skyrl"):
-        name = APART.get(asked.get("entry", ""))
-        return from_overrides([*([f"hydra.job.config_name={name}"] if name else []), *asked["overrides"]])
-    if trainer == "slime":
-        return asked["flags"]
-    if trainer == "roll":
-        return {"num_gpus_per_node": asked["per_node"], "num_nodes": asked["num_nodes"]} | {
-            name: {"device_mapping": devices, **worker(each)} for name, (devices, each) in asked["roles"].items()
-        }
-    return _areal(asked) if trainer == "areal" else _nemo_rl(asked)
-
-
-def worker(each: int) -> dict[str, Any]:
-    """ROLL: the keys of a worker with several accelerators."""
-    vllm = {"strategy_name": "vllm", "strategy_config": {"tensor_parallel_size": each}}
-    return {"strategy_args": vllm} if each > 1 else {}
-
-
-def _areal(asked: dict[str, Any]) -> dict[str, Any]:
-    training, tensor = asked["actor"] // asked["train_tp"], asked["train_tp"]
-    engines = {
-        "rollout": {"backend": f"sglang:d{asked['rollout']}t{asked['tp']}"},
-        "actor": {"backend": f"megatron:d{training}t{tensor}"},
-    }
-    if asked["ref"]:
-        engines["ref"] = {"backend": f"megatron:d{asked['ref'] // tensor}t{tensor}"}
-    if asked["deferred"]:
-        engines["rollout"]["scheduling_spec"] = [{"gpu": 1, "ray_placement_strategy": "deferred"}]
-    nodes = asked["actor"] + asked["rollout"] * asked["tp"] + (asked["ref"] or 0)
-    each = asked["per_node"]
-    return {"cluster": {"n_nodes": -(-nodes // each), "n_gpus_per_node": each}, **engines}
-
-
-def _nemo_rl(asked: dict[str, Any]) -> dict[str, Any]:
-    resources = {"num_nodes": asked["inference"], "gpus_per_node": asked["per_node"]}
-    apart = {"enabled": not asked["inference"], "resources": resources if asked["inference"] else {}}
-    generation = {
-        "backend": "vllm",
-        "vllm_cfg": {"tensor_parallel_size": asked["tp"]},
-        "colocated": apart,
-    }
-    policy = {
-        "generation": generation,
-        "megatron_cfg": {"enabled": True, "tensor_model_parallel_size": asked["train_tp"]},
-    }
-    found: dict[str, Any] = {"cluster": {"num_nodes": asked["num_nodes"], "gpus_per_node": asked["per_node"]}}
-    found |= {"grpo": {}, "policy": policy}
-    if asked["reward"]:
-        reward = {"enabled": True, "resources": {"num_nodes": asked["reward"], "gpus_per_node": asked["per_node"]}}
-        found["env"] = {"reward_model": reward}
-    return found
-
-
-def cluster(line: dict[str, Any]) -> Inventory:
-    """The recorded nodes in the order of their addresses, without the accelerators of other jobs.
-
-    ROLL names accelerators by number: it has only nodes with as many as it wants.
-    """
-    held = dict(line["cluster"]["held"])
-    joined = line["cluster"]["joined"]
-    if line["trainer"] == "roll":
-        joined = [node for node in joined if node[1] == line["question"]["per_node"] and node[0] not in held]
-        held = {}
-    content = [{"ranks": rank, "ip": ip, "accelerators": gpus} for rank, (ip, gpus, _) in enumerate(joined)]
-    found = in_order(Inventory.from_dict({"nodes": content or [{"ranks": 0, "accelerators": 0}]}), "number")
-    return found.without([f"{address}/{gpu}" for address, gpus in held.items() for gpu in gpus])
 
 
 def bundles(asked: dict[str, Any]) -> list[int]:
@@ -270,9 +193,9 @@ def test_a_pinned_plan_has_nodes_in_the_order_of_its_trainer() -> None:
     inventory = Inventory.from_dict({"nodes": entries})
     text, given_ = ["10.0.0.10", "10.0.0.9"], ["10.0.0.9", "10.0.0.10"]
     slime = {"actor_num_nodes": 1, "actor_num_gpus_per_node": 4, "colocate": True}
-    for config, order in ((from_overrides(WORDS), text), (slime, given_)):
+    for content, order in ((from_overrides(WORDS), text), (slime, given_)):
         for pinned, expected in ((False, given_), (True, order)):
-            found = plan(config, inventory, pinned=pinned)
+            found = plan(content, inventory, pinned=pinned)
             assert [found.inventory.node(rank).ip for rank in range(2)] == expected
 
 

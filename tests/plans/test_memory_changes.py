@@ -12,7 +12,7 @@ from rankplan import Plan
 from rankplan.errors import PlacementError
 from rankplan.memory.settings import GIB, SLEEP
 from rankplan.plans.memory import Needs
-from rankplan.plans.memory_changes import Change, changes, deciding
+from rankplan.plans.memory_changes import Remedy, changes, deciding
 from rankplan.plans.memory_faults import memory_faults, memory_unknown, memory_warnings
 
 MODELS = st.sampled_from(["Qwen/Qwen2.5-32B", "Qwen/Qwen3-30B-A3B", "meta-llama/Llama-3.1-70B", "Qwen/Qwen3-235B-A22B"])
@@ -76,7 +76,7 @@ def _needs(plan: Plan) -> Needs:
     return Needs(plan.inventory, plan)
 
 
-def _applied(config: dict[str, Any], change: Change) -> dict[str, Any]:
+def _applied(config: dict[str, Any], change: Remedy) -> dict[str, Any]:
     """Return a config with the changes, as a user would write them."""
     section = config["cluster"]
     entries = {name: {**entry} for name, entry in section["component_placement"].items()}
@@ -121,7 +121,7 @@ def test_a_smaller_change_does_not_work(config: dict[str, Any]) -> None:
         least = min((len(change.options) for change in works), default=0)
         for change in works if least > 1 else ():
             for one in change.options:
-                alone = _plan(_applied(config, Change((one,), need)))
+                alone = _plan(_applied(config, Remedy((one,), need)))
                 if alone is not None:
                     assert _needs(alone).phases()[need.components, need.phase].answer == "refused"
 

@@ -142,8 +142,8 @@ def test_commands_refuse_alike(tmp_path: Path, rules: str, message: str | None) 
     (tmp_path / "conf.yaml").write_text(CONFIG.replace("RULES", rules))
     for command in ("check", "plan", "show"):
         done = CliRunner().invoke(main, [command, str(tmp_path / "conf.yaml"), "--inventory", f"{tmp_path}/nodes.yaml"])
-        assert done.exit_code == (message is not None), done.stderr
-        assert (message or "") in done.stderr and ("conf.yaml:3:" in done.stderr) == (message is not None)
+        assert done.exit_code == (message is not None), done.output
+        assert (message or "") in done.output and ("conf.yaml:3:" in done.output) == (message is not None)
 
 
 def test_an_unmet_preference_is_a_warning(tmp_path: Path) -> None:

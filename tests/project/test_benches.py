@@ -8,6 +8,17 @@ import sys
 from support.paths import ROOT
 
 
+def test_the_table_of_the_bounds_of_memory() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benches" / "memory.py")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    table = {line[:26].strip(): line[26:].split() for line in done.stdout.splitlines()[1:]}
+    assert table["ran"][1] == table["did not fit"][2] == "0"
+    for name in ("measured peaks", "measured steady states", "measured caches", "weights in logs", "sleeping engines"):
+        assert table[name][0] == table[name][1], name
+
+
 def test_the_large_cluster_benchmark_runs() -> None:
     command = [sys.executable, str(ROOT / "benches" / "large_cluster.py"), "--largest", "1024", "--seconds", "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

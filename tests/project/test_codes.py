@@ -18,10 +18,12 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {"no-weight-sender", "parallel-conflict", *parallel.CODES, *tune.CODES}
     raised |= {"no-components"}  # config/test_jobs_of_scripts.py
     raised |= {"excluded-resource", "unknown-level"}  # nodes/test_exclusion.py, nodes/test_topology.py
+    raised |= {"bad-node-rank"}  # nodes/test_node_rank.py
     raised |= {"visibility-order", "binding-unmet"}  # plans/test_visibility.py, plans/test_binding.py
     raised |= {"segment-incomplete", "domain-too-small", "no-spare"}  # arranging/
     raised |= {"unknown-model", "model-keys"}  # memory/test_model.py
     raised |= {"memory-exceeded", "engine-share", "host-memory"}  # plans/test_plan_memory.py
+    raised |= {"hook-missing", "not-pinned", "node-lost", "wrong-place"}  # hook/, runtime/test_pin.py
     raised |= {code for code in rankplan.error_codes() if code.startswith("emit-")}  # cli/test_explain.py, targets/
     assert raised == set(rankplan.error_codes())
     assert len(rankplan.error_codes()) == len(raised)

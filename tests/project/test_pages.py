@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 
 import rankplan
 from rankplan import testing
-from support.documents import blocks
 from support.paths import DOCS, ROOT
 from support.rooms import ROOMS
 
@@ -39,15 +37,6 @@ def test_the_architecture_page_has_the_rooms_in_their_order() -> None:
     _, _, table = (DOCS / "architecture.md").read_text().partition("| room | contents |\n|---|---|\n")
     names = re.findall(r"^\| `([\w/]+)` \|", table.partition("\n\n")[0], re.MULTILINE)
     assert [name.replace("/", ".") for name in names] == ROOMS
-
-
-def test_the_slurm_script_is_valid_shell() -> None:
-    """No Slurm here: only the syntax."""
-    (script,) = [block.text for block in blocks(DOCS / "launchers.md") if block.kind == "sh"]
-    assert "#SBATCH" in script
-    assert subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True).stderr == ""
-    inner = re.search(r"bash -c '(.*?)'", script, re.DOTALL)
-    assert inner and subprocess.run(["bash", "-n"], input=inner[1], text=True, capture_output=True).stderr == ""
 
 
 def test_the_failure_guide_quotes_messages_that_exist() -> None:

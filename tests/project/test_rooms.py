@@ -17,7 +17,8 @@ from support.paths import ROOT, TESTS
 from support.rooms import ROOMS
 
 PACKAGE = ROOT / "python" / "rankplan"
-MOST_FLOORS = 12
+HOOK = ROOT / "python" / "rankplan_hook"
+MOST_FLOORS = 13
 MOST_LINES = 450
 # The package's own names, and the ways in, stand above all rooms.
 ABOVE = {"rankplan", "rankplan.__main__", "rankplan.rlinf"}
@@ -179,7 +180,7 @@ def test_no_file_of_tests_imports_another() -> None:
 
 
 def test_no_file_of_the_package_is_long() -> None:
-    paths = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi"), *(ROOT / "crates").rglob("*.rs")]
+    paths = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi"), *HOOK.rglob("*.py"), *(ROOT / "crates").rglob("*.rs")]
     lengths = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in paths}
     assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
 
@@ -200,6 +201,13 @@ def test_importing_rankplan_does_not_import(module: str) -> None:
 def test_a_rank_starts_without_the_modules_that_make_plans() -> None:
     program = "import sys, rankplan.runtime.rank.host; from rankplan import Worker; sys.exit('pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+def test_the_hook_uses_only_the_standard_library_and_runs_on_the_oldest_python_of_ray() -> None:
+    for path in sorted(HOOK.rglob("*.py")):
+        tree = ast.parse(path.read_text(), feature_version=(3, 9))
+        used = {name.partition(".")[0] for name in imports(tree, set())} - sys.stdlib_module_names
+        assert used <= {"rankplan_hook", "sitecustomize", *(["ray"] if path.name == "wrap.py" else [])}, path
 
 
 def test_importing_rankplan_imports_nothing_else_and_installs_no_signal_handler() -> None:

@@ -15,9 +15,11 @@ from typing import Any, ClassVar
 
 import pytest
 import ray
-from rankplan import Cluster, ClusterError, Inventory, NodeSpec, RankSet
+from rankplan import Cluster, ClusterError, ComponentPlacement, Inventory, NodeSpec, PlacementError, RankSet
 from rankplan.config.network import Topology
 from rankplan.hardware.nvml import Fabric, fabrics
+from rankplan.runtime.group.group import WorkerGroup
+from rankplan.runtime.group.job import launch
 from rankplan.runtime.nodes import simulate
 from rankplan.runtime.nodes.nodes import AS_RLINF, FoundNode, MissingRanks, in_order
 from rankplan.runtime.ray import internals as ray_internals
@@ -185,11 +187,12 @@ def ranked(kind: str, ranks: list[str | None]) -> list[FoundNode]:
             r"is set on 1 of 3 nodes, but not on 10.0.0.1 \(host\), 10.0.0.2 \(host\); set it on every",
         ),
         (["0", "1", "1"], r"different on every node, but 10.0.0.1 \(host\) has '1', 10.0.0.2 \(host\) has '1'$"),
-        (["0", "1", "two"], r"must be a rank from 0 on, different on every node, but 10.0.0.2 \(host\) has 'two'$"),
-        (["0", "1", "02"], r"but 10.0.0.2 \(host\) has '02'$"),
-        (["0", "1", "-2"], r"but 10.0.0.2 \(host\) has '-2'$"),
-        (["0", "1", "9" * 5000], r"but 10.0.0.2 \(host\) has '9+'$"),
-        (["0", "1", ""], r"but 10.0.0.2 \(host\) has ''$"),
+        (["0", "1", "0+1"], r"but 10.0.0.1 \(host\) has '1', 10.0.0.2 \(host\) has '0\+1'$"),
+        (["0-1", "0-1", "0-1"], r"but 10.0.0.0 \(host\) has '0-1', 10.0.0.1 \(host\) has '0-1', 10.0.0.2"),
+        (
+            ["0-3", "0-3", "3"],
+            r"but 10.0.0.0 \(host\) has '0-3', 10.0.0.1 \(host\) has '0-3', 10.0.0.2 \(host\) has '3'$",
+        ),
     ],
 )
 @pytest.mark.parametrize("kind", ["variable", "label"])
@@ -198,6 +201,55 @@ def test_node_ranks_are_set_on_all_nodes_and_unique(kind: str, ranks: list[str |
         with pytest.raises(ClusterError, match=message) as caught:
             in_order(ranked(kind, ranks), num_nodes)
         assert not isinstance(caught.value, MissingRanks), "waiting for more nodes would not help"
+
+
+@pytest.mark.parametrize("text", ["two", "02", "-2", "9" * 5000, "", "4+", "2-0"])
+@pytest.mark.parametrize("kind", ["variable", "label"])
+def test_what_is_no_node_rank_is_reported_for_each_node(kind: str, text: str) -> None:
+    with pytest.raises(PlacementError) as caught:
+        in_order(ranked(kind, [text, "1", text]), None)
+    assert [fault.code for fault in caught.value.diagnostics] == ["bad-node-rank"] * 2
+    first, second = (fault.message for fault in caught.value.diagnostics)
+    assert first.startswith("10.0.0.0 (host): ") and second.startswith("10.0.0.2 (host): ")
+    assert ("RANKPLAN_NODE_RANK" if kind == "variable" else "rankplan.io/node-rank") in first
+
+
+@pytest.mark.parametrize("kind", ["variable", "label"])
+def test_sums_of_products_are_ranks_and_none_is_outside(kind: str) -> None:
+    nodes = ranked(kind, ["0+1*2+1", "none", "0+1*2+0", "1", "0*7"])
+    for num_nodes in (None, 4):
+        assert ordered(nodes, num_nodes)[0] == ["10.0.0.4", "10.0.0.3", "10.0.0.2", "10.0.0.0"]
+    with pytest.raises(MissingRanks, match=r"no node has rank 0; no node has one"):
+        in_order(ranked(kind, ["none", "none"]), None)
+
+
+@pytest.mark.parametrize("kind", ["variable", "label"])
+def test_nodes_with_one_range_divide_it_along_the_network(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    found = [("10.0.0.1", "r2"), ("10.0.0.2", "r1"), ("10.0.0.9", "r2"), ("10.0.0.10", "r1"), ("10.0.0.3", None)]
+    texts = ["1-4"] * 4 + ["0"]
+    nodes = [
+        node(ip, **{kind: text}, **({} if rack is None else {"rack": rack}))  # type: ignore[arg-type]
+        for (ip, rack), text in zip(found, texts, strict=True)
+    ]
+    for seed in range(5):
+        shuffled = random.Random(seed).sample(nodes, len(nodes))
+        by_rank, _ = in_order(shuffled, 5, Topology(levels=("rack",)))
+        assert [str(one.spec.ip).rpartition(".")[2] for one in by_rank] == ["3", "2", "10", "1", "9"]
+    with pytest.raises(MissingRanks, match="no node has rank 4; the ranks are 0-3"):
+        in_order(nodes[1:], 5, Topology(levels=("rack",)))
+    assert caplog.messages == []
+    in_order(nodes, 5, Topology())
+    assert "nodes of ranks 1-4 have no labels of the network; addresses decide" in caplog.messages[0]
+
+
+@pytest.mark.parametrize("kind", ["variable", "label"])
+def test_ranks_that_the_plan_does_not_use_may_be_missing(kind: str) -> None:
+    nodes = ranked(kind, ["2", "none", "0", "7"])
+    found, _ = in_order(nodes, 4, needed=RankSet([0, 2]))
+    assert [one.node_id[:8] for one in found] == ["10.0.0.2", "", "10.0.0.0", "", "10.0.0.3"]
+    assert [one.spec.healthy for one in found] == [True, False, True, False, True]
+    with pytest.raises(MissingRanks, match="no node has rank 1; the ranks are 0,2,7"):
+        in_order(nodes, 4, needed=RankSet("0-2"))
 
 
 @pytest.mark.parametrize(
@@ -336,9 +388,7 @@ def test_raylets_with_a_rank_label_are_in_its_order(caplog: pytest.LogCaptureFix
         with Cluster() as cluster:
             assert [cluster.inventory.node(rank).labels for rank in range(2)] == [{}, {"rack": "r1"}]
         nodes.add(7, labels={label: "1"})
-        with pytest.raises(
-            ClusterError, match=rf"{label} must be a rank from 0 on, different on every node, but 127.0.0"
-        ) as refused:
+        with pytest.raises(ClusterError, match=rf"{label} must be different on every node, but 127.0.0") as refused:
             nodes.hosts()
         assert "127.0.0.5 (" in str(refused.value) and "127.0.0.7 (" in str(refused.value)
         assert "127.0.0.6 (" not in str(refused.value)
@@ -454,3 +504,20 @@ def test_a_broken_node_may_be_the_one_with_the_missing_rank() -> None:
         assert nodes.hosts(num_nodes=1) == [10]
         with pytest.raises(ClusterError, match=r"^node 127.0.0.11 .*: unknown accelerator type 'GPU'"):
             nodes.hosts(num_nodes=2, timeout=5)
+
+
+def test_a_node_outside_the_plan_and_a_rank_that_it_does_not_use() -> None:
+    """A head without a rank, and a plan on nodes 0 and 2: no node has rank 1."""
+    section = {"num_nodes": 3, "component_placement": {"env": {"node_group": "node", "placement": "0,2"}}}
+    plan = ComponentPlacement({"cluster": section}, Inventory.uniform(3, 0)).plan()
+    texts = ["none", "0+2*1", "0+2*0"]
+    with started(*(by_hand(10 - host, env_vars={"RANKPLAN_NODE_RANK": text}) for host, text in enumerate(texts))):
+        with pytest.raises(ClusterError, match="num_nodes is 2, but the plan has 3 nodes"):
+            Cluster(num_nodes=2, plan=plan)
+        with Cluster(plan=plan) as cluster:
+            assert [cluster.inventory.node(rank).ip for rank in range(3)] == ["127.0.0.8", None, "127.0.0.9"]
+            groups = launch(plan, cluster)
+            assert [report.node_rank for report in WorkerGroup.verify(groups["env"])] == [0, 2]
+            assert [cluster.refresh().node(rank).healthy for rank in range(3)] == [True, False, True]
+        with pytest.raises(ClusterError, match="no node has rank 1; the ranks are 0,2"):
+            Cluster(num_nodes=3, timeout=5)

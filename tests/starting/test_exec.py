@@ -142,8 +142,8 @@ def test_an_interpreter_of_a_node_group_runs_python(tmp_path: Path, monkeypatch:
         (["--rank", "0", "--", "true"], "2 components"),
         (["--rank-from", "NOT_SET", "--component", "actor", "--", "true"], "NOT_SET is not set"),
         (["--rank", "0", "--component", "actor", "--master", "h", "--", "true"], "'h' is not HOST:PORT"),
-        (["--node", "4+", "--run", "actor=true"], "the launcher left a part of it empty"),
-        (["--node", "x", "--run", "actor=true"], "'x' is not a node rank or a sum of products"),
+        (["--node", "0-1", "--run", "actor=true"], "0-1 is a range of node ranks; it must be one node rank"),
+        (["--node", "none", "--run", "actor=true"], "none is a node outside the plan; it must be one node rank"),
         (["--node", "1+2*1", "--run", "actor=true"], "the plan has nodes 0-2; there is no node 3"),
         (["--node", "0", "--run", "rollout=true"], "no rank of rollout runs on node 0"),
         (["--node", "0", "--run", "critic=true"], "unknown component `critic`"),
@@ -157,6 +157,12 @@ def test_wrong_usage(plan: Plan, words: list[str], says: str) -> None:
     done = CliRunner().invoke(main, ["exec", "plan.json", *words])
     assert done.exit_code == 2
     assert says in " ".join(done.stderr.split())
+
+
+def test_an_index_that_the_launcher_did_not_fill_in(plan: Plan) -> None:
+    done = CliRunner().invoke(main, ["exec", "plan.json", "--node", "4+", "--run", "actor=true"])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error[bad-node-rank]: --node is '4+', which lacks a number")
 
 
 def test_a_command_that_cannot_start(plan: Plan) -> None:

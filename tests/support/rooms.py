@@ -30,5 +30,6 @@ ROOMS = [
     "runtime",
     "runtime.group",
     "front",
+    "runtime.live",
     "cli",
 ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +87,23 @@ def test_every_change_of_a_placement_is_found(case: str, target: str, tmp_path: 
         assert all(one.file == str(file) for one in found.value.diagnostics)
         count += 1
     assert count > 50
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_no_damage_is_a_traceback(target: str, tmp_path: Path) -> None:
+    """Whatever a field is replaced by, the file is read or rejected, also as a base and as an inventory."""
+    text = rankplan.emit(planned("v04"), target, image="train:1", **options("v04", target))
+    documents = list(yaml.safe_load_all(text))
+    file = tmp_path / "train.yaml"
+    odd = itertools.cycle([None, 1, True, "x", [], {}, [1], {"name": 1}, [{"name": 2}], [{"name": "*"}], 10**30, "$$("])
+    for index, document in enumerate(documents):
+        for path in fields(document):
+            other = copy.deepcopy(document)
+            at(other, path[:-1])[path[-1]] = next(odd)
+            file.write_text(documents_text([*documents[:index], other, *documents[index + 1 :]]))
+            with suppress(rankplan.PlacementError):
+                rankplan.plan(file)
+            with suppress(rankplan.PlacementError):
+                rankplan.Inventory.load(file)
+            with suppress(rankplan.PlacementError):
+                rankplan.emit(planned("v04"), target, base=file, **options("v04", target))

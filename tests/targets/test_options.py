@@ -11,6 +11,7 @@ import yaml
 from click.testing import CliRunner
 from rankplan import Inventory, PlacementError
 from rankplan.cli import main
+from rankplan.targets.embedded import digest
 from support.launchers import documents, object_of, planned
 
 TWO = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "all"}}}
@@ -163,3 +164,13 @@ def test_commands_read_an_emitted_file_like_a_plan(tmp_path: Path) -> None:
     assert CliRunner().invoke(main, ["diff", str(file), str(conf), "--nodes", "2x8"]).output == "no difference\n"
     done = CliRunner().invoke(main, ["plan", str(file), "--nodes", "2x8"])
     assert done.exit_code == 2 and "is a saved plan with its own nodes" in done.stderr
+
+
+def test_a_file_of_a_release_that_wrote_other_defaults_is_read(tmp_path: Path) -> None:
+    text = rankplan.emit(plan_of(), "jobset", command="x", image="a:1")
+    before = object_of(text, "ConfigMap")["data"]["plan.json"]
+    after = before.replace('"component_placement": {}, ', "")
+    assert after != before
+    indented = ["".join(f"    {line}\n" for line in one.splitlines()) for one in (before, after)]
+    (file := tmp_path / "train.yaml").write_text(text.replace(*indented).replace(digest(before), digest(after)))
+    assert rankplan.plan(file).components == ["actor"] and rankplan.emit(file, "jobset") == text

@@ -39,13 +39,13 @@ def plans(draw: st.DrawFn) -> Plan:
     config = {"cluster": {"num_nodes": nodes, "topology": topology, "component_placement": placed}}
     try:
         return rankplan.plan(config, inventory)
-    except PlacementError:  # a group crosses a node
-        del topology["keep"]
+    except PlacementError:  # a group crosses a node, or the nodes are no multiple of the segment
+        topology.clear()
         return rankplan.plan(config, inventory)
 
 
-def wished(plan: Plan) -> tuple[tuple[str, int], ...] | None:
-    """Return the slices of the first group by brute force; ``None`` if there are none."""
+def wished(plan: Plan) -> tuple[tuple[str, int], ...]:
+    """Return the slices of the first group by brute force."""
     component = plan["actor"]
     nodes = len({row.cluster_node_rank for row in component})
     section = plan.section
@@ -53,8 +53,6 @@ def wished(plan: Plan) -> tuple[tuple[str, int], ...] | None:
     segment = section.topology.segment
     stated = segment.get("actor", 1) if isinstance(segment, dict) else 1
     wishes = dict(stated) if isinstance(stated, dict) else {LEVELS[-1]: stated}
-    if any(nodes % size for size in wishes.values()):
-        return None
     for kind, level in section.topology.keep.get("actor", {}).items():
         groups = [[component.layout.place(slot)[0] for slot in group] for group in component.layout.groups(kind)]
         fits = (k for k in range(1, nodes + 1) if nodes % k == 0 and all(len({n // k for n in g}) == 1 for g in groups))
@@ -74,11 +72,9 @@ def test_a_slice_is_the_smallest_that_holds_every_group(plan: Plan) -> None:
     draft = Draft(plan, Options())
     groups = pod_groups(plan)
     found = requests(draft, [one.nodes for one in groups])
-    expected = wished(plan)
-    assert bool(draft.faults) == (expected is None)
-    if expected is not None:
-        assert tuple((one.level, one.size) for one in found[0]) == expected
-        assert not any(found[1:])
+    assert not draft.faults
+    assert tuple((one.level, one.size) for one in found[0]) == wished(plan)
+    assert not any(found[1:])
 
 
 @given(plans(), st.sampled_from(["kuberay", "jobset", "lws"]))
@@ -110,6 +106,30 @@ def test_a_group_in_two_groups_of_pods_is_refused() -> None:
     (found,) = refused.value.diagnostics
     assert found.code == "emit-topology" and found.help is not None and "drop `keep.actor.tp`" in found.help
     assert found.message == (
-        "actor: tensor group 0 (ranks 0-3) must be in one example.com/block, "
-        "but a launcher starts its nodes in several groups"
+        "actor: the tensor group on nodes 0-1 must be in one example.com/block, "
+        "but a launcher starts these nodes in several groups"
     )
+
+
+@pytest.mark.parametrize(
+    ("topology", "slices"),
+    [
+        ({"keep": {"actor": {"world": LEVELS[0]}}}, [(LEVELS[0], 8)]),
+        ({"keep": {"actor": {"tp": {LEVELS[1]: 2}}}}, [(LEVELS[1], 2)]),  # in two racks, with equal shares
+        ({"keep": {"actor": {"tp": {LEVELS[0]: 1, LEVELS[1]: 2}}}}, [(LEVELS[0], 4), (LEVELS[1], 2)]),
+        ({"prefer": {"actor": {"world": LEVELS[0]}}, "balance": LEVELS[1]}, []),
+        ({"cap": {LEVELS[1]: 8}}, None),
+    ],
+)
+def test_every_rule_about_the_network(topology: dict[str, object], slices: list[tuple[str, int]] | None) -> None:
+    nodes = [{"ranks": "0-7", "accelerators": 2, "labels": dict.fromkeys(LEVELS, "a")}]
+    placed = {"actor": {"placement": "all", "parallel": {"tp": 8}}}
+    config = {"cluster": {"num_nodes": 8, "topology": topology, "component_placement": placed}}
+    plan = rankplan.plan(config, Inventory.from_dict({"levels": [*LEVELS], "nodes": nodes}))
+    draft = Draft(plan, Options())
+    (found,) = requests(draft, [range(8)])
+    if slices is None:
+        (fault,) = draft.faults
+        assert (fault.code, fault.help) == ("emit-topology", f"drop `cap.{LEVELS[1]}`, or pin the hosts")
+    else:
+        assert [(one.level, one.size) for one in found] == slices and not draft.faults

@@ -59,6 +59,7 @@ codes! {
     TooFewNodes = "too-few-nodes", "the config needs more nodes than the inventory has";
     InvalidInventory = "invalid-inventory", "an inventory contradicts itself";
     UnknownLevel = "unknown-level", "the cluster has no level of this name";
+    BadNodeRank = "bad-node-rank", "a launcher sets a node rank that is none";
     // RLinf's placement modes: `ModelParallelComponentPlacement`.
     ModeUnclear = "mode-unclear", "a placement fits none of RLinf's modes";
     AutoOrder = "auto-order", "the roles are not in the order that `auto_scheduler` needs";
@@ -68,8 +69,13 @@ codes! {
     ShareOverflow = "share-overflow", "the shares of an accelerator add up to more than one";
     VisibilityOrder = "visibility-order", "own-first is requested for accelerators whose mask has no order";
     BindingUnmet = "binding-unmet", "a process cannot be bound to the cores that its component requests";
-    PlanMismatch = "plan-mismatch", "a plan is launched on a cluster that it was not made for";
+    PlanMismatch = "plan-mismatch", "a cluster, or a pinned program, does not fit the plan";
     OrderNotKept = "order-not-kept", "a trainer sorts the nodes of a pool in another order than the plan has them";
+    // Programs that are pinned to a plan.
+    HookMissing = "hook-missing", "a node cannot load the hook that binds a program to a plan";
+    NotPinned = "not-pinned", "a program asks Ray for places without the hook, or on another cluster";
+    NodeLost = "node-lost", "a node of the plan leaves the cluster while a pinned program needs it";
+    WrongPlace = "wrong-place", "a rank of a pinned program runs in another place than planned";
     // Parallel groups.
     ParallelNotDivisible = "parallel-not-divisible", "the parallel sizes do not divide the devices of a component";
     ParallelIdle = "parallel-idle", "the parallel sizes leave devices of a process or a component unused";
@@ -77,7 +83,7 @@ codes! {
     NoWeightSender = "no-weight-sender", "no sender has the weights that a receiver needs";
     GroupSpans = "group-spans", "a group spans nodes or domains that it should stay within";
     SegmentIncomplete = "segment-incomplete", "the nodes of a plan cannot be whole segments within domains";
-    DomainTooSmall = "domain-too-small", "a group must be within a domain, and no domain has as many nodes";
+    DomainTooSmall = "domain-too-small", "nodes must be within a domain, and no domain has, or may use, as many";
     NoSpare = "no-spare", "a failed node has no spare with the same hardware";
     RailMismatch = "rail-mismatch", "a data group uses different local indices on equal nodes";
     // Memory.
@@ -88,11 +94,13 @@ codes! {
     HostMemory = "host-memory", "the ranks of a node keep more on the host than it has";
     // The files of launchers.
     EmitUneven = "emit-uneven", "a launcher starts equal nodes only, and those of the plan differ";
+    EmitOrder = "emit-order", "a launcher numbers ranks node by node, and those of the plan go back";
     EmitTopology = "emit-topology", "a launcher cannot ask for the domains that `keep` or `segment` requires";
     EmitNeedsQueue = "emit-needs-queue", "a plan has `keep` or `segment`, which Kubernetes promises only with a queue";
     EmitTooManyGroups = "emit-too-many-groups", "a plan has more groups of pods than Kueue takes";
     EmitResourceKey = "emit-resource-key", "no resource is known that counts the accelerators of a type";
     EmitLevelKey = "emit-level-key", "a level of the network is not the key of a node label";
+    EmitSlurmVersion = "emit-slurm-version", "a release of Slurm lacks an option that the plan needs";
     EmitNoAddress = "emit-no-address", "a file must name hosts, and the inventory does not";
     EmitNoLevels = "emit-no-levels", "a topology is written for nodes without levels";
     EmitHardware = "emit-hardware", "a component uses hardware of fixed hosts, which a launcher does not choose";

@@ -257,7 +257,7 @@ class Task:
         for rank, index in enumerate(old):
             if index is not None and (node_classes[index] != rank_classes[rank] or rank in unfit.get(index, ())):
                 old[rank] = None
-        sets = {}
+        sets: dict[tuple[int, tuple[int, ...]], int] = {}
         for index, (rule, divided) in enumerate(zip(self._rules.kept, kept, strict=True)):
             for ranks in divided:
                 sets.setdefault((rule.level or 0, ranks), index)  # components may have the same segments

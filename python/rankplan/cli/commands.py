@@ -24,6 +24,8 @@ COMMANDS = {
     "exec": "Start one rank, or all ranks of a node, without Ray.",
     "explain": "Explain a rule by its code, with an example and the fix.",
     "inventory": "Show the nodes as a tree, with their network and hardware.",
+    "live": "Show what runs on a Ray cluster; compare it with a plan.",
+    "pin": "Run a Ray program with its groups bound to a plan.",
     "plan": "Show where every process runs.",
     "replan": "Repair a saved plan after hardware failed.",
     "run": "Launch a config or saved plan, call every rank, verify.",
@@ -39,7 +41,7 @@ OVERRIDES = "rankplan.overrides"
 _NOT_OVERRIDING = frozenset({"explain", "schema", "diff", "inventory"})
 """Commands that read no config, or several."""
 
-_WITH_COMMAND = frozenset({"run", "exec"})
+_WITH_COMMAND = frozenset({"run", "exec", "pin"})
 """Commands that read a command after ``--``, not overrides."""
 
 

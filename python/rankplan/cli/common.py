@@ -297,13 +297,18 @@ def keep_words(table: Table, width: int) -> None:
         column.width = max(min(most, one), min(least, word))
 
 
-def print_table(table: Table) -> None:
-    """Print a table, as wide as the terminal if there is one, else as wide as it needs."""
+def table_lines(table: Table) -> list[str]:
+    """Return a table as lines, as wide as the terminal if there is one, else as wide as it needs."""
     console = text_console(None if sys.stdout.isatty() else 10_000)
     keep_words(table, console.width)
     with console.capture() as capture:
         console.print(table, soft_wrap=False)
-    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def print_table(table: Table) -> None:
+    """Print a table; see `table_lines`."""
+    click.echo("\n".join(table_lines(table)))
 
 
 def print_lines(lines: Sequence[str]) -> None:

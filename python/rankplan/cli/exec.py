@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import sys
-from math import prod
 from typing import NoReturn
 
 import click
@@ -23,11 +22,11 @@ from rankplan.cli.common import (
     planned,
     show_error,
 )
+from rankplan.nodes.node_rank import node_ranks
 from rankplan.plans.plan import Plan
 from rankplan.starting.node import run_ranks
 from rankplan.starting.process import rank_process
 
-_EXPRESSION = re.compile(r"[0-9]{1,9}([+*][0-9]{1,9})*", re.ASCII)
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 """Exit codes of a shell for a command that it cannot run."""
 
@@ -38,7 +37,7 @@ _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 @click.option("--component", metavar="NAME", type=Component(), help="Component (optional if there is only one).")
 @click.option("--rank", type=click.IntRange(0), help="Process rank within the component.")
 @click.option("--rank-from", metavar="VARIABLE", help="Read the process rank from this variable, e.g. SLURM_PROCID.")
-@click.option("--node", metavar="N", help="Start all ranks of this node: a node rank, or a sum of products (4+2*1).")
+@click.option("--node", metavar="N", help="Start all ranks of this node: a rank, or a sum of products (4+2*1).")
 @click.option(
     "--run", "runs", multiple=True, metavar="NAME=COMMAND", help="With --node: the command of a component; repeatable."
 )
@@ -155,11 +154,12 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _node_rank(text: str) -> int:
-    """Return the value of a node rank, or of a sum of products as launchers fill them in: ``0+4*2+1``."""
-    if not _EXPRESSION.fullmatch(text):
-        empty = "; the launcher left a part of it empty" if re.search(r"^$|^[+*]|[+*]$|[+*][+*]", text) else ""
-        raise click.BadParameter(f"{text!r} is not a node rank or a sum of products{empty}", param_hint="--node")
-    return sum(prod(map(int, term.split("*"))) for term in text.split("+"))
+    """Return a node rank, or the value of a sum of products as launchers fill them in: ``0+4*2+1``."""
+    ranks = node_ranks(text, "--node")
+    if len(ranks) != 1:
+        found = "a range of node ranks" if ranks else "a node outside the plan"
+        raise click.BadParameter(f"{text} is {found}; it must be one node rank", param_hint="--node")
+    return ranks[0]
 
 
 def _rank_in(variable: str) -> int:

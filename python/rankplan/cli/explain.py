@@ -27,6 +27,7 @@ from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.front import check, is_saved, tune
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.node_rank import node_ranks
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
 from rankplan.targets.emit import emit as emitted
@@ -44,7 +45,7 @@ _FILE = re.compile(r"^(?=# \w+\.yaml\n)(?!\A)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A file, the cluster, and what is requested of it.
+    """A file, the cluster, and what is requested of it; or a session in a terminal, which is only shown.
 
     The cluster is a size, or the list of entries of an inventory. What is requested is a component, a weight map
     ``from:to``, a file: ``emit --to lws``, or a command with an option: ``arrange --segment 4`` of a plan, ``check
@@ -56,12 +57,19 @@ class Example:
     ask: str | None
 
     @property
+    def is_session(self) -> bool:
+        """Whether it is a session: the rule is about what a program does on a cluster."""
+        return self.text.startswith("$")
+
+    @property
     def file(self) -> str:
         """The name of the file."""
         return "plan.json" if self.text.startswith("{") else self.text.split(maxsplit=2)[1]
 
     def found(self) -> list[Diagnostic]:
-        """Return the diagnostics of the file: its faults, or else its warnings."""
+        """Return the diagnostics of the file: its faults, or else its warnings. A session shows its own."""
+        if self.is_session:
+            return []
         with TemporaryDirectory() as folder:
             first, *more = _FILE.split(self.text)
             Path(folder, self.file).write_text(first, encoding="utf-8")
@@ -89,6 +97,8 @@ class Example:
                     arrange(plan, plan.inventory, segment=segment_sizes([size]))
                 case [_, "--keep", level]:
                     arrange(plan, plan.inventory, keep=kept_levels([level]))
+                case [_, "--node", rank]:
+                    node_ranks(rank, "--node")
                 case _:
                     plan.check_shares()
                     in_trainers_order(plan.fitted(self._inventory))
@@ -111,7 +121,8 @@ class Example:
 def _emit(plan: Plan, words: list[str], folder: Path) -> None:
     """Write a plan with the options of ``rankplan emit``."""
     given = emit.make_context("emit", ["conf.yaml", *words]).params
-    options = {name: given[name] for name in ("name", "commands", "queue", "levels", "resource_keys", "pin")}
+    names = ("name", "commands", "queue", "levels", "resource_keys", "pin", "slurm_release")
+    options = {name: given[name] for name in names}
     base = None if given["base"] is None else folder / given["base"]
     with silenced():
         emitted(plan, given["to"], base=base, **keywords(plan, options))
@@ -134,6 +145,8 @@ class Rule:
 
     def heading(self, name: str, example: Example) -> str:
         """Return the heading of one of its examples."""
+        if example.is_session:
+            return f"{name}:"
         commands = ("emit ", _WITH_MEMORY)
         if example.ask is not None and (example.file == "plan.json" or example.ask.startswith(commands)):
             return f"{name}, with `rankplan {example.ask}`:"
@@ -161,7 +174,7 @@ def _rule(part: str, code: str, entry: dict[str, Any]) -> Rule:
     examples = []
     for name in ("wrong", "right"):
         text = entry[name]
-        if not text.startswith(("#", "{")):
+        if not text.startswith(("#", "{", "$")):
             text = HEAD + textwrap.indent(text, "    ")
         examples.append(Example(text, entry.get("nodes", "2x8"), entry.get("ask", {}).get(name)))
     return Rule(part, code, entry["when"], entry["why"].strip(), *examples)
@@ -210,5 +223,5 @@ def _text(rule: Rule) -> str:
     parts.append(textwrap.fill(rule.why, 100, break_on_hyphens=False))
     for name, example, more in (("Wrong", rule.wrong, [shown]), ("Right", rule.right, [])):
         parts.append(click.style(rule.heading(name, example), bold=True))
-        parts += [textwrap.indent(example.text.rstrip(), "    "), *more]
+        parts += [textwrap.indent(example.text.rstrip(), "    "), *filter(None, more)]
     return "\n\n".join(parts)

@@ -81,8 +81,9 @@ def plan(
 
     hostfile and rankfile describe one component for Open MPI. In a hostfile, slots is the number of its processes on a
     host; mpirun --map-by slot --bind-to none fills the hosts in this order. In a rankfile, slot has the CPU cores to
-    bind to: those of the component's binding, else the local rank, which you should edit. A host is an ip or a
-    hostname; if the inventory lacks one, a rankfile uses +n, the n-th host of a resource manager's allocation.
+    bind to: those of the component's binding, else the local rank, which you should edit; mpirun fails if the host has
+    fewer. A host is an ip or a hostname; if the inventory lacks one, a rankfile uses +n, the n-th host of a resource
+    manager's allocation, which mpirun does not accept with --host and --hostfile.
 
     plan (.json) is the plan itself, which every command reads that takes a saved plan; json is a list of processes.
     numpy is an .npz file with the columns of each component, named component.column; see Component.to_numpy.

@@ -167,9 +167,7 @@ def run(
         if timings is not None:
             _check_costs(Path(timings))
         sized = simulate is not None and not Path(simulate).is_file()  # nodes that are only a number have no labels
-        planned_on, reader, num_nodes = _planner(
-            file, changes, dialect_name, without, isolate=isolate, labelled=not sized
-        )
+        planned_on, reader, saved = _planner(file, changes, dialect_name, without, isolate=isolate, labelled=not sized)
         inventory = None if simulate is None else inventory_from(simulate)
         # Report faults before anything starts.
         if inventory is not None:
@@ -202,7 +200,9 @@ def run(
             section = reader if isinstance(reader, Reading) else None
             if inventory is None:
                 joining = timeout or _JOINING
-                cluster = Cluster(section, num_nodes, ray, timeout=joining, node_order=node_order, on_progress=report)
+                cluster = Cluster(
+                    section, address=ray, plan=saved, timeout=joining, node_order=node_order, on_progress=report
+                )
             else:
                 cluster = Cluster.simulate(inventory, section, on_progress=report)
             with cluster:
@@ -250,13 +250,13 @@ def _planner(
     *,
     isolate: bool | None,
     labelled: bool,
-) -> tuple[Callable[[Inventory], Plan], Reader | None, int | None]:
-    """Read a config or a saved plan; return its plan for an inventory, the reader of a config, the nodes of a plan."""
+) -> tuple[Callable[[Inventory], Plan], Reader | None, Plan | None]:
+    """Read a config or a saved plan; return its plan for an inventory, the reader of a config, the saved plan."""
     if is_saved(file):
         if changes:
             raise click.UsageError(f"{file} is a saved plan, which takes no --set")
         saved = planned(file, Choice(without=without, dialect=dialect), isolate=isolate)
-        return saved.fitted, None, saved.inventory.num_nodes
+        return saved.fitted, None, saved
     found = read_job(file, "1x1", dialect=dialect, overrides=changes)
     found.announce()
 

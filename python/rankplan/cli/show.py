@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 from rankplan.cli.common import Choice, Suffixed, config_options, faults_end_it, planned, print_lines, text_console
 from rankplan.config.text.files import write_whole
 from rankplan.parallel import KINDS
+from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines
 from rankplan.render.map.model import has_groups, map_of
 from rankplan.render.map.network import network_of
@@ -16,7 +18,7 @@ from rankplan.render.map.page import page
 from rankplan.render.map.svg import svg
 from rankplan.render.map.terminal import lines
 
-_DRAWN = {".svg": svg, ".html": page}
+_DRAWN: dict[str, Callable[[Plan, str, str | None], str]] = {".svg": svg, ".html": page}
 
 
 @click.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -233,16 +233,14 @@ class Topology(Model):
 
     def named_levels(self) -> set[str]:
         """Return the levels that its rules name, without ``node``."""
-        rules = [*self.keep.values(), *self.prefer.values()]
-        levels = [level for kinds in rules for level in kinds.values()]
-        levels += [self.balance] if isinstance(self.balance, str) else self.balance.values()
-        levels += [] if self.segment is None or isinstance(self.segment, int) else self.segment.values()
-        named = {one for level in levels if not isinstance(level, int) for one in _names_of(level)}
-        return named.union(self.cap) - {NODE_LEVEL}
-
-
-def _names_of(level: str | Mapping[str, int]) -> Iterable[str]:
-    return [level] if isinstance(level, str) else level
+        kept = (level for kinds in self.keep.values() for level in kinds.values())
+        by_level = [one for one in kept if not isinstance(one, str)]
+        named = {level for kinds in self.keep.values() for level in kinds.values() if isinstance(level, str)}
+        named.update(level for kinds in self.prefer.values() for level in kinds.values())
+        named.update([self.balance] if isinstance(self.balance, str) else self.balance.values())
+        segments = self.segment if isinstance(self.segment, Mapping) else {}
+        by_level += [size for size in segments.values() if not isinstance(size, int)]
+        return named.union(self.cap, *by_level) - {NODE_LEVEL}
 
 
 USUAL_TOPOLOGY = Topology()

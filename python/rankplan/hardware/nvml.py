@@ -45,6 +45,24 @@ def read(ids: Sequence[str]) -> list[Gpu]:
         return [Gpu(problem=why.problem) for _ in ids]
 
 
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A process that computes on a device; ``memory`` is what it has there, in MiB, if the driver tells it."""
+
+    pid: int
+    memory: int | None
+
+
+def uses(ids: Sequence[str]) -> list[list[Use]] | None:
+    """Return the processes that compute on each of these devices; ``None`` if NVML does not answer."""
+    try:
+        with _started() as nvml:
+            devices = _Devices(nvml)
+            return [devices.uses(name) for name in ids]
+    except _Unavailable:
+        return None
+
+
 def memory(ids: Sequence[str]) -> list[tuple[int, int] | None]:
     """Return the used and all bytes of these devices, by UUID or index; ``None`` where NVML does not tell."""
     found: list[tuple[int, int] | None] = []
@@ -127,6 +145,18 @@ class _Devices:
             return self._slice(name)
         near = [gpu for gpu in self._gpus if gpu.uuid is not None and gpu.uuid.startswith(name)]
         return near[0] if len(near) == 1 else Gpu(problem=f"the driver lists {len(near)} devices with this id")
+
+    def uses(self, name: str) -> list[Use]:
+        """Return the processes on the device with this id, none if the driver does not list it."""
+        if name.isascii() and name.isdigit():
+            handle, _ = self._ask(self._nvml.nvmlDeviceGetHandleByIndex, int(name))
+        else:
+            near = [gpu.uuid for gpu in self._gpus if gpu.uuid is not None and gpu.uuid.startswith(name)]
+            handle, _ = self._ask(self._nvml.nvmlDeviceGetHandleByUUID, near[0] if len(near) == 1 else name)
+        found, _ = (
+            (None, None) if handle is None else self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        )
+        return [Use(int(one.pid), one.usedGpuMemory and int(one.usedGpuMemory) >> 20) for one in found or ()]
 
     def _at(self, index: int) -> Gpu:
         handle, fault = self._ask(self._nvml.nvmlDeviceGetHandleByIndex, index)

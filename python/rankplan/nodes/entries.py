@@ -97,6 +97,24 @@ def labelled(levels: Sequence[str], entries: Sequence[NodeSpec]) -> tuple[str, .
     return tuple(level for level in levels if any(level in entry.labels for entry in entries))
 
 
+def with_labels(entries: Iterable[NodeSpec], labels: Mapping[str, Mapping[str, str]]) -> tuple[list[NodeSpec], RankSet]:
+    """Return the record of each node with these labels added, by its name, and the ranks of the others.
+
+    A name may lack the domain of a hostname, or have one that the node does not state.
+    """
+    short = {name.partition(".")[0]: known for name, known in reversed(list(labels.items()))}
+    records: list[NodeSpec] = []
+    unlisted: list[int] = []
+    for entry in entries:
+        for node in [entry.at(RankSet([rank])) for rank in entry.ranks]:
+            host = node.hostname or ""
+            found = labels.get(node.name) or labels.get(host.partition(".")[0]) or short.get(host)
+            if found is None:
+                unlisted.append(node.rank)
+            records.append(node if found is None else node.model_copy(update={"labels": {**node.labels, **found}}))
+    return records, RankSet(unlisted)
+
+
 def unlabelled(levels: Sequence[str], keys: Collection[str]) -> Iterator[tuple[int, Diagnostic]]:
     """Yield the index and the fault of each level that is the key of no label."""
     for index, level in enumerate(levels):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from rankplan._core import CLUSTER, MAX_NODES, NODE, Pool, RankSet
+from rankplan._core import CLUSTER, NODE, Pool, RankSet
 from rankplan._core import Inventory as Core
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import ClusterSection, NodeGroup
@@ -20,10 +19,11 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes import entries, inventory_file
+from rankplan.nodes.batch_script import read_batch_script
 from rankplan.nodes.manifests import read_pods
 from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, detect, domains
-from rankplan.words import as_int, counted, shown, unknown
+from rankplan.words import counted, unknown
 
 if TYPE_CHECKING:
     from rankplan._core import Placement
@@ -87,16 +87,8 @@ class Inventory:
 
         Raises `PlacementError` for an invalid number or an unknown type.
         """
-        count, each = as_int(num_nodes), as_int(num_accelerators)
-        if count is None or not 0 < count <= MAX_NODES:
-            message = f"{shown(num_nodes)} is not a number of nodes"
-            raise PlacementError([Diagnostic("invalid-value", message, f"use a whole number from 1 to {MAX_NODES:,}")])
-        if each is None:
-            message = f"{shown(num_accelerators)} is not a number of accelerators"
-            raise PlacementError([Diagnostic("invalid-value", message, "use a whole number; 0 means none")])
         kind = {"accelerator_type": accelerator_type, "accelerator_model": accelerator_model}
-        entry = {"ranks": RankSet(f"0-{count - 1}"), "accelerators": each, **kind}
-        return cls.from_dict({"nodes": [entry]})
+        return cls.from_dict({"nodes": [inventory_file.equal_nodes(num_nodes, num_accelerators) | kind]})
 
     @classmethod
     def parse(cls, text: str) -> Inventory:
@@ -104,12 +96,7 @@ class Inventory:
 
         Raises `PlacementError` for any other text.
         """
-        size = re.fullmatch(r"([1-9][0-9]{0,8})x([0-9]{1,6})", text.strip(), re.ASCII)
-        if size is None:
-            message = f"{shown(text)} is not nodes x accelerators"
-            help = "write 2x8 for 2 nodes with 8 accelerators each"
-            raise PlacementError([Diagnostic("invalid-value", message, help)])
-        return cls.uniform(int(size[1]), int(size[2]))
+        return cls.uniform(*inventory_file.size(text))
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Inventory:
@@ -128,8 +115,8 @@ class Inventory:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Inventory:
-        """Read an inventory, or a Kubernetes file, whose pods are the nodes. Raises `PlacementError`, ``OSError``."""
-        return cls.from_dict(read_pods(path) or load_config(path))
+        """Read an inventory, or the file of a job with its pods or nodes. Raises `PlacementError`, ``OSError``."""
+        return cls.from_dict(read_pods(path) or read_batch_script(path) or load_config(path))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
@@ -210,17 +197,8 @@ class Inventory:
         A node has the name of its hostname, with or without the domain, or else its address, or ``node-3``. The levels
         are detected again.
         """
-        short = {name.partition(".")[0]: known for name, known in reversed(list(labels.items()))}
-        records: list[NodeSpec] = []
-        unlisted: list[int] = []
-        for entry in self._entries:
-            for node in [entry.at(RankSet([rank])) for rank in entry.ranks]:
-                host = node.hostname or ""
-                found = labels.get(node.name) or labels.get(host.partition(".")[0]) or short.get(host)
-                if found is None:
-                    unlisted.append(node.rank)
-                records.append(node if found is None else node.model_copy(update={"labels": {**node.labels, **found}}))
-        return Inventory(records, self._section), RankSet(unlisted)
+        records, unlisted = entries.with_labels(self._entries, labels)
+        return Inventory(records, self._section), unlisted
 
     def reordered(self, order: Sequence[int]) -> Inventory:
         """Return the nodes of these ranks, numbered from 0 in this order, without node groups.
@@ -269,21 +247,20 @@ class Inventory:
         marks, faults = self.names.marks(entries.one_or_several(names))
         if faults:
             raise PlacementError([found for _, found in faults])
-        if not marks:
-            return self
         return self._marked(marks)
 
-    def taken_by(self, job: str, nodes: Iterable[int]) -> Inventory:
-        """Return the inventory in which another job has these nodes."""
-        marks: entries.Marks = dict.fromkeys(nodes)
-        return self._marked(marks, job) if marks else self
-
-    @cached_property
+    @property
     def taken(self) -> RankSet:
         """The nodes that other jobs have."""
         return RankSet(chain.from_iterable(nodes for nodes, record in self.stretches() if record.taken is not None))
 
+    def taken_by(self, job: str, nodes: Iterable[int]) -> Inventory:
+        """Return the inventory in which another job has these nodes."""
+        return self._marked(dict.fromkeys(nodes), job)
+
     def _marked(self, marks: entries.Marks, job: str | None = None) -> Inventory:
+        if not marks:
+            return self
         found = self._derived(entries.marked(self.stretches(), marks, job), self._section)
         if "domains" in self.__dict__:
             found.__dict__["domains"] = self.domains  # marks change no labels
@@ -425,9 +402,7 @@ class Inventory:
         return Inventory, (self._entries, self._section, self._stated_levels)
 
     def __repr__(self) -> str:
-        kinds = ", ".join(
-            f"{entry.ranks}: {entry.num_accelerators} {entry.accelerator_type}" for entry in self._entries[:4]
-        )
+        kinds = ", ".join(f"{one.ranks}: {one.num_accelerators} {one.accelerator_type}" for one in self._entries[:4])
         more = ", ..." if len(self._entries) > 4 else ""
         return f"<Inventory of {counted(self.num_nodes, 'node')}: {kinds}{more}>"
 
@@ -439,8 +414,7 @@ def configured(
     present, wanted, names = inventory.num_nodes, section.num_nodes, section.exclude
     if wanted > present:
         message = f"num_nodes is {wanted}, but the cluster has {counted(present, 'node')}"
-        fewer = "1" if present == 1 else f"{present} or less"
-        help = f"set num_nodes to {fewer}, or use a larger cluster"
+        help = f"set num_nodes to {'1' if present == 1 else f'{present} or less'}, or use a larger cluster"
         return inventory, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
     levels = () if planned else section.topology.levels or ()
     keys = entries.label_keys(entries.cut(*inventory._stretches, wanted)[1]) if levels else ()

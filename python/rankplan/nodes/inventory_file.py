@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
+from rankplan._core import MAX_NODES, RankSet
 from rankplan.config.network import Levels
 from rankplan.config.text.faults import diagnostics
 from rankplan.config.text.files import write_whole
@@ -18,7 +19,7 @@ from rankplan.config.text.reader import Reader, not_a_mapping
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.entries import label_keys, unlabelled
 from rankplan.nodes.node import NicFacts, NodeSpec
-from rankplan.words import nearest
+from rankplan.words import as_int, nearest, shown
 
 Found = TypeVar("Found")
 
@@ -83,3 +84,24 @@ def _no_nodes(content: Mapping[str, Any]) -> str:
     if "rankplan" in content or "cluster" in content:
         return f"this is a {'saved plan' if 'rankplan' in content else 'config'}, not an inventory: {help}"
     return help
+
+
+def equal_nodes(num_nodes: int, num_accelerators: int) -> dict[str, Any]:
+    """Return the entry of equal nodes. Raises `PlacementError` for an invalid number."""
+    count, each = as_int(num_nodes), as_int(num_accelerators)
+    if count is None or not 0 < count <= MAX_NODES:
+        message = f"{shown(num_nodes)} is not a number of nodes"
+        raise PlacementError([Diagnostic("invalid-value", message, f"use a whole number from 1 to {MAX_NODES:,}")])
+    if each is None:
+        message = f"{shown(num_accelerators)} is not a number of accelerators"
+        raise PlacementError([Diagnostic("invalid-value", message, "use a whole number; 0 means none")])
+    return {"ranks": RankSet(f"0-{count - 1}"), "accelerators": each}
+
+
+def size(text: str) -> tuple[int, int]:
+    """Return the numbers of a size such as ``2x8``. Raises `PlacementError` for any other text."""
+    found = re.fullmatch(r"([1-9][0-9]{0,8})x([0-9]{1,6})", text.strip(), re.ASCII)
+    if found is None:
+        help = "write 2x8 for 2 nodes with 8 accelerators each"
+        raise PlacementError([Diagnostic("invalid-value", f"{shown(text)} is not nodes x accelerators", help)])
+    return int(found[1]), int(found[2])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -233,17 +233,12 @@ class Needs:
                 if self.evaluations[trainer].model == self.evaluations[engine].model:
                     yield self.need(crowd, (trainer, engine))
 
-    def of_node(self, node: int) -> dict[int, list[Need]]:
-        """Return the needs on each accelerator of a node that is used, by local index."""
+    def of_node(self, node: int, stays: Iterable[tuple[str, Pattern]]) -> dict[int, list[Need]]:
+        """Return the needs on each accelerator of a node where components stay like this, by local index."""
         if not self.evaluations:
             return {}
-        stays = Counter(
-            (name, run.pattern)
-            for name, component in self._components.items()
-            for run in component.rows.runs()
-            if run.pattern.resource_type == ACCELERATOR and run.node <= node < run.node + run.nodes
-        )
-        found = _on_node(node, stays, self._inventory.node(node), _stated(self._inventory))
+        here = Counter((name, pattern) for name, pattern in stays if pattern.resource_type == ACCELERATOR)
+        found = _on_node(node, here, self._inventory.node(node), _stated(self._inventory))
         return {crowd.where[1]: list(self.of_crowd(crowd)) for crowd in found}
 
     def need(self, crowd: Crowd, names: tuple[str, ...]) -> Need:

@@ -41,7 +41,7 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Remedy:
     """Changes that go together, and what the phase needs with them."""
 
     options: tuple[Option, ...]
@@ -60,13 +60,13 @@ def bounds_text(need: Need) -> str:
     return f"{need.lower / GIB:,.1f} to {need.upper / GIB:,.1f} GiB"
 
 
-def changes(needs: Needs, need: Need) -> list[Change]:
+def changes(needs: Needs, need: Need) -> list[Remedy]:
     """Return the smallest changes after which a refused phase fits, and is not refused, and the fewest accelerators.
 
     The bounds of each are those of the phase in a plan with these changes, on the worst accelerator.
     """
     options = list(_options(needs, need))
-    found: dict[str, Change] = {}
+    found: dict[str, Remedy] = {}
     for chosen in _combined(options):
         if (change := _tried(needs, need, chosen)) is not None:
             found.setdefault("works", change)
@@ -139,7 +139,7 @@ def _larger_sizes(needs: Needs, name: str, evaluation: Evaluation) -> Iterator[O
                 yield Option(name, key, size, 2.0**power * (1.2 if key == "pp" else 1.0))
 
 
-def _more_accelerators(needs: Needs, need: Need, options: Sequence[Option]) -> Change | None:
+def _more_accelerators(needs: Needs, need: Need, options: Sequence[Option]) -> Remedy | None:
     """Return the change to the fewest accelerators that works, alone or else with one of these sizes."""
     name = need.components[0]
     now = len(needs.evaluations[name].component.rows.accelerators())
@@ -152,12 +152,12 @@ def _more_accelerators(needs: Needs, need: Need, options: Sequence[Option]) -> C
     return None
 
 
-def _tried(needs: Needs, need: Need, options: Iterable[Option]) -> Change | None:
+def _tried(needs: Needs, need: Need, options: Iterable[Option]) -> Remedy | None:
     """Return the change if it is possible and the phase is not refused with it."""
     chosen = tuple(options)
     changed = _changed(needs, chosen)
     found = None if changed is None else changed.phases()[need.components, need.phase]
-    return None if found is None or found.answer == "refused" else Change(chosen, found)
+    return None if found is None or found.answer == "refused" else Remedy(chosen, found)
 
 
 def _changed(needs: Needs, options: Sequence[Option]) -> Needs | None:

@@ -42,7 +42,7 @@ def in_order(inventory: Inventory, order: NodeOrder | None, node_ids: Sequence[s
     ``node_ids`` are Ray's ids of the nodes.
     """
     ranks = list(range(inventory.num_nodes))
-    key = _key(inventory, order, node_ids, ranks)
+    key = sort_key(inventory, order, node_ids, ranks)
     if key is None or (wanted := sorted(ranks, key=key)) == ranks:
         return inventory
     found = inventory.reordered(wanted)
@@ -62,7 +62,7 @@ def in_trainers_order(plan: Plan, node_ids: Sequence[str] = ()) -> tuple[Plan, l
     requests = {id(one): one for one in plan.requests}
     for pool in pools(plan.requests):
         nodes = [node for one in pool for node in one.nodes]
-        key = _key(plan.inventory, pool[0].order, node_ids, nodes)
+        key = sort_key(plan.inventory, pool[0].order, node_ids, nodes)
         if key is None or nodes == (wanted := sorted(nodes, key=key)):
             continue
         found = _difference(plan, pool[0], nodes, wanted)
@@ -82,7 +82,7 @@ def in_trainers_order(plan: Plan, node_ids: Sequence[str] = ()) -> tuple[Plan, l
     return Plan(plan.inventory, components, plan.mode, plan.dialect, requests.values()), changes
 
 
-def _key(
+def sort_key(
     inventory: Inventory, order: NodeOrder | None, node_ids: Sequence[str], nodes: Sequence[int]
 ) -> Callable[[int], Any] | None:
     """Return the key of a node rank by which a trainer sorts these nodes; ``None`` if it is not known for one.

@@ -99,7 +99,7 @@ class Rules:
             find.together(stated, key, rules)
         balance = {ALL: topology.balance} if isinstance(topology.balance, str) else topology.balance
         for name, level in balance.items():
-            path = ("balance", name) if isinstance(topology.balance, Mapping) else ("balance",)
+            path: tuple[str, ...] = ("balance", name) if isinstance(topology.balance, Mapping) else ("balance",)
             for one in map(str.strip, name.split(",")):
                 nodes = find.nodes(one, path)
                 if (index := find.level(level, path)) is not None and nodes is not None:
@@ -127,7 +127,7 @@ class _Finder:
         nodes: dict[str, RankSet] = {}
         for key in sizes:
             for name in map(str.strip, key.split(",")):
-                path = ("segment", key) if isinstance(stated, Mapping) else ("segment",)
+                path: tuple[str, ...] = (SEGMENT, key) if isinstance(stated, Mapping) else (SEGMENT,)
                 if (found := self.nodes(name, path)) is not None:
                     nodes[name] = found
         plain = not self.rules.levels and all(isinstance(size, int) for size in sizes.values())
@@ -137,11 +137,11 @@ class _Finder:
             key: size for key, size in sizes.items() if all(name in nodes for name in map(str.strip, key.split(",")))
         }
         runs, faults = cut(known, nodes, self.rules.levels)
-        prefix = (SEGMENT,) if isinstance(stated, Mapping) else ()
-        self.rules.faults += ((prefix + path if prefix else (SEGMENT,), fault) for path, fault in faults)
+        by_name = isinstance(stated, Mapping)
+        self.rules.faults += (((SEGMENT, *path) if by_name else (SEGMENT,), fault) for path, fault in faults)
         by_rule: dict[tuple[tuple[str, ...], str, int], Sets] = {}
         for path, name, level, ranks in runs:
-            by_rule.setdefault((prefix + path if prefix else (SEGMENT,), name, level), []).append(ranks)
+            by_rule.setdefault(((SEGMENT, *path) if by_name else (SEGMENT,), name, level), []).append(ranks)
         for (path, name, level), sets in by_rule.items():
             who = "" if name == ALL else name
             self.rules.kept.append(Rule(path, who, SEGMENT, level, 1, partial(list, sets)))

@@ -103,7 +103,7 @@ def hostfile(plan: Plan) -> Iterator[str]:
             raise RankplanError(
                 f"node {node} has no address\n"
                 "help: add an `ip` or a `hostname` to each node of the inventory (--inventory), "
-                "or use a rankfile, which numbers the hosts of an allocation"
+                "or use a rankfile in the allocation of a resource manager, whose hosts it numbers"
             )
         if host in seen:
             raise RankplanError(

@@ -13,7 +13,7 @@ from typing import Any, Self
 import ray
 
 from rankplan._core import RankSet
-from rankplan.config.network import NODE_ORDERS, USUAL_TOPOLOGY
+from rankplan.config.network import NODE_ORDERS, USUAL_TOPOLOGY, Topology
 from rankplan.config.section import Reading, read_section
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory, NodeSpec
@@ -54,6 +54,9 @@ class Cluster:
     ``"rlinf"``, which puts the node of this program first, then compares addresses as text. By default, the section
     decides (``topology: {order: topology}``), else the addresses.
 
+    With ``plan``, the cluster has the nodes of that plan. If a launcher has set their ranks, only those must join that
+    the plan uses; the others may be missing, and no plan may use them then.
+
     ``forward_env`` selects the variables of this program that reach every rank: by default all that were set after Ray
     was started on this node, except those of a shell or a machine (``PWD``, ``HOSTNAME``, ``SSH_*``). Pass a list of
     names and patterns (``["NCCL_*", "HF_TOKEN"]``), or ``False`` for none.
@@ -74,6 +77,7 @@ class Cluster:
         *,
         timeout: float = timeouts.JOIN,
         node_order: str | None = None,
+        plan: Plan | None = None,
         on_progress: Report | None = None,
         forward_env: Selection = True,
     ) -> None:
@@ -91,6 +95,12 @@ class Cluster:
             if num_nodes not in (None, configured):
                 raise ClusterError(f"num_nodes is {num_nodes}, but cluster_cfg has {configured}; omit the argument")
             num_nodes = configured
+        needed = None
+        if plan is not None:
+            if num_nodes not in (None, plan.inventory.num_nodes):
+                raise ClusterError(f"num_nodes is {num_nodes}, but the plan has {plan.inventory.num_nodes} nodes")
+            num_nodes = plan.inventory.num_nodes
+            needed = RankSet().union(*(component.used_nodes() for component in plan.values()))
         self._closed = False
         self._dead: dict[int, NodeSpec] = {}
         self._refreshing = threading.Lock()
@@ -111,9 +121,10 @@ class Cluster:
                 return
             with self.connection.progress() as report:
                 starting = self._raylets is None and how != "started"
-                topology = USUAL_TOPOLOGY if reading is None else reading.section.topology
+                topology = _topology(reading, plan)
                 topology = topology.model_copy(update={"order": node_order or topology.order})
-                found = find_nodes(num_nodes, timeout, report, starting=starting, topology=topology)
+                found = find_nodes(num_nodes, timeout, report, starting=starting, topology=topology, needed=needed)
+            self._dead = {rank: node.spec for rank, node in enumerate(found) if not node.node_id}
             inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
             if reading is not None:
                 # the names that a simulated cluster excludes are those of other machines
@@ -290,6 +301,17 @@ class Cluster:
 
     def __repr__(self) -> str:
         return f"<Cluster of {counted(self.num_nodes, 'node')}{', closed' if self._closed else ''}>"
+
+
+def _topology(reading: Reading | None, plan: Plan | None) -> Topology:
+    """Return the levels of the network and the order of nodes: those of the section, or else of the plan."""
+    if reading is not None:
+        return reading.section.topology
+    if plan is None:
+        return USUAL_TOPOLOGY
+    found = USUAL_TOPOLOGY if plan.section is None else plan.section.topology
+    levels = found.levels or plan.inventory.levels or None
+    return found.model_copy(update={"levels": levels})
 
 
 def _of_driver(nodes: Nodes, num_nodes: int | None, reading: Reading | None, forward_env: Selection) -> Nodes:

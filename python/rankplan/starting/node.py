@@ -15,7 +15,7 @@ from rankplan.starting.process import RankProcess
 GRACE = 15.0
 """Seconds between SIGTERM and SIGKILL for the ranks that a failed one leaves behind."""
 
-_FORWARDED = (
+FORWARDED = (
     signal.SIGINT,
     signal.SIGTERM,
     signal.SIGHUP,
@@ -47,7 +47,7 @@ def run_ranks(
         send(signal.SIGKILL)
 
     code = 0
-    with _handled(dict.fromkeys(_FORWARDED, send) | {signal.SIGALRM: kill}):
+    with handled(dict.fromkeys(FORWARDED, send) | {signal.SIGALRM: kill}):
         try:
             for rank, command in ranks:
                 with _blocked():
@@ -81,7 +81,7 @@ def _start(rank: RankProcess, command: Sequence[str]) -> subprocess.Popen[bytes]
     parent = os.getpid()
 
     def prepare() -> None:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _FORWARDED)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
             if os.getppid() != parent:
@@ -100,7 +100,7 @@ def _start(rank: RankProcess, command: Sequence[str]) -> subprocess.Popen[bytes]
 @contextmanager
 def _blocked() -> Iterator[None]:
     """Delay the forwarded signals: between the start of a process and its entry in the table, none would reach it."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _FORWARDED)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     try:
         yield
     finally:
@@ -108,7 +108,7 @@ def _blocked() -> Iterator[None]:
 
 
 @contextmanager
-def _handled(handlers: dict[signal.Signals, Callable[[int, FrameType | None], None]]) -> Iterator[None]:
+def handled(handlers: dict[signal.Signals, Callable[[int, FrameType | None], None]]) -> Iterator[None]:
     """Handle signals; one that is ignored, as SIGHUP under nohup, stays ignored."""
     before = {number: signal.getsignal(number) for number in handlers}
     used = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}

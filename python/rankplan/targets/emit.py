@@ -17,6 +17,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.plan import Plan
 from rankplan.targets import jobset, kuberay, kubernetes, kueue, lws
 from rankplan.targets.options import CLUSTER, DEFAULT, JOB, Draft, Emitted, Options
+from rankplan.targets.script_file import MPIRUN, SLURM, TORCHRUN, Kind, reader, writer, wrote
 from rankplan.words import did_you_mean
 
 notes = logging.getLogger("rankplan.notes")
@@ -57,6 +58,10 @@ def _kubernetes(
     )
 
 
+def _script(kind: Kind, *, driver: bool = False) -> Target:
+    return Target(writer(kind), wrote(kind), reader(kind), driver=driver)
+
+
 _RAY = {"RayJob": JOB, "RayCluster": CLUSTER}
 
 TARGETS: dict[str, Target] = {
@@ -64,6 +69,9 @@ TARGETS: dict[str, Target] = {
     "jobset": _kubernetes("jobset", jobset.write, {"JobSet": JOB}),
     "lws": _kubernetes("lws", lws.write, {"LeaderWorkerSet": JOB}),
     "kueue": Target(kueue.write, commands=False),
+    "slurm": _script(SLURM, driver=True),
+    "torchrun": _script(TORCHRUN),
+    "mpirun": _script(MPIRUN),
 }
 """The launchers by name."""
 
@@ -134,7 +142,8 @@ def emit(
     """Return a plan as the file of a launcher, as ``rankplan emit`` does; `Options` has the meaning of the options.
 
     ``plan`` may be the path of a file that was written for a launcher: options that are not given are then those of the
-    file, if ``to`` is its launcher. ``to`` is one of ``kuberay``, ``jobset``, ``lws`` and ``kueue``. ``command`` is the
+    file, if ``to`` is its launcher. ``to`` is one of ``kuberay``, ``jobset``, ``lws``, ``kueue``, ``slurm``,
+    ``torchrun`` and ``mpirun``. ``command`` is the
     command of each component, by name, or one for all in which ``{}`` is the name. Equal plans and options give equal
     texts.
 

@@ -15,7 +15,7 @@ from rankplan.config.text.manifest import Object, read_objects
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.nodes.topology.sources import HOSTNAME
 from rankplan.plans.plan import Plan
-from rankplan.targets.embedded import digest, plan_text, portable
+from rankplan.targets.embedded import plan_text, portable
 from rankplan.targets.merge import ABSENT, NAMES, Contradiction, contradictions, merged
 from rankplan.targets.options import Draft, Emitted, Options
 from rankplan.targets.pods import (
@@ -128,8 +128,9 @@ def _name(value: Any) -> str | None:
 def _without_image(draft: Draft, value: Any) -> None:
     """Write a placeholder where nobody has stated an image, and tell it."""
     if isinstance(value, dict):
-        for container in (value.get("containers") or [])[:1]:
-            if "image" not in container:
+        containers = value.get("containers")
+        for container in containers[:1] if isinstance(containers, list) else ():
+            if isinstance(container, dict) and "name" in container and "image" not in container:
                 fields = {**container}
                 container.clear()
                 container.update({"name": fields.pop("name"), "image": PLACEHOLDER, **fields})
@@ -168,9 +169,6 @@ def _read(objects: list[Object], file: str, target: str, writer: Writer, kinds: 
         found = contradictions(expected[id(one)], one.value)
         faults += [_changed(one, each) for each in found if not _is_users(one, each.path)]
     faults += [started.located(("metadata",), each.code, each.message, each.help) for each in draft.faults]
-    if digest(plan_text(portable(plan))) != digest(saved):
-        message = "the plan is not as rankplan writes it"
-        faults.append(holder.located(("data", "plan.json"), "emit-changed", message, "write the file again"))
     if faults:
         raise refusal(faults)
     return Emitted(plan, target, options)

@@ -65,13 +65,13 @@ def merged(ours: Any, users: Any) -> Any:
         key = key_of(ours)
         if key is None or not isinstance(users, list):
             return [merged(value, ABSENT) for value in ours]
-        named = {one.get(key): one for one in users if isinstance(one, Mapping)}
+        named = {_name(one, key): one for one in users if isinstance(one, Mapping)}
         every = named.pop(EVERY, ABSENT)
         known = {one[key] for one in ours} | {EVERY}
         more = [] if isinstance(ours, Closed) else users
         return [
             *(merged(one, overlaid(every, named.get(one[key], ABSENT), key)) for one in ours),
-            *(one for one in more if isinstance(one, Mapping) and one.get(key) not in known),
+            *(one for one in more if isinstance(one, Mapping) and _name(one, key) not in known),
         ]
     return ours
 
@@ -112,7 +112,7 @@ def _in_lists(ours: list[Any], users: list[Any], path: KeyPath) -> Iterator[Cont
     seen = set()
     known = {one[key]: one for one in ours}
     for index, theirs in enumerate(users):
-        name = theirs.get(key) if isinstance(theirs, Mapping) else None
+        name = _name(theirs, key)
         seen.add(name)
         if name == EVERY:
             for one in ours:
@@ -131,6 +131,11 @@ def key_of(objects: list[Any]) -> str | None:
     return next(
         (key for key in NAMES if objects and all(isinstance(one, Mapping) and key in one for one in objects)), None
     )
+
+
+def _name(value: Any, key: str) -> str | None:
+    name = value.get(key) if isinstance(value, Mapping) else None
+    return name if isinstance(name, str) else None
 
 
 def _plain(value: Any) -> Any:

@@ -14,6 +14,8 @@ CHARACTER, STRONG = 6.8, 7.6
 """Mean width of a 12-pixel character and of a bold digit, in a wide common font."""
 SOFT = "#5b6470"
 """The color of text that is read second."""
+MARK = "#c4162a"
+"""The color of the frame around processes that differ from a plan."""
 _FILLS = ("#77aadd", "#ee8866", "#eedd88", "#ffaabb", "#99ddff", "#44bb99", "#bbcc33", "#aaaa00")
 """Paul Tol's "light" scheme, made for labelled cells, in his order; https://personal.sron.nl/~pault/."""
 _PLAIN = "#dddddd"

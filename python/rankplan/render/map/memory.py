@@ -10,7 +10,7 @@ from itertools import islice
 from rankplan.memory.cards import size_text
 from rankplan.plans.memory import Need, Needs
 from rankplan.plans.memory_changes import bounds_text
-from rankplan.plans.plan import Plan
+from rankplan.plans.plan import NodeKind, Plan
 
 MOST_GAUGES = 8
 """Phases of an accelerator that are shown."""
@@ -43,9 +43,10 @@ class Memory:
     def __init__(self, plan: Plan) -> None:
         self._needs = Needs(plan.inventory, plan)
 
-    def of_node(self, node: int) -> Gauges:
-        """Return the gauges of the accelerators of a node."""
-        found = self._needs.of_node(node)
+    def of_kind(self, kind: NodeKind) -> Gauges:
+        """Return the gauges of the accelerators of the first node of a kind."""
+        stays = [(stay.component_name, stay.pattern) for stay in kind.stays]
+        found = self._needs.of_node(kind.nodes[0], stays)
         return {index: tuple(map(_gauge, [need for need in needs if need.card])) for index, needs in found.items()}
 
 

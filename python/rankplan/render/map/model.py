@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 
@@ -24,6 +24,18 @@ _MOST_RANKS, _MOST_TEXT = 4, 160
 
 
 @dataclass(frozen=True, slots=True)
+class Notes:
+    """What a map of running processes says, in place of what a plan knows of them.
+
+    ``lines`` stand at its top, ``tips`` describe each rank of a component, and ``marked`` ranks differ from a plan.
+    """
+
+    lines: tuple[str, ...]
+    tips: Mapping[str, Sequence[str]]
+    marked: Mapping[str, RankSet]
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A component in the legend. ``groups`` is the number of its parallel groups of the kind that the map shows."""
 
@@ -39,6 +51,7 @@ class Band:
 
     ``groups`` are the parallel groups of their slots there, if the map shows a kind that the component has. ``color``
     is the index of a color: of the component or, in a map of groups, of the first group; ``None`` if there is no group.
+    ``marked``: its processes differ from a plan.
     """
 
     component: Entry
@@ -47,10 +60,11 @@ class Band:
     cells: range
     groups: RankSet
     color: int | None
+    marked: bool = False
 
     def text(self, room: int) -> str:
-        """Return the ranks of the band, or its groups, within this number of characters."""
-        return ranks_text(self.groups or self.ranks, room)
+        """Return the ranks of the band, or its groups, within this number of characters; ``!`` marks differing ones."""
+        return f"! {ranks_text(self.ranks, room - 2)}" if self.marked else ranks_text(self.groups or self.ranks, room)
 
     def on(self, cells: range) -> Band | None:
         """Return the part on these cells, if any."""
@@ -148,21 +162,27 @@ def has_groups(component: Component, kind: str) -> bool:
     return component.parallel.stated and kind in component.layout.kinds and component.layout.size(kind) > 1
 
 
-def map_of(plan: Plan, by: str | None = None, most_bands: int = MOST_BANDS) -> Map:
+def map_of(plan: Plan, by: str | None = None, most_bands: int = MOST_BANDS, notes: Notes | None = None) -> Map:
     """Return the map of a plan. The work is linear in the plan; the size of the picture is limited.
 
-    Colors stand for components or, with ``by``, for the parallel groups of that kind.
+    Colors stand for components or, with ``by``, for the parallel groups of that kind. With ``notes``, no node is folded
+    if ranks are marked, and those with marked ranks come first.
     """
     inventory = plan.inventory
     legend: dict[str, Entry] = {}
     for name, component in islice(plan.items(), MOST_COMPONENTS):
         groups = len(component.groups(by)) if by is not None and has_groups(component, by) else 0
         legend[name] = Entry(clean(name), len(legend), len(component), groups)
-    drawing = _Drawing(plan, by, legend, Memory(plan))
+    marked = {} if notes is None else notes.marked
+    drawing = _Drawing(plan, by, legend, marked, Memory(plan))
     nodes: list[Node] = []
     shown = bands = 0
     few = inventory.num_nodes <= EACH_NODE
-    for kind in node_kinds(inventory, plan, fold=False) if few else plan.node_kinds:
+    kinds = list(node_kinds(inventory, plan, fold=False)) if few or marked else plan.node_kinds
+    if marked and not few:
+        first = {node for name, ranks in marked.items() for rank in ranks for node, _ in plan[name][rank].devices}
+        kinds = sorted(kinds, key=lambda kind: kind.nodes[0] not in first)
+    for kind in kinds:
         node = drawing.node(kind, inventory.node(kind.nodes[0]))
         bands += sum(len(lane) for strip in node.strips for lane in strip.lanes)
         if nodes and (bands > most_bands or len(nodes) == MOST_NODES):
@@ -189,6 +209,7 @@ class _Drawing:
     plan: Plan
     by: str | None
     legend: dict[str, Entry]
+    marked: Mapping[str, RankSet]
     memory: Memory
 
     def node(self, kind: NodeKind, spec: NodeSpec) -> Node:
@@ -236,7 +257,7 @@ class _Drawing:
             parts = self._held(ranks) + ([f"{unused} idle"] if unused else [])
             rest = f"and {hidden[0]}-{hidden[-1]}: {', '.join(parts)}"
         lanes = tuple(lane for lane in map(tuple, found) if lane)
-        gauges = self.memory.of_node(kind.nodes[0]) if resource == ACCELERATOR else {}
+        gauges = self.memory.of_kind(kind) if resource == ACCELERATOR else {}
         return Strip(clean(resource), shown, lanes, idle, rest, gauges)
 
     def _bands(self, name: str, node: int, cells: dict[int, list[int]], shown: range) -> Iterator[Band]:
@@ -248,7 +269,8 @@ class _Drawing:
         ):
             held = [index for _, index in found]
             color = entry.index if self.by is None else here[0] if here else None
-            yield Band(entry, RankSet(ranks), node, range(held[0], held[-1] + 1), here, color)
+            marked = not self.marked.get(name, RankSet()).isdisjoint(RankSet(ranks))
+            yield Band(entry, RankSet(ranks), node, range(held[0], held[-1] + 1), here, color, marked)
 
     def _groups(self, name: str, node: int, index: int, ranks: list[int]) -> RankSet:
         """Return the groups of the slots that these processes have on a cell."""
@@ -264,9 +286,10 @@ class _Drawing:
         return RankSet(found)
 
 
-def tip(plan: Plan, band: Band, strip: Strip) -> str:
-    """Return the tooltip of a band: its place, its devices, its coordinates and its environment."""
-    component = plan[list(plan)[band.component.index]]
+def tip(plan: Plan, band: Band, strip: Strip, notes: Notes | None = None) -> str:
+    """Return the tooltip of a band: its place, its devices, its coordinates and its environment, or else its notes."""
+    name = list(plan)[band.component.index]
+    component = plan[name]
     rows = [component[rank] for rank in islice(band.ranks, _MOST_RANKS)]
     spec = plan.inventory.node(band.node)
     noun = "rank" if len(band.ranks) == 1 else "ranks"
@@ -282,6 +305,9 @@ def tip(plan: Plan, band: Band, strip: Strip) -> str:
         lines += texts_of(strip.gauges, band.cells)
     home = {row.cluster_node_rank for row in rows if row.cluster_node_rank != band.node}
     lines += [f"its process runs on node {node}" for node in sorted(home)]
+    if notes is not None:
+        lines += [notes.tips[name][row.rank] for row in rows]
+        return "\n".join(short(line) for line in lines + ["..."] * (len(band.ranks) > len(rows)))
     others = " | ..." if len(band.ranks) > len(rows) else ""
 
     def listed(values: Iterable[str]) -> str:

@@ -12,15 +12,16 @@ from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines
 from rankplan.render.map.markup import attributes, band_data, columns, counts, fill, hatch
 from rankplan.render.map.memory import gauge_note, texts_of
-from rankplan.render.map.model import Band, Entry, Node, Strip, clean, map_of, tip
+from rankplan.render.map.model import Band, Entry, Node, Notes, Strip, clean, map_of, tip
 
 _ROOM, _WIDE = 32, 8
 """Most characters of numbers per cell, and the cells of a band as wide as the page; the page cuts longer texts."""
 
 
-def page(plan: Plan, title: str, by: str | None = None) -> str:
-    """Return the map of a plan as an HTML page; see `map_of` for ``by``."""
-    picture = map_of(plan, by)
+def page(plan: Plan, title: str, by: str | None = None, notes: Notes | None = None) -> str:
+    """Return the map of a plan as an HTML page; see `map_of` for ``by`` and ``notes``."""
+    picture = map_of(plan, by, notes=notes)
+    lines = sharing_lines(plan) if notes is None else notes.lines
     across, width = columns(picture)
     here = files("rankplan.render.map")
     return Template(here.joinpath("page.html").read_text("utf-8")).substitute(
@@ -30,13 +31,11 @@ def page(plan: Plan, title: str, by: str | None = None) -> str:
         summary=escape(picture.summary),
         legend="\n".join(_entry(entry, by) for entry in picture.legend),
         notes="\n".join(
-            f"<li>{escape(clean(line.strip()))}</li>"
-            for line in (*sharing_lines(plan), gauge_note(picture.gauges))
-            if line
+            f"<li>{escape(clean(line.strip()))}</li>" for line in (*lines, gauge_note(picture.gauges)) if line
         ),
         across=across,
         width=width,
-        nodes="\n".join(_node(node, plan, across) for node in picture.nodes),
+        nodes="\n".join(_node(node, plan, across, notes) for node in picture.nodes),
         more=f'<p class="more">{escape(picture.more)}</p>' if picture.more else "",
     )
 
@@ -53,8 +52,8 @@ def _entry(entry: Entry, by: str | None) -> str:
     )
 
 
-def _node(node: Node, plan: Plan, across: int) -> str:
-    strips = "\n".join(text for strip in node.strips for text in _strip(strip, plan, across))
+def _node(node: Node, plan: Plan, across: int, notes: Notes | None) -> str:
+    strips = "\n".join(text for strip in node.strips for text in _strip(strip, plan, across, notes))
     facts = "".join(f"<span>{escape(fact)}</span> " for fact in node.facts)
     same = f'<p class="same">{escape(node.same)}</p>' if node.same else ""
     return (
@@ -64,7 +63,7 @@ def _node(node: Node, plan: Plan, across: int) -> str:
     )
 
 
-def _strip(strip: Strip, plan: Plan, across: int) -> Iterator[str]:
+def _strip(strip: Strip, plan: Plan, across: int, notes: Notes | None) -> Iterator[str]:
     for part in strip.parts(across):
         lanes = part.packed()
         yield f'<div class="strip"{attributes(style=f"--lanes:{max(len(lanes), 1)}")}>'
@@ -77,7 +76,7 @@ def _strip(strip: Strip, plan: Plan, across: int) -> Iterator[str]:
             if index in part.gauges:
                 yield _memory(part, index, column, len(lanes) or 1)
         for row, bands in enumerate(lanes, 2):
-            yield from (_band(band, part, row, plan) for band in bands)
+            yield from (_band(band, part, row, plan, notes) for band in bands)
         yield "</div>"
     if strip.rest:
         yield f'<p class="rest">{escape(strip.rest)}</p>'
@@ -97,14 +96,14 @@ def _memory(part: Strip, index: int, column: int, lanes: int) -> str:
     )
 
 
-def _band(band: Band, part: Strip, row: int, plan: Plan) -> str:
+def _band(band: Band, part: Strip, row: int, plan: Plan, notes: Notes | None) -> str:
     color = _color(band.color)
     color["style"] += f";grid-row:{row}"
-    color["class_"] += " band"
+    color["class_"] += " band marked" if band.marked else " band"
     if part.resource == WHOLE_NODE:
         color["class_"] += " wide"
     else:
         color["style"] += f";grid-column:{band.cells[0] - part.cells[0] + 1} / span {len(band.cells)}"
-    more = attributes(title=tip(plan, band, part), role="img", tabindex=-1, **color)
+    more = attributes(title=tip(plan, band, part, notes), role="img", tabindex=-1, **color)
     ranks = band.text(_ROOM * (_WIDE if part.resource == WHOLE_NODE else len(band.cells)))
     return f"<div{more}{band_data(band, part)}><b>{escape(band.component.name)}</b> <i>{escape(ranks)}</i></div>"

@@ -13,9 +13,20 @@ from rich.cells import cell_len, chop_cells
 from rankplan._core import WHOLE_NODE
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines
-from rankplan.render.map.markup import CHARACTER, SOFT, STRONG, attributes, band_data, columns, counts, fill, hatch
+from rankplan.render.map.markup import (
+    CHARACTER,
+    MARK,
+    SOFT,
+    STRONG,
+    attributes,
+    band_data,
+    columns,
+    counts,
+    fill,
+    hatch,
+)
 from rankplan.render.map.memory import gauge_note, texts_of
-from rankplan.render.map.model import MOST_BANDS, Band, Entry, Map, Node, Strip, clean, map_of, tip
+from rankplan.render.map.model import MOST_BANDS, Band, Entry, Map, Node, Notes, Strip, clean, map_of, tip
 from rankplan.render.map.network import FOOT, HEAD, drawn, network_of
 
 _EDGE, _LEFT, _GAP = 16, 136, 4
@@ -41,15 +52,21 @@ _LOOK: dict[str, dict[str, object]] = {
 }
 """The attributes of each class. Not every renderer reads style sheets; svg.css only adds the dark mode and hovering."""
 
+_MARK: dict[str, object] = {"stroke": MARK, "stroke_opacity": 1, "stroke_width": 3}
+"""The frame of processes that differ from a plan."""
 
-def svg(plan: Plan, title: str = "", by: str | None = None, most_bands: int = MOST_BANDS) -> str:
-    """Return the map of a plan as SVG; see `map_of` for ``by``."""
-    return _Drawing(plan, map_of(plan, by, most_bands), clean(title)).text()
+
+def svg(
+    plan: Plan, title: str = "", by: str | None = None, most_bands: int = MOST_BANDS, notes: Notes | None = None
+) -> str:
+    """Return the map of a plan as SVG; see `map_of` for ``by`` and ``notes``."""
+    return _Drawing(plan, map_of(plan, by, most_bands, notes), clean(title), notes).text()
 
 
 class _Drawing:
-    def __init__(self, plan: Plan, picture: Map, title: str) -> None:
+    def __init__(self, plan: Plan, picture: Map, title: str, notes: Notes | None) -> None:
         self._plan = plan
+        self._notes = notes
         self._parts: list[str] = []
         self._across, self._cell = columns(picture)
         self._right = _LEFT + self._across * self._cell
@@ -59,7 +76,7 @@ class _Drawing:
         if title:
             self._say(_EDGE, title, "strong", size=16, height=24)
         self._say(_EDGE, picture.summary, "soft")
-        for line in sharing_lines(plan):
+        for line in sharing_lines(plan) if notes is None else notes.lines:
             self._paragraph(_EDGE, line.strip(), "soft")
         if picture.gauges:
             self._paragraph(_EDGE, gauge_note(picture.gauges), "soft")
@@ -97,8 +114,8 @@ class _Drawing:
         place = attributes(x=f"{x:g}", y=f"{y:g}", width=f"{width:g}", height=f"{height:g}", rx=3, class_=style)
         self._parts.append(f"<rect{place}{attributes(**_LOOK[style] | more)}/>")
 
-    def _bar(self, x: float, y: float, width: float, height: float, color: int | None) -> None:
-        self._rect(x, y, width, height, "bar", fill=fill(color))
+    def _bar(self, x: float, y: float, width: float, height: float, color: int | None, *, marked: bool = False) -> None:
+        self._rect(x, y, width, height, "bar", fill=fill(color), **(_MARK if marked else {}))
         if pattern := hatch(color):
             self._rect(x, y, width, height, "hatch", fill=f"url(#rankplan-{pattern})")
 
@@ -193,9 +210,9 @@ class _Drawing:
             x += (band.cells[0] - part.cells[0]) * self._cell + _GAP
             width = len(band.cells) * self._cell - 3 * _GAP
         height = _LANE - _GAP
-        title = escape(tip(self._plan, band, part))
+        title = escape(tip(self._plan, band, part, self._notes))
         self._parts.append(f'<g class="band"{band_data(band, part)}><title>{title}</title>')
-        self._bar(x, y, width, height, band.color)
+        self._bar(x, y, width, height, band.color, marked=band.marked)
         numbers = band.text(max(int((width - 8) / STRONG), 1))
         name = _fitted(band.component.name, width - 8 - (len(numbers) + 0.5) * STRONG)
         # Two texts: not every renderer centers one text of two weights.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,11 +14,12 @@ import psutil
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rankplan._core import MAX_RANK, RankSet
+from rankplan._core import RankSet
 from rankplan.config.network import AS_RLINF_ORDER, BY_TOPOLOGY, USUAL_TOPOLOGY, Topology
 from rankplan.environment import NODE_RANK_VARIABLES
-from rankplan.errors import ClusterError
+from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory, NodeSpec
+from rankplan.nodes.node_rank import node_ranks
 from rankplan.nodes.topology import detect, natural_order
 from rankplan.nodes.topology.domains import Key, address_key
 from rankplan.plans.component import Component, fitted
@@ -34,6 +35,9 @@ AS_RLINF = "RLinf (the driver's node first, then addresses as text)"
 BY_VARIABLE = "the node rank variables"
 BY_LABEL = f"the Ray label {NODE_RANK_LABEL}"
 """The possible orders of nodes. Without ranks, further nodes may change the order."""
+
+
+_logger = logging.getLogger("rankplan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,34 +63,45 @@ class MissingRanks(ClusterError):
 
 
 def in_order(
-    nodes: Sequence[FoundNode], num_nodes: int | None, topology: Topology = USUAL_TOPOLOGY, driver: str | None = None
+    nodes: Sequence[FoundNode],
+    num_nodes: int | None,
+    topology: Topology = USUAL_TOPOLOGY,
+    driver: str | None = None,
+    needed: RankSet | None = None,
 ) -> tuple[list[FoundNode], str]:
     """Return the nodes by node rank, the nodes to use first, and the order that was applied.
 
     Without ranks, the order of ``topology`` counts; levels that it does not state are detected from the labels.
-    ``num_nodes`` is how many nodes are used, all if ``None``.
+    ``num_nodes`` is how many nodes are used, all if ``None``. Where ranks are set, nodes with the rank ``none`` are
+    left out, and `absent` stands for each missing rank that is not ``needed``; by default, all are.
 
-    Raises ``ClusterError`` if node ranks are set on some nodes only, are invalid or occur twice; ``MissingRanks`` if
-    some of 0 to ``num_nodes - 1`` are missing. Nodes that cannot be used come last if the others have a rank variable.
+    Raises `PlacementError` (``bad-node-rank``) for a rank that cannot be read; ``ClusterError`` if ranks are set on
+    some nodes only, or occur twice; ``MissingRanks`` if needed ones are missing. Nodes that cannot be used come last if
+    the others have a rank variable.
     """
     usable = [node for node in nodes if node.fault is None]
     if any(node.rank_variable is not None for node in usable):
         source, unusable = " or ".join(NODE_RANK_VARIABLES), [node for node in nodes if node.fault is not None]
-        ranked = _by_rank([(node, node.rank_variable) for node in usable], source, num_nodes)
+        ranked = _by_rank([(node, node.rank_variable) for node in usable], source, num_nodes, topology, needed)
         return ranked + unusable, BY_VARIABLE
     if any(node.rank_label is not None for node in nodes):
-        return _by_rank([(node, node.rank_label) for node in nodes], BY_LABEL, num_nodes), BY_LABEL
-    by_address = sorted(nodes, key=by_address_key)
+        labelled = [(node, node.rank_label) for node in nodes]
+        return _by_rank(labelled, BY_LABEL, num_nodes, topology, needed), BY_LABEL
     if topology.order == AS_RLINF_ORDER:
         return _as_rlinf(nodes, driver), AS_RLINF
     if topology.order != BY_TOPOLOGY:
-        return by_address, BY_ADDRESS
-    specs = [node.spec for node in by_address]
-    levels = detect((1, spec.labels) for spec in specs) if topology.levels is None else topology.levels
-    if not levels:
-        return by_address, f"{BY_ADDRESS} (no levels detected)"
-    ordered = [by_address[index] for index in natural_order([spec.labels for spec in specs], levels)]
-    return ordered, f"the topology ({', '.join(levels)}), then {BY_ADDRESS}"
+        return sorted(nodes, key=by_address_key), BY_ADDRESS
+    ordered, levels = _along_network(nodes, topology)
+    order = f"the topology ({', '.join(levels)}), then {BY_ADDRESS}"
+    return ordered, order if levels else f"{BY_ADDRESS} (no levels detected)"
+
+
+def _along_network(nodes: Sequence[FoundNode], topology: Topology) -> tuple[list[FoundNode], tuple[str, ...]]:
+    """Return nodes domain after domain, then by address, and the levels of the network."""
+    by_address = sorted(nodes, key=by_address_key)
+    labels = [node.spec.labels for node in by_address]
+    levels = detect((1, of_node) for of_node in labels) if topology.levels is None else topology.levels
+    return [by_address[index] for index in natural_order(labels, levels)] if levels else by_address, levels
 
 
 def _as_rlinf(nodes: Sequence[FoundNode], driver: str | None) -> list[FoundNode]:
@@ -99,31 +114,54 @@ def _as_rlinf(nodes: Sequence[FoundNode], driver: str | None) -> list[FoundNode]
     return sorted(by_address, key=lambda node: (node.node_id != driver, types.index(node.spec.accelerator_type)))
 
 
-def _by_rank(nodes: Sequence[tuple[FoundNode, str | None]], source: str, num_nodes: int | None) -> list[FoundNode]:
+def _by_rank(
+    nodes: Sequence[tuple[FoundNode, str | None]],
+    source: str,
+    num_nodes: int | None,
+    topology: Topology,
+    needed: RankSet | None,
+) -> list[FoundNode]:
     unset = [str(node) for node, rank in nodes if rank is None]
     if unset:
         raise ClusterError(
             f"{source} is set on {len(nodes) - len(unset)} of {len(nodes)} nodes, but not on {_few(unset)}; "
             "set it on every node before its `ray start`, or on none"
         )
-    counts = Counter(rank for _, rank in nodes)
-    wrong = [f"{node} has {text!r}" for node, text in nodes if _rank(text) is None or counts[text] > 1]
-    if wrong:
-        raise ClusterError(f"{source} must be a rank from 0 on, different on every node, but {_few(wrong)}")
-    by_rank = {_rank(text): node for node, text in nodes}
-    present = RankSet(rank for rank in by_rank if rank is not None)
-    last = present[-1] if num_nodes is None else num_nodes - 1
-    if missing := RankSet(f"0-{last}") - present:
-        raise MissingRanks(f"{source}: no node has rank {missing}; the ranks are {present}")
-    return [by_rank[rank] for rank in present]
+    alike: dict[RankSet, list[tuple[FoundNode, str]]] = {}
+    faults: list[Diagnostic] = []
+    for node, text in nodes:
+        try:
+            alike.setdefault(node_ranks(str(text), f"{node}: {source}"), []).append((node, str(text)))
+        except PlacementError as error:
+            faults += error.diagnostics
+    if faults:
+        raise PlacementError(faults)
+    alike.pop(RankSet(), None)  # nodes outside the plan
+    by_rank: dict[int, FoundNode] = {}
+    claimed = RankSet()
+    for ranks, here in alike.items():
+        if len(here) > len(ranks) or ranks & claimed:
+            wrong = [f"{node} has {text!r}" for one, some in alike.items() if one & ranks for node, text in some]
+            raise ClusterError(f"{source} must be different on every node, but {_few(wrong)}")
+        claimed |= ranks
+        ordered, levels = _along_network([node for node, _ in here], topology)
+        if len(ranks) > 1 and not all(set(levels) & set(node.spec.labels) for node in ordered):
+            _logger.warning("%s: nodes of ranks %s have no labels of the network; addresses decide", source, ranks)
+        by_rank |= zip(ranks, ordered, strict=False)
+    present = RankSet(by_rank)
+    if needed is None:
+        last = num_nodes - 1 if num_nodes is not None else present[-1] if present else 0
+        needed = RankSet(f"0-{last}")
+    if missing := needed - present:
+        found = f"the ranks are {present}" if present else "no node has one"
+        raise MissingRanks(f"{source}: no node has rank {missing}; {found}")
+    used = num_nodes or needed[-1] + 1
+    return [by_rank.get(rank) or absent() for rank in range(used)] + [by_rank[rank] for rank in present if rank >= used]
 
 
-def _rank(text: str | None) -> int | None:
-    """Return the rank that this text is, in decimal digits without leading zeros."""
-    if text is None or not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_RANK))):
-        return None
-    rank = int(text)
-    return rank if str(rank) == text and rank <= MAX_RANK else None
+def absent() -> FoundNode:
+    """Return what stands for a node that is in no use and has not joined: no plan may use it."""
+    return FoundNode("", NodeSpec(ranks=RankSet(), healthy=False))
 
 
 def by_address_key(node: FoundNode) -> tuple[Key, Name, str]:
@@ -205,3 +243,11 @@ def age(pid: int) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - started  # the time of the boot is in whole seconds
     except (psutil.Error, AttributeError):
         return math.inf
+
+
+def ancestors(pid: int) -> tuple[int, ...] | None:
+    """Return the processes that a process descends from, the nearest first; ``None`` if it is not seen from here."""
+    try:
+        return tuple(parent.pid for parent in psutil.Process(pid).parents())
+    except psutil.Error:
+        return None

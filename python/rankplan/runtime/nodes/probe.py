@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ray
@@ -19,7 +19,7 @@ from rankplan.config.network import Topology
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.hardware.facts import hardware_facts
-from rankplan.hardware.nvml import fabrics
+from rankplan.hardware.nvml import fabrics, uses
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
@@ -33,6 +33,7 @@ from rankplan.runtime.nodes.nodes import (
     MissingRanks,
     Nodes,
     age,
+    ancestors,
     by_address_key,
     in_order,
     inherited,
@@ -59,9 +60,17 @@ _logger = logging.getLogger("rankplan")
 
 
 def find_nodes(
-    num_nodes: int | None, timeout: float, report: Report, *, starting: bool, topology: Topology
+    num_nodes: int | None,
+    timeout: float,
+    report: Report,
+    *,
+    starting: bool,
+    topology: Topology,
+    needed: RankSet | None = None,
 ) -> list[FoundNode]:
     """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` in the order of ``topology``.
+
+    Where nodes have ranks, only the ``needed`` ones must join (default: all); see `in_order`.
 
     ``starting``: other nodes may be about to join, so nodes without ranks are used only once no node has joined for
     `timeouts.LAST_JOIN` seconds. The rank of the only node does not matter. Raises ``ClusterError`` if too few nodes
@@ -73,7 +82,7 @@ def find_nodes(
     while True:
         entries = live_nodes()
         late = time.monotonic() >= deadline
-        if len(entries) < (num_nodes or 1):
+        if len(entries) < (1 if needed else num_nodes or 1):
             if late:
                 raise _too_few(num_nodes, timeout, list(entries.values()))
             report(f"waiting for nodes: {len(entries)} of {num_nodes} have joined")
@@ -86,7 +95,7 @@ def find_nodes(
             nodes = [known[node_id] for node_id in entries]
             quiet = not starting or time.monotonic() - max(node.started for node in nodes) >= timeouts.LAST_JOIN
             try:
-                ordered, source = in_order(nodes, num_nodes, topology, driver)
+                ordered, source = in_order(nodes, num_nodes, topology, driver, needed)
             except MissingRanks as missing:
                 if len(nodes) == 1 and num_nodes in (None, 1) and (quiet or late):
                     return [_only(nodes[0])]
@@ -118,8 +127,9 @@ def _chosen(ordered: Sequence[FoundNode], source: str, num_nodes: int | None, dr
     unused = [node for node in ordered if node.node_id not in chosen]
     if faults := [node.fault for node in used if node.fault is not None]:
         raise faults[0]
-    _logger.info("%s, in the order of %s: %s", counted(len(used), "node"), source, ", ".join(map(str, used)))
-    for node in used:
+    here = [node for node in used if node.node_id]
+    _logger.info("%s, in the order of %s: %s", counted(len(here), "node"), source, ", ".join(map(str, here)))
+    for node in here:
         for index, problem in node.spec.problems():
             name = f"{node.spec.hostname or node.spec.ip}/{index}"
             _logger.warning("accelerator %s: %s; do not use it with exclude: [%s]", name, problem, name)
@@ -163,7 +173,7 @@ def probed(entries: Sequence[dict[str, Any]], timeout: float) -> list[FoundNode]
             nodes.append(FoundNode(entry["NodeID"], spec, variable, label, started=time.monotonic() - age))
         else:
             fault = _fault(_describe(entry), found, timeout)
-            spec = NodeSpec(**_names(entry), labels=_kept(entry["Labels"]))
+            spec = NodeSpec(**_names(entry), labels=kept_labels(entry["Labels"]))
             nodes.append(FoundNode(entry["NodeID"], spec, rank_label=label, fault=fault))
     return nodes
 
@@ -178,15 +188,56 @@ def _fault(place: str, fault: Fault | None, timeout: float) -> ClusterError:
     return error
 
 
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that computes on an accelerator, its memory there in MiB, and its ancestors, the nearest first.
+
+    ``ancestors`` is ``None`` for a process of another pid namespace, whose number means nothing here.
+    """
+
+    accelerator: int
+    pid: int
+    memory: int | None
+    ancestors: tuple[int, ...] | None
+
+
+def computing(
+    entries: Sequence[dict[str, Any]], timeout: float
+) -> list[tuple[NodeSpec, list[Process] | None] | ClusterError]:
+    """Ask the driver of each of these nodes which processes compute on its accelerators; ``None``: it does not tell."""
+    rows = registered()
+    asked = [_computing.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry, rows) for entry in entries]
+    return [
+        found if isinstance(found, tuple) else _fault(_describe(entry), found, timeout)
+        for entry, found in zip(entries, outcomes(asked, timeout), strict=True)
+    ]
+
+
+@ray.remote(num_cpus=0)
+def _computing(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, list[Process] | None]:
+    """Return the record of this node, and the processes that compute on its accelerators."""
+    spec = _seen(entry, rows)[0]
+    found = uses(spec.accelerator_ids) if spec.accelerator_type == "NV_GPU" else None
+    if found is None:
+        return spec, None
+    return spec, [
+        Process(index, one.pid, one.memory, ancestors(one.pid)) for index, here in enumerate(found) for one in here
+    ]
+
+
 @ray.remote(num_cpus=0)
 def _look(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str | None, float]:
+    return _seen(entry, rows)
+
+
+def _seen(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str | None, float]:
     """Return the record of this node, the node rank that is set in its environment, and the age of its raylet."""
     adopt(rows)
     resources, labels, environment = entry["Resources"], entry["Labels"], inherited()
     row = _vendor_here(resources, labels)
     fabric = fabrics() if row is not None and row.accelerator_type == "NV_GPU" else []
     try:
-        known = slurm_labels(environment) | nemo_rl_labels(resources) | fabric_labels(fabric) | _kept(labels)
+        known = slurm_labels(environment) | nemo_rl_labels(resources) | fabric_labels(fabric) | kept_labels(labels)
     except ValueError as contradiction:
         raise ClusterError(str(contradiction)) from None
     known |= {name: environment[name] for name in (NODE_RANK,) if name in environment}
@@ -210,13 +261,13 @@ def _names(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"ranks": RankSet(), "ip": entry["NodeManagerAddress"], "hostname": entry["NodeManagerHostname"]}
 
 
-def _kept(labels: Mapping[str, str]) -> dict[str, str]:
+def kept_labels(labels: Mapping[str, str]) -> dict[str, str]:
     """Return the labels of the user and of other tools, and Ray's own ones that tell where a node is."""
 
-    def is_kept(name: str) -> bool:
+    def iskept_labels(name: str) -> bool:
         return not name.startswith(("ray.io/", "rankplan.io/")) or known_key(name) or name in RANK_LABELS
 
-    return {name: value for name, value in labels.items() if is_kept(name)}
+    return {name: value for name, value in labels.items() if iskept_labels(name)}
 
 
 def _vendor_here(resources: Mapping[str, float], labels: Mapping[str, str]) -> Vendor | None:

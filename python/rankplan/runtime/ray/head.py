@@ -11,7 +11,12 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from ray._raylet import GcsClientOptions, GlobalStateAccessor  # type: ignore[attr-defined]  # compiled, not in the stubs
+from rankplan_hook.names import NAMESPACE
+from ray._raylet import (  # type: ignore[attr-defined]  # compiled, not in the stubs
+    GcsClient,
+    GcsClientOptions,
+    GlobalStateAccessor,
+)
 from ray.core.generated import common_pb2, gcs_pb2
 
 from rankplan.accelerators import VENDORS
@@ -42,13 +47,39 @@ class Head:
         self._accessor: Any = GlobalStateAccessor(options)
         if not self._accessor.connect():
             raise ClusterError(f"the Ray head at {address} refused the connection")
+        self._keys: Any = None
 
-    def tables(self) -> Tables:
-        """Read all tables. Raises ``ClusterError`` if the head has gone: Ray itself would end this process."""
+    def put(self, key: str, value: bytes) -> None:
+        """Write a value to the key-value store, in rankplan's namespace. Raises ``ClusterError``."""
+        self._store().internal_kv_put(key.encode(), value, overwrite=True, namespace=NAMESPACE)
+
+    def values(self, prefix: str) -> dict[str, bytes]:
+        """Return the values of all keys that start like this. Raises ``ClusterError``."""
+        store = self._store()
+        keys = store.internal_kv_keys(prefix.encode(), NAMESPACE)
+        found = store.internal_kv_multi_get(keys, NAMESPACE) if keys else {}
+        return {key.decode(): value for key, value in sorted(found.items())}
+
+    def remove(self, prefix: str) -> None:
+        """Remove all keys that start like this. Raises ``ClusterError``."""
+        self._store().internal_kv_del(prefix.encode(), del_by_prefix=True, namespace=NAMESPACE)
+
+    def _store(self) -> Any:
+        self._check()
+        if self._keys is None:
+            self._keys = GcsClient(address=self.address)
+        return self._keys
+
+    def _check(self) -> None:
+        """Raise ``ClusterError`` if the head has gone: Ray itself would end this process."""
         try:
             greet(self.address, timeouts.ANSWER)
         except OSError as error:
             raise ClusterError(f"the Ray head at {self.address} does not answer ({error})") from None
+
+    def tables(self) -> Tables:
+        """Read all tables. Raises ``ClusterError`` if the head has gone."""
+        self._check()
         ask = self._accessor
         groups = map(_Gcs.PlacementGroupTableData.FromString, ask.get_placement_group_table())
         actors = (_Gcs.ActorTableData.FromString(one) for state in _UNDEAD for one in ask.get_actor_table(None, state))
@@ -87,6 +118,7 @@ def _group(entry: Any) -> GroupEntry:
         bundles=tuple(dict(bundle.unit_resources) for bundle in bundles),
         nodes=tuple(_known(bundle.node_id) for bundle in bundles),
         scheduling=_Gcs.PlacementGroupStats.SchedulingState.Name(entry.stats.scheduling_state),
+        asked=entry.stats.creation_request_received_ns,
     )
 
 
@@ -111,6 +143,7 @@ def _actor(entry: Any) -> ActorEntry:
         holds=holds,
         group_id=group or _known(entry.placement_group_id) or None,
         bundles=bundles,
+        started=entry.start_time,
     )
 
 
@@ -147,4 +180,5 @@ def held(
 
 def _job(entry: Any) -> JobEntry:
     address = entry.driver_address.ip_address or entry.driver_ip_address
-    return JobEntry(entry.job_id.hex(), bool(entry.is_dead), entry.entrypoint, address, entry.driver_pid)
+    metadata = dict(entry.config.metadata)
+    return JobEntry(entry.job_id.hex(), bool(entry.is_dead), entry.entrypoint, address, entry.driver_pid, metadata)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class GroupEntry:
 
     ``bundles`` has the resources of each, ``nodes`` its node id, or ``""`` before Ray has placed it. ``state`` is
     PENDING, PREPARED, CREATED or RESCHEDULING; ``scheduling`` tells why it waits: NO_RESOURCES, INFEASIBLE and others.
+    ``asked`` tells when the head got the request, ``ActorEntry.started`` when the actor came alive: the order counts.
     """
 
     group_id: str
@@ -35,6 +36,7 @@ class GroupEntry:
     bundles: tuple[Mapping[str, float], ...]
     nodes: tuple[str, ...]
     scheduling: str
+    asked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +60,19 @@ class ActorEntry:
     holds: Mapping[str, Mapping[int, float]]
     group_id: str | None
     bundles: tuple[int, ...]
+    started: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class JobEntry:
-    """A job: the command of its driver, and where that runs."""
+    """A job: the command of its driver, and where that runs. ``metadata`` is what the driver was started with."""
 
     job_id: str
     ended: bool
     entrypoint: str
     address: str
     pid: int
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,12 @@ TICK = 0.5  # how often a launch reports progress and notices that the cluster w
 # Watching.
 WATCH = 0.5  # asking the head which ranks and nodes are dead takes milliseconds
 
+# Programs that are pinned to a plan.
+PINNED = 600.0  # pin(timeout): from the first group to the last rank, trainers load models of hundreds of GiB
+LOOK = 1.0  # three tables of the head, in milliseconds each
+JOBS = 3.0  # the head notices within a second that the driver of a job has ended
+WAITING = 10.0  # other jobs end, and nodes give resources back, within seconds
+
 # Ending.
 KILL = 10.0  # Ray confirms a kill in 0.1 s; a node that went down meanwhile never does
 EXIT = 5.0  # a rank whose threads or exit handlers hang is ended after this; Ray already counts it as dead

@@ -1,0 +1,117 @@
+"""``rankplan live``: what runs on a cluster, and where that differs from a plan."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rankplan.cli import signals
+from rankplan.cli.common import Suffixed, dialect_option, faults_end_it, overrides, table_lines
+from rankplan.config.text.files import write_whole
+from rankplan.front import is_saved
+
+if TYPE_CHECKING:
+    from rankplan.runtime.live.model import Live
+
+_PAUSE = 2.0  # seconds between looks that state none
+
+
+@click.command()
+@click.argument("file", metavar="[FILE]", type=click.Path(), required=False)
+@click.option("--ray", metavar="ADDRESS", default="auto", show_default=True, help="host:port of the Ray head.")
+@dialect_option
+@click.option("--job", metavar="ID", help="Only this job, e.g. 02.")
+@click.option("--all", "everything", is_flag=True, help="Also actors without accelerators.")
+@click.option(
+    "--devices", is_flag=True, help="Ask the driver of each node which processes use which accelerators (NVML)."
+)
+@click.option(
+    "--watch",
+    is_flag=False,
+    flag_value=_PAUSE,
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="[SECONDS]",
+    help="Look again every 2 seconds, or as many as given, and print what has changed.",
+)
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("-o", "--output", type=Suffixed(".svg", ".html"), help="Write a map of what runs: live.svg or live.html.")
+def live(
+    *,
+    file: str | None,
+    ray: str,
+    dialect_name: str | None,
+    job: str | None,
+    everything: bool,
+    devices: bool,
+    watch: float | None,
+    form: str,
+    output: Path | None,
+) -> None:
+    """Show what runs on a Ray cluster; compare it with a plan.
+
+    It does not matter who started it. FILE is a config or a saved plan to compare with: ranks on other nodes or
+    accelerators than planned, tensor groups on several nodes, ranks that do not run. A config is planned on this
+    cluster, without what other jobs hold.
+
+    Reads the tables of the head from any machine that reaches it, and starts nothing; only --devices starts a job, with
+    a short task on each node. Accelerators in parentheses are those of the bundle of an actor that reserves none; #0 is
+    an index, of which nobody tells the driver's id.
+
+    Exit codes: 0 nothing to report, 1 differences, accelerators used twice, groups that Ray cannot place, or faults,
+    2 wrong usage.
+    """
+    if watch is not None and not math.isfinite(watch):
+        raise click.BadParameter(f"{watch} is not a finite number of seconds", param_hint="--watch")
+    if watch is not None and output is not None:
+        raise click.UsageError("--watch prints; remove -o")
+    if file is None and (dialect_name is not None or overrides()):
+        raise click.UsageError("--dialect and overrides apply to FILE, which is missing")
+    if file is not None and is_saved(file) and (dialect_name is not None or overrides()):
+        raise click.UsageError(f"{file} is a saved plan; remove --dialect and overrides")
+    with faults_end_it(), signals.raised():
+        with signals.at_once():
+            from rankplan.runtime.live.live import Looks
+        looks = Looks(ray, file, job=job, devices=devices, dialect=dialect_name, overrides=overrides())
+        found = looks.now()
+        if output is not None:
+            from rankplan.runtime.live.picture import drawn
+
+            write_whole(output, drawn(found, output.suffix.lower()))
+        else:
+            show = partial(_json if form == "json" else _text, everything=everything, indented=watch is None)
+            lines = show(found)
+            click.echo("\n".join(lines))
+            while watch is not None:
+                time.sleep(watch)
+                found = looks.now()
+                before, lines = lines, show(found)
+                if lines != before:
+                    click.echo("\n".join(lines if form == "json" else _changes(before, lines)))
+        sys.exit(1 if found.differences or found.doubled or found.waiting else 0)
+
+
+def _text(found: Live, *, everything: bool, indented: bool) -> list[str]:
+    from rankplan.runtime.live.report import actor_table, live_lines
+
+    return [*table_lines(actor_table(found, everything=everything)), *live_lines(found)]
+
+
+def _json(found: Live, *, everything: bool, indented: bool) -> list[str]:
+    """Return one JSON document, in one line if more of them follow."""
+    from rankplan.runtime.live.report import plain
+
+    return [json.dumps(plain(found, everything=everything), indent=2 if indented else None)]
+
+
+def _changes(before: list[str], after: list[str]) -> list[str]:
+    """Return the time, and the lines that have gone (``-``) and come (``+``)."""
+    gone, come = set(before).difference(after), set(after).difference(before)
+    lines = [f"- {line}" for line in before if line in gone] + [f"+ {line}" for line in after if line in come]
+    return [time.strftime("%H:%M:%S"), *lines]

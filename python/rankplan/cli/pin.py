@@ -1,0 +1,144 @@
+"""``rankplan pin``: run a Ray program with its placement groups bound to the nodes of a plan."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import click
+
+from rankplan.cli import signals
+from rankplan.cli.common import (
+    colored,
+    dialect_option,
+    faults_end_it,
+    isolate_option,
+    note,
+    show_error,
+    without_option,
+)
+from rankplan.config.network import NODE_ORDERS
+from rankplan.config.text.files import write_whole
+from rankplan.errors import Diagnostic, PlacementError
+
+_NOT_EXECUTABLE, _NOT_FOUND = 126, 127
+"""Exit codes of a shell for a command that it cannot run."""
+
+
+@click.command()
+@click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
+@click.option("--ray", metavar="ADDRESS", help="Address of the Ray cluster (default: found by Ray).")
+@dialect_option
+@click.option(
+    "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Override a value of the config (may be repeated)."
+)
+@without_option
+@isolate_option
+@click.option("--node-order", type=click.Choice(NODE_ORDERS), help="Order of nodes that the trainer does not sort.")
+@click.option(
+    "--others",
+    type=click.Choice(["refuse", "pass"]),
+    default="refuse",
+    show_default=True,
+    help="Requests that the plan does not have: refuse them, or place them on what it leaves free.",
+)
+@click.option(
+    "--devices",
+    type=click.Choice(["warn", "require"]),
+    default="warn",
+    show_default=True,
+    help="Ranks on the right node with other accelerators than planned: warn, or count them as a fault.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    help="Seconds from the first group to the last rank, after which missing ones are told.",
+)
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Report format."
+)
+@click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write the report to this file at the end.")
+def pin(
+    *,
+    file: str,
+    command: tuple[str, ...],
+    ray: str | None,
+    dialect_name: str | None,
+    changes: tuple[str, ...],
+    without: tuple[str, ...],
+    isolate: bool | None,
+    node_order: str | None,
+    others: str,
+    devices: str,
+    timeout: float,
+    form: str,
+    output: str | None,
+) -> None:
+    """Run a Ray program, unchanged, with its placement groups bound to the nodes of a plan.
+
+    FILE is a trainer's config, its launch script (read, not run) or a saved plan. COMMAND is any program that asks Ray
+    for placement groups: python, python -m, a console script, bash, ray job submit. It must have the sizes of FILE.
+
+    The report goes to stderr once all ranks are up; faults are reported at once. The exit code is that of COMMAND, 1 if
+    it succeeded but the plan was not kept, and 128 + the number of the signal that ended it.
+    """
+    if not command:
+        program = f"bash {file}" if file.endswith(".sh") else "python3 train.py"
+        raise click.UsageError(f"write the command after --: rankplan pin {file} -- {program}")
+    if not math.isfinite(timeout):
+        raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
+    with faults_end_it(), signals.raised():
+        with signals.at_once():
+            from rankplan.runtime.live.pinned import Ran
+            from rankplan.runtime.live.pinned import pin as run
+
+        printed: list[str] = []
+
+        def report(ran: Ran) -> None:
+            """Print the report, unless it is the one that was printed before."""
+            lines = [json.dumps(ran.to_dict(), indent=2)] if form == "json" else ran.lines()
+            if lines != printed:
+                printed[:] = lines
+                for line in lines:
+                    note(line) if form == "table" else click.echo(line, err=True)
+
+        try:
+            ran = run(
+                file,
+                command,
+                ray=ray,
+                others=others,  # type: ignore[arg-type]  # click has checked it
+                devices=devices,  # type: ignore[arg-type]
+                timeout=timeout,
+                dialect=dialect_name,
+                overrides=changes,
+                without=without,
+                isolate=isolate,
+                node_order=node_order,
+                tell=_tell,
+                report=report if output is None and form == "table" else None,
+            )
+        except OSError as error:
+            if error.filename != command[0]:
+                raise
+            show_error(error)
+            sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
+        if output is None:
+            report(ran)
+        else:
+            text = json.dumps(ran.to_dict(), indent=2) if form == "json" else "\n".join(ran.lines())
+            write_whole(Path(output), f"{text}\n")
+    sys.exit(ran.returncode)
+
+
+def _tell(told: Diagnostic | str) -> None:
+    """Print a fault, or a note."""
+    if isinstance(told, str):
+        note(told)
+    else:
+        click.echo(PlacementError([told]).render(color=colored(sys.stderr)), err=True)

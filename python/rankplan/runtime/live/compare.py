@@ -1,0 +1,379 @@
+"""Where the ranks of a plan run: told by the requests of its trainer, and the order in which that sorts its nodes.
+
+Pure: it reads what runs (`Live`) and the plan, and asks nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
+from typing import Any, TypeAlias
+
+from rankplan._core import RankSet
+from rankplan.plans.node_order import sort_key
+from rankplan.plans.plan import Plan
+from rankplan.plans.requests import Request, pools
+from rankplan.runtime.live.model import Compared, Difference, Live, LiveActor, LiveGroup
+from rankplan.words import counted, nodes_text
+
+_Device: TypeAlias = tuple[int, int]
+"""A node rank, and the local index of an accelerator."""
+
+_Bundle: TypeAlias = tuple[int, int]
+"""The index of a request, and of a bundle in it."""
+
+_BY_BUNDLE = ("number", "id", "topology-id")
+"""Orders by which trainers sort bundles, on a node by their accelerators; by others they sort whole groups."""
+
+_TENSOR = "tp"
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a planned accelerator is: its node and local index, as far as Ray tells them.
+
+    ``up``: an actor is in its bundle; if none is, ``why`` tells the reason.
+    """
+
+    node: int | None = None
+    index: int | None = None
+    up: bool = False
+    why: str = ""
+
+
+def compare(live: Live, plan: Plan, name: str, job: str | None = None) -> Live:
+    """Return what runs with its comparison with a plan. ``live`` has the nodes in the order of the plan.
+
+    ``job`` is the job to compare; by default the one that asked for most of what the plan expects.
+    """
+    requests = [one for one in plan.requests if not one.optional]
+    chosen = asking(live, plan.requests) if job is None else job
+    if not requests:
+        return _compare_places(live, plan, name, chosen)
+    found: Claims = {} if chosen is None else claimed(live, plan.requests, chosen)
+    spots, planned = _spots(live, plan, found)
+    table = _ranks(plan, spots)
+    differences = [*_misplaced(live, table), *_torn(plan, spots), *_unplanned(live, found, chosen)]
+    differing: dict[str, RankSet] = {}
+    for one in differences:
+        if one.component and one.kind != "group-spans":
+            differing[one.component] = differing.get(one.component, RankSet()) | one.ranks
+    told = [row for rows in table.values() for row in rows.values()]
+    kinds = Counter(_kind(*row) for row in told)
+    known = [all(spot.index is not None for spot in spots) for _, spots in told]
+    compared = Compared(
+        name=name,
+        plan=plan,
+        job=chosen,
+        ranks=len(told),
+        up=sum(any(spot.up for spot in here) for _, here in told),
+        on_nodes=kinds[None] + kinds["accelerators"],
+        on_accelerators=sum(_kind(*row) is None and sure for row, sure in zip(told, known, strict=True)),
+        groups=len(requests),
+        claimed=sum(not plan.requests[at].optional for at in found),
+        differences=tuple(differences),
+        differing=differing,
+        places={name: {rank: _place(*row) for rank, row in rows.items()} for name, rows in table.items()},
+    )
+    return _labelled(replace(live, compared=compared), plan, found, planned)
+
+
+def asking(live: Live, requests: Sequence[Request]) -> str | None:
+    """Return the job that asked for most accelerators of these requests; of several, the last one to ask."""
+    jobs = dict.fromkeys([group.job for group in live.groups] + [one.job for one in live.actors if one.uses])
+
+    def matching(job: str) -> int:
+        return sum(sum(requests[at].accelerators) for at in claimed(live, requests, job))
+
+    return max(reversed(jobs), key=matching, default=None)
+
+
+Claims: TypeAlias = Mapping[int, LiveGroup | list[LiveActor]]
+"""What took each request, by its index: a placement group, or actors without one."""
+
+
+def claimed(live: Live, requests: Sequence[Request], job: str) -> Claims:
+    """Return what each request of a plan became in a job: the first free request that matches takes a group.
+
+    A group matches by its name, if the request has a pattern, and by the accelerators of each bundle. Optional requests
+    come last.
+    """
+    found: dict[int, LiveGroup | list[LiveActor]] = {}
+    free: dict[tuple[int, ...], list[tuple[Callable[[str], object], int]]] = defaultdict(list)
+    alone: list[int] = []
+    for at in sorted(range(len(requests)), key=lambda at: requests[at].optional):
+        if requests[at].strategy is None:
+            alone.append(at)
+        else:
+            free[requests[at].accelerators].append((_matcher(requests[at].name), at))
+    for group in live.groups:
+        if group.job == job and any(group.bundles):
+            here = free[group.bundles]
+            for place, (suits, at) in enumerate(here):
+                if suits(group.name):
+                    found[at] = group
+                    del here[place]
+                    break
+    classes: dict[str, list[LiveActor]] = defaultdict(list)
+    for actor in live.actors:
+        if actor.job == job and actor.group is None and actor.uses:
+            classes[actor.class_name].append(actor)
+    for actors in classes.values():
+        sizes = tuple(int(actor.amount) for actor in actors)
+        for at in alone:
+            if requests[at].accelerators == sizes:
+                found[at] = _nearest(requests[at], actors)
+                alone.remove(at)
+                break
+    return found
+
+
+def _matcher(pattern: str | None) -> Callable[[str], object]:
+    """Return the test of a name; most patterns are names without special characters, and need not be compiled."""
+    if pattern is None:
+        return lambda name: True
+    literal = pattern.replace("\\", "")
+    return literal.__eq__ if re.escape(literal) == pattern else re.compile(pattern).fullmatch
+
+
+def _nearest(request: Request, actors: Sequence[LiveActor]) -> list[LiveActor]:
+    """Return actors in the order of a request: Ray does not tell theirs, so as many as possible are on their nodes."""
+    left = list(actors)
+    found: list[LiveActor | None] = []
+    for node in request.nodes:
+        here = next((actor for actor in left if actor.node == node), None)
+        found.append(here)
+        if here is not None:
+            left.remove(here)
+    rest = iter(left)
+    return [next(rest) if actor is None else actor for actor in found]
+
+
+def planned_bundles(plan: Plan) -> dict[_Bundle, list[_Device]]:
+    """Return the accelerators of each bundle: on its node, those of the component that it is for, the lowest first.
+
+    A bundle also has accelerators of others where it is larger than that component's part of the node.
+    """
+    owned = {name: {device for row in one for device in row.devices} for name, one in plan.items()}
+    marks = plan.inventory.marks
+    free: dict[int, RankSet] = {}
+    found: dict[_Bundle, list[_Device]] = {}
+    for at, request in enumerate(plan.requests):
+        own = owned.get(request.component, set())
+        bundles = list(zip(request.nodes, request.accelerators, strict=False))
+        left: dict[int, Iterator[int]] = {}
+        for node in dict.fromkeys(request.nodes):
+            if node not in free:
+                count, out = plan.inventory.node(node).num_accelerators, marks.get(node, RankSet())
+                free[node] = RankSet() if out is None else RankSet(range(count)) - out
+            wanted = sum(size for on, size in bundles if on == node)
+            first = sorted(free[node], key=lambda index, node=node: ((node, index) not in own, index))  # type: ignore[misc]
+            here = RankSet(first[:wanted])
+            free[node] -= here
+            left[node] = iter(here)
+        for bundle, (node, size) in enumerate(bundles):
+            found[at, bundle] = [(node, index) for index in islice(left[node], size)]
+    return found
+
+
+def _taken(live: Live, requests: Sequence[Request], found: Claims) -> dict[_Bundle, tuple[LiveGroup, int]]:
+    """Return the bundle of a group that the trainer takes for each planned one: it may sort them by their nodes."""
+    taken = {
+        (at, index): (one, index)
+        for at, one in found.items()
+        if isinstance(one, LiveGroup)
+        for index in range(len(one.nodes))
+    }
+    places = {id(one): at for at, one in enumerate(requests)}
+    ids = [live.node[rank].node_id if rank in live.node else "" for rank in range(live.inventory.num_nodes)]
+    for pool in pools(requests):
+        planned = [(places[id(one)], index) for one in pool for index in range(len(one.nodes))]
+        bundles = [taken[one] for one in planned if one in taken]
+        nodes = [node for group, index in bundles if (node := group.nodes[index]) is not None]
+        if len(nodes) < len(planned) or (key := sort_key(live.inventory, pool[0].order, ids, nodes)) is None:
+            continue
+        by_accelerator = pool[0].order in _BY_BUNDLE
+
+        def place(
+            bundle: tuple[LiveGroup, int], key: Callable[[int], Any] = key, *, inside: bool = by_accelerator
+        ) -> Any:
+            group, index = bundle
+            held = group.held[index]
+            return key(group.nodes[index] or 0), min(held) if inside and held else 0
+
+        taken |= zip(planned, sorted(bundles, key=place), strict=True)
+    return taken
+
+
+def _spots(live: Live, plan: Plan, found: Claims) -> tuple[dict[_Device, Spot], dict[tuple[str, int], list[_Device]]]:
+    """Return where each planned accelerator is, and those planned for each bundle of a group, by the group's id."""
+    taken = _taken(live, plan.requests, found)
+    running = {(actor.group, actor.bundle) for actor in live.actors if actor.node is not None}
+    spots: dict[_Device, Spot] = {}
+    planned: dict[tuple[str, int], list[_Device]] = {}
+    for (at, bundle), devices in planned_bundles(plan).items():
+        took, held, spot = found.get(at), None, Spot(why="nothing asked for it")
+        if isinstance(took, list):
+            actor = took[bundle]
+            spot = Spot(actor.node, None, actor.node is not None, f"its actor is {actor.state}")
+            held = actor.accelerators
+            planned[actor.actor_id, 0] = devices
+        elif took is not None:
+            group, index = taken[at, bundle]
+            node, held = group.nodes[index] if group.state == "CREATED" else None, group.held[index]
+            up = node is not None and (group.group_id, index) in running
+            spot = Spot(
+                node, None, up, group.waits or ("no actor is in its bundle" if node is not None else group.state)
+            )
+            planned[group.group_id, index] = devices
+        same = held is not None and devices == [(spot.node, local) for local in held]
+        known = list(held) if held is not None and len(held) == len(devices) else [None] * len(devices)
+        for device, local in zip(devices, known, strict=True):
+            spots[device] = replace(spot, index=device[1] if same else local)
+    return spots, planned
+
+
+def _ranks(plan: Plan, spots: Mapping[_Device, Spot]) -> dict[str, dict[int, tuple[list[_Device], list[Spot]]]]:
+    """Return the planned accelerators of each rank that the requests tell, and where these are."""
+    found: dict[str, dict[int, tuple[list[_Device], list[Spot]]]] = {}
+    for name, component in plan.items():
+        for row in component:
+            known = [spots[device] for device in row.devices if device in spots]
+            if known:
+                # A predicted process may be on several nodes, which no bundle can be: the others are with the first.
+                here = [spots.get(device, replace(known[0], index=None)) for device in row.devices]
+                found.setdefault(name, {})[row.rank] = (list(row.devices), here)
+    return found
+
+
+def _kind(planned: Sequence[_Device], spots: Sequence[Spot]) -> str | None:
+    """Return the kind of difference between where accelerators are planned and where they are, if any."""
+    if any(spot.node is None for spot in spots):
+        return "not-running"
+    if any(spot.node != node for (node, _), spot in zip(planned, spots, strict=True)):
+        return "node"
+    if any(spot.index not in (None, index) for (_, index), spot in zip(planned, spots, strict=True)):
+        return "accelerators"
+    return None if any(spot.up for spot in spots) else "not-running"
+
+
+def _place(planned: Sequence[_Device], spots: Sequence[Spot]) -> tuple[_Device, ...]:
+    """Return where accelerators are, or else where they are planned, if Ray does not tell all of them."""
+    found = [(spot.node, spot.index) for spot in spots if spot.node is not None and spot.index is not None]
+    return tuple((node, index) for node, index in (found if len(found) == len(planned) else planned))
+
+
+def _misplaced(live: Live, table: Mapping[str, Mapping[int, tuple[list[_Device], list[Spot]]]]) -> Iterator[Difference]:
+    """Yield the ranks that do not run where they are planned; consecutive ones on the same nodes are together."""
+    for name, rows in table.items():
+
+        def alike(at: tuple[int, int], rows: Mapping[int, tuple[list[_Device], list[Spot]]] = rows) -> Any:
+            place, rank = at
+            planned, spots = rows[rank]
+            kind = _kind(planned, spots)
+            on, runs_on = frozenset(node for node, _ in planned), frozenset(spot.node for spot in spots)
+            return rank - place, kind, on, runs_on, spots[0].why if kind == "not-running" else ""
+
+        for (_, kind, _, _, why), run in groupby(enumerate(rows), alike):
+            if kind is not None:
+                ranks = [rank for _, rank in run]
+                planned = [device for rank in ranks for device in rows[rank][0]]
+                spots = [spot for rank in ranks for spot in rows[rank][1]]
+                places = _places(live, ((spot.node, spot.index) for spot in spots if spot.node is not None))
+                yield Difference(kind, name, RankSet(ranks), _places(live, planned), why or places)
+
+
+def _places(live: Live, devices: Iterable[tuple[int, int | None]]) -> str:
+    """Return accelerators by node: ``node 2 (10.0.0.10): 0-1``."""
+    nodes: dict[int, list[int]] = {}
+    for node, index in devices:
+        nodes.setdefault(node, []).extend([] if index is None else [index])
+    texts = []
+    for node, indices in nodes.items():
+        address = live.inventory.node(node).ip or live.inventory.node(node).hostname
+        gone = "" if node in live.node else ", which has left the cluster"
+        named = f"node {node}" + (f" ({address})" if address else "") + gone
+        texts.append(f"{named}: {live.ids(node, RankSet(indices))}" if indices else named)
+    return "; ".join(texts)
+
+
+def _torn(plan: Plan, spots: Mapping[_Device, Spot]) -> Iterator[Difference]:
+    """Yield the tensor groups on several nodes that the plan has on one."""
+    for name, component in plan.items():
+        if not (component.parallel.stated and _TENSOR in component.layout.kinds):
+            continue
+        found: dict[tuple[int, ...], list[int]] = {}
+        for group in component.groups(_TENSOR):
+            places = [component.layout.place(slot) for slot in group]
+            devices = [(node, index) for node, index in places if index is not None]
+            nodes = {spots[device].node for device in devices if device in spots} - {None}
+            if len({node for node, _ in places}) == 1 and len(nodes) > 1:
+                ranks = found.setdefault(tuple(sorted(node for node in nodes if node is not None)), [])
+                ranks += [component.layout.process_of(slot) for slot in group]
+        for on, ranks in found.items():
+            yield Difference(
+                "group-spans", name, RankSet(ranks), "on one node", f"tensor group on {nodes_text(RankSet(on))}"
+            )
+
+
+def _unplanned(live: Live, found: Claims, job: str | None) -> Iterator[Difference]:
+    """Yield the groups and the actors with accelerators that the plan does not have."""
+    groups = {one.group_id for one in found.values() if isinstance(one, LiveGroup)}
+    actors = {actor.actor_id for one in found.values() if isinstance(one, list) for actor in one}
+    for group in live.groups:
+        if group.job == job and any(group.bundles) and group.group_id not in groups:
+            what = f"placement group `{group.title}` with {counted(sum(group.bundles), 'accelerator')}"
+            on = RankSet(node for node in group.nodes if node is not None)
+            yield Difference("not-planned", "", RankSet(), "", f"{what} on {nodes_text(on)}" if on else what)
+    alone = Counter(
+        actor.class_name
+        for actor in live.actors
+        if actor.job == job and actor.group is None and actor.uses and actor.actor_id not in actors
+    )
+    for class_name, count in alone.items():
+        yield Difference(
+            "not-planned", "", RankSet(), "", f"{counted(count, 'actor')} of class {class_name} without a group"
+        )
+
+
+def _compare_places(live: Live, plan: Plan, name: str, job: str | None) -> Live:
+    """Compare only which accelerators are in use: the plan does not know what its trainer asks for."""
+    planned = {device for component in plan.values() for row in component for device in row.devices}
+    used = {
+        (actor.node, index)
+        for actor in live.actors
+        if actor.job == job and actor.node is not None
+        for index in actor.accelerators or ()
+    }
+    found = []
+    if unused := sorted(planned - used):
+        found.append(Difference("unused", "", RankSet(), _places(live, unused), "no actor holds them"))
+    if others := sorted(used - planned):
+        found.append(Difference("not-planned", "", RankSet(), "", _places(live, others)))
+    return replace(live, compared=Compared(name, plan, job, 0, 0, 0, 0, 0, 0, tuple(found), {}, {}))
+
+
+def _labelled(live: Live, plan: Plan, found: Claims, planned: Mapping[tuple[str, int], list[_Device]]) -> Live:
+    """Return what runs with the component of each claimed group, and the ranks of each actor."""
+    owners: dict[_Device, list[tuple[str, int]]] = {}
+    for name, component in plan.items():
+        for row in component:
+            for device in row.devices:
+                owners.setdefault(device, []).append((name, row.rank))
+    components = {one.group_id: plan.requests[at].component for at, one in found.items() if isinstance(one, LiveGroup)}
+
+    def ranks(actor: LiveActor) -> dict[str, RankSet]:
+        key = (
+            (actor.group, actor.bundle) if actor.group is not None and actor.bundle is not None else (actor.actor_id, 0)
+        )
+        ranks: dict[str, list[int]] = {}
+        for device in planned.get(key, ()):
+            for name, rank in owners.get(device, ()):
+                ranks.setdefault(name, []).append(rank)
+        return {name: RankSet(each) for name, each in ranks.items()}
+
+    groups = tuple(replace(one, component=components.get(one.group_id)) for one in live.groups)
+    return replace(live, groups=groups, actors=tuple(replace(actor, ranks=ranks(actor)) for actor in live.actors))

@@ -1,0 +1,100 @@
+"""The map of what runs: a plan of the places that were found, drawn like any other, with differing ranks marked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import TypeAlias
+
+from rankplan._core import CLUSTER, Chunks
+from rankplan.errors import PlacementError
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.component import Component
+from rankplan.plans.plan import Plan
+from rankplan.render.map.model import Notes
+from rankplan.render.map.page import page
+from rankplan.render.map.svg import svg
+from rankplan.runtime.live.look import title
+from rankplan.runtime.live.model import Compared, Difference, Live, LiveActor
+from rankplan.runtime.live.report import cut, live_lines
+
+_Places: TypeAlias = Sequence[Sequence[tuple[int, int]]]
+"""The accelerators of each rank: node ranks and local indices."""
+
+
+def drawn(live: Live, suffix: str) -> str:
+    """Return the map of what runs as ``.svg`` or ``.html``.
+
+    Ranks of the plan are where they were found; one that is elsewhere, or does not run, is marked. Other actors are
+    components of their own, by job and class.
+    """
+    healthy = [
+        live.inventory.node(rank).model_copy(update={"healthy": True}) for rank in range(live.inventory.num_nodes)
+    ]
+    inventory = live.inventory.updated(healthy)
+    components: list[Component] = []
+    tips: dict[str, list[str]] = {}
+    for name, places, texts in [*_planned(live), *_others(live)]:
+        if (component := _component(name, inventory, places)) is not None:
+            components.append(component)
+            tips[name] = texts
+    marked = {} if live.compared is None else dict(live.compared.differing)
+    marked = {name: ranks for name, ranks in marked.items() if name in tips}
+    legend = ["! and a red frame: not as planned"] if marked else []
+    notes = Notes((*live_lines(live), *legend), tips, marked)
+    found, name = Plan(inventory, components), f"live: {live.address}"
+    return svg(found, name, notes=notes) if suffix == ".svg" else page(found, name, notes=notes)
+
+
+def _component(name: str, inventory: Inventory, places: _Places) -> Component | None:
+    """Return the component with these places, ``None`` if they are none that a plan could have."""
+    counts = (spec.num_accelerators for nodes, spec in inventory.stretches() for _ in nodes)
+    firsts = list(accumulate(counts, initial=0))
+    try:
+        rule = Chunks([firsts[node] + index for one in places for node, index in one], len(places[0]))
+        return Component.place(name, inventory, (CLUSTER,), rule)
+    except PlacementError:
+        return None
+
+
+def _planned(live: Live) -> Iterator[tuple[str, _Places, list[str]]]:
+    """Yield the components of the plan whose ranks are told: each rank's accelerators, and what is known of it."""
+    if (compared := live.compared) is None:
+        return
+    actors: dict[tuple[str, int], list[LiveActor]] = {}
+    for actor in live.actors:
+        for name, ranks in actor.ranks.items():
+            for rank in ranks:
+                actors.setdefault((name, rank), []).append(actor)
+    for name, places in compared.places.items():
+        differences = list(_of(compared, name))
+        if list(places) == list(range(len(compared.plan[name]))):
+            texts = [_text(rank, actors.get((name, rank), ()), differences) for rank in places]
+            yield name, list(places.values()), texts
+
+
+def _of(compared: Compared, name: str) -> Iterator[Difference]:
+    return (one for one in compared.differences if one.component == name)
+
+
+def _text(rank: int, actors: Sequence[LiveActor], differences: Sequence[Difference]) -> str:
+    """Return one line about a rank: the actors in its bundle, and what differs."""
+    texts = [cut(title(actor)) for actor in actors[:2]]
+    for one in differences:
+        if rank in one.ranks:
+            texts.append(one.found if one.kind == "group-spans" else f"planned {one.planned}, found {one.found}")
+    return "; ".join(texts) or "no actor"
+
+
+def _others(live: Live) -> Iterator[tuple[str, _Places, list[str]]]:
+    """Yield the actors that are no rank of the plan, by job, class and number of accelerators."""
+    found: dict[tuple[str, int], list[LiveActor]] = {}
+    for actor in live.actors:
+        if actor.node is not None and actor.accelerators and not actor.ranks:
+            kind = actor.class_name if actor.reserved else f"({actor.class_name})"
+            found.setdefault((cut(f"job {actor.job}: {kind}"), len(actor.accelerators)), []).append(actor)
+    sizes: dict[str, int] = {}
+    for (name, size), actors in found.items():
+        several = sizes.setdefault(name, size) != size
+        places = [[(actor.node or 0, index) for index in actor.accelerators or ()] for actor in actors]
+        yield f"{name} x{size}" if several else name, places, [cut(title(actor)) for actor in actors]

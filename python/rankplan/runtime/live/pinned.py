@@ -1,0 +1,270 @@
+"""``rankplan.pin`` and ``rankplan.pinned``: a Ray program whose placement groups are bound to the nodes of a plan."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, TypeAlias, get_args
+
+import ray as _ray
+from rankplan_hook.install import WRAPPED
+from rankplan_hook.names import VARIABLE
+from rankplan_hook.wrap import unwrap, wrap
+from ray.exceptions import RayError
+
+from rankplan.dialects import DIALECTS
+from rankplan.errors import ClusterError, Diagnostic, PlacementError
+from rankplan.front import Config, read_job, saved_plan
+from rankplan.plans.plan import Plan
+from rankplan.runtime.cluster import Cluster
+from rankplan.runtime.live.binding import USE_RUN, Binding, bound, check_hook, check_requests
+from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
+from rankplan.runtime.live.model import Difference, Live
+from rankplan.runtime.live.report import difference_lines
+from rankplan.runtime.live.watch import Watch
+from rankplan.runtime.nodes.nodes import Nodes
+from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.connection import connect, head_of
+from rankplan.runtime.ray.head import Head
+from rankplan.starting.child import run_child
+from rankplan.words import counted, shown
+
+Others: TypeAlias = Literal["refuse", "pass"]
+"""What happens to requests with accelerators that the plan does not have."""
+
+Devices: TypeAlias = Literal["warn", "require"]
+"""Whether ranks on the right node must also have the accelerators of the plan."""
+
+_OLDEST = (2, 49)
+"""The first version of Ray with label selectors of bundles."""
+
+Tell: TypeAlias = Callable[["Diagnostic | str"], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What became of a command.
+
+    ``code`` is its own exit code, ``plan`` the plan that it was bound to. Of ``requests`` placement groups of the plan,
+    ``pinned`` came. After ``seconds``, all ranks were up; ``live`` is what ran then, with its differences.
+    ``detached`` are the groups that outlive the command, by id.
+    """
+
+    code: int
+    plan: Plan
+    pinned: int
+    requests: int
+    seconds: float | None
+    live: Live | None
+    faults: tuple[Diagnostic, ...]
+    detached: Mapping[str, str]
+
+    @property
+    def returncode(self) -> int:
+        """The command's own exit code; 1 if it ended with 0 although the plan was not kept."""
+        return self.code or int(bool(self.faults))
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """The differences from the plan; none if not all ranks came up."""
+        return () if self.live is None else self.live.differences
+
+    @property
+    def refused(self) -> tuple[Diagnostic, ...]:
+        """The faults of requests that the plan lacks, and of those that never came."""
+        return tuple(fault for fault in self.faults if fault.code == "plan-mismatch")
+
+    def lines(self) -> list[str]:
+        """Return the report as lines."""
+        compared = None if self.live is None else self.live.compared
+        lines = []
+        if self.live is not None and compared is not None:
+            on_nodes = f"{compared.on_nodes} of {counted(compared.ranks, 'rank')} on their nodes"
+            lines += [f"{on_nodes}, {compared.on_accelerators} on their accelerators"]
+            lines += difference_lines(self.live) if compared.differences else []
+        lines.append(f"groups: {self.pinned} of {self.requests} pinned")
+        if self.seconds is not None:
+            lines.append(f"started in {self.seconds:.1f} s")
+        for id, name in self.detached.items():
+            lines.append(f"left running: detached placement group {shown(name) if name else id}; remove it with")
+            lines.append(f"  {_REMOVE.format(id)}")
+        return lines
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as plain values, for JSON."""
+        compared = None if self.live is None else self.live.compared
+        return {
+            "returncode": self.returncode,
+            "ranks": None if compared is None else compared.ranks,
+            "on_nodes": None if compared is None else compared.on_nodes,
+            "on_accelerators": None if compared is None else compared.on_accelerators,
+            "groups": self.requests,
+            "pinned": self.pinned,
+            "seconds": self.seconds,
+            "differences": [{**asdict(one), "ranks": str(one.ranks)} for one in self.differences],
+            "faults": [fault.plain() for fault in self.faults],
+            "detached": dict(self.detached),
+        }
+
+
+_REMOVE = (
+    'python3 -c "import ray; from ray.util.placement_group import *; ray.init(); '
+    "remove_placement_group(PlacementGroup(ray.PlacementGroupID.from_hex('{}')))\""
+)
+
+
+def pin(
+    config: Config,
+    command: Sequence[str],
+    *,
+    ray: str | None = None,
+    others: Others = "refuse",
+    devices: Devices = "warn",
+    timeout: float = timeouts.PINNED,
+    dialect: str | None = None,
+    overrides: Sequence[str] = (),
+    without: Sequence[str] = (),
+    isolate: bool | None = None,
+    node_order: str | None = None,
+    tell: Tell | None = None,
+    report: Callable[[Ran], None] | None = None,
+) -> Ran:
+    """Run a Ray program, unchanged, with its placement groups on the nodes of the plan; as ``rankplan pin`` does.
+
+    ``config`` is a trainer's config, a launch script (read, not run), or a saved plan; see `rankplan.plan`. ``command``
+    is the program with its arguments. ``ray`` is the address of the running cluster, found by Ray by default.
+    ``others`` tells what happens to requests with accelerators that the plan lacks: ``"refuse"``, at the call, or
+    ``"pass"``, on what the plan leaves free. With ``devices="require"``, other accelerators than planned on the right
+    node are a fault. ``timeout`` are the seconds from the first group to the last rank, after which missing ones are
+    told. ``tell`` gets every fault and note at once, ``report`` what ran when all ranks are up, and when that changes.
+    The call returns when the command ends.
+
+    Raises `PlacementError` with every fault of the config, the script or the cluster, `ClusterError`, ``ValueError``
+    for invalid arguments, and ``OSError`` for a file that cannot be read or a command that cannot be started.
+    """
+    command = list(command)
+    if not command:
+        raise ValueError("the command is empty; pass the program with its arguments")
+    for name, value, allowed in (("others", others, get_args(Others)), ("devices", devices, get_args(Devices))):
+        if value not in allowed:
+            raise ValueError(f"{name} is {shown(value)}; it must be {' or '.join(allowed)}")
+    if not timeout > 0 or not math.isfinite(timeout):
+        raise ValueError(f"timeout is {shown(timeout)}; it must be a number of seconds above 0")
+    environment = dict(os.environ)
+    check_command(command)
+    check_hook_folder()
+    planned = _planner(config, dialect, overrides, without, isolate=isolate)
+    head = head_of(ray)
+    binding = _looked_at(planned, head, node_order, lenient=others == "pass")
+    say: Tell = tell or (lambda told: None)
+    for note in binding.notes:
+        say(note)
+    # Ray offers the token of this machine only to a cluster that it finds itself.
+    address = (environment.get("RAY_ADDRESS") or "auto") if ray in (None, "auto") else ray
+
+    def ran(code: int) -> Ran:
+        seen, (have, all) = watch.seen, watch.pinned
+        faults = tuple(seen.faults.values())
+        return Ran(code, binding.plan, have, all, seen.seconds, seen.live, faults, dict(seen.detached))
+
+    def up() -> None:
+        if report is not None:
+            report(ran(0))
+
+    name = os.fspath(config) if isinstance(config, str | os.PathLike) else "the plan"
+    watch = Watch(binding, head, say, timeout, name=name, strict=devices == "require", up=up)
+    variables = command_environment(environment, binding.run, address)
+    binding.publish(head)
+    ended = True
+    try:
+        code = run_child(command, variables, watch.look, timeouts.LOOK)
+        if not (ended := watch.finish(code)):
+            say("a job of the command is still running, and stays pinned")
+    finally:
+        if ended:
+            with suppress(ClusterError, RayError):
+                binding.withdraw(head)
+    return ran(code)
+
+
+@contextmanager
+def pinned(plan: Config, ray: str | None = None) -> Iterator[Binding]:
+    """Bind the placement groups that this program creates in the ``with`` to the nodes of a plan.
+
+    ``plan`` is a plan, its path, or a trainer's config. The program keeps its connection to Ray, or is connected to the
+    cluster at ``ray``. Groups that other processes create are not bound. A request that the plan lacks raises
+    `rankplan_hook.pins.NotPlanned` at the call.
+
+    Raises `PlacementError`, also at the end (``plan-mismatch``) if requests of the plan have not come, and
+    `ClusterError`.
+    """
+    if VARIABLE in os.environ:
+        raise ClusterError("this program runs under `rankplan pin`, or in another rankplan.pinned()")
+    planned = _planner(plan, None, (), (), isolate=None)
+    head = head_of(ray)
+    connect(head.address, None)
+    binding = _looked_at(planned, head, None, lenient=False)
+    watch = Watch(binding, head, lambda told: None, math.inf)
+    modules = [sys.modules[name] for name in WRAPPED if name in sys.modules]
+    binding.publish(head)
+    os.environ[VARIABLE] = binding.run
+    try:
+        for module in modules:
+            wrap(module, loaded=True)
+        yield binding
+        watch.check_all_came()
+    finally:
+        for module in modules:
+            unwrap(module)
+        del os.environ[VARIABLE]
+        with suppress(ClusterError, RayError):
+            binding.withdraw(head)
+
+
+def _planner(
+    config: Config, dialect: str | None, overrides: Sequence[str], without: Sequence[str], *, isolate: bool | None
+) -> Callable[[Nodes], Plan]:
+    """Return the function from the nodes of a cluster to the plan; faults that need no cluster are raised now."""
+    if (saved := saved_plan(config, None, dialect, overrides)) is not None:
+        check_requests(saved)
+
+        def fitted(nodes: Nodes) -> Plan:
+            inventory = nodes.of_plan(saved.inventory).inventory
+            found = saved.fitted(inventory.without(without) if without else inventory)
+            return found if isolate is None else found.with_visibility("own" if isolate else "node")
+
+        return fitted
+    job = read_job(config, "1x1", dialect=dialect, overrides=overrides)
+    if job.dialect is DIALECTS["rlinf"]:
+        raise PlacementError([Diagnostic("plan-mismatch", f"{job.name} asks Ray for no placement groups", USE_RUN)])
+    job.reader.fork().finish()
+
+    def plan(nodes: Nodes) -> Plan:
+        inventory = nodes.inventory.without(without) if without else nodes.inventory
+        there = replace(job, inventory=inventory, labelled=True, assumed=False)
+        found = there.plan(isolate=isolate, pinned=True, node_ids=nodes.ids)
+        there.announce_unknown()
+        there.announce_torn(found)
+        return found
+
+    return plan
+
+
+def _looked_at(planned: Callable[[Nodes], Plan], head: Head, node_order: str | None, *, lenient: bool) -> Binding:
+    """Look at the cluster as a job of its own, which has ended when the command starts."""
+    if tuple(map(int, _ray.__version__.split(".")[:2])) < _OLDEST:
+        raise ClusterError(f"Ray {_ray.__version__} cannot bind placement groups to nodes; use 2.49 or later")
+    tables = head.tables()
+    connected = _ray.is_initialized()
+    connect(head.address, None)
+    try:
+        check_hook()
+        with Cluster(node_order=node_order) as cluster:
+            return bound(planned, cluster.nodes, tables, lenient=lenient)
+    finally:
+        if not connected:
+            _ray.shutdown()

@@ -1,0 +1,271 @@
+"""Watching a run from outside: which requests of the plan have come, what Ray made of them, and what went wrong."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from rankplan_hook.names import METADATA
+from rankplan_hook.pins import Slot, shown
+from ray.exceptions import RayError
+
+from rankplan.errors import ClusterError, Diagnostic, PlacementError, printable
+from rankplan.runtime.live.binding import Binding
+from rankplan.runtime.live.compare import compare
+from rankplan.runtime.live.look import look, short
+from rankplan.runtime.live.model import Live
+from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.head import Head
+from rankplan.runtime.ray.tables import GroupEntry, Tables
+from rankplan.words import counted
+
+_REFUSED = ("NO_RESOURCES", "INFEASIBLE")
+
+Claimed: TypeAlias = dict[Slot, dict[str, Any]]
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a run has shown so far. Each fault is kept under what it is about, so that it is told once.
+
+    ``live`` is what ran when its places were last compared, ``seconds`` the time until all ranks were up.
+    """
+
+    faults: dict[object, Diagnostic] = field(default_factory=dict)
+    claims: Claimed = field(default_factory=dict)
+    unplanned: set[str] = field(default_factory=set)
+    detached: dict[str, str] = field(default_factory=dict)
+    live: Live | None = None
+    seconds: float | None = None
+    joined: bool = False
+
+
+class Watch:
+    """The state of a run, read from the head's tables and its store. ``tell`` gets each fault and note at once.
+
+    ``name`` is that of the plan. ``strict``: other accelerators than planned are a fault, too. ``up`` is called once
+    all ranks are up, and when their places have changed.
+    """
+
+    def __init__(
+        self,
+        binding: Binding,
+        head: Head,
+        tell: Callable[[Diagnostic | str], None],
+        timeout: float,
+        *,
+        name: str = "the plan",
+        strict: bool = False,
+        up: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.seen = Seen()
+        self._name = name
+        self._binding = binding
+        self._head = head
+        self._tell = tell
+        self._timeout = timeout
+        self._strict = strict
+        self._up = up
+        self._started = time.monotonic()
+        self._since: dict[object, float] = {}
+        self._compared: object = None
+        self._running = False
+
+    def look(self) -> None:
+        """Read the tables, and tell what is new."""
+        try:
+            tables = self._head.tables()
+            values = self._head.values(f"{self._binding.run}/")
+        except (ClusterError, RayError) as error:
+            self._note("head", f"{error}; the program goes on")
+            return
+        self._read(values)
+        jobs = {job.job_id for job in tables.jobs if job.metadata.get(METADATA) == self._binding.run}
+        self.seen.joined |= bool(jobs)
+        self._running = any(job.job_id in jobs and not job.ended for job in tables.jobs)
+        groups = {group.group_id: group for group in tables.groups if group.job_id in jobs}
+        self._check_pinned(groups)
+        self._check_nodes(tables)
+        self._check_waiting(tables, groups)
+        self._compare(tables)
+
+    def finish(self, code: int) -> bool:
+        """Look for the last time, once the command has ended: what succeeded must have asked for the whole plan.
+
+        Return whether its jobs have ended, too: one that was submitted may go on.
+        """
+        self.look()
+        deadline = time.monotonic() + timeouts.JOBS
+        while self._running and time.monotonic() < deadline:
+            time.sleep(timeouts.TICK)
+            self.look()
+        self._check_came(code)
+        return not self._running
+
+    def _check_came(self, code: int) -> None:
+        if code or self.seen.faults:
+            return
+        if not self.seen.joined:
+            where = f"no Ray job of the command joined the cluster at {self._head.address}"
+            help = "let the program join it: ray.init() without an address, in a Python without -I, -E or -S"
+            self._fault("joined", Diagnostic("not-pinned", where, help))
+        elif missing := self._missing():
+            help = "pass the same overrides to the command and to the plan"
+            self._fault("missing", Diagnostic("plan-mismatch", f"the command did not ask for {missing}", help))
+
+    def check_all_came(self) -> None:
+        """Raise `PlacementError` if requests of the plan have not come."""
+        self._read(self._head.values(f"{self._binding.run}/claim/"))
+        if (missing := self._missing()) is not None:
+            message = f"the program did not ask for {missing}"
+            help = "give it the sizes of the plan, or plan again"
+            raise PlacementError([Diagnostic("plan-mismatch", message, help)])
+
+    @property
+    def pinned(self) -> tuple[int, int]:
+        """The number of requests of the plan that have come, and of all."""
+        slots = list(self._binding.pins.all_slots())
+        return sum(slot in self.seen.claims for slot in slots), len(slots)
+
+    def _missing(self) -> str | None:
+        have, all = self.pinned
+        return self._binding.pins.left(lambda slot: slot in self.seen.claims) if have < all else None
+
+    def _read(self, values: Mapping[str, bytes]) -> None:
+        """Read the claims and the refused requests. A claim of a later generation replaces an earlier one."""
+        newest: dict[Slot, int] = {}
+        for key, value in values.items():
+            _, kind, *rest = key.split("/")
+            try:
+                content = json.loads(value) if kind in ("claim", "fault") else {}
+            except ValueError:
+                continue
+            if kind == "fault":
+                texts = [printable(str(content.get(name, ""))) for name in ("code", "message", "help")]
+                self._fault(key, Diagnostic(texts[0], texts[1], texts[2] or None))
+            elif kind == "claim" and rest[0].startswith("spare"):
+                self.seen.unplanned.add(str(content.get("group") or content.get("actor")))
+            elif kind == "claim" and "void" not in content:
+                slot, generation = Slot.read(rest[0]), int(rest[1])
+                if generation >= newest.get(slot, 0):
+                    newest[slot] = generation
+                    self.seen.claims[slot] = content
+
+    def _check_pinned(self, groups: Mapping[str, GroupEntry]) -> None:
+        """Report the groups with accelerators that nobody has claimed."""
+        claimed = {content.get("group") for content in self.seen.claims.values()} | self.seen.unplanned
+        for group in groups.values():
+            if group.detached:
+                self.seen.detached[group.group_id] = group.name
+            sizes = self._sizes(group)
+            if not any(sizes) or group.group_id in claimed or not self._lasts(("unclaimed", group.group_id), 1.0):
+                continue
+            message = f"{_named(group)} asked for its places without the hook"
+            help = "run it in a Python without -I, -E or -S, that has Ray's Python interface and PYTHONPATH"
+            self._fault(("unclaimed", group.group_id), Diagnostic("not-pinned", message, help))
+
+    def _check_nodes(self, tables: Tables) -> None:
+        """Report the nodes of the plan that have left."""
+        alive = {node.node_id for node in tables.nodes if node.alive}
+        used: Counter[int] = Counter()
+        for request in self._binding.pins.requests:
+            used.update(set(request.nodes))
+        for node in sorted(used):
+            if self._binding.nodes.ids[node] in alive:
+                continue
+            lost = {
+                name: count
+                for name, one in self._binding.plan.items()
+                if (count := sum(row.cluster_node_rank == node for row in one))
+            }
+            ranks = ", ".join(f"{counted(count, 'rank')} of {name}" for name, count in lost.items())
+            message = f"{self._binding.name(node)} of the plan has left the cluster, with {ranks}"
+            help = f"repair the plan: `rankplan replan PLAN --without node-{node}`, and start from a checkpoint"
+            self._fault(("lost", node), Diagnostic("node-lost", message, help))
+
+    def _check_waiting(self, tables: Tables, groups: Mapping[str, GroupEntry]) -> None:
+        """Tell which bundles wait for which node, once a group has waited for a while."""
+        slots = {content.get("group"): slot for slot, content in self.seen.claims.items()}
+        for group_id, group in groups.items():
+            waits = group.state == "PENDING" and group.scheduling in _REFUSED and group_id in slots
+            if not waits:
+                self._since.pop(("waits", group_id), None)
+                continue
+            if self._lasts(("waits", group_id), timeouts.WAITING):
+                self._note(("waits", group_id), self._why_waiting(tables, group, slots[group_id]))
+
+    def _why_waiting(self, tables: Tables, group: GroupEntry, slot: Slot) -> str:
+        wanted: Counter[int] = Counter()
+        for node, size in zip(self._binding.pins.nodes(slot), self._sizes(group), strict=True):
+            wanted[node] += int(size)
+        waiting = []
+        for node, size in wanted.items():
+            node_id = self._binding.nodes.ids[node]
+            free = sum(tables.free.get(node_id, {}).get(name, 0) for name in self._binding.pins.resources)
+            if free < size:
+                others = {actor.class_name for actor in tables.actors if actor.node_id == node_id and any(actor.holds)}
+                holders = f"; held there by {', '.join(sorted(map(shown, others))[:4])}" if others else ""
+                name = self._binding.name(node)
+                waiting.append(f"for {size} accelerators of {name}, which has {free:g} free{holders}")
+        where = ", and ".join(waiting) or f"for its nodes ({group.scheduling})"
+        return f"{_named(group)} waits {where}"
+
+    def _compare(self, tables: Tables) -> None:
+        """Compare the places of all ranks with the plan once all groups have come, and when something has changed."""
+        claims, seen, plan = self.seen.claims, self.seen, self._binding.plan
+        if not claims:
+            return
+        late = seen.seconds is None and self._lasts("claimed", self._timeout)
+        if (missing := self._missing()) is not None:
+            if late:
+                self._note("timeout", f"after {self._timeout:g} s, the command has not asked for {missing}")
+            return
+        job = Counter(str(content.get("job")) for content in claims.values()).most_common(1)[0][0]
+        own = [(one.actor_id, one.node_id, one.bundles) for one in tables.actors if one.job_id == job]
+        state = own, [(one.group_id, one.state) for one in tables.groups if one.job_id == job]
+        if state == self._compared or not own:
+            return
+        live = compare(look(tables, self._head.address, plan.inventory), plan, self._name, short(job))
+        compared = live.compared
+        if compared is None or compared.up < compared.ranks:
+            if late and compared is not None:
+                text = f"{compared.up} of {compared.ranks} ranks are up"
+                self._note("timeout", f"after {self._timeout:g} s, {text}")
+            return
+        self._compared = state
+        before, seen.live = seen.live, live
+        for one in live.differences:
+            if one.kind == "node" or (one.kind == "accelerators" and self._strict):
+                ranks = f"rank{'s' if len(one.ranks) > 1 else ''} {one.ranks}"
+                message = f"{one.component} {ranks}: planned {one.planned}, found {one.found}"
+                help = "`rankplan live` shows every rank; the program places or sorts them itself"
+                self._fault(("wrong", one), Diagnostic("wrong-place", message, help))
+        if before is None or before.differences != live.differences:
+            seen.seconds = seen.seconds or time.monotonic() - self._started
+            self._up()
+
+    def _sizes(self, group: GroupEntry) -> list[float]:
+        names = self._binding.pins.resources
+        return [sum(bundle.get(name, 0) for name in names) for bundle in group.bundles]
+
+    def _lasts(self, key: object, seconds: float) -> bool:
+        """Whether something has been seen for this long."""
+        return time.monotonic() - self._since.setdefault(key, time.monotonic()) >= seconds
+
+    def _fault(self, key: object, fault: Diagnostic) -> None:
+        if key not in self.seen.faults:
+            self.seen.faults[key] = fault
+            self._tell(fault)
+
+    def _note(self, key: object, text: str) -> None:
+        if ("told", key) not in self._since:
+            self._since["told", key] = 0.0
+            self._tell(text)
+
+
+def _named(group: GroupEntry) -> str:
+    return f"placement group `{shown(group.name)}`" if group.name else f"placement group {group.group_id[:8]}"

@@ -1,0 +1,149 @@
+"""What every script target writes: words of a shell, the plan in a here-document, the user's head, and waiting."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TypeAlias
+
+from rankplan.errors import Diagnostic
+from rankplan.plans.component import Component
+from rankplan.plans.plan import Plan
+
+STRICT = "set -euo pipefail"
+"""The line between the head, which is the user's too, and the body, which is rankplan's."""
+DIGEST = "# rankplan: "
+"""Starts the line with the digest of the plan."""
+OPENS, CLOSES = "<<'PLAN'", "PLAN"
+"""The end of the line before the plan, and the line after it."""
+WAIT = (
+    "# a component that fails ends the others; the exit code is its own",
+    "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT",
+    "trap 'exit 143' TERM",
+    "trap 'exit 130' INT",
+    "for job in $(jobs -p); do wait -n; done",
+)
+"""The last lines of a script that has started its components in the background."""
+
+_SHEBANG = "#!/bin/bash"
+_ESCAPED = re.compile(r"[\x00-\x1f\x7f'\\]")
+RESERVED = ("json", "sh", "nodes")
+"""Endings of files that are no component's."""
+_SAFE = re.compile(r"[A-Za-z0-9_.-]+")
+_INTERPRETER = re.compile(r"#!\s*\S*/(?:env\s+(?:-S\s+)?)?bash(?:\s.*)?")
+
+
+class Verbatim(str):
+    """A command as a script has it, in the words of a shell. Other commands are words without a shell."""
+
+    __slots__ = ()
+
+
+def shell_words(command: str) -> str:
+    """Return a command in the words of a shell, which passes them on. Raises ``ValueError`` for open quotes."""
+    if isinstance(command, Verbatim):
+        return command
+    try:
+        return " ".join(map(quoted, shlex.split(command)))
+    except ValueError as error:
+        raise ValueError(f"the command {command!r} cannot be split into words: {error}") from None
+
+
+def quoted(word: str) -> str:
+    """Return a word as a shell reads it, on one line."""
+    return shlex.quote(word) if word.isprintable() else "$'" + _ESCAPED.sub(_escape, word) + "'"
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"\\x{ord(found[0]):02x}" if found[0] < " " or found[0] == "\x7f" else f"\\{found[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """Consecutive process ranks of a component on one node."""
+
+    node: int
+    processes: int
+
+
+def stays_of(component: Component) -> list[Stay]:
+    """Return where the processes of a component run, in the order of their ranks; a node may come back."""
+    runs = sorted(component.rows.runs(at_home=True), key=lambda run: run.first_rank)
+    each = ((run.node + offset, run.pattern.processes) for run in runs for offset in range(run.nodes))
+    return [Stay(node, sum(count for _, count in some)) for node, some in groupby(each, key=lambda one: one[0])]
+
+
+def returns(stays: Sequence[Stay]) -> bool:
+    """Whether ranks return to an earlier node."""
+    return len({stay.node for stay in stays}) < len(stays)
+
+
+def used_nodes(plan: Plan) -> list[int]:
+    """Return the node ranks that processes run on, ascending."""
+    runs = (run for component in plan.values() for run in component.rows.runs(at_home=True))
+    return sorted({run.node + offset for run in runs for offset in range(run.nodes)})
+
+
+def file_names(plan: Plan) -> dict[str, str]:
+    """Return the ending of the files of each component: its name, or its number if the name is no plain word."""
+    plain = {name: bool(_SAFE.fullmatch(name)) and name not in RESERVED for name in plan}
+    return {name: name if plain[name] else f"{index}+" for index, name in enumerate(plan)}
+
+
+def plan_lines(text: str, path: str) -> Iterator[str]:
+    """Yield the lines that write the plan to a file."""
+    yield f"cat >{path} {OPENS}"
+    yield from text.splitlines()
+    yield CLOSES
+
+
+Lines: TypeAlias = tuple[tuple[int, str], ...]
+"""Lines, each with its number from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The user's part of a script: its first line, its comments and options of a batch system, and its commands."""
+
+    shebang: str = _SHEBANG
+    options: Lines = ()
+    commands: Lines = ()
+
+    def fault(self, file: str) -> Diagnostic | None:
+        """Return the fault of a first line that starts another shell."""
+        if _INTERPRETER.fullmatch(self.shebang):
+            return None
+        message, help = f"the script starts {self.shebang[2:].strip()}; rankplan writes bash", f"write {_SHEBANG}"
+        return Diagnostic("emit-conflict", message, help, file=file, line=1, column=1, source=self.shebang)
+
+
+def split(text: str, is_own: Callable[[str, Sequence[str]], bool]) -> tuple[Head, Lines]:
+    """Return the user's head of a script, and rankplan's lines; without the line of a digest, all lines are the user's.
+
+    Between the digest and the first command, ``is_own`` tells rankplan's lines from those of the user, by the lines
+    above them.
+    """
+    lines = text.removesuffix("\n").split("\n")
+    shebang = lines.pop(0) if lines and lines[0].startswith("#!") else _SHEBANG
+    numbered = list(enumerate(lines, 2 if text.startswith("#!") else 1))
+    body = next((at for at, (_, line) in enumerate(numbered) if line == STRICT), len(numbered))
+    mark = next((at for at, (_, line) in enumerate(numbered[:body]) if line.startswith(DIGEST)), None)
+    if mark is None:
+        body = len(numbered)
+    head = numbered[:body]
+    first = next((at for at, (_, line) in enumerate(head) if line.strip() and line[0] != "#"), body)
+    own: list[tuple[int, str]] = []
+    for one in head[mark:first] if mark is not None else ():
+        if one[1].startswith(DIGEST) or is_own(one[1], [line for _, line in own]):
+            own.append(one)
+    options = tuple(one for one in head[:first] if one not in own)
+    return Head(shebang, options, tuple(head[first:])), (*own, *numbered[body:])
+
+
+def script(head: Head, digest: str, options: Sequence[str], body: Sequence[str]) -> str:
+    """Return a script; ``options`` are rankplan's lines of the head."""
+    before, after = ([line for _, line in lines] for lines in (head.options, head.commands))
+    return "\n".join([head.shebang, *before, DIGEST + digest, *options, *after, STRICT, *body, ""])

@@ -1,0 +1,100 @@
+"""A script that starts torchrun on every node, with the ranks of the plan.
+
+Source: torch's elastic agent (``SimpleElasticAgent._assign_worker_ranks``, 2.x) numbers workers by the cumulative sum
+of the local sizes in the order of ``--node-rank``, so ``--nproc-per-node`` may differ. With ``c10d``, the rank of a
+node depends on who joins first.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rankplan.plans.plan import Plan
+from rankplan.targets.embedded import digest, plan_text
+from rankplan.targets.options import Draft
+from rankplan.targets.script import (
+    WAIT,
+    Head,
+    Verbatim,
+    plan_lines,
+    quoted,
+    returns,
+    script,
+    shell_words,
+    stays_of,
+)
+
+_START = '      --no-python rankplan exec "$plan" --component '
+
+
+def write(draft: Draft, head: Head) -> str:
+    """Return the script of a plan. Ranks that return to an earlier node are ``emit-order``."""
+    text = plan_text(draft.plan)
+    body = ["plan=$(mktemp)", *plan_lines(text, '"$plan"'), "", *_nodes(draft), *WAIT]
+    options = [
+        "# Run it on every node with the node's rank in the plan: RANKPLAN_NODE_RANK=0 torchrun.sh",
+        *_addresses(draft),
+    ]
+    return script(head, digest(text), options, body)
+
+
+def options_read(plan: Plan, lines: Sequence[str]) -> dict[str, Any]:
+    """Return the options of a script with this plan: its commands and its port."""
+    text = "\n".join(lines)
+    commands, port = {}, None
+    for index, name in enumerate(plan):
+        start = re.escape(_START + quoted(name))
+        found = re.search(rf" --master-port=([0-9]{{1,5}}) \\\n{start} --rank-from RANK -- (.*) &$", text, re.M)
+        if found is not None:
+            commands[name] = Verbatim(found[2])
+            port = int(found[1]) - index if port is None else port
+    return {"commands": commands, **({} if port is None else {"port": port})}
+
+
+def is_own(line: str, _earlier: Sequence[str]) -> bool:
+    """Whether a line of the head is rankplan's."""
+    return line.startswith(("# Run it on every node", "# MASTER_ADDR_"))
+
+
+def _addresses(draft: Draft) -> Iterator[str]:
+    first = sorted({component[0].cluster_node_rank for component in draft.plan.values()})
+    for node in first:
+        if _address(draft, node).startswith("$"):
+            yield f"# MASTER_ADDR_{node}: the address of the node with rank {node}"
+
+
+def _address(draft: Draft, node: int) -> str:
+    """Return the address of a node; without one in the inventory, the variable that must have it."""
+    record = draft.plan.inventory.node(node)
+    address = record.ip or record.hostname
+    return f"${{MASTER_ADDR_{node}:?}}" if address is None else shlex.quote(address)
+
+
+def _nodes(draft: Draft) -> Iterator[str]:
+    """Yield what each node starts. ``$(( ))`` is the value of a sum of products."""
+    launches: dict[int, list[str]] = {}
+    for index, (name, component) in enumerate(draft.plan.items()):
+        stays = stays_of(component)
+        if returns(stays):
+            message = f"the ranks of {name} return to an earlier node; torchrun numbers them node by node"
+            draft.refuse("emit-order", message, "number the nodes so that ranks ascend (`arrange`), or use mpirun")
+            continue
+        address = _address(draft, stays[0].node)
+        rendezvous = f"--rdzv-backend=static --master-addr={address} --master-port={draft.options.port + index}"
+        command = shell_words(draft.options.command(name) or "")
+        for at, stay in enumerate(stays):
+            sizes = f"--nnodes={len(stays)} --nproc-per-node={stay.processes} --node-rank={at}"
+            launches.setdefault(stay.node, []).extend(
+                [
+                    f"    torchrun {sizes} {rendezvous} \\",
+                    f"{_START}{quoted(name)} --rank-from RANK -- {command} &",
+                ]
+            )
+    yield "case $((RANKPLAN_NODE_RANK)) in"
+    for node in sorted(launches):
+        yield from [f"  {node})", *launches[node], "    ;;"]
+    yield '  *) echo "node rank $RANKPLAN_NODE_RANK is not in this plan" >&2; exit 2 ;;'
+    yield "esac"

@@ -1,0 +1,254 @@
+"""The requests of a plan, and the one that a request of the program takes. Pure: no Ray, and nothing is stored."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import ceil
+from typing import Any, NamedTuple
+
+VERSION = 1
+_LARGEST = 1 << 28
+"""Bytes of a decoded plan; the largest of a million bundles has a hundredth of them."""
+_LONGEST = 60
+_MOST = 6
+
+
+class NotPlanned(RuntimeError):
+    """A request that the plan does not have, or that cannot be placed as planned. Printed as a diagnostic."""
+
+    def __init__(self, code: str, message: str, help: str) -> None:
+        super().__init__(f"error[{code}]: {message}\n = help: {help}")
+        self.code, self.message, self.help = code, message, help
+
+    def __reduce__(self) -> tuple[type[NotPlanned], tuple[str, str, str]]:
+        return type(self), (self.code, self.message, self.help)
+
+
+class Slot(NamedTuple):
+    """What a request takes: a planned request by its ``number``; of one for actors without a group, an ``entry``."""
+
+    number: int
+    entry: int = -1
+
+    def __str__(self) -> str:
+        return str(self.number) if self.entry < 0 else f"{self.number}.{self.entry}"
+
+    @classmethod
+    def read(cls, text: str) -> Slot:
+        """Return the slot that `str` has written."""
+        number, _, entry = text.partition(".")
+        return cls(int(number), int(entry) if entry else -1)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a program asks Ray for: a placement group, or an actor of a class that has none.
+
+    ``sizes`` has the accelerators of each bundle; an actor has one.
+    """
+
+    sizes: tuple[float, ...]
+    name: str = ""
+    strategy: str = "PACK"
+    actor: str | None = None
+
+    def __str__(self) -> str:
+        if self.actor is not None:
+            return (
+                f"an actor of class `{shown(self.actor)}` asks for {_pieces(self.sizes[0])} without a placement group"
+            )
+        what = f"placement group `{shown(self.name)}`" if self.name else "a placement group without a name"
+        return f"{what} asks for {bundles(self.sizes)} accelerator{'s' if self.sizes[-1] != 1 else ''}"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A request of the plan. ``nodes`` has the number of the node of each bundle; see `rankplan.Request`."""
+
+    component: str
+    name: str | None
+    sizes: tuple[int, ...]
+    nodes: tuple[int, ...]
+    strategy: str | None
+    optional: bool
+
+    def suits(self, asked: Asked) -> bool:
+        """Whether it has the bundles and the kind of name of a group."""
+        if asked.actor is not None or self.strategy is None or self.sizes != asked.sizes:
+            return False
+        return self.name is None or _compiled(self.name).fullmatch(asked.name) is not None
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The requests of a plan, and its nodes.
+
+    ``ids`` are Ray's ids of the nodes, ``free`` the accelerators of each that the plan leaves free. ``resources`` are
+    Ray's names of accelerators. ``lenient``: requests that the plan lacks go to free accelerators.
+    """
+
+    requests: tuple[Planned, ...]
+    ids: tuple[str, ...]
+    free: tuple[int, ...]
+    resources: tuple[str, ...]
+    lenient: bool = False
+
+    def encoded(self) -> bytes:
+        """Return the pins for `decoded`: compressed JSON, equal bundles in a row once."""
+        rows = []
+        for one in self.requests:
+            nodes: Iterable[int | None] = one.nodes or [None] * len(one.sizes)
+            runs = [[len(list(run)), *bundle] for bundle, run in groupby(zip(one.sizes, nodes))]
+            rows.append([one.component, one.name, runs, one.strategy, one.optional])
+        content = {"version": VERSION, "requests": rows, "ids": self.ids, "free": self.free}
+        content.update(resources=self.resources, lenient=self.lenient)
+        return zlib.compress(json.dumps(content, separators=(",", ":")).encode())
+
+    @classmethod
+    def decoded(cls, data: bytes) -> Pins:
+        """Return the pins of `encoded`. Raises ``ValueError`` for anything else."""
+        try:
+            decompressor = zlib.decompressobj()
+            content = json.loads(decompressor.decompress(data, _LARGEST))
+            if not decompressor.eof or content["version"] != VERSION:
+                raise ValueError("it is cut off, too large, or of another version")
+            return cls(
+                tuple(_planned(*row) for row in content["requests"]),
+                tuple(map(str, content["ids"])),
+                tuple(map(int, content["free"])),
+                tuple(map(str, content["resources"])),
+                bool(content["lenient"]),
+            )
+        except (zlib.error, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"it is damaged ({error})") from error
+
+    def find(self, asked: Asked, taken: Callable[[Slot], bool], classes: Callable[[int], str | None]) -> Slot | None:
+        """Return the first slot that suits a request and is not taken; optional ones come last.
+
+        All actors of a request have one class: ``classes`` tells that of those that it has got.
+        """
+        for optional in (False, True):
+            for index, one in enumerate(self.requests):
+                if one.optional is not optional:
+                    continue
+                if asked.actor is None:
+                    if one.suits(asked) and not taken(Slot(index)):
+                        return Slot(index)
+                elif one.strategy is None and classes(index) in (None, asked.actor):
+                    entries = (Slot(index, entry) for entry, size in enumerate(one.sizes) if (size,) == asked.sizes)
+                    for slot in entries:
+                        if not taken(slot):
+                            return slot
+        return None
+
+    def nodes(self, slot: Slot) -> tuple[int, ...]:
+        """Return the numbers of the nodes of a slot's bundles; none for an optional one."""
+        nodes = self.requests[slot.number].nodes
+        return nodes if slot.entry < 0 else nodes[slot.entry : slot.entry + 1]
+
+    def spare(self, asked: Asked, others: Iterable[Iterable[tuple[int, float]]]) -> list[int] | None:
+        """Return nodes for bundles that the plan lacks, on what it leaves free; ``None`` if there is too little.
+
+        ``others`` has the node and the size of each bundle of earlier ones.
+        """
+        free = list(self.free)
+        for placed in others:
+            for node, size in placed:
+                free[node] -= ceil(size)
+        sizes = asked.sizes
+        if asked.strategy == "STRICT_PACK":
+            alone = next((node for node, room in enumerate(free) if room >= sum(sizes)), None)
+            return None if alone is None else [alone] * len(sizes)
+        found: list[int] = []
+        for size in sizes:
+            apart = found if asked.strategy == "STRICT_SPREAD" else ()
+            place = next((node for node, room in enumerate(free) if room >= size and node not in apart), None)
+            if place is None:
+                return None
+            free[place] -= ceil(size)
+            found.append(place)
+        return found
+
+    def all_slots(self) -> Iterator[Slot]:
+        """Yield every slot that the program must take."""
+        for index, one in enumerate(self.requests):
+            if not one.optional:
+                entries = [-1] if one.strategy is not None else range(len(one.sizes))
+                yield from (Slot(index, entry) for entry in entries)
+
+    def left(self, taken: Callable[[Slot], bool]) -> str:
+        """Return what the plan has left, as messages show it: ``actor 4 bundles of 1 (3 groups)``."""
+        counts: dict[tuple[str, str], int] = {}
+        for slot in self.all_slots():
+            if not taken(slot):
+                one = self.requests[slot.number]
+                text = bundles(one.sizes) if slot.entry < 0 else f"an actor with {_pieces(one.sizes[slot.entry])}"
+                key = f"{shown(one.component)} {text}", "groups" if slot.entry < 0 else "actors"
+                counts[key] = counts.get(key, 0) + 1
+        parts = [f"{text} ({count} {noun})" if count > 1 else text for (text, noun), count in counts.items()]
+        more = f" and {len(parts) - _MOST} more" if len(parts) > _MOST else ""
+        return "; ".join(parts[:_MOST]) + more if parts else "nothing"
+
+    def refusal(self, asked: Asked, taken: Callable[[Slot], bool]) -> NotPlanned:
+        """Return the error for a request that the plan does not have."""
+        message = f"{asked}; the plan has left: {self.left(taken)}"
+        help = "the sizes of the command are not those of the plan: pass the same overrides to both"
+        alike = [one for one in self.requests if one.sizes == asked.sizes and one.strategy is not None]
+        if any(one.suits(asked) for one in alike):
+            help = "the plan has no more groups like it: remove one before asking again, or plan for more"
+        elif alike and asked.actor is None:
+            help = f"a group of this size must be named like `{shown(alike[0].name or '')}`; plan for this program"
+        if self.lenient:
+            help = "--others pass allows it only on accelerators that the plan leaves free: use more nodes"
+        elif not alike:
+            help += ", or let Ray place what the plan lacks: --others pass"
+        return NotPlanned("plan-mismatch", message, help)
+
+    def contradiction(self, slot: Slot, asked: Asked) -> NotPlanned | None:
+        """Return why Ray could not place a group as planned, though Ray itself would place it elsewhere or wait."""
+        nodes = self.nodes(slot)
+        if asked.strategy == "STRICT_PACK" and len(set(nodes)) > 1:
+            where = f"the plan has its bundles on {len(set(nodes))} nodes"
+        elif asked.strategy == "STRICT_SPREAD" and len(set(nodes)) < len(nodes):
+            where = "the plan has several of its bundles on one node"
+        else:
+            return None
+        what = f"placement group `{shown(asked.name)}`" if asked.name else "a placement group"
+        message = f"{what} of {self.requests[slot.number].component} is {asked.strategy}, but {where}"
+        return NotPlanned("plan-mismatch", message, "plan again with `rankplan plan --pinned`, or change the sizes")
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Return a pattern; ``re`` itself remembers only 512, and a large plan has more names."""
+    return re.compile(pattern)
+
+
+def _planned(component: str, name: str | None, runs: list[Any], strategy: str | None, optional: object) -> Planned:
+    sizes = tuple(int(size) for times, size, _ in runs for _ in range(times))
+    nodes = tuple(int(node) for times, _, node in runs if node is not None for _ in range(times))
+    return Planned(component, name, sizes, nodes, strategy, bool(optional))
+
+
+def bundles(sizes: Sequence[float]) -> str:
+    """Return the sizes of bundles as messages show them: ``8 bundles of 1``, ``1 bundle of 4 and 2 of 1``."""
+    runs = [(len(list(run)), size) for size, run in groupby(sizes)]
+    (count, size), *rest = runs[:_MOST]
+    more = f" and {len(runs) - _MOST} other sizes" if len(runs) > _MOST else ""
+    return f"{count} bundle{'s' if count != 1 else ''} of {size:g}" + "".join(f", {n} of {s:g}" for n, s in rest) + more
+
+
+def _pieces(size: float) -> str:
+    return f"{size:g} accelerator{'s' if size != 1 else ''}"
+
+
+def shown(text: str) -> str:
+    """Return a name of the program for a message: without control characters, and at most 60 characters."""
+    text = "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
