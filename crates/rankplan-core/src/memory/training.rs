@@ -264,10 +264,7 @@ impl Training {
         let shards = self.shard.unwrap_or(1.0).max(1.0);
         let lower = self.weight * (dense + expert) * (1.0 - self.on_host) / shards;
         let gathered = self.shard.map_or(0.0, |_| self.gathered(model));
-        vec![
-            part("weights", lower, 4.0 * (most_dense + most_expert) / shards),
-            part("gathered", 0.0, gathered),
-        ]
+        vec![part("weights", lower, 4.0 * (most_dense + most_expert) / shards), part("gathered", 0.0, gathered)]
     }
 
     /// Tokens of a micro-batch on a rank.
