@@ -410,3 +410,8 @@ def test_scripts_of_10000_nodes_read_back(target: str) -> None:
 
 def rows_of_one(plan: rankplan.Plan) -> list[Any]:
     return [plan["actor"][63_999].cluster_node_rank, plan["rollout"][1999].cluster_node_rank, len(plan["rollout"])]
+
+
+def test_a_release_is_two_numbers(two_kinds: rankplan.Plan) -> None:
+    with pytest.raises(ValueError, match=r"slurm release '24' is not a release such as 24\.05"):
+        emitted(two_kinds, "slurm", slurm_release="24")

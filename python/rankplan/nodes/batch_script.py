@@ -10,6 +10,7 @@ from typing import Any
 from rankplan._core import MAX_LOCAL, MAX_NODES
 from rankplan.accelerators import TYPES
 from rankplan.config.text.files import read_whole
+from rankplan.config.text.places import Place
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.topology.files import hostlist
 from rankplan.words import must_be
@@ -136,5 +137,6 @@ def _fault(part: _Part, option: str, allowed: str, file: str) -> Diagnostic:
 
 def _located(part: _Part, option: str, code: str, message: str, help: str, file: str) -> Diagnostic:
     number, text, line = part.options.get(option, (1, "", ""))
-    column = line.find(text or option) + 1
-    return Diagnostic(code, message, help, file=file, line=number, column=column, source=line)
+    word = text if text and text in line else option
+    start = max(line.find(word), 0)
+    return Place(file, number, start, start + len(word), line).of(Diagnostic(code, message, help))

@@ -11,6 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 from rankplan.config.text.files import read_whole
+from rankplan.config.text.places import Place
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.plans.plan import Plan
 from rankplan.targets import mpirun, slurm, slurm_options, torchrun
@@ -165,9 +166,9 @@ def _change(path: str, number: int, line: str | None, wanted: str | None) -> Dia
         message = f"the plan has the line {shown(str(wanted).strip())} here"
         return Diagnostic(_CODE, message, help, file=path, line=number, column=1)
     if wanted is None:
-        column = len(line) - len(line.lstrip()) + 1
+        start, end = len(line) - len(line.lstrip()), len(line)
         message = f"{shown(line.strip())} is not of the plan"
-        return Diagnostic(_CODE, message, help, file=path, line=number, column=column, source=line)
+        return Place(path, number, start, end, line).of(Diagnostic(_CODE, message, help))
     words, others = (list(re.finditer(r"\S+", text)) for text in (line, wanted))
     at = next(
         (at for at, pair in enumerate(zip_longest(words, others)) if not all(pair) or pair[0][0] != pair[1][0]), 0
@@ -176,5 +177,5 @@ def _change(path: str, number: int, line: str | None, wanted: str | None) -> Dia
     mine, theirs = (some[at][0] if at < len(some) else None for some in (words, others))
     said = shown(theirs) if theirs else "nothing"
     message = f"{shown(mine) if mine else 'nothing'} is not what the plan says: {said}"
-    column = word.start() + 1 if word is not None else len(line) + 1
-    return Diagnostic(_CODE, message, help, file=path, line=number, column=column, source=line)
+    start, end = word.span() if word is not None else (len(line), len(line))
+    return Place(path, number, start, end, line).of(Diagnostic(_CODE, message, help))

@@ -139,13 +139,14 @@ def _segment(draft: Draft, wishes: Requests) -> int | None:
 
 
 def _check_release(draft: Draft, job: Iterable[Component]) -> None:
+    stated = draft.options.slurm_release
+    known = None if stated is None else release(stated)
     if all(one.segment is None for one in job):
         return
     needed, what = (_SEGMENT_WITH_HOSTS, "--segment with --nodelist") if draft.options.pin else (_SEGMENT, "--segment")
-    stated = draft.options.slurm_release
-    if stated is None and not draft.options.pin:
+    if known is None and not draft.options.pin:
         return
-    if stated is None or release(stated) < needed:
+    if known is None or known < needed:
         text = f"{needed[0]}.{needed[1]:02}"
         message = f"{what} needs Slurm {text}" + (f"; --slurm-release is {stated}" if stated else "")
         other = "leave --pin out" if draft.options.pin else "remove `keep` and `segment`"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from rankplan.config.text.places import Place
 from rankplan.errors import Diagnostic
 from rankplan.targets.script import Head
 
@@ -106,5 +107,6 @@ def conflicts(head: Head, written: Sequence[str], file: str) -> Iterator[Diagnos
         text = f"`{name}{'=' if value else ''}{value}`"
         own = f"the plan has `{name}{'=' if same[1] else ''}{same[1]}`" if same else "the plan decides that"
         help = f"remove the line, and pass --name {value}" if name == "--job-name" else "remove the line"
-        column = line.index(line.split()[1]) + 1 if len(line.split()) > 1 else 1
-        yield Diagnostic("emit-conflict", f"{text}: {own}", help, file=file, line=number, column=column, source=line)
+        start = line.index(line.split()[1])
+        place = Place(file, number, start, len(line.rstrip()), line)
+        yield place.of(Diagnostic("emit-conflict", f"{text}: {own}", help))
