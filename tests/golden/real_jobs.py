@@ -26,6 +26,7 @@ from rankplan.config.text.places import Place, Places, relocated
 from rankplan.config.text.programs import program_of
 from rankplan.dialects import name_of, no_job
 from rankplan.front import read_job
+from rankplan.plans.memory import Needs
 
 HERE = Path(__file__).resolve().parent
 LINES = HERE / "real_jobs.jsonl.gz"
@@ -46,7 +47,7 @@ def answer(config: Mapping[str, Any], nodes: str | None) -> dict[str, Any]:
             return {"refused": fault.code}
         job = read_job(config, nodes)
         plan = job.plan()
-        list(job.warnings(plan))
+        list(job.warnings(plan, Needs(plan.inventory, plan)))
     except PlacementError as error:
         return {"refused": error.diagnostics[0].code}
     found = {name: [len(rows), len(rows[0].devices)] for name, rows in plan.items()}
