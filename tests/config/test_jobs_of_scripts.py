@@ -176,7 +176,7 @@ def test_a_here_document_is_the_value_of_a_variable(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------- Slurm and KubeRay
 
 
-@pytest.mark.parametrize("option", ["-N 4", "--nodes=4", "--nodes 4   # of the partition"])
+@pytest.mark.parametrize("option", ["-N 4", "--nodes=4", "--nodes 4   # of the partition", "-p gpu -N4"])
 def test_the_options_of_sbatch_are_the_variables_of_slurm(option: str, tmp_path: Path) -> None:
     head = f"#!/bin/bash\n#SBATCH {option}\n#SBATCH --gres=gpu:h100:2\n"
     path = written(tmp_path, run=head + TRAIN.format(nodes="${SLURM_NNODES:-1}"))

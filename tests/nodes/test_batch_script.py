@@ -30,6 +30,12 @@ def load(folder: Path, text: str) -> Inventory:
         (["--gres=craynetwork:1"], [(0, "NO_ACCEL")]),
         (["--nodes=1", "hetjob", "--nodes=2", "--gpus-per-node=4"], [(0, "NO_ACCEL"), *[(4, "NV_GPU")] * 2]),
         (["--nodes=1", "--nodes=2", "--gpus-per-node=4"], [(4, "NV_GPU")] * 2),
+        (["--partition=gpu -N 2 --gpus-per-node 8 --time=1:00 # --nodes=3"], [(8, "NV_GPU")] * 2),
+        (["--exclusive --nodes=2 -p 'a b' --gpus-per-node=8"], [(8, "NV_GPU")] * 2),
+        (["-N1 --gres=gpu:h100:8,gpu:a100:2"], [(10, "NV_GPU")]),
+        (["--nodes=2 --ntasks-per-node=8 --gpus-per-task=1"], [(8, "NV_GPU")] * 2),
+        (["--nodes=2 --ntasks=16 --gpus-per-task=h100:1"], [(8, "NV_GPU")] * 2),
+        (["-N 2 -n 4 --gpus-per-task=2"], [(4, "NV_GPU")] * 2),
     ],
 )
 def test_the_nodes_of_a_script(options: list[str], nodes: list[tuple[int, str]], tmp_path: Path) -> None:
@@ -53,6 +59,9 @@ def test_named_hosts_are_the_hosts(tmp_path: Path) -> None:
         ("--nodes=2-4", "`--nodes` is '2-4'; it must be a number of nodes", 17),
         ("--gpus-per-node={n}", "`--gpus-per-node` is '{n}'; it must be a number of accelerators up to 65536", 25),
         ("--gpus=7", "`--gpus` is '7'; it must be a multiple of 2 nodes", 16),
+        ("-p x --gpus-per-node {n}", "`--gpus-per-node` is '{n}'; it must be a number of accelerators up to 65536", 30),
+        ("--gres=gpu:4,npu:8", "`--gres` is 'gpu:4,npu:8'; it must be accelerators of one type", 16),
+        ("--gpus-per-task=1 -n $N", "`--ntasks` is '$N'; it must be a number of tasks", 30),
     ],
 )
 def test_a_number_that_is_none_is_reported(line: str, message: str, column: int, tmp_path: Path) -> None:

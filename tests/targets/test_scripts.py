@@ -224,6 +224,7 @@ def test_the_users_head_goes_below_the_first_line(two_kinds: rankplan.Plan, targ
         ("#SBATCH --ntasks-per-node 8  # eight", "`--ntasks-per-node=8`: the plan decides that"),
         ("#SBATCH -G8", "`--gpus=8`: the plan decides that"),
         ("#SBATCH hetjob", "`hetjob`: the plan has `hetjob`"),
+        ("#SBATCH -p gpu --array 1-8", "`--array=1-8`: the plan decides that"),
         ("#SBATCH --job-name='mine'", "`--job-name=mine`: the plan has `--job-name=train`"),
     ],
 )
@@ -240,8 +241,25 @@ def test_an_option_that_the_plan_decides_is_a_conflict(
         message,
         str(base),
         3,
-        9,
+        line.rindex(" -" if " -" in line else " h") + 2,
     )
+
+
+def test_a_base_is_text(two_kinds: rankplan.Plan, tmp_path: Path) -> None:
+    base = tmp_path / "head.sh"
+    base.write_bytes(b"\xff\x00")
+    for target in KINDS:
+        with pytest.raises(rankplan.PlacementError, match="the file is not UTF-8: invalid byte at position 0"):
+            emitted(two_kinds, target, base=base)
+
+
+def test_only_the_option_that_slurm_forgets_is_repeated(two_kinds: rankplan.Plan, tmp_path: Path) -> None:
+    base = tmp_path / "head.sh"
+    base.write_text("#SBATCH --time=4:00:00 -p gpu --account=team  # ours\n")
+    text = emitted(two_kinds, "slurm", base=base)
+    check_laws(two_kinds, "slurm", text)
+    lines = text.splitlines()
+    assert lines[lines.index("#SBATCH hetjob") + 1] == "#SBATCH -p gpu" and text.count("--time") == 1
 
 
 def test_another_shell_is_a_conflict_and_hosts_are_the_users_if_the_plan_names_none(

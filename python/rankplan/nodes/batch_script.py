@@ -11,15 +11,16 @@ from rankplan._core import MAX_LOCAL, MAX_NODES
 from rankplan.accelerators import TYPES
 from rankplan.config.text.files import read_whole
 from rankplan.config.text.places import Place
+from rankplan.config.text.sbatch import SbatchOption, sbatch_options
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.topology.files import hostlist
 from rankplan.words import must_be
 
-_OPTION = re.compile(r"#SBATCH\s+(hetjob\b|packjob\b|--[A-Za-z-]+|-[A-Za-z])[\s=]*([^\s#]*)")
 _MARK = re.compile(rb"^#SBATCH\s+(?:--[a-z]|-[A-Za-z]|hetjob|packjob)", re.MULTILINE)
-_LONG = {"-N": "--nodes", "-G": "--gpus", "-w": "--nodelist", "packjob": "hetjob"}
 _PER_NODE = ("--gpus-per-node", "--gres")
 _LARGEST = 4 << 20
+_ACCELERATORS = f"a number of accelerators up to {MAX_LOCAL}"
+_ALLOWED = {"--ntasks-per-node": "a number of tasks", "--ntasks": "a number of tasks"}
 _BY_NAME = {"npu": "NPU", "hpu": "HPU", "neuron": "NEURON", "tpu": "TPU"}
 """Types of accelerators by the usual names of a GRES; any other GRES is no accelerator."""
 
@@ -28,15 +29,19 @@ class _Part:
     """A component of the job: its options, each with its line."""
 
     def __init__(self) -> None:
-        self.options: dict[str, tuple[int, str, str]] = {}
+        self.options: dict[str, tuple[int, str, SbatchOption]] = {}
+
+    def value(self, option: str) -> str:
+        """Return the value of an option; empty if it is not stated."""
+        return self.options[option][2].value if option in self.options else ""
 
 
 def read_batch_script(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     """Return an inventory with a node for each node that a batch script asks for; ``None`` for any other file.
 
     ``--nodes`` counts them (without it, ``--nodelist`` names them), ``--gpus-per-node`` or ``--gres`` their
-    accelerators; ``--gpus`` is divided evenly. Raises `PlacementError` with every number that is none, ``OSError`` if
-    the file cannot be read.
+    accelerators; ``--gpus``, and ``--gpus-per-task`` times the tasks, are divided evenly. Raises `PlacementError` with
+    every number that is none, ``OSError`` if the file cannot be read.
     """
     if not Path(path).is_file():
         return None  # a pipe can be read only once
@@ -78,22 +83,19 @@ def _parts(text: str) -> list[_Part]:
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
             break
-        found = _OPTION.match(line)
-        if found is None:
-            continue
-        option = _LONG.get(found[1], found[1])
-        if option == "hetjob":
-            parts.append(_Part())
-        parts[-1].options[option] = number, found[2].strip("\"'"), line
+        for option in sbatch_options(line):
+            if option.name == "hetjob":
+                parts.append(_Part())
+            parts[-1].options[option.name] = number, line, option
     return parts
 
 
 def _nodes(part: _Part, file: str) -> tuple[int, list[str]]:
     """Return the number of nodes, and their names if the script names exactly them."""
-    hosts = hostlist(part.options["--nodelist"][1]) if "--nodelist" in part.options else []
+    hosts = hostlist(part.value("--nodelist")) if "--nodelist" in part.options else []
     if "--nodes" not in part.options:
         return (len(hosts), hosts) if hosts else (1, [])
-    text = part.options["--nodes"][1]
+    text = part.value("--nodes")
     found = re.fullmatch(r"([1-9][0-9]{0,8})(?:-\1)?", text)
     if found is None:
         raise PlacementError([_fault(part, "--nodes", "a number of nodes", file)])
@@ -104,39 +106,67 @@ def _nodes(part: _Part, file: str) -> tuple[int, list[str]]:
 def _accelerators(part: _Part, count: int, file: str) -> dict[str, Any]:
     """Return the type and the number of the accelerators of a node."""
     for option in _PER_NODE:
-        stated = re.sub(r"\([^)]*\)", "", part.options[option][1]) if option in part.options else ""
-        for gres in filter(None, stated.split(",")):
-            words = gres.removeprefix("gres/").removeprefix("gres:").split(":")
-            name = "gpu" if option == "--gpus-per-node" else words.pop(0)
-            kind = None if name == "gpu" else _BY_NAME.get(name, name if name in TYPES else "")
-            if kind == "":
-                continue
-            last = words[-1] if words else ""
-            number = last if last[:1].isdigit() or option == "--gpus-per-node" else "1"
-            return _counted(part, option, number, kind, file)
+        stated = re.sub(r"\([^)]*\)", "", part.value(option))
+        found = list(filter(None, (_gres(one, option) for one in filter(None, stated.split(",")))))
+        if len({kind for kind, _ in found}) > 1:
+            raise PlacementError([_fault(part, option, "accelerators of one type", file)])
+        if found:
+            counts = [_counted(part, option, number, file) for _, number in found]
+            return _entry(part, option, sum(counts), found[0][0], file)
     if "--gpus" in part.options:
-        total = part.options["--gpus"][1].rpartition(":")[2]
-        if total.isdigit() and int(total) % count == 0:
-            return _counted(part, "--gpus", str(int(total) // count), None, file)
-        raise PlacementError([_fault(part, "--gpus", f"a multiple of {count} nodes", file)])
+        totals = [one.rpartition(":")[2] for one in part.value("--gpus").split(",")]
+        return _entry(part, "--gpus", _divided(part, "--gpus", totals, 1, count, file), None, file)
+    if "--gpus-per-task" in part.options:
+        each = [one.rpartition(":")[2] for one in part.value("--gpus-per-task").split(",")]
+        if "--ntasks-per-node" in part.options:
+            tasks = _counted(part, "--ntasks-per-node", part.value("--ntasks-per-node"), file)
+            return _entry(part, "--gpus-per-task", _divided(part, "--gpus-per-task", each, tasks, 1, file), None, file)
+        tasks = _counted(part, "--ntasks", part.value("--ntasks"), file) if "--ntasks" in part.options else count
+        return _entry(part, "--gpus-per-task", _divided(part, "--gpus-per-task", each, tasks, count, file), None, file)
     return {"accelerators": 0}
 
 
-def _counted(part: _Part, option: str, number: str, kind: str | None, file: str) -> dict[str, Any]:
-    if not re.fullmatch("[0-9]{1,6}", number) or int(number) > MAX_LOCAL:
-        raise PlacementError([_fault(part, option, f"a number of accelerators up to {MAX_LOCAL}", file)])
-    known = {} if kind is None or not int(number) else {"accelerator_type": kind}
-    return {"accelerators": int(number), **known}
+def _gres(text: str, option: str) -> tuple[str | None, str] | None:
+    """Return the type of accelerators that a GRES names, ``None`` for GPUs, and how many; ``None`` for any other."""
+    words = text.removeprefix("gres/").removeprefix("gres:").split(":")
+    name = "gpu" if option == "--gpus-per-node" else words.pop(0)
+    kind = None if name == "gpu" else _BY_NAME.get(name, name if name in TYPES else "")
+    last = words[-1] if words else ""
+    return None if kind == "" else (kind, last if last[:1].isdigit() or option == "--gpus-per-node" else "1")
+
+
+def _divided(part: _Part, option: str, numbers: list[str], times: int, nodes: int, file: str) -> int:
+    """Return how many of the accelerators of a job each of its nodes has."""
+    total = sum(_counted(part, option, one, file) for one in numbers) * times
+    if total % nodes:
+        allowed = (
+            f"a multiple of {nodes} nodes"
+            if times == 1
+            else f"a number that {nodes} nodes with {times} tasks divide evenly"
+        )
+        raise PlacementError([_fault(part, option, allowed, file)])
+    return total // nodes
+
+
+def _counted(part: _Part, option: str, number: str, file: str) -> int:
+    if not re.fullmatch("[0-9]{1,9}", number):
+        raise PlacementError([_fault(part, option, _ALLOWED.get(option, _ACCELERATORS), file)])
+    return int(number)
+
+
+def _entry(part: _Part, option: str, number: int, kind: str | None, file: str) -> dict[str, Any]:
+    if number > MAX_LOCAL:
+        raise PlacementError([_fault(part, option, _ACCELERATORS, file)])
+    return {"accelerators": number, **({} if kind is None or not number else {"accelerator_type": kind})}
 
 
 def _fault(part: _Part, option: str, allowed: str, file: str) -> Diagnostic:
     help = "write a number instead of a variable or a range, or pass --nodes"
-    fault = must_be(f"`{option}`", part.options[option][1] if option in part.options else None, allowed, help)
+    fault = must_be(f"`{option}`", part.value(option) if option in part.options else None, allowed, help)
     return _located(part, option, fault.code, fault.message, help, file)
 
 
 def _located(part: _Part, option: str, code: str, message: str, help: str, file: str) -> Diagnostic:
-    number, text, line = part.options.get(option, (1, "", ""))
-    word = text if text and text in line else option
-    start = max(line.find(word), 0)
-    return Place(file, number, start, start + len(word), line).of(Diagnostic(code, message, help))
+    number, line, found = part.options.get(option, (1, "", None))
+    start, end = (0, 0) if found is None else (found.at, found.end)
+    return Place(file, number, start, end, line).of(Diagnostic(code, message, help))

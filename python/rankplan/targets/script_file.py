@@ -10,7 +10,7 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
 
-from rankplan.config.text.files import read_whole
+from rankplan.config.text.files import read_text
 from rankplan.config.text.places import Place
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.plans.plan import Plan
@@ -60,7 +60,7 @@ def writer(kind: Kind) -> Callable[[Draft], str]:
     def write(draft: Draft) -> str:
         head, base = Head(), draft.options.base
         if base is not None:
-            text = read_whole(base).decode(errors="replace")
+            text = read_text(base)
             head, _ = split(text, kind.is_own)
             draft.faults += filter(None, [head.fault(base)])
         found = kind.write(draft, head)

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from rankplan.config.text.places import Place
+from rankplan.config.text.sbatch import sbatch_options
 from rankplan.errors import Diagnostic
 from rankplan.targets.script import Head
 
 HETJOB = "#SBATCH hetjob"
 
-_LONG = {
-    "-a": "--array",
-    "-c": "--cpus-per-task",
-    "-C": "--constraint",
-    "-F": "--nodefile",
-    "-G": "--gpus",
-    "-J": "--job-name",
-    "-m": "--distribution",
-    "-n": "--ntasks",
-    "-N": "--nodes",
-    "-p": "--partition",
-    "-s": "--oversubscribe",
-    "-S": "--core-spec",
-    "-w": "--nodelist",
-    "-x": "--exclude",
-    "packjob": "hetjob",
-    "--tasks-per-node": "--ntasks-per-node",
-}
 _OWN = frozenset(
     (
         "--array",
@@ -73,40 +55,35 @@ _REPEATED = frozenset(
         "--tmp",
     )
 )
-_LINE = re.compile(r"#SBATCH\s+(hetjob\b|packjob\b|--[A-Za-z-]+|-[A-Za-z])[\s=]*([^#]*)")
-
-
-def option_of(line: str) -> tuple[str, str] | None:
-    """Return the long name and the value of the option in a line, ``None`` for any other line."""
-    found = _LINE.match(line)
-    return None if found is None else (_LONG.get(found[1], found[1]), found[2].strip().strip("\"'"))
 
 
 def repeated(head: Head) -> Iterator[str]:
     """Yield the user's options that Slurm forgets for every later component of a job."""
     for _, line in head.options:
-        if (option := option_of(line)) is not None and option[0] in _REPEATED:
-            yield line
+        for option in sbatch_options(line):
+            if option.name in _REPEATED:
+                yield f"#SBATCH {line[option.start : option.end]}"
 
 
 def is_own(line: str, earlier: Sequence[str]) -> bool:
-    """Whether a line below the digest is rankplan's."""
-    option = option_of(line)
-    return option is not None and (option[0] in _OWN or (option[0] in _REPEATED and HETJOB in earlier))
+    """Whether a line below the digest is rankplan's, which writes one option a line."""
+    option = next(sbatch_options(line), None)
+    return option is not None and (option.name in _OWN or (option.name in _REPEATED and HETJOB in earlier))
 
 
 def conflicts(head: Head, written: Sequence[str], file: str) -> Iterator[Diagnostic]:
     """Yield the faults of the user's options that are rankplan's, which writes these lines."""
-    ours = [option for line in written if (option := option_of(line)) is not None]
+    ours = {one.name: one.value for line in reversed(written) for one in sbatch_options(line)}
     for number, line in head.options:
-        option = option_of(line)
-        same = None if option is None else next((one for one in ours if one[0] == option[0]), None)
-        if option is None or option[0] not in _OWN or (same is None and option[0] in _SHARED):
-            continue
-        name, value = option
-        text = f"`{name}{'=' if value else ''}{value}`"
-        own = f"the plan has `{name}{'=' if same[1] else ''}{same[1]}`" if same else "the plan decides that"
-        help = f"remove the line, and pass --name {value}" if name == "--job-name" else "remove the line"
-        start = line.index(line.split()[1])
-        place = Place(file, number, start, len(line.rstrip()), line)
-        yield place.of(Diagnostic("emit-conflict", f"{text}: {own}", help))
+        options = list(sbatch_options(line))
+        for option in options:
+            name, value = option.name, option.value
+            if name not in _OWN or (name not in ours and name in _SHARED):
+                continue
+            text = f"`{name}{'=' if value else ''}{value}`"
+            own = ours.get(name)
+            told = "the plan decides that" if own is None else f"the plan has `{name}{'=' if own else ''}{own}`"
+            what = "remove the line" if len(options) == 1 else "remove the option"
+            help = f"{what}, and pass --name {value}" if name == "--job-name" else what
+            place = Place(file, number, option.start, option.end, line)
+            yield place.of(Diagnostic("emit-conflict", f"{text}: {told}", help))

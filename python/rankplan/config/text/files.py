@@ -9,6 +9,8 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
+from rankplan.errors import Diagnostic, PlacementError
+
 LARGEST = 64 << 20
 """The most bytes of a file that people write."""
 
@@ -27,6 +29,16 @@ def read_whole(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
             if len(content) > limit:
                 raise OSError(errno.EFBIG, f"larger than {limit >> 20} MiB, the limit for this file", os.fspath(path))
     return bytes(content)
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """Return the text of a file. Raises `PlacementError` if it is not UTF-8, ``OSError``."""
+    try:
+        return read_whole(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"the file is not UTF-8: invalid byte at position {error.start}"
+        fault = Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=os.fspath(path))
+        raise PlacementError([fault]) from None
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 from rankplan.config.text.document import Document, Section
 from rankplan.config.text.extends import extended
-from rankplan.config.text.files import read_whole
+from rankplan.config.text.files import read_text
 from rankplan.config.text.hydra import composed
 from rankplan.config.text.places import Places
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import PlacementError
 from rankplan.words import shown
 
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
@@ -60,11 +60,7 @@ def _load(file: str, above: tuple[str, ...] = (), given: Mapping[str, str] = Map
 
 def _read(file: str, given: Mapping[str, str] = MappingProxyType({})) -> tuple[Any, Any]:
     """Return where the values of a file are, and its content."""
-    try:
-        text = read_whole(file).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        message = f"the file is not UTF-8: invalid byte at position {error.start}"
-        raise PlacementError([Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=file)]) from None
+    text = read_text(file)
     # Most programs read YAML only: import the readers of other formats where they are used.
     if file.endswith(_SCRIPTS) or _SHEBANG.match(text):
         from rankplan.config.text.places import Text

@@ -11,7 +11,7 @@ import yaml
 
 from rankplan.config.text.document import Document
 from rankplan.config.text.faults import KeyPath
-from rankplan.config.text.files import read_whole
+from rankplan.config.text.files import read_text
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import path_text, shown
 
@@ -66,12 +66,7 @@ class Object:
 def read_objects(file: str | os.PathLike[str], text: str | None = None) -> list[Object]:
     """Return the objects of a file. Raises `PlacementError` if it is not YAML, ``OSError`` if it cannot be read."""
     name = os.fspath(file)
-    if text is None:
-        try:
-            text = read_whole(name).decode("utf-8-sig")
-        except UnicodeDecodeError:
-            message = "the file is not UTF-8"
-            raise PlacementError([Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=name)]) from None
+    text = read_text(name) if text is None else text
     found = []
     for document in _Manifest.each(name, text):
         value = _without_nulls(document.value())

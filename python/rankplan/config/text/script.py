@@ -14,6 +14,7 @@ from rankplan.config.text.files import read_whole
 from rankplan.config.text.overrides import OVERRIDE, Override, overridden
 from rankplan.config.text.places import Place, Places, Text, relocated
 from rankplan.config.text.programs import JOB, Program, program_of
+from rankplan.config.text.sbatch import sbatch_options
 from rankplan.config.text.shell.expand import Cause, Field, Piece, Value, assumed_by
 from rankplan.config.text.shell.flow import Command
 from rankplan.config.text.shell.run import Followed, follow
@@ -34,11 +35,11 @@ _FOLDERS, _NAMES = ("--config-path", "--config_path", "-cp"), ("--config-name", 
 
 _LATER = re.compile(r"config(?:_file|_path|_name|_dir)?")
 """Flags that name files, not values."""
-_SBATCH = re.compile(r"^#SBATCH[ \t]+(--?[A-Za-z-]+)(?:[= \t]+([^\s#]+))?", re.MULTILINE)
+_SBATCH = re.compile(r"^#SBATCH\s.*", re.MULTILINE)
 _SLURM = {
-    ("-N", "--nodes"): ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    ("--nodes",): ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
     ("--gpus-per-node", "--gres"): ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
-    ("-n", "--ntasks"): ("SLURM_NTASKS",),
+    ("--ntasks",): ("SLURM_NTASKS",),
     ("--ntasks-per-node",): ("SLURM_NTASKS_PER_NODE",),
 }
 """Options of sbatch, and the variables that Slurm sets to their number."""
@@ -125,13 +126,15 @@ def parse_script(
 def _slurm(text: str) -> dict[str, Value]:
     """Return the variables that sbatch sets as the script asks it to."""
     variables: dict[str, Value] = {}
-    for found in _SBATCH.finditer(text):
-        names = next((names for options, names in _SLURM.items() if found[1] in options), ())
-        number = re.search(r"(?:^|:)([0-9]+)$", found[2] or "")
-        if number is not None:
-            start = found.start(2) + number.start(1)
-            option = Cause(f"`#SBATCH {found[1]}`", start)
-            variables |= {name: (Piece(number[1], start, found.end(2), assumed=option),) for name in names}
+    for line in _SBATCH.finditer(text):
+        for one in sbatch_options(line[0]):
+            names = next((names for options, names in _SLURM.items() if one.name in options), ())
+            number = re.search(r"(?:^|:)([0-9]+)$", one.value)
+            if number is not None:
+                start = line.start() + one.at + number.start(1)
+                option = Cause(f"`#SBATCH {re.split('[=0-9 ]', line[0][one.start :])[0]}`", start)
+                piece = Piece(number[1], start, start + len(number[1]), assumed=option)
+                variables |= dict.fromkeys(names, (piece,))
     return variables
 
 
