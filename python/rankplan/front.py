@@ -200,6 +200,11 @@ def tune(
         inventory = inventory_from(nodes)
         inventory = inventory.without(without) if without else inventory
         return search(read, inventory, extrapolate=extrapolate, present=present)
+    if not isinstance(config, Mapping) and is_saved(config):
+        help = "pass the config of the job; --from takes a plan"
+        raise PlacementError(
+            [Diagnostic("invalid-value", "this is a saved plan, not a config", help, file=_name(config))]
+        )
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
     read = costs_for(read, job.reader, job.dialect, job.inventory, job.name)
@@ -228,11 +233,12 @@ def saved_plan(
         return None
     if nodes is not None or dialect is not None or overrides:
         raise ValueError(f"{_name(config)} is a plan with its own nodes; it takes no nodes, dialect or overrides")
-    saved = config if isinstance(config, Plan) else _load_plan(config)
+    saved = config if isinstance(config, Plan) else load_plan(config)
     return saved.on(saved.inventory.without(without)) if without else saved
 
 
-def _load_plan(file: str | os.PathLike[str]) -> Plan:
+def load_plan(file: str | os.PathLike[str]) -> Plan:
+    """Return the plan in a saved plan or in the file of a launcher. Raises `PlacementError`, ``OSError``."""
     return read_emitted(file).plan if is_emitted(file) else Plan.load(file)
 
 

@@ -94,6 +94,7 @@ def test_an_unknown_answer_names_what_would_decide(tmp_path: Path) -> None:
     assert "conf.yaml:9:7  cluster.component_placement.actor.memory" in output
     assert "= help: state `actor.tokens`; or measure one step: rankplan run --timings" in output
     shown = _run("plan", _file(tmp_path, text), "--nodes", "1x8", "--memory")[1]
+    assert not shown.startswith("\n")
     assert "actor, train: unknown; state `actor.tokens`; or measure" in shown
     assert "memory-unknown" not in _run("check", _file(tmp_path, text), "--nodes", "1x8")[1]
 

@@ -174,3 +174,20 @@ def test_a_file_of_a_release_that_wrote_other_defaults_is_read(tmp_path: Path) -
     indented = ["".join(f"    {line}\n" for line in one.splitlines()) for one in (before, after)]
     (file := tmp_path / "train.yaml").write_text(text.replace(*indented).replace(digest(before), digest(after)))
     assert rankplan.plan(file).components == ["actor"] and rankplan.emit(file, "jobset") == text
+
+
+def test_every_command_reads_the_plan_of_an_emitted_file(tmp_path: Path) -> None:
+    (file := tmp_path / "train.sbatch").write_text(rankplan.emit(plan_of(), "slurm", command="x"))
+    (costs := tmp_path / "costs.yaml").write_text("components: {actor: {seconds: {16: 1.0}}}\n")
+    (conf := tmp_path / "conf.yaml").write_text(yaml.safe_dump(TWO))
+
+    def told(*words: str | Path) -> str:
+        return CliRunner().invoke(main, [str(word) for word in words]).output
+
+    assert told("replan", file) == "0 of 16 ranks move; 16 stay\n"
+    beside = told("arrange", conf, "--nodes", "4x8", "--beside", file)
+    assert "0  node-2" in beside and "1  node-3" in beside
+    assert "no-spare" in told("replan", file, "--beside", file, "--without", "node-1")
+    refused = told("tune", file, "--costs", costs)
+    assert "this is a saved plan, not a config" in refused and f"1 fault in {file}" in refused
+    assert "invalid JSON" not in told("tune", conf, "--nodes", "2x8", "--costs", costs, "--from", file)

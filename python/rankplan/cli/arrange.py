@@ -11,8 +11,7 @@ import click
 from rankplan.arranging.arrange import arrange as arranged
 from rankplan.arranging.rules import Segments
 from rankplan.cli.common import Choice, beside_option, config_options, faults_end_it, print_table, read
-from rankplan.front import saved_plan
-from rankplan.plans.plan import Plan
+from rankplan.front import load_plan, saved_plan
 from rankplan.render.changes import arrangement_line, crossings_table, node_lines
 
 
@@ -89,7 +88,7 @@ def arrange(
             job = read(file, choice)
             job.announce()
             plan, inventory = job.dialect.plan(job.reader, job.inventory), job.inventory
-        found = arranged(plan, inventory, **stated, beside=[Plan.load(path) for path in beside])
+        found = arranged(plan, inventory, **stated, beside=[load_plan(path) for path in beside])
         if (crossings := crossings_table(found)) is not None:
             print_table(crossings)
         else:

@@ -120,7 +120,7 @@ def plan(
         if memory:
             needs = Needs(result.inventory, result, reserve, peaks_of(costs))
             if form == "table":
-                print_lines([*memory_lines(needs), *unknown_lines(needs)])
+                click.echo("\n".join([*memory_lines(needs), *unknown_lines(needs)]))
             else:
                 _write(json_list(plain_needs(needs)), output)
             return

@@ -8,7 +8,7 @@ import click
 
 from rankplan.arranging.replan import replan as repaired
 from rankplan.cli.common import Choice, beside_option, faults_end_it, inventory_options
-from rankplan.plans.plan import Plan
+from rankplan.front import load_plan
 from rankplan.render.changes import replan_lines
 
 
@@ -50,7 +50,7 @@ def replan(
     if renumber and not shrink:
         raise click.UsageError("--renumber requires --shrink")
     with faults_end_it():
-        plan = Plan.load(file)
+        plan = load_plan(file)
         inventory = replace(choice, without=()).among(plan.inventory)  # names of the plan's nodes are excluded below
         found = repaired(
             plan,
@@ -60,7 +60,7 @@ def replan(
             renumber=renumber,
             whole_group=whole_group,
             fixed=fixed,
-            beside=[Plan.load(path) for path in beside],
+            beside=[load_plan(path) for path in beside],
         )
         click.echo("\n".join(replan_lines(found)))
         if output is not None:

@@ -22,8 +22,8 @@ from rankplan.cli.convert import print_converted
 from rankplan.config.text.files import write_whole
 from rankplan.dialects import WRITERS
 from rankplan.dialects.convert import convert
+from rankplan.front import load_plan
 from rankplan.front import tune as tuned
-from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines
 from rankplan.render.tables import plan_table
 from rankplan.render.tuning import placement_text, plot, ranking_table, reason_lines, sensitivity_line, tuning_json
@@ -68,7 +68,7 @@ def tune(
     if file is None and (costs_file is None or choice.given is None):
         raise click.UsageError("without FILE, use --costs and one of --nodes, --inventory and --ray")
     with faults_end_it():
-        before = Plan.load(present) if present is not None else None
+        before = load_plan(present) if present is not None else None
         options = {"extrapolate": extrapolate, "present": before} | config_arguments(choice)
         result = tuned(costs_file, choice.given, file, **options)
         for warning in (*result.warnings, *result.best.warnings):
