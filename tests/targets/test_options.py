@@ -191,3 +191,22 @@ def test_every_command_reads_the_plan_of_an_emitted_file(tmp_path: Path) -> None
     refused = told("tune", file, "--costs", costs)
     assert "this is a saved plan, not a config" in refused and f"1 fault in {file}" in refused
     assert "invalid JSON" not in told("tune", conf, "--nodes", "2x8", "--costs", costs, "--from", file)
+
+
+@pytest.mark.parametrize("option", [{"cpus": "x"}, {"cpus": -1}, {"memory": "5X"}, {"memory": ""}, {"cpus": "0"}])
+def test_an_amount_is_one_of_kubernetes(option: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="is not an amount of Kubernetes; write one such as"):
+        rankplan.emit(plan_of(), "jobset", command="x", image="a:1", **option)
+
+
+@pytest.mark.parametrize("amount", ["32", "500m", "1.5", "512Gi", "1e3", "2E"])
+def test_amounts_of_kubernetes_are_written(amount: str) -> None:
+    assert amount in rankplan.emit(plan_of(), "jobset", command="x", image="a:1", memory=amount)
+
+
+@pytest.mark.parametrize("target", ["jobset", "lws", "slurm", "torchrun", "mpirun"])
+def test_every_component_has_a_port_that_exists(target: str) -> None:
+    two = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "all", "rollout": "all"}}}
+    assert "65535" in rankplan.emit(plan_of(two), target, command="x", port=65534)
+    with pytest.raises(ValueError, match="the last is 65536, and ports end at 65535"):
+        rankplan.emit(plan_of(two), target, command="x", port=65535)

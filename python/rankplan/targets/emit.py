@@ -77,6 +77,9 @@ TARGETS: dict[str, Target] = {
 
 _MARK = re.compile(rb"^\s*rankplan\.io/plan: ['\"]?sha256:|^# rankplan: sha256:", re.MULTILINE)
 _LARGEST = 16 << 20
+_LAST_PORT = 65535
+_QUANTITY = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE])?")
+"""Kubernetes: apimachinery resource.ParseQuantity, without signs."""
 
 
 def is_emitted(file: str | os.PathLike[str]) -> bool:
@@ -204,6 +207,12 @@ def wrong_options(plan: Plan, to: str, options: Options) -> str | None:
         return "a RayCluster has no entrypoint; use --kind job"
     if target.kinds and options.kind == JOB and options.entrypoint is None and options.base is None:
         return f"{to} needs --entrypoint COMMAND, or --kind cluster"
+    for option, size, example in (("--cpus", options.cpus, "32"), ("--memory", options.memory, "512Gi")):
+        if size is not None and (_QUANTITY.fullmatch(size) is None or not size.strip("0.")):
+            return f"{option} {size} is not an amount of Kubernetes; write one such as {example}"
+    if target.commands and options.entrypoint is None and options.port + len(plan) - 1 > _LAST_PORT:
+        last = f"the last is {options.port + len(plan) - 1}, and ports end at {_LAST_PORT}"
+        return f"with --port {options.port}, each component has a port of its own: {last}"
     for component in options.commands:
         if component != DEFAULT and component not in plan:
             return f"unknown component {component!r}; {did_you_mean(component, plan, 'the components are')}"

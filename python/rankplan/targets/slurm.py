@@ -277,7 +277,7 @@ def _pinned(draft: Draft, nodes: Iterable[int]) -> list[str]:
     unnamed = [node for node, name in names.items() if not name]
     if unnamed:
         more = f" and {counted(len(unnamed) - 1, 'more node')}" if len(unnamed) > 1 else ""
-        message = f"--pin names hosts, but node {unnamed[0]}{more} has no hostname"
+        message = f"--pin names hosts, but node {unnamed[0]}{more} {'have' if more else 'has'} no hostname"
         draft.refuse("emit-no-address", message, "add `hostname` to the nodes of the inventory, or leave --pin out")
     return [name or "" for name in names.values()]
 
