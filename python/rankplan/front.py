@@ -201,10 +201,8 @@ def tune(
         inventory = inventory.without(without) if without else inventory
         return search(read, inventory, extrapolate=extrapolate, present=present)
     if not isinstance(config, Mapping) and is_saved(config):
-        help = "pass the config of the job; --from takes a plan"
-        raise PlacementError(
-            [Diagnostic("invalid-value", "this is a saved plan, not a config", help, file=_name(config))]
-        )
+        told = "this is a saved plan, not a config", "pass the config of the job; --from takes a plan"
+        raise PlacementError([Diagnostic("invalid-value", *told, file=_name(config))])
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
     read = costs_for(read, job.reader, job.dialect, job.inventory, job.name)

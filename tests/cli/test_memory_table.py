@@ -115,3 +115,17 @@ def test_other_programs_on_the_accelerators(tmp_path: Path) -> None:
         assert code == 2
         assert "is not a size; write a number and a unit, such as 2 GiB" in output
     assert _run("plan", _file(tmp_path), "--nodes", "1x8", "--reserve", "2GiB")[0] == 2
+
+
+def test_a_trainer_has_no_key_for_the_memory_of_an_accelerator(tmp_path: Path) -> None:
+    text = """\
+trainer: {nnodes: 1, n_gpus_per_node: 8}
+algorithm: {adv_estimator: grpo}
+actor_rollout_ref:
+  model: {path: Qwen/Qwen3-32B}
+  actor: {strategy: fsdp2}
+"""
+    output = _run("check", _file(tmp_path, text), "--nodes", "1x8", "--memory")[1]
+    assert (
+        "= help: state `accelerator_model` in an inventory, or `accelerator_memory` in the `cluster` section" in output
+    )

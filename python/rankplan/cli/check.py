@@ -123,7 +123,7 @@ def _check_all(paths: tuple[str, ...], choice: Choice, form: str, **options: Any
                 if form == "text":
                     show_error(error, sys.stdout)
         reports.append(report)
-    if whole:
+    if skipped:
         note(f"skipped {counted(skipped, 'file that is no job', 'files that are no jobs')}")
     if whole and form == "text" and reports:
         _print_summary(reports)

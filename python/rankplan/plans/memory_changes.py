@@ -188,6 +188,10 @@ def _possible(evaluation: Evaluation, parallel: Parallel, slots: int) -> bool:
     return True
 
 
+_CARD = "accelerator_memory"
+"""The key that decides if the accelerator is unknown; trainers have no such key, but every inventory has its model."""
+
+
 def by_components(needs: Needs) -> dict[tuple[str, ...], dict[str, Need]]:
     """Return the need of each phase, by its components; unknown ones name the keys that would decide."""
     result: dict[tuple[str, ...], dict[str, Need]] = {}
@@ -203,7 +207,7 @@ def deciding(needs: Needs, need: Need) -> list[str]:
     If none does, those without which a part has no bound, or all of them. Empty if only a measurement decides it.
     """
     if need.card is None:
-        return ["accelerator_memory"]
+        return [_CARD]
     keys = list(_unstated(needs, need))
     alone = [f"{name}.{key}" for name, key, values in keys if any(_decides(needs, need, name, key, values))]
     if alone:
@@ -269,5 +273,7 @@ def keys_text(need: Need) -> str:
     """Return what to do about an unknown phase: state the keys that decide, or measure one step."""
     if not need.decides:
         return "measure one step: rankplan run --timings"
+    if need.decides == (_CARD,):
+        return f"state `accelerator_model` in an inventory, or `{_CARD}` in the `cluster` section"
     stated: Mapping[str, None] = dict.fromkeys(f"`{key}`" for key in need.decides)
     return f"state {' or '.join(stated)}; or measure one step: rankplan run --timings"

@@ -76,7 +76,7 @@ TARGETS: dict[str, Target] = {
 """The launchers by name."""
 
 _MARK = re.compile(rb"^\s*rankplan\.io/plan: ['\"]?sha256:|^# rankplan: sha256:", re.MULTILINE)
-_LARGEST = 16 << 20
+_SEARCHED = 16 << 20
 _LAST_PORT = 65535
 _QUANTITY = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE])?")
 """Kubernetes: apimachinery resource.ParseQuantity, without signs."""
@@ -88,7 +88,7 @@ def is_emitted(file: str | os.PathLike[str]) -> bool:
     if not path.is_file():
         return False  # a pipe can be read only once
     with path.open("rb") as opened:
-        return _MARK.search(opened.read(_LARGEST)) is not None
+        return _MARK.search(opened.read(_SEARCHED)) is not None
 
 
 def read_emitted(file: str | os.PathLike[str]) -> Emitted:
@@ -98,7 +98,7 @@ def read_emitted(file: str | os.PathLike[str]) -> Emitted:
     cannot be read.
     """
     name = os.fspath(file)
-    text = read_whole(name, _LARGEST).decode("utf-8-sig", errors="replace")
+    text = read_whole(name).decode("utf-8-sig", errors="replace")
     for target in TARGETS.values():
         if target.wrote is not None and target.read is not None and target.wrote(text):
             return target.read(name, text)
