@@ -3,8 +3,8 @@
 from __future__ import annotations
 import __future__
 
-from operator import attrgetter
 from importlib.metadata import version as version_of
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
