@@ -210,3 +210,16 @@ def test_every_component_has_a_port_that_exists(target: str) -> None:
     assert "65535" in rankplan.emit(plan_of(two), target, command="x", port=65534)
     with pytest.raises(ValueError, match="the last is 65536, and ports end at 65535"):
         rankplan.emit(plan_of(two), target, command="x", port=65535)
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "named"),
+    [
+        ("slurm", {"queue": "q", "cpus": 3}, "--cpus and --queue"),
+        ("torchrun", {"levels": {"rack": "a/b"}, "segment_level": "rack"}, "--level and --segment-level"),
+        ("jobset", {"slurm_release": "24.05"}, "--slurm-release"),
+    ],
+)
+def test_an_option_that_does_nothing_is_refused(target: str, given: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=f"^{target} has no use for {named}$"):
+        rankplan.emit(plan_of(), target, command="x", **given)

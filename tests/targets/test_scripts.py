@@ -27,8 +27,8 @@ def emitted(plan: rankplan.Plan, target: str, **options: Any) -> str:
     return rankplan.emit(plan, target, **{"command": COMMAND, **options})
 
 
-def case_options(case: str) -> dict[str, Any]:
-    return {"segment_level": CASES[case]["options"].get("segment_level")}
+def case_options(case: str, target: str) -> dict[str, Any]:
+    return {"segment_level": CASES[case]["options"].get("segment_level")} if target == "slurm" else {}
 
 
 def rows(plan: rankplan.Plan) -> dict[str, list[tuple[Any, ...]]]:
@@ -71,10 +71,10 @@ def test_a_script_shows_the_recorded_facts(case: str, target: str, tmp_path: Pat
     expected, plan = CASES[case]["targets"][target], planned(case)
     if "refused" in expected:
         with pytest.raises(rankplan.PlacementError) as refused:
-            emitted(plan, target, **case_options(case))
+            emitted(plan, target, **case_options(case, target))
         assert {found.code for found in refused.value.diagnostics} == {expected["refused"]}
         return
-    text = emitted(plan, target, **case_options(case))
+    text = emitted(plan, target, **case_options(case, target))
     assert FACTS[target](text, plan) == expected
     assert subprocess.run(["bash", "-n"], input=text.encode(), capture_output=True).stderr == b""
     check_laws(plan, target, text)

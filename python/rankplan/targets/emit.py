@@ -75,6 +75,10 @@ TARGETS: dict[str, Target] = {
 }
 """The launchers by name."""
 
+_SCRIPTS = ("slurm", "torchrun", "mpirun")
+_OF_PODS = ("image", "cpus", "memory", "namespace", "queue", "levels")
+_OF_SLURM = ("slurm_release", "segment_level")
+
 _MARK = re.compile(rb"^\s*rankplan\.io/plan: ['\"]?sha256:|^# rankplan: sha256:", re.MULTILINE)
 _SEARCHED = 16 << 20
 _LAST_PORT = 65535
@@ -179,6 +183,9 @@ def emit(
     commands = given["commands"]
     if commands is not None and DEFAULT not in commands:
         given["commands"] = {**options.commands, **commands}
+    others = (_OF_PODS if to in _SCRIPTS else ()) + (_OF_SLURM if to in TARGETS and to != "slurm" else ())
+    if unused := [f"--{'level' if key == 'levels' else key.replace('_', '-')}" for key in others if given[key]]:
+        raise ValueError(f"{to} has no use for {' and '.join(unused)}")
     options = replace(options, **{key: value for key, value in given.items() if value is not None})
     if (wrong := wrong_options(plan, to, options)) is not None:
         raise ValueError(wrong)
