@@ -3,6 +3,7 @@
 from __future__ import annotations
 import __future__
 
+from importlib.metadata import version as version_of
 from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,11 +14,14 @@ from sphinx.application import Sphinx
 from sphinx.util.inspect import signature, stringify_signature
 
 project = "rankplan"
+version = release = version_of("rankplan")
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
 
 # Tests run the blocks that are fenced by backticks, and GitHub renders the same files: use `:` and `~` for directives.
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
+# Scripts that a command prints are shown as its output, and no lexer of sessions knows their quotes.
+suppress_warnings = ["misc.highlighting_failure"]
 
 default_role = "py:obj"
 add_module_names = False
@@ -31,7 +35,8 @@ autodoc_preserve_defaults = True
 smartquotes = False
 
 html_theme = "furo"
-html_title = "rankplan"
+html_title = f"rankplan {version}"
+html_last_updated_fmt = "%Y-%m-%d"
 html_show_copyright = False
 html_show_sphinx = False
 html_copy_source = False
