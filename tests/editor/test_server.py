@@ -60,17 +60,13 @@ def test_the_buffer_counts_not_the_file(editor: Editor, conf: Path) -> None:
     assert editor.change(conf, {"text": GOOD}) == []
 
 
-def test_changes_of_a_range_count(editor: Editor, conf: Path) -> None:
-    editor.open(conf, GOOD)
-    place = {"start": {"line": 7, "character": 13}, "end": {"line": 7, "character": 17}}
-    [fault] = editor.change(conf, {"range": place, "text": "8-99"})
-    assert fault["code"] == "resource-out-of-range"
-    assert fault["range"]["start"] == {"line": 7, "character": 13}
+def test_the_editor_is_asked_for_whole_texts(editor: Editor) -> None:
+    assert editor.capabilities["textDocumentSync"]["change"] == 1
 
 
 def test_a_range_is_in_the_units_of_the_editor(conf: Path) -> None:
     text = GOOD.replace("rollout: 8-15", '"\U0001f916": 8-15:0-2')
-    for encoding, column in (("utf-16", 10), ("utf-8", 12), ("utf-32", 9)):
+    for encoding, column in (("utf-16", 10), ("utf-8", 12)):
         with Editor("--nodes", "2x8", encoding=encoding) as editor:
             assert editor.capabilities["positionEncoding"] == encoding
             [fault] = editor.open(conf, text)
@@ -225,6 +221,8 @@ def completed(editor: Editor, path: Path, text: str) -> dict[str, dict]:
 
 
 COMPLETED = [
+    ("trainer:\n  nnodes: 1\n|", {"actor_rollout_ref", "critic"}),
+    ("trainer:\n  nnodes: 1\n  |\n", {"n_gpus_per_node"}),
     ("|", {"cluster", "actor_rollout_ref", "policy"}),
     (GOOD + "  |", {"topology", "exclude", "node_groups"}),
     (GOOD + "  top|", {"topology", "exclude"}),
@@ -281,12 +279,8 @@ def test_a_base_config_is_found_beside_the_buffer(editor: Editor, tmp_path: Path
 def test_nodes_of_the_editors_settings(conf: Path, tmp_path: Path) -> None:
     inventory = tmp_path / "nodes.yaml"
     inventory.write_text("nodes:\n- {ranks: 0-1, accelerators: 4}\n")
-    for options in ({"nodes": "2x4"}, {"inventory": str(inventory)}):
-        with Editor(options=options) as editor:
-            assert {one["code"] for one in editor.open(conf, GOOD)} == {"resource-out-of-range"}
-    with Editor(options={"inventory": "missing.yaml"}) as editor:
-        [fault] = editor.open(conf, GOOD)
-        assert fault["code"] == "unreadable" and "missing.yaml" in fault["message"]
+    with Editor("--nodes", "2x8", options={"inventory": str(inventory)}) as editor:
+        assert {one["code"] for one in editor.open(conf, GOOD)} == {"resource-out-of-range"}
 
 
 BROKEN = """
@@ -314,9 +308,10 @@ def test_a_crash_does_not_end_the_server(conf: Path) -> None:
         assert editor.process.stderr is not None and b"broken check" in editor.process.stderr.read()
 
 
-def test_shutdown_ends_the_process(conf: Path) -> None:
-    with Editor() as editor:
-        editor.open(conf, GOOD)
+def test_a_missing_inventory_is_a_diagnostic_and_shutdown_ends_the_process(conf: Path) -> None:
+    with Editor(options={"inventory": "missing.yaml"}) as editor:
+        [fault] = editor.open(conf, GOOD)
+        assert fault["code"] == "unreadable" and "missing.yaml" in fault["message"]
         assert editor.shut_down() == 0
 
 

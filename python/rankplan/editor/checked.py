@@ -15,7 +15,7 @@ import yaml
 from lsprotocol import types
 
 from rankplan.config.text.document import Document, Section
-from rankplan.config.text.load import load_config
+from rankplan.config.text.load import SCRIPTS, load_config
 from rankplan.dialects.keys import AREAL_ENGINES, TABLES
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.front import Nodes, check
@@ -66,7 +66,7 @@ class Checked:
     def diagnostics(self) -> tuple[Diagnostic, ...]:
         """Every fault and warning; none for a file that is no job."""
         unread = self.config is None and self.report.faults and self.report.faults[0].code != "unreadable"
-        if unread and not _is_script(self.file) and not _TELLING.intersection(_TOP.findall(self.text)):
+        if unread and Path(self.file).suffix not in SCRIPTS and not _TELLING.intersection(_TOP.findall(self.text)):
             return ()
         return self.report.diagnostics if self.report.is_job else ()
 
@@ -91,10 +91,6 @@ class Checked:
         starts = [0, *(found.end() for found in _BREAK.finditer(self.text))]
         start = starts[place.start.line]
         return self.text[: start + place.start.character] + new + self.text[start + place.end.character :]
-
-
-def _is_script(file: str) -> bool:
-    return Path(file).suffix not in (".yaml", ".yml", "")
 
 
 def _span(line: int, start: int, end: int) -> types.Range:

@@ -12,7 +12,6 @@ from lsprotocol import types
 from pygls import uris
 from pygls.lsp.server import LanguageServer
 from pygls.workspace import TextDocument
-from pygls.workspace.position_codec import ServerTextPosition, ServerTextRange
 
 from rankplan.editor.checked import Checked, Options, checked, fix
 from rankplan.editor.completion import cursor_at, proposals
@@ -38,7 +37,8 @@ class Server(LanguageServer):
     """The server, with the buffers that it checked last."""
 
     def __init__(self, options: Options, rules: Mapping[str, str]) -> None:
-        super().__init__("rankplan", version("rankplan"))
+        # Whole texts: pygls would also count the line breaks of Unicode, which editors do not.
+        super().__init__("rankplan", version("rankplan"), types.TextDocumentSyncKind.Full)
         self.options = options
         self.rules = rules
         """When each code is reported."""
@@ -68,10 +68,11 @@ class Server(LanguageServer):
         if buffer is None:
             return
         document = self.workspace.get_text_document(uri)
-        found = [self._sent(document, buffer, one) for one in buffer.diagnostics]
+        found = [self.sent(document, buffer, one) for one in buffer.diagnostics]
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, document.version))
 
-    def _sent(self, document: TextDocument, buffer: Checked, one: Diagnostic) -> types.Diagnostic:
+    def sent(self, document: TextDocument, buffer: Checked, one: Diagnostic) -> types.Diagnostic:
+        """Return a diagnostic as the protocol has it."""
         message = one.message if one.help is None else f"{one.message}\nhelp: {one.help}"
         related = []
         if one.file not in (None, buffer.file):
@@ -81,10 +82,10 @@ class Server(LanguageServer):
             related.append(types.DiagnosticRelatedInformation(place, one.message))
             message = f"{one.file}:{line + 1}: {message}"
         for label in one.labels[1:] if one.source is not None else ():
-            place = types.Location(document.uri, sent_range(document, buffer.range(one, label)))
+            place = types.Location(document.uri, sent_range(document, buffer, buffer.range(one, label)))
             related.append(types.DiagnosticRelatedInformation(place, label.text or one.message))
         return types.Diagnostic(
-            sent_range(document, buffer.range(one)),
+            sent_range(document, buffer, buffer.range(one)),
             message,
             types.DiagnosticSeverity.Warning if one.warning else types.DiagnosticSeverity.Error,
             one.code,
@@ -93,10 +94,9 @@ class Server(LanguageServer):
         )
 
 
-def sent_range(document: TextDocument, place: types.Range) -> types.Range:
+def sent_range(document: TextDocument, buffer: Checked, place: types.Range) -> types.Range:
     """Return a range of characters in the units of the editor."""
-    start, end = (ServerTextPosition(one.line, one.character) for one in (place.start, place.end))
-    return document.range_to_client_units(ServerTextRange(start, end))
+    return document.position_codec.range_to_client_units(buffer.lines, place)
 
 
 def server(options: Options, rules: Mapping[str, str]) -> Server:
@@ -154,7 +154,7 @@ def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
     if buffer is None:
         return None
     document = server.workspace.get_text_document(uri)
-    at = document.position_from_client_units(params.position)
+    at = document.position_codec.position_from_client_units(buffer.lines, params.position)
     line, column = at.line, at.character
     parts = []
     for one in buffer.diagnostics:
@@ -174,12 +174,12 @@ def _complete(server: Server, params: types.CompletionParams) -> types.Completio
     if buffer is None:
         return types.CompletionList(is_incomplete=False, items=[])
     document = server.workspace.get_text_document(uri)
-    at = document.position_from_client_units(params.position)
+    at = document.position_codec.position_from_client_units(buffer.lines, params.position)
     cursor = cursor_at(buffer.lines, at.line, at.character)
     before = buffer.lines[at.line][: at.character] if at.line < len(buffer.lines) else ""
     dialect = dialect_at(buffer.config, server.options.dialect)
     start = types.Position(at.line, at.character - len(cursor.word))
-    place = sent_range(document, types.Range(start, types.Position(at.line, at.character)))
+    place = sent_range(document, buffer, types.Range(start, types.Position(at.line, at.character)))
     items = [
         types.CompletionItem(
             one.label,
@@ -200,12 +200,12 @@ def _actions(server: Server, params: types.CodeActionParams) -> list[types.CodeA
     document = server.workspace.get_text_document(uri)
     found = []
     for one in buffer.diagnostics:
-        place = sent_range(document, buffer.range(one))
+        place = sent_range(document, buffer, buffer.range(one))
         if place.end.line < params.range.start.line or place.start.line > params.range.end.line:
             continue
         if (change := fix(buffer, one, server.options)) is not None:
-            edit = types.TextEdit(sent_range(document, change.place), change.new)
-            diagnostic = server._sent(document, buffer, one)
+            edit = types.TextEdit(sent_range(document, buffer, change.place), change.new)
+            diagnostic = server.sent(document, buffer, one)
             found.append(
                 types.CodeAction(
                     change.title,

@@ -16,7 +16,8 @@ from rankplan.config.text.places import Places
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import shown
 
-_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+"""The suffixes of launch scripts."""
 _SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|z|k)?sh\b")
 
 
@@ -71,7 +72,7 @@ def _read(file: str, given: Mapping[str, str] = MappingProxyType({}), text: str 
         message = f"the file is not UTF-8: invalid byte at position {error.start}"
         raise PlacementError([Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=file)]) from None
     # Most programs read YAML only: import the readers of other formats where they are used.
-    if file.endswith(_SCRIPTS) or _SHEBANG.match(text):
+    if file.endswith(SCRIPTS) or _SHEBANG.match(text):
         from rankplan.config.text.places import Text
         from rankplan.config.text.script import parse_script
 
