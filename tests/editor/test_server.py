@@ -171,6 +171,7 @@ NO_JOBS = [
     "Resources:\n  A: !Ref b\n  B: !Sub c\n  C: !If [a, b]\n",
     "a: {{ .Values.a }}\nb: {{ .Values.b }}\n",
     "nodes:\n- {ranks: 0-1, accelerators: 8}\n",
+    "# rankplan: sha256:0\n" + GOOD.replace("8-15", "8-15:0-2"),
 ]
 
 
@@ -313,6 +314,14 @@ def test_a_missing_inventory_is_a_diagnostic_and_shutdown_ends_the_process(conf:
         [fault] = editor.open(conf, GOOD)
         assert fault["code"] == "unreadable" and "missing.yaml" in fault["message"]
         assert editor.shut_down() == 0
+
+
+def test_the_server_ends_with_its_editor() -> None:
+    with Editor() as editor:
+        assert editor.process.stdin is not None
+        editor.process.stdin.close()
+        editor.process.stdin = None
+        assert editor.process.wait(20) == 0
 
 
 def test_without_pygls_the_command_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from rankplan.dialects.keys import AREAL_ENGINES, TABLES
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.front import Nodes, check
 from rankplan.render.report import Report
+from rankplan.targets.emit import has_mark
 
 _BREAK = re.compile(r"\r\n|\r|\n")
 _TOP = re.compile(r"^[\"']?(\w+)[\"']?[ \t]*:", re.MULTILINE)
@@ -64,7 +65,9 @@ class Checked:
 
     @property
     def diagnostics(self) -> tuple[Diagnostic, ...]:
-        """Every fault and warning; none for a file that is no job."""
+        """Every fault and warning; none for a file that is no job, or that rankplan has written for a launcher."""
+        if has_mark(self.text.encode(errors="replace")):
+            return ()
         unread = self.config is None and self.report.faults and self.report.faults[0].code != "unreadable"
         if unread and Path(self.file).suffix not in SCRIPTS and not _TELLING.intersection(_TOP.findall(self.text)):
             return ()
