@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from rankplan.config.text.document import Section
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.hydra import compose
 from rankplan.config.text.load import load_config
@@ -327,7 +328,11 @@ def read_job(
 
 
 def _name(config: Config) -> str:
-    return "the plan" if isinstance(config, Plan) else "config" if isinstance(config, Mapping) else os.fspath(config)
+    if isinstance(config, Plan):
+        return "the plan"
+    if isinstance(config, Mapping):
+        return (config.document.file if isinstance(config, Section) else None) or "config"
+    return os.fspath(config)
 
 
 def inventory_from(nodes: Nodes) -> Inventory:

@@ -157,11 +157,13 @@ def test_a_plan_for_a_larger_cluster_starts_nothing(cluster: Cluster) -> None:
 
 def test_a_group_that_must_stay_together_starts_nothing_elsewhere(cluster: Cluster) -> None:
     keep = {name: {"tp": "node"} for name in ("actor", "a component that is launched elsewhere")}
-    made = plan_on(UNIFORM, {"placement": "0-5", "parallel": {"tp": 3}}, topology={"keep": keep})
+    placed = {"placement": "0-5", "parallel": {"tp": 3}}
+    part = plan_on(UNIFORM, placed, topology={"keep": keep})
+    whole = plan_on(UNIFORM, placed, topology={"keep": {"actor": {"tp": "node"}}})
     before = started()
     for launch in (
-        lambda: Reader.create_group().launch(cluster, made["actor"], name="another name"),
-        lambda: cluster.reserve(made),
+        lambda: Reader.create_group().launch(cluster, part["actor"], name="another name"),
+        lambda: cluster.reserve(whole),
     ):
         with pytest.raises(PlacementError) as caught:
             launch()

@@ -30,6 +30,7 @@ ROOMS = [
     "runtime",
     "runtime.group",
     "front",
+    "editor",
     "runtime.live",
     "cli",
 ]

@@ -14,8 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from support.paths import ROOT
-
 _TOOL = Path(__file__).with_name("slurm_loopback.sh")
 _NEEDED = ("sbatch", "srun", "slurmctld", "slurmd", "munged")
 
@@ -63,7 +61,7 @@ def own_rankplan(folder: Path) -> dict[str, str]:
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m rankplan "$@"\n')
     program.chmod(0o755)
     path = f"{program.parent}{os.pathsep}{os.environ['PATH']}"
-    return {**os.environ, "PATH": path, "PYTHONPATH": os.environ.get("PYTHONPATH", str(ROOT / "python"))}
+    return {**os.environ, "PATH": path}
 
 
 @contextmanager

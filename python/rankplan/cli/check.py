@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,10 @@ from rankplan.cli.common import (
     print_table,
     refuse_other_nodes,
     show_error,
+    silent,
 )
 from rankplan.errors import Diagnostic, printable
 from rankplan.front import check as check_config
-from rankplan.front import notes
 from rankplan.render.annotations import github, github_notice, sarif
 from rankplan.render.report import Report
 from rankplan.render.tables import table
@@ -88,16 +88,6 @@ def files_in(path: str) -> Iterator[str]:
             yield from files_in(str(entry))
 
 
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Drop the notes on the assumed nodes of each file, which would bury the faults."""
-    notes.disabled = True
-    try:
-        yield
-    finally:
-        notes.disabled = False
-
-
 def _check_all(paths: tuple[str, ...], choice: Choice, form: str, **options: Any) -> bool:
     """Check files and print the result; return whether all are fine."""
     reports: list[Report] = []
@@ -106,7 +96,7 @@ def _check_all(paths: tuple[str, ...], choice: Choice, form: str, **options: Any
     with faults_end_it():
         files = [file for path in paths for file in files_in(path)]
     for file in files:
-        with faults_end_it(), _silent() if whole else nullcontext():
+        with faults_end_it(), silent() if whole else nullcontext():
             try:
                 refuse_other_nodes(file, choice)
                 report = check_config(file, choice.given, **config_arguments(choice), **options)

@@ -25,6 +25,7 @@ COMMANDS = {
     "explain": "Explain a rule by its code, with an example and the fix.",
     "inventory": "Show the nodes as a tree, with their network and hardware.",
     "live": "Show what runs on a Ray cluster; compare it with a plan.",
+    "lsp": "Serve editors over stdio: diagnostics, plans, completion, fixes.",
     "pin": "Run a Ray program with its groups bound to a plan.",
     "plan": "Show where every process runs.",
     "replan": "Repair a saved plan after hardware failed.",
@@ -38,7 +39,7 @@ COMMANDS = {
 OVERRIDES = "rankplan.overrides"
 """The key, in the context of click, of the words after ``--``."""
 
-_NOT_OVERRIDING = frozenset({"explain", "schema", "diff", "inventory"})
+_NOT_OVERRIDING = frozenset({"explain", "schema", "diff", "inventory", "lsp"})
 """Commands that read no config, or several."""
 
 _WITH_COMMAND = frozenset({"run", "exec", "pin"})

@@ -92,7 +92,12 @@ def is_emitted(file: str | os.PathLike[str]) -> bool:
     if not path.is_file():
         return False  # a pipe can be read only once
     with path.open("rb") as opened:
-        return _MARK.search(opened.read(_SEARCHED)) is not None
+        return has_mark(opened.read(_SEARCHED))
+
+
+def has_mark(content: bytes) -> bool:
+    """Whether the content of a file is what rankplan has written for a launcher."""
+    return _MARK.search(content) is not None
 
 
 def read_emitted(file: str | os.PathLike[str]) -> Emitted:

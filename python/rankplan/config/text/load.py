@@ -16,11 +16,12 @@ from rankplan.config.text.places import Places
 from rankplan.errors import PlacementError
 from rankplan.words import shown
 
-_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+"""The suffixes of launch scripts."""
 _SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|z|k)?sh\b")
 
 
-def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Section:
+def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), *, text: str | None = None) -> Section:
     """Read a config file and return its mapping; later faults point into the file.
 
     YAML is read by YAML 1.2's core rules. A shell script (``.sh``, ``.bash``, ``.slurm``, ``.sbatch``, or a first line
@@ -28,25 +29,30 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     executed. So does the entrypoint of a RayJob. ``defaults: base.yaml`` extends other files, as in NeMo-RL; the files
     that Hydra's ``defaults`` names are read if they exist. ``overrides`` change values as on Hydra's command line:
     ``key=value``, ``+key=value``, ``++key=value``, ``~key``; ``X=value`` sets a variable that a script reads from its
-    environment.
+    environment. ``text`` is read in place of the content of the file, as of one that an editor has not saved.
 
     Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
     it; ``OSError`` if it cannot be read.
     """
     if not overrides:
-        return _load(os.fspath(path))
+        return _load(os.fspath(path), text=text)
     from rankplan.config.text.overrides import overridden, parse_overrides  # as the readers below
 
     changes = parse_overrides(overrides)
     given = {one.key: one.value for one in changes if not one.sign and one.key.isidentifier() and one.value is not None}
-    config = _load(os.fspath(path), given=given)
+    config = _load(os.fspath(path), given=given, text=text)
     used = config.document.used if isinstance(config.document, Places) else set()
     return overridden(config, [one for one in changes if one.key not in used])
 
 
-def _load(file: str, above: tuple[str, ...] = (), given: Mapping[str, str] = MappingProxyType({})) -> Section:
+def _load(
+    file: str,
+    above: tuple[str, ...] = (),
+    given: Mapping[str, str] = MappingProxyType({}),
+    text: str | None = None,
+) -> Section:
     """Return the content of a file with those that it extends; ``given`` are environment variables of a script."""
-    document, value = _read(file, given)
+    document, value = _read(file, given, text)
     if not isinstance(value, Section):
         message = f"the file contains {shown(value)}; it must be a mapping"
         if value is None:
@@ -58,11 +64,11 @@ def _load(file: str, above: tuple[str, ...] = (), given: Mapping[str, str] = Map
     return composed(extended(value, _load, (*above, file)), lambda name: _read(name)[1])
 
 
-def _read(file: str, given: Mapping[str, str] = MappingProxyType({})) -> tuple[Any, Any]:
+def _read(file: str, given: Mapping[str, str] = MappingProxyType({}), text: str | None = None) -> tuple[Any, Any]:
     """Return where the values of a file are, and its content."""
-    text = read_text(file)
+    text = read_text(file) if text is None else text
     # Most programs read YAML only: import the readers of other formats where they are used.
-    if file.endswith(_SCRIPTS) or _SHEBANG.match(text):
+    if file.endswith(SCRIPTS) or _SHEBANG.match(text):
         from rankplan.config.text.places import Text
         from rankplan.config.text.script import parse_script
 

@@ -1,0 +1,95 @@
+"""The keys that a config may have at a path, and the words that a key takes: for completion and hover."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from rankplan.config.models import ClusterSection
+from rankplan.config.text.faults import KeyPath
+from rankplan.dialects import name_of
+from rankplan.dialects.keys import ROLE, TABLES, Row
+
+
+def dialect_at(config: Mapping[Any, Any] | None, named: str | None = None) -> str | None:
+    """Return the dialect of a config; ``None`` if nothing in it tells."""
+    if named is not None:
+        return named
+    if config is None:
+        return None
+    name = name_of(config)
+    return name if name in TABLES or "cluster" in config else None
+
+
+def keys_at(dialect: str | None, path: KeyPath) -> dict[str, str]:
+    """Return the keys of the section at a path, each with what it decides; of all dialects if it is ``None``."""
+    found: dict[str, str] = {}
+    if dialect in (None, "rlinf"):
+        found |= _model_keys(path)
+    for name, table in TABLES.items():
+        if dialect in (None, name):
+            for row in (*table.rows, *table.memory_rows):
+                for inner in _inside(row, path):
+                    decides = row.decides if len(inner) == 1 else ""
+                    found[str(inner[0])] = found.get(str(inner[0])) or decides
+    found.pop(ROLE, None)
+    return found
+
+
+def words_at(dialect: str | None, path: KeyPath) -> list[str]:
+    """Return the words that the key at a path takes, if they are few."""
+    words = dict.fromkeys(word for schema in _schemas(path) for word in schema.get("enum", ()))
+    switch = any(schema.get("type") == "boolean" for schema in _schemas(path))
+    for name, table in TABLES.items():
+        if dialect in (None, name) and not switch:
+            rows = (row for row in (*table.rows, *table.memory_rows) if row.kind == "switch")
+            switch = any(len(inner) == 1 for row in rows for inner in _inside(row, path[:-1]) if inner[0] == path[-1])
+    return [*map(str, words), *(["true", "false"] if switch else [])]
+
+
+def _inside(row: Row, path: KeyPath) -> Iterator[KeyPath]:
+    """Yield what follows a path in the paths of a row; a role has any name."""
+    for one in row.paths:
+        if len(one) > len(path) and all(a in (b, ROLE) for a, b in zip(one, path, strict=False)):
+            yield one[len(path) :]
+
+
+@cache
+def _section() -> dict[str, Any]:
+    return ClusterSection.model_json_schema()
+
+
+def _model_keys(path: KeyPath) -> dict[str, str]:
+    if not path:
+        return {"cluster": "the nodes of the job, and the placement of each component"}
+    return {
+        key: value.get("description", "") if isinstance(value, Mapping) else ""
+        for schema in _schemas(path)
+        for key, value in schema.get("properties", {}).items()
+    }
+
+
+def _schemas(path: KeyPath) -> list[Mapping[str, Any]]:
+    """Return the schemas of the value at a path of rankplan's own section; none elsewhere."""
+    if path[:1] != ("cluster",):
+        return []
+    here = [*_variants(_section())]
+    for part in path[1:]:
+        inner: list[Any] = []
+        for schema in here:
+            if isinstance(part, int):
+                inner.append(schema.get("items"))
+            else:
+                inner.append(schema.get("properties", {}).get(part, schema.get("additionalProperties")))
+        here = [one for each in inner if isinstance(each, Mapping) for one in _variants(each)]
+    return here
+
+
+def _variants(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield a schema, and those that it refers to or chooses from."""
+    yield schema
+    if "$ref" in schema:
+        yield from _variants(_section()["$defs"][schema["$ref"].rpartition("/")[2]])
+    for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
+        yield from _variants(one)
