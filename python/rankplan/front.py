@@ -22,7 +22,7 @@ from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.memory.cards import LARGEST_SIZE, size_of
+from rankplan.memory.cards import size_in_bytes
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
@@ -97,14 +97,6 @@ def check(
     told = [one for one in reader.warnings if verbose or reader.decides(one)]
     shown = needs if memory else None
     return Report(_name(config), plan, (*told, *warnings), len(reader.warnings) - len(told), shown)
-
-
-def size_in_bytes(size: float | str) -> float:
-    """Return bytes, also of a text such as ``2 GiB``. Raises ``ValueError`` for anything else."""
-    found = size_of(size) if isinstance(size, str) else size
-    if found is None or not 0 <= found <= LARGEST_SIZE:
-        raise ValueError(f"{size!r} is not a size; write a number and a unit, such as 2 GiB")
-    return float(found)
 
 
 def peaks_of(costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None) -> Peaks | None:

@@ -20,8 +20,9 @@ from rankplan.cli.commands import OVERRIDES
 from rankplan.dialects import DIALECTS
 from rankplan.dialects.orders import by_address_text
 from rankplan.errors import PlacementError, RankplanError, printable, printable_lines
-from rankplan.front import Job, inventory_from, is_saved, notes, plan, read_job, saved_plan, size_in_bytes
+from rankplan.front import Job, inventory_from, is_saved, notes, plan, read_job, saved_plan
 from rankplan.front import Nodes as Given
+from rankplan.memory.cards import size_in_bytes
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.render.report import faults_line

@@ -57,3 +57,11 @@ def size_of(text: str) -> int | None:
 def size_text(size: float) -> str:
     """Return bytes as a text: ``22.9 GiB``."""
     return "-" if size == float("inf") else f"{size / GIB:,.1f} GiB"
+
+
+def size_in_bytes(size: float | str) -> float:
+    """Return bytes, also of a text such as ``2 GiB``. Raises ``ValueError`` for anything else."""
+    found = size_of(size) if isinstance(size, str) else size
+    if found is None or not 0 <= found <= LARGEST_SIZE:
+        raise ValueError(f"{size!r} is not a size; write a number and a unit, such as 2 GiB")
+    return float(found)
