@@ -147,7 +147,12 @@ def test_mpirun_starts_every_rank(tmp_path: Path, row: str, case: str) -> None:
     back = {"actor": {"node_group": "one,zero", "placement": "0-1:0,4-5:1"}, "it's": "0-1:0-1"}
     plan = on(nodes, back, **BACK) if case == "back" else with_addresses(case)
     agent = tmp_path / "agent"  # stands for ssh
-    agent.write_text('#!/bin/sh\nshift\nexec /bin/sh -c "$*"\n')
+    # The hosts are one machine: without folders of their own, their daemons would race for the same one.
+    agent.write_text(
+        "#!/bin/sh\nhost=$1\nshift\n"
+        'words=$(printf \'%s\' "$*" | sed "s#/tmp/rankplan-[^ \\"\']*#&/$host#g")\n'
+        'exec /bin/sh -c "$words"\n'
+    )
     agent.chmod(0o755)
     root = " --allow-run-as-root" if os.geteuid() == 0 else ""
     script = tmp_path / "train.sh"
