@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.plan import Plan
 from rankplan.targets import jobset, kuberay, kubernetes, kueue, lws
 from rankplan.targets.options import CLUSTER, DEFAULT, JOB, Draft, Emitted, Options
+from rankplan.targets.script import shell_words
 from rankplan.targets.script_file import MPIRUN, SLURM, TORCHRUN, Kind, reader, writer, wrote
 from rankplan.words import did_you_mean
 
@@ -155,9 +155,8 @@ def emit(
 
     ``plan`` may be the path of a file that was written for a launcher: options that are not given are then those of the
     file, if ``to`` is its launcher. ``to`` is one of ``kuberay``, ``jobset``, ``lws``, ``kueue``, ``slurm``,
-    ``torchrun`` and ``mpirun``. ``command`` is the
-    command of each component, by name, or one for all in which ``{}`` is the name. Equal plans and options give equal
-    texts.
+    ``torchrun`` and ``mpirun``. ``command`` is the command of each component, by name, or one for all in which ``{}``
+    is the name. Equal plans and options give equal texts.
 
     Raises `PlacementError` with every fact that the launcher cannot hold, ``ValueError`` for an unknown target, or
     options that the target does not take, ``OSError`` for a file that cannot be read.
@@ -232,10 +231,13 @@ def wrong_options(plan: Plan, to: str, options: Options) -> str | None:
         for component in plan:
             if not (options.command(component) or "").strip():
                 return f"{component} has no command; pass --command '{component}=COMMAND'"
+    if target.commands:
+        each = {f"the command of {component}": options.command(component) for component in plan}
+        for what, command in ({"the entrypoint": options.entrypoint} if options.entrypoint else each).items():
             try:
-                shlex.split(options.command(component) or "")
+                shell_words(command or "")
             except ValueError as error:
-                return f"the command of {component} cannot be split into words: {error}"
+                return f"{what} cannot be split into words: {error}"
     if not plan:
         return "the plan has no components"
     return None
