@@ -5,7 +5,7 @@ Source: JobSet's API (``jobset.x-k8s.io/v1alpha2``) and its webhooks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rankplan.targets.groups import PodGroup, pod_groups
@@ -37,7 +37,9 @@ def write(draft: Draft, text: str) -> dict[str, Any]:
     check_name(draft, "job", name, _LONGEST, longest)
     check_pods(draft, groups, len(groups))
     asked = [] if draft.options.pin else requests(draft, [one.nodes for one in groups])
-    masters = masters_of(draft, {node: f"{name}-{one.name}-0-{at}.{name}" for one in groups for at, node in _at(one)})
+    masters = masters_of(
+        draft, {node: f"{name}-{one.name}-0-{at}.{name}" for one in groups for at, node in enumerate(one.nodes)}
+    )
     first = _first(draft, groups)
     jobs = []
     for index, one in enumerate(groups):
@@ -67,10 +69,6 @@ def write(draft: Draft, text: str) -> dict[str, Any]:
         "metadata": metadata(draft, text),
         "spec": spec,
     }
-
-
-def _at(group: PodGroup) -> Iterable[tuple[int, int]]:
-    return enumerate(group.nodes)
 
 
 def _first(draft: Draft, groups: Sequence[PodGroup]) -> tuple[str, int]:

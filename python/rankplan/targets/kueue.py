@@ -41,16 +41,14 @@ def write(draft: Draft) -> str:
             _object("ResourceFlavor", name, {"nodeLabels": {_TYPE_LABEL: name}, "topologyName": _NAME})
             for name in flavors
         ),
-        _object("ClusterQueue", _NAME, {"namespaceSelector": {}, "resourceGroups": list(map(_quota, *_both(by_key)))}),
+        _object(
+            "ClusterQueue", _NAME, {"namespaceSelector": {}, "resourceGroups": [_quota(*one) for one in by_key.items()]}
+        ),
         _object("LocalQueue", draft.options.queue or draft.options.name, {"clusterQueue": _NAME}),
     ]
     if draft.options.namespace is not None:
         documents[-1]["metadata"]["namespace"] = draft.options.namespace
     return documents_text(documents)
-
-
-def _both(by_key: dict[str, dict[str, int]]) -> tuple[list[str], list[dict[str, int]]]:
-    return list(by_key), list(by_key.values())
 
 
 def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:

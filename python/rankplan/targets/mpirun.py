@@ -19,6 +19,7 @@ from rankplan.targets.script import (
     Head,
     Stay,
     Verbatim,
+    commands_read,
     file_names,
     plan_lines,
     quoted,
@@ -56,14 +57,14 @@ def write(draft: Draft, head: Head) -> str:
 
 def options_read(plan: Plan, lines: Sequence[str]) -> dict[str, Any]:
     """Return the options of a script with this plan: its commands and its port."""
-    text, commands, port = "\n".join(lines), {}, None
-    for index, name in enumerate(plan):
+
+    def pattern(name: str) -> str:
         start = re.escape(f"rankplan exec $plan --component {_escaped(quoted(name))} --rank-from ")
-        found = re.search(rf" {start}\S+ --master \S+:([0-9]{{1,5}}) -- (.*)$", text, re.M)
-        if found is not None:
-            commands[name] = Verbatim(_ESCAPED.sub(r"\1", found[2]))
-            port = int(found[1]) - index if port is None else port
-    return {"commands": commands, **({} if port is None else {"port": port})}
+        return rf" {start}\S+ --master \S+:([0-9]{{1,5}}) -- (.*)$"
+
+    found = commands_read(plan, "\n".join(lines), pattern)
+    commands = {name: Verbatim(_ESCAPED.sub(r"\1", command)) for name, command in found["commands"].items()}
+    return {**found, "commands": commands}
 
 
 def _escaped(text: str) -> str:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from rankplan.errors import Diagnostic
 from rankplan.plans.component import Component
@@ -86,6 +86,17 @@ def file_names(plan: Plan) -> dict[str, str]:
     """Return the ending of the files of each component: its name, or its number if the name is no plain word."""
     plain = {name: bool(_SAFE.fullmatch(name)) and name not in RESERVED for name in plan}
     return {name: name if plain[name] else f"{index}+" for index, name in enumerate(plan)}
+
+
+def commands_read(plan: Plan, text: str, pattern: Callable[[str], str]) -> dict[str, Any]:
+    """Return the commands of components in a script, and the port of the first one, if it has any.
+
+    ``pattern`` returns, for a component, the expression whose two groups are its port and its command.
+    """
+    lines = ((index, name, re.search(pattern(name), text, re.M)) for index, name in enumerate(plan))
+    found = [(index, name, line) for index, name, line in lines if line is not None]
+    commands = {name: Verbatim(line[2]) for _, name, line in found}
+    return {"commands": commands, "port": int(found[0][2][1]) - found[0][0]} if found else {"commands": commands}
 
 
 def plan_lines(text: str, path: str) -> Iterator[str]:

@@ -24,6 +24,7 @@ from rankplan.targets.script import (
     Head,
     Stay,
     Verbatim,
+    commands_read,
     file_names,
     plan_lines,
     quoted,
@@ -155,14 +156,13 @@ def _check_release(draft: Draft, job: Iterable[Component]) -> None:
 
 def options_read(plan: Plan, lines: Sequence[str]) -> dict[str, Any]:
     """Return the options of a script with this plan."""
-    text = "\n".join(lines)
-    found: dict[str, Any] = {"commands": {}, "pin": _names_hosts(plan)}
-    for index, name in enumerate(plan):
+
+    def pattern(name: str) -> str:
         start = re.escape(f'  {_EXEC} --component {quoted(name)} --rank-from SLURM_PROCID --master "${{host[')
-        line = re.search(rf'^{start}[0-9]+\]}}:([0-9]{{1,5}})" -- (.*?)(?: &| : \\)$', text, re.M)
-        if line is not None:
-            found["commands"][name] = Verbatim(line[2])
-            found.setdefault("port", int(line[1]) - index)
+        return rf'^{start}[0-9]+\]}}:([0-9]{{1,5}})" -- (.*?)(?: &| : \\)$'
+
+    text = "\n".join(lines)
+    found = {**commands_read(plan, text, pattern), "pin": _names_hosts(plan)}
     driver = re.search(rf"^{re.escape(_DRIVER)}.* {_UNBOUND} (.*)$", text, re.M)
     if driver is not None:
         found |= {"commands": {}, "entrypoint": Verbatim(driver[1])}

@@ -18,7 +18,7 @@ from rankplan.targets.options import Draft
 from rankplan.targets.script import (
     WAIT,
     Head,
-    Verbatim,
+    commands_read,
     plan_lines,
     quoted,
     returns,
@@ -43,15 +43,12 @@ def write(draft: Draft, head: Head) -> str:
 
 def options_read(plan: Plan, lines: Sequence[str]) -> dict[str, Any]:
     """Return the options of a script with this plan: its commands and its port."""
-    text = "\n".join(lines)
-    commands, port = {}, None
-    for index, name in enumerate(plan):
+
+    def pattern(name: str) -> str:
         start = re.escape(_START + quoted(name))
-        found = re.search(rf" --master-port=([0-9]{{1,5}}) \\\n{start} --rank-from RANK -- (.*) &$", text, re.M)
-        if found is not None:
-            commands[name] = Verbatim(found[2])
-            port = int(found[1]) - index if port is None else port
-    return {"commands": commands, **({} if port is None else {"port": port})}
+        return rf" --master-port=([0-9]{{1,5}}) \\\n{start} --rank-from RANK -- (.*) &$"
+
+    return commands_read(plan, "\n".join(lines), pattern)
 
 
 def is_own(line: str, _earlier: Sequence[str]) -> bool:
