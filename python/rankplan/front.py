@@ -11,11 +11,11 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rankplan.config.text.document import Section
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.files import beginning
 from rankplan.config.text.hydra import compose
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
@@ -204,12 +204,7 @@ def tune(
 
 def is_saved(file: str | os.PathLike[str]) -> bool:
     """Whether a file is a saved plan, or has one for a launcher. A pipe never counts as one. Raises ``OSError``."""
-    if not Path(file).is_file():
-        return False  # a pipe can be read only once
-    with Path(file).open("rb") as opened:
-        if _SAVED.match(opened.read(256)) is not None:
-            return True
-    return is_emitted(file)
+    return _SAVED.match(beginning(file, 256)) is not None or is_emitted(file)
 
 
 def saved_plan(

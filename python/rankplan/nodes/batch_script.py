@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import Any
 
 from rankplan._core import MAX_LOCAL, MAX_NODES
 from rankplan.accelerators import TYPES
-from rankplan.config.text.files import read_whole
+from rankplan.config.text.files import beginning
 from rankplan.config.text.places import Place
 from rankplan.config.text.sbatch import SbatchOption, sbatch_options
 from rankplan.errors import Diagnostic, PlacementError
@@ -20,7 +19,8 @@ _MARK = re.compile(rb"^#SBATCH\s+(?:--[a-z]|-[A-Za-z]|hetjob|packjob)", re.MULTI
 _PER_NODE = ("--gpus-per-node", "--gres")
 _LARGEST = 4 << 20
 _ACCELERATORS = f"a number of accelerators up to {MAX_LOCAL}"
-_ALLOWED = {"--ntasks-per-node": "a number of tasks", "--ntasks": "a number of tasks"}
+_TASKS = ("--ntasks-per-node", "--ntasks")
+"""Numbers of tasks; the first one that is stated counts."""
 _BY_NAME = {"npu": "NPU", "hpu": "HPU", "neuron": "NEURON", "tpu": "TPU"}
 """Types of accelerators by the usual names of a GRES; any other GRES is no accelerator."""
 
@@ -41,13 +41,10 @@ def read_batch_script(path: str | os.PathLike[str]) -> dict[str, Any] | None:
 
     ``--nodes`` counts them (without it, ``--nodelist`` names them), ``--gpus-per-node`` or ``--gres`` their
     accelerators; ``--gpus``, and ``--gpus-per-task`` times the tasks, are divided evenly. Raises `PlacementError` with
-    every number that is none, ``OSError`` if the file cannot be read.
+    every invalid number, ``OSError`` if the file cannot be read.
     """
-    if not Path(path).is_file():
-        return None  # a pipe can be read only once
-    name = os.fspath(path)
-    content = read_whole(path, 1 << 30) if Path(path).stat().st_size <= _LARGEST else b""
-    if _MARK.search(content) is None:
+    name, content = os.fspath(path), beginning(path, _LARGEST + 1)
+    if len(content) > _LARGEST or _MARK.search(content) is None:
         return None
     faults: list[Diagnostic] = []
     entries: list[dict[str, Any]] = []
@@ -113,17 +110,16 @@ def _accelerators(part: _Part, count: int, file: str) -> dict[str, Any]:
         if found:
             counts = [_counted(part, option, number, file) for _, number in found]
             return _entry(part, option, sum(counts), found[0][0], file)
-    if "--gpus" in part.options:
-        totals = [one.rpartition(":")[2] for one in part.value("--gpus").split(",")]
-        return _entry(part, "--gpus", _divided(part, "--gpus", totals, 1, count, file), None, file)
-    if "--gpus-per-task" in part.options:
-        each = [one.rpartition(":")[2] for one in part.value("--gpus-per-task").split(",")]
-        if "--ntasks-per-node" in part.options:
-            tasks = _counted(part, "--ntasks-per-node", part.value("--ntasks-per-node"), file)
-            return _entry(part, "--gpus-per-task", _divided(part, "--gpus-per-task", each, tasks, 1, file), None, file)
-        tasks = _counted(part, "--ntasks", part.value("--ntasks"), file) if "--ntasks" in part.options else count
-        return _entry(part, "--gpus-per-task", _divided(part, "--gpus-per-task", each, tasks, count, file), None, file)
-    return {"accelerators": 0}
+    option = next((one for one in ("--gpus", "--gpus-per-task") if one in part.options), None)
+    if option is None:
+        return {"accelerators": 0}
+    times, nodes = 1, count
+    if option == "--gpus-per-task":
+        tasks = next((one for one in _TASKS if one in part.options), None)
+        times = count if tasks is None else _counted(part, tasks, part.value(tasks), file)
+        nodes = 1 if tasks == "--ntasks-per-node" else count
+    numbers = [one.rpartition(":")[2] for one in part.value(option).split(",")]
+    return _entry(part, option, _divided(part, option, numbers, times, nodes, file), None, file)
 
 
 def _gres(text: str, option: str) -> tuple[str | None, str] | None:
@@ -150,7 +146,8 @@ def _divided(part: _Part, option: str, numbers: list[str], times: int, nodes: in
 
 def _counted(part: _Part, option: str, number: str, file: str) -> int:
     if not re.fullmatch("[0-9]{1,9}", number):
-        raise PlacementError([_fault(part, option, _ALLOWED.get(option, _ACCELERATORS), file)])
+        allowed = "a number of tasks" if option in _TASKS else _ACCELERATORS
+        raise PlacementError([_fault(part, option, allowed, file)])
     return int(number)
 
 

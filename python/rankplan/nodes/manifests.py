@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 from rankplan._core import MAX_NODES
 from rankplan.accelerators import VENDORS
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.files import beginning
 from rankplan.config.text.manifest import Object, read_objects
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import must_be, whole_number
@@ -105,13 +105,10 @@ def read_pods(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     """Return an inventory with a node for each pod that a file asks for, in the order of its groups.
 
     The head of Ray is a node if it has accelerators. ``None`` for a file without an object of these kinds. Raises
-    `PlacementError` with every number that is none, ``OSError`` if the file cannot be read.
+    `PlacementError` with every invalid number, ``OSError`` if the file cannot be read.
     """
-    if not Path(path).is_file():
-        return None  # a pipe can be read only once
-    with Path(path).open("rb") as opened:
-        if _KIND.search(opened.read(_LARGEST)) is None:
-            return None
+    if _KIND.search(beginning(path, _LARGEST)) is None:
+        return None
     started = next((one for one in read_objects(path) if one.kind in _KINDS), None)
     if started is None:
         return None

@@ -52,5 +52,5 @@ def _fault(text: str, name: str) -> Diagnostic:
         found = f"still has {unfilled[0]}"
         help = f"define {unfilled[1]} before {name} in `env` of the container"
     elif _RANGE.fullmatch(text) or _SUM.fullmatch(text):
-        found, help = "is no node rank", f"node ranks go from 0 to {MAX_RANK}, and ranges ascend"
+        help = f"node ranks go from 0 to {MAX_RANK}, and ranges ascend"
     return Diagnostic("bad-node-rank", f"{name} is {shown(text)}, which {found}", help)

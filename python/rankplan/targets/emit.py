@@ -8,10 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from rankplan.config.text.files import read_whole
+from rankplan.config.text.files import beginning, read_whole
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.plan import Plan
 from rankplan.targets import jobset, kuberay, kubernetes, kueue, lws
@@ -88,11 +87,7 @@ _QUANTITY = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+|[KMGTPE]
 
 def is_emitted(file: str | os.PathLike[str]) -> bool:
     """Whether rankplan has written a file for a launcher. A pipe never counts as one. Raises ``OSError``."""
-    path = Path(file)
-    if not path.is_file():
-        return False  # a pipe can be read only once
-    with path.open("rb") as opened:
-        return has_mark(opened.read(_SEARCHED))
+    return has_mark(beginning(file, _SEARCHED))
 
 
 def has_mark(content: bytes) -> bool:

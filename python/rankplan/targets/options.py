@@ -18,7 +18,7 @@ DEFAULT = "*"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a file says besides the plan; nothing that nobody gave is in it.
+    """What a file says besides the plan; what is not given is left out of it.
 
     ``name`` is that of the job; unless it is ``named``, a base may have another. ``entrypoint`` is the driver of a job
     on Ray; ``commands`` are by component, and that of `DEFAULT` is for all others. ``base`` is the path of the user's

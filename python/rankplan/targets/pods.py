@@ -159,7 +159,7 @@ def resource_key(draft: Draft, accelerator_type: str) -> str | None:
 
 
 def level_key(draft: Draft, level: str) -> str:
-    """Return the node label of a level; a level that is none is ``emit-level-key``."""
+    """Return the node label of a level; one that is not the key of a label is ``emit-level-key``."""
     label = draft.options.levels.get(level, level)
     given = level in draft.options.levels
     found = _LABEL_KEY.fullmatch(label)

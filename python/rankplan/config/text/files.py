@@ -31,6 +31,14 @@ def read_whole(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
     return bytes(content)
 
 
+def beginning(path: str | os.PathLike[str], most: int) -> bytes:
+    """Return the first bytes of a regular file; none of a pipe, which can be read only once. Raises ``OSError``."""
+    if not Path(path).is_file():
+        return b""
+    with Path(path).open("rb") as file:
+        return file.read(most)
+
+
 def read_text(path: str | os.PathLike[str]) -> str:
     """Return the text of a file. Raises `PlacementError` if it is not UTF-8, ``OSError``."""
     try:
