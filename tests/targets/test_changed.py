@@ -62,7 +62,7 @@ def mutations(document: dict[str, Any]) -> Iterator[tuple[Path_, dict[str, Any]]
             parent = at(other, path[:-1])
             if not remove and (new := changed(parent[path[-1]])) is not None:
                 parent[path[-1]] = new
-            elif remove and not (parent[path[-1]] in ({}, []) or (isinstance(parent[path[-1]], dict) and not other)):
+            elif remove and parent[path[-1]] not in ({}, []):
                 del parent[path[-1]]
             if other != document:
                 yield path, other

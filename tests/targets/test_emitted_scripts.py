@@ -329,7 +329,7 @@ def test_a_missing_and_an_added_line_and_a_changed_plan_are_reported(two_kinds: 
     (missing,) = changed("slurm", "".join(lines[:tasks] + lines[tasks + 1 :]))
     assert missing[:2] == ("emit-changed", tasks + 1) and "the plan has the line 'tasks 2x4" in missing[3]
     (added,) = changed("slurm", "".join([*lines[:tasks], "host=(a b c)\n", *lines[tasks:]]))
-    assert added == ("emit-changed", tasks + 1, 1, "'host=(a b c)' is not of the plan")
+    assert added == ("emit-changed", tasks + 1, 1, "'host=(a b c)' is not part of the plan")
     found = changed("slurm", text.replace('"16-19:0-3"', '"16-17:0-1"'))
     assert found[0][:3] == ("emit-changed", 2, 13)  # the digest
     assert "'2x4' is not what the plan says: '2x2'" in [message for _, _, _, message in found]

@@ -59,7 +59,7 @@ codes! {
     TooFewNodes = "too-few-nodes", "the config needs more nodes than the inventory has";
     InvalidInventory = "invalid-inventory", "an inventory contradicts itself";
     UnknownLevel = "unknown-level", "the cluster has no level of this name";
-    BadNodeRank = "bad-node-rank", "a launcher sets a node rank that is none";
+    BadNodeRank = "bad-node-rank", "a launcher sets an invalid node rank";
     // RLinf's placement modes: `ModelParallelComponentPlacement`.
     ModeUnclear = "mode-unclear", "a placement fits none of RLinf's modes";
     AutoOrder = "auto-order", "the roles are not in the order that `auto_scheduler` needs";

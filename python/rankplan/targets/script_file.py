@@ -167,7 +167,7 @@ def _change(path: str, number: int, line: str | None, wanted: str | None) -> Dia
         return Diagnostic(_CODE, message, help, file=path, line=number, column=1)
     if wanted is None:
         start, end = len(line) - len(line.lstrip()), len(line)
-        message = f"{shown(line.strip())} is not of the plan"
+        message = f"{shown(line.strip())} is not part of the plan"
         return Place(path, number, start, end, line).of(Diagnostic(_CODE, message, help))
     words, others = (list(re.finditer(r"\S+", text)) for text in (line, wanted))
     at = next(
