@@ -116,6 +116,11 @@ def nodes_text(ranks: RankSet) -> str:
     return f"node{'s' if len(ranks) > 1 else ''} {ranges_text(ranks)}"
 
 
+def first_node(node: int, count: int) -> str:
+    """Return the first of so many nodes as messages name it: ``node 3``, ``node 3 and 2 more nodes``."""
+    return f"node {node} and {counted(count - 1, 'more node')}" if count > 1 else f"node {node}"
+
+
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Return ``1 node``, ``2,048 nodes``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

@@ -110,16 +110,16 @@ def _accelerators(part: _Part, count: int, file: str) -> dict[str, Any]:
         if found:
             counts = [_counted(part, option, number, file) for _, number in found]
             return _entry(part, option, sum(counts), found[0][0], file)
-    option = next((one for one in ("--gpus", "--gpus-per-task") if one in part.options), None)
-    if option is None:
+    of_job = next((one for one in ("--gpus", "--gpus-per-task") if one in part.options), None)
+    if of_job is None:
         return {"accelerators": 0}
     times, nodes = 1, count
-    if option == "--gpus-per-task":
+    if of_job == "--gpus-per-task":
         tasks = next((one for one in _TASKS if one in part.options), None)
         times = count if tasks is None else _counted(part, tasks, part.value(tasks), file)
         nodes = 1 if tasks == "--ntasks-per-node" else count
-    numbers = [one.rpartition(":")[2] for one in part.value(option).split(",")]
-    return _entry(part, option, _divided(part, option, numbers, times, nodes, file), None, file)
+    numbers = [one.rpartition(":")[2] for one in part.value(of_job).split(",")]
+    return _entry(part, of_job, _divided(part, of_job, numbers, times, nodes, file), None, file)
 
 
 def _gres(text: str, option: str) -> tuple[str | None, str] | None:

@@ -19,7 +19,7 @@ from rankplan.hardware.policies import (
     spare_cpus,
 )
 from rankplan.nodes.inventory import Inventory, NodeSpec
-from rankplan.words import counted, nodes_text
+from rankplan.words import first_node
 
 
 class Cores:
@@ -75,8 +75,7 @@ class Cores:
 
     def _fault(self, name: str, what: str, reason: str, where: Mapping[int, set[int]]) -> Diagnostic:
         node, indices = next(iter(where.items()))
-        more = f" and {counted(len(where) - 1, 'more node')}" if len(where) > 1 else ""
-        place = f"{nodes_text(RankSet([node]))}{more}"
+        place = first_node(node, len(where))
         if what:
             noun = "accelerator" if len(indices) == 1 else what
             place = f"{noun} {RankSet(indices)} of {place}"

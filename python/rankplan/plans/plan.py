@@ -26,7 +26,7 @@ from rankplan.plans.peaks import HasPeaks
 from rankplan.plans.requests import Request
 from rankplan.plans.topology import check_topology, topology_faults, topology_warnings
 from rankplan.plans.weights import WeightMap
-from rankplan.words import counted, did_you_mean
+from rankplan.words import counted, did_you_mean, first_node
 
 _Crowd = TypeVar("_Crowd", bound=tuple[Any, ...])
 
@@ -305,9 +305,10 @@ class Plan(Mapping[str, Component]):
         node, indices = next(iter(where.items()))
         shares = " + ".join(f"{name} {self[name].share:g}" for name in names)
         total = sum(round((self[name].share or 0) * SHARE_UNIT) for name in names) / SHARE_UNIT
-        more = f" and {counted(len(where) - 1, 'more node')}" if len(where) > 1 else ""
         noun = "accelerator" if len(indices) == 1 else "accelerators"
-        message = f"{noun} {indices} of node {node}{more}: the shares add up to {total:g} ({shares}); at most 1"
+        message = (
+            f"{noun} {indices} of {first_node(node, len(where))}: the shares add up to {total:g} ({shares}); at most 1"
+        )
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
 

@@ -28,7 +28,7 @@ from rankplan.targets.script import (
     stays_of,
     used_nodes,
 )
-from rankplan.words import counted
+from rankplan.words import first_node
 
 _EXPANDED = re.compile(r"[\\$`]")
 _ESCAPED = re.compile(r"\\([\\$`])")
@@ -89,8 +89,7 @@ def _hosts(draft: Draft) -> dict[int, str]:
         else:
             missing.append(node)
     if missing:
-        more = f" and {counted(len(missing) - 1, 'more node')}" if len(missing) > 1 else ""
-        message = f"node {missing[0]}{more}: no address that `--host` takes"
+        message = f"{first_node(missing[0], len(missing))}: no address that `--host` takes"
         draft.refuse("emit-no-address", message, "add `ip` (IPv4) or `hostname` to the nodes of the inventory")
         return {}
     return found

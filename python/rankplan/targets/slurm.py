@@ -33,7 +33,7 @@ from rankplan.targets.script import (
     stays_of,
 )
 from rankplan.targets.slurm_options import repeated
-from rankplan.words import counted
+from rankplan.words import first_node
 
 _GPUS = ("NV_GPU", "AMD_GPU", "INTEL_GPU")
 """Types that Slurm counts as its resource ``gpu``."""
@@ -276,8 +276,8 @@ def _pinned(draft: Draft, nodes: Iterable[int]) -> list[str]:
     names = {node: draft.plan.inventory.node(node).hostname for node in nodes}
     unnamed = [node for node, name in names.items() if not name]
     if unnamed:
-        more = f" and {counted(len(unnamed) - 1, 'more node')}" if len(unnamed) > 1 else ""
-        message = f"--pin names hosts, but node {unnamed[0]}{more} {'have' if more else 'has'} no hostname"
+        who = first_node(unnamed[0], len(unnamed))
+        message = f"--pin names hosts, but {who} {'have' if len(unnamed) > 1 else 'has'} no hostname"
         draft.refuse("emit-no-address", message, "add `hostname` to the nodes of the inventory, or leave --pin out")
     return [name or "" for name in names.values()]
 
