@@ -78,22 +78,22 @@ def check(
     """
     job: Job | None = None
     needs: Needs | None = None
+    reader = Reader({})
     kept, peaks = size_in_bytes(reserve), peaks_of(costs)
     try:
         plan = saved_plan(config, nodes, dialect, overrides, without)
         if plan is None:
             job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
+            reader = job.reader
             job.announce()
             plan = job.plan()
         needs = Needs(plan.inventory, plan, kept, peaks)
         found = _saved_warnings(plan, needs, _name(config)) if job is None else job.warnings(plan, needs)
         warnings: tuple[Diagnostic, ...] = tuple(found)
         if memory:
-            reader = Reader({}) if job is None else job.reader
             warnings += tuple(located(reader, name, one) for name, one in memory_unknown(needs))
     except PlacementError as error:
         plan, warnings = None, error.diagnostics
-    reader = Reader({}) if job is None else job.reader
     told = [one for one in reader.warnings if verbose or reader.decides(one)]
     shown = needs if memory else None
     return Report(_name(config), plan, (*told, *warnings), len(reader.warnings) - len(told), shown)
