@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 import yaml
 
+from rankplan.config.models import component_names
 from rankplan.config.text.faults import KeyPath
 from rankplan.editor.checked import Checked
 from rankplan.editor.keys import dialect_at, keys_at
@@ -35,7 +36,7 @@ def path_at(root: yaml.Node | None, line: int, column: int) -> KeyPath:
 def component_at(path: KeyPath, names: Collection[str]) -> list[str]:
     """Return the components that a path is about: the innermost part that names some, or a flat key that starts so."""
     for end in range(len(path), 0, -1):
-        parts = [one.strip() for one in str(path[end - 1]).split(",")]
+        parts = component_names(str(path[end - 1]))
         dotted = [".".join(map(str, path[start:end])) for start in range(end)]
         if found := [name for name in names if name in parts or name in dotted]:
             return found
