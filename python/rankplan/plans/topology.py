@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
-from rankplan.config.models import component_names
+from rankplan.config.models import component_names, topology_of
 from rankplan.config.network import ALL, NODE_LEVEL, TOGETHER, USUAL_TOPOLOGY, WORLD, Topology
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
@@ -214,7 +214,7 @@ def topology_faults(
 
     See `Rules.of` for the arguments.
     """
-    topology = inventory.section.topology if inventory.section is not None else USUAL_TOPOLOGY
+    topology = topology_of(inventory.section)
     if topology == USUAL_TOPOLOGY:
         return
     rules = Rules.of(topology, parts, inventory.levels, labelled=labelled, complete=complete)
@@ -237,7 +237,7 @@ def topology_faults(
 
 def topology_warnings(parts: Mapping[str, Component], inventory: Inventory) -> Iterator[Fault]:
     """Yield a warning for each rule of ``prefer`` that does not hold."""
-    topology = inventory.section.topology if inventory.section is not None else USUAL_TOPOLOGY
+    topology = topology_of(inventory.section)
     for rule in Rules.of(topology, parts, inventory.levels).preferred if topology.prefer else ():
         if found := broken(rule, parts, inventory):
             yield rule.path, Diagnostic("group-spans", *found, warning=True)
