@@ -11,7 +11,7 @@ from rankplan.config.text.faults import KeyPath
 from rankplan.editor.checked import Checked
 from rankplan.editor.keys import dialect_at, keys_at
 from rankplan.plans.plan import Plan
-from rankplan.render.lines import group_lines, size_lines
+from rankplan.render.lines import group_lines, sizes_text
 from rankplan.words import by_nodes, counted, nodes_text
 
 
@@ -67,7 +67,7 @@ def component_text(plan: Plan, name: str) -> str:
     lines = [f"**{name}**: {' '.join(counts)}, {counted(len(accelerators), 'accelerator')}"]
     if accelerators:
         lines.append(f"- accelerators: {by_nodes(plan.inventory.core.by_node(accelerators))}")
-    own = plan.only(name)
-    lines += [f"- {one.partition(': ')[2]}" for one in size_lines(own)]
-    lines += [f"- {one.removeprefix(f'{name}: ').strip()}" for one in group_lines(own)]
+    if component.parallel.stated:
+        lines.append(f"- {sizes_text(component)}")
+    lines += [f"- {one.removeprefix(f'{name}: ').strip()}" for one in group_lines(plan.only(name))]
     return "\n".join(lines)
