@@ -34,7 +34,7 @@ from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
 from rankplan.render.report import Report
-from rankplan.targets.emit import is_emitted, read_emitted
+from rankplan.targets.embedded import is_emitted
 from rankplan.words import by_nodes, counted
 
 if TYPE_CHECKING:
@@ -230,7 +230,11 @@ def saved_plan(
 
 def load_plan(file: str | os.PathLike[str]) -> Plan:
     """Return the plan in a saved plan or in the file of a launcher. Raises `PlacementError`, ``OSError``."""
-    return read_emitted(file).plan if is_emitted(file) else Plan.load(file)
+    if not is_emitted(file):
+        return Plan.load(file)
+    from rankplan.targets.emit import read_emitted  # most programs read no such files
+
+    return read_emitted(file).plan
 
 
 @dataclass(frozen=True, slots=True)
