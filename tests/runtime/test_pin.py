@@ -238,7 +238,7 @@ def test_a_python_that_ignores_the_hook_is_reported(bench: Bench) -> None:
         _, told = process.communicate()
     assert process.returncode == 1
     assert (
-        "error[not-pinned]: placement group `global_poolverl_group_2:0` asked for its places without the hook" in told
+        "error[not-pinned]: placement group `global_poolverl_group_2:0` was created without the hook" in told
     )
 
 

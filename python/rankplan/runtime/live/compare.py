@@ -47,7 +47,7 @@ class Spot:
 def compare(live: Live, plan: Plan, name: str, job: str | None = None) -> Live:
     """Return what runs with its comparison with a plan. ``live`` has the nodes in the order of the plan.
 
-    ``job`` is the job to compare; by default the one that asked for most of what the plan expects.
+    ``job`` is the job to compare; by default the one whose requests match most of the plan.
     """
     requests = [one for one in plan.requests if not one.optional]
     chosen = asking(live, plan.requests) if job is None else job
@@ -82,7 +82,7 @@ def compare(live: Live, plan: Plan, name: str, job: str | None = None) -> Live:
 
 
 def asking(live: Live, requests: Sequence[Request]) -> str | None:
-    """Return the job that asked for most accelerators of these requests; of several, the last one to ask."""
+    """Return the job whose requests match most accelerators of these requests; of several, the last one to ask."""
     jobs = dict.fromkeys([group.job for group in live.groups] + [one.job for one in live.actors if one.uses])
 
     def matching(job: str) -> int:

@@ -164,17 +164,14 @@ class Watch:
             sizes = self._sizes(group)
             if not any(sizes) or group.group_id in claimed or not self._lasts(("unclaimed", group.group_id), 1.0):
                 continue
-            message = f"{_named(group)} asked for its places without the hook"
+            message = f"{_named(group)} was created without the hook"
             help = "run it in a Python without -I, -E or -S, that has Ray's Python interface and PYTHONPATH"
             self._fault(("unclaimed", group.group_id), Diagnostic("not-pinned", message, help))
 
     def _check_nodes(self, tables: Tables) -> None:
         """Report the nodes of the plan that have left."""
         alive = {node.node_id for node in tables.nodes if node.alive}
-        used: Counter[int] = Counter()
-        for request in self._binding.pins.requests:
-            used.update(set(request.nodes))
-        for node in sorted(used):
+        for node in sorted({node for request in self._binding.pins.requests for node in request.nodes}):
             if self._binding.nodes.ids[node] in alive:
                 continue
             lost = {
