@@ -15,9 +15,9 @@ from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, Diagnostic, PlacementError, printable
 from rankplan.runtime.live.binding import Binding
-from rankplan.runtime.live.compare import compare
+from rankplan.runtime.live.compare import Claims, compare
 from rankplan.runtime.live.look import look, short
-from rankplan.runtime.live.model import Live
+from rankplan.runtime.live.model import Live, LiveActor, LiveGroup
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import GroupEntry, Tables
@@ -226,7 +226,8 @@ class Watch:
         state = own, [(one.group_id, one.state) for one in tables.groups if one.job_id == job]
         if state == self._compared or not own:
             return
-        live = compare(look(tables, self._head.address, plan.inventory), plan, self._name, short(job))
+        live = look(tables, self._head.address, plan.inventory)
+        live = compare(live, plan, self._name, short(job), self._claims(live))
         compared = live.compared
         if compared is None or compared.up < compared.ranks:
             if late and compared is not None:
@@ -244,6 +245,20 @@ class Watch:
         if before is None or before.differences != live.differences:
             seen.seconds = seen.seconds or time.monotonic() - self._started
             self._up()
+
+    def _claims(self, live: Live) -> Claims:
+        """Return what took each request and still exists, as the hook has written it down."""
+        actors = {actor.actor_id: actor for actor in live.actors}
+        found: dict[int, LiveGroup | list[LiveActor]] = {}
+        alone: dict[int, list[LiveActor]] = {}
+        for slot, content in sorted(self.seen.claims.items()):
+            if slot.entry < 0:
+                if (group := live.group.get(str(content.get("group")))) is not None:
+                    found[slot.number] = group
+            elif (actor := actors.get(str(content.get("actor")))) is not None:
+                alone.setdefault(slot.number, []).append(actor)
+        requests = self._binding.plan.requests
+        return found | {at: each for at, each in alone.items() if len(each) == len(requests[at].accelerators)}
 
     def _sizes(self, group: GroupEntry) -> list[float]:
         names = self._binding.pins.resources
