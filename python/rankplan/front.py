@@ -34,7 +34,7 @@ from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
 from rankplan.render.report import Report
-from rankplan.targets.emit import is_emitted, read_emitted
+from rankplan.targets.embedded import is_emitted
 from rankplan.words import by_nodes, counted
 
 if TYPE_CHECKING:
@@ -78,22 +78,22 @@ def check(
     """
     job: Job | None = None
     needs: Needs | None = None
+    reader = Reader({})
     kept, peaks = size_in_bytes(reserve), peaks_of(costs)
     try:
         plan = saved_plan(config, nodes, dialect, overrides, without)
         if plan is None:
             job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
+            reader = job.reader
             job.announce()
             plan = job.plan()
         needs = Needs(plan.inventory, plan, kept, peaks)
         found = _saved_warnings(plan, needs, _name(config)) if job is None else job.warnings(plan, needs)
         warnings: tuple[Diagnostic, ...] = tuple(found)
         if memory:
-            reader = Reader({}) if job is None else job.reader
             warnings += tuple(located(reader, name, one) for name, one in memory_unknown(needs))
     except PlacementError as error:
         plan, warnings = None, error.diagnostics
-    reader = Reader({}) if job is None else job.reader
     told = [one for one in reader.warnings if verbose or reader.decides(one)]
     shown = needs if memory else None
     return Report(_name(config), plan, (*told, *warnings), len(reader.warnings) - len(told), shown)
@@ -225,7 +225,11 @@ def saved_plan(
 
 def load_plan(file: str | os.PathLike[str]) -> Plan:
     """Return the plan in a saved plan or in the file of a launcher. Raises `PlacementError`, ``OSError``."""
-    return read_emitted(file).plan if is_emitted(file) else Plan.load(file)
+    if not is_emitted(file):
+        return Plan.load(file)
+    from rankplan.targets.emit import read_emitted  # most programs read no such files
+
+    return read_emitted(file).plan
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""What is wrapped in Ray: asking for placement groups, actors without one, and jobs. Imported together with Ray."""
+"""What is wrapped in Ray: asking for placement groups, actors without one, and jobs. Imported together with Ray.
+
+Like ``internals.py`` and ``head.py`` of ``rankplan.runtime.ray``, this file depends on private parts of Ray: the
+key-value store, the table of actors, and the ids of actors. ``tests/runtime/test_pin.py`` exercises them.
+"""
 
 from __future__ import annotations
 

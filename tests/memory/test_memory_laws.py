@@ -90,6 +90,7 @@ ENGINE = st.builds(
     share=st.none() | st.floats(0.05, 1),
     length=st.none() | st.integers(1, 200_000),
     weight=st.sampled_from([(2.0, 2.0), (1.0, 1.0), (1.0, 2.0)]),
+    sequences=st.none() | st.integers(1, 1024),
     sleep=st.none() | st.sampled_from(SLEEP),
 )
 
@@ -139,7 +140,7 @@ def test_what_is_stated_is_inside_what_is_not(model: Model, training: Training, 
         assert other[1][0] <= one[1][0] <= one[1][1] <= other[1][1]
 
 
-@given(MODELS, ENGINE, st.sampled_from(["share", "length"]))
+@given(MODELS, ENGINE, st.sampled_from(["share", "length", "sequences"]))
 def test_a_stated_key_of_an_engine_is_inside(model: Model, engine: Engine, key: str) -> None:
     lower, upper = _engine_bounds(model, engine)
     open_lower, open_upper = _engine_bounds(model, replace(engine, **{key: None}))

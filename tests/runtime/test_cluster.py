@@ -116,7 +116,9 @@ def test_an_existing_connection_is_kept(cluster: Cluster) -> None:
     [
         ("", "127.0.0.2:1", "no Ray cluster answers at 127.0.0.2:1 ("),
         ("address='127.0.0.3:1'", "", "no Ray cluster answers at 127.0.0.3:1 ("),
-        ("address='nowhere'", "", "cannot connect to a Ray cluster: "),
+        ("address='nowhere'", "", "'nowhere' is not the address of a Ray cluster; write host:port"),
+        ("", "nowhere:123456", "'nowhere:123456' is not the address of a Ray cluster; write host:port"),
+        ("address='127.0.0.1:1'", "", "no Ray cluster answers at 127.0.0.1:1 ("),
         ("address='ray://127.0.0.2:10001'", "", "ray://127.0.0.2:10001 is a Ray Client address, which cannot"),
         ("num_nodes=3", "", "num_nodes is 3, but no running Ray cluster was found; run `ray start"),
     ],

@@ -1,6 +1,6 @@
 """Everything that rankplan relies on in Ray beyond its documentation, on a real cluster.
 
-A failure here means that a new version of Ray has changed it: adapt ``rankplan/runtime/ray_internals.py``.
+A failure here means that a new version of Ray has changed it: adapt ``rankplan/runtime/ray/internals.py``.
 """
 
 from __future__ import annotations

@@ -133,3 +133,10 @@ def test_every_rule_about_the_network(topology: dict[str, object], slices: list[
         assert (fault.code, fault.help) == ("emit-topology", f"drop `cap.{LEVELS[1]}`, or pin the hosts")
     else:
         assert [(one.level, one.size) for one in found] == slices and not draft.faults
+
+
+@pytest.mark.parametrize("topology", [{"prefer": {"actor": {"world": LEVELS[0]}}}, {"balance": LEVELS[0]}])
+def test_what_refuses_no_nodes_asks_for_nothing_without_labels_either(topology: dict[str, object]) -> None:
+    config = {"cluster": {"num_nodes": 2, "topology": topology, "component_placement": {"actor": "all"}}}
+    draft = Draft(rankplan.plan(config, "2x4"), Options())
+    assert requests(draft, [range(2)]) == [()] and not draft.faults

@@ -127,7 +127,7 @@ impl Placement {
         self.visibility == Visibility::Own
     }
 
-    /// Local index of its first accelerator; 0 if it has none but its node does, and -1 if the node has none.
+    /// Local index of the process's first accelerator; 0 if only its node has accelerators, -1 if neither has any.
     #[getter]
     fn local_accelerator_rank(&self) -> i32 {
         match self.local.first() {

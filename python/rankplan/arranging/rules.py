@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from rankplan._core import RankSet
+from rankplan.config.models import topology_of
 from rankplan.config.network import Topology
 from rankplan.config.text.faults import diagnostics
 from rankplan.errors import PlacementError
@@ -55,7 +56,7 @@ class Network:
 
         The others replace the keys of their names in the section. Raises `PlacementError` with every invalid value.
         """
-        topology = planned.section.topology if planned.section is not None else Topology()
+        topology = topology_of(planned.section)
         levels = topology.levels if topology.levels is not None else inventory.levels or planned.levels
         stated = {"keep": keep, "segment": segment, "prefer": prefer, "balance": balance, "cap": cap}
         changed: dict[str, Any] = {key: value for key, value in stated.items() if value is not None}

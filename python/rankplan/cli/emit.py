@@ -12,7 +12,8 @@ from rankplan.cli.common import Choice, config_options, faults_end_it, planned
 from rankplan.config.text.files import write_whole
 from rankplan.errors import PlacementError
 from rankplan.plans.plan import Plan
-from rankplan.targets.emit import TARGETS, is_emitted
+from rankplan.targets.embedded import is_emitted
+from rankplan.targets.emit import TARGETS
 from rankplan.targets.emit import emit as emitted
 from rankplan.targets.options import DEFAULT, KINDS
 

@@ -85,19 +85,19 @@ def live(
 
             write_whole(output, drawn(found, output.suffix.lower()))
         else:
-            show = partial(_json if form == "json" else _text, everything=everything, indented=watch is None)
-            lines = show(found)
+            show = _text if form == "table" else partial(_json, indented=watch is None)
+            lines = show(found, everything=everything)
             click.echo("\n".join(lines))
             while watch is not None:
                 time.sleep(watch)
                 found = looks.now()
-                before, lines = lines, show(found)
+                before, lines = lines, show(found, everything=everything)
                 if lines != before:
                     click.echo("\n".join(lines if form == "json" else _changes(before, lines)))
         sys.exit(1 if found.differences or found.doubled or found.waiting else 0)
 
 
-def _text(found: Live, *, everything: bool, indented: bool) -> list[str]:
+def _text(found: Live, *, everything: bool) -> list[str]:
     from rankplan.runtime.live.report import actor_table, live_lines
 
     return [*table_lines(actor_table(found, everything=everything)), *live_lines(found)]

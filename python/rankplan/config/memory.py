@@ -149,7 +149,7 @@ class MemoryEntry(Model):
         default=None, description="Its share of an accelerator: gpu_memory_utilization, mem_fraction_static."
     )
     cache_precision: _CachePrecision = Field(default="bf16", description="Of the cache.")
-    sequences: _Count | None = Field(default=None, description="The most requests at once.")
+    sequences: _Count | None = Field(default=None, description="The most requests at once; 1024 if it is missing.")
 
     @property
     def kind(self) -> str:

@@ -403,6 +403,11 @@ class ClusterSection(BaseModel):
         return {key: value for key, value in plain.items() if value is not None or key not in _SIZES}
 
 
+def topology_of(section: ClusterSection | None) -> Topology:
+    """Return the network of a section; without a section, nothing is stated about it."""
+    return USUAL_TOPOLOGY if section is None else section.topology
+
+
 def component_names(key: str) -> list[str]:
     """Return the component names in a key of ``component_placement``."""
     return [name.strip() for name in key.split(",")]

@@ -20,7 +20,7 @@ from rankplan.dialects.keys import AREAL_ENGINES, TABLES
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.front import Nodes, check
 from rankplan.render.report import Report
-from rankplan.targets.emit import has_mark
+from rankplan.targets.embedded import has_mark
 
 _BREAK = re.compile(r"\r\n|\r|\n")
 _TOP = re.compile(r"^[\"']?(\w+)[\"']?[ \t]*:", re.MULTILINE)

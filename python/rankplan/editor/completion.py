@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rankplan.config.models import component_names
 from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.keys import AREAL_ENGINES
 from rankplan.editor.keys import keys_at, words_at
@@ -133,4 +134,4 @@ def _components(config: Mapping[Any, Any] | None) -> list[str]:
     section = None if config is None else config.get("cluster")
     placed = section.get("component_placement") if isinstance(section, Mapping) else None
     names = placed if isinstance(placed, Mapping) else ()
-    return [part.strip() for name in names for part in str(name).split(",")]
+    return [part for name in names for part in component_names(str(name))]

@@ -6,11 +6,12 @@ from collections.abc import Collection
 
 import yaml
 
+from rankplan.config.models import component_names
 from rankplan.config.text.faults import KeyPath
 from rankplan.editor.checked import Checked
 from rankplan.editor.keys import dialect_at, keys_at
 from rankplan.plans.plan import Plan
-from rankplan.render.lines import group_lines, size_lines
+from rankplan.render.lines import group_lines, sizes_text
 from rankplan.words import by_nodes, counted, nodes_text
 
 
@@ -35,7 +36,7 @@ def path_at(root: yaml.Node | None, line: int, column: int) -> KeyPath:
 def component_at(path: KeyPath, names: Collection[str]) -> list[str]:
     """Return the components that a path is about: the innermost part that names some, or a flat key that starts so."""
     for end in range(len(path), 0, -1):
-        parts = [one.strip() for one in str(path[end - 1]).split(",")]
+        parts = component_names(str(path[end - 1]))
         dotted = [".".join(map(str, path[start:end])) for start in range(end)]
         if found := [name for name in names if name in parts or name in dotted]:
             return found
@@ -66,7 +67,7 @@ def component_text(plan: Plan, name: str) -> str:
     lines = [f"**{name}**: {' '.join(counts)}, {counted(len(accelerators), 'accelerator')}"]
     if accelerators:
         lines.append(f"- accelerators: {by_nodes(plan.inventory.core.by_node(accelerators))}")
-    own = plan.only(name)
-    lines += [f"- {one.partition(': ')[2]}" for one in size_lines(own)]
-    lines += [f"- {one.removeprefix(f'{name}: ').strip()}" for one in group_lines(own)]
+    if component.parallel.stated:
+        lines.append(f"- {sizes_text(component)}")
+    lines += [f"- {one.removeprefix(f'{name}: ').strip()}" for one in group_lines(plan.only(name))]
     return "\n".join(lines)

@@ -18,12 +18,13 @@ from rankplan.plans.peaks import MEASURED, Peaks
 from rankplan.plans.slot_memory import Bounds, Evaluation, Parts, Slot
 
 Answer: TypeAlias = Literal["refused", "fits", "unknown"]
+ANSWERS: tuple[Answer, ...] = ("fits", "unknown", "refused")
+"""From the best to the worst."""
 
 SWITCH = "switch"
 RESERVED = "other programs"
 _PHASES = {"training": "train", "forward": "forward", "engine": "generate", "resident": "resident"}
 _UNKNOWN_CARD = 80.0 * (1 << 30)
-_RANKING = ("fits", "unknown", "refused")
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,4 +298,4 @@ class Needs:
 def _rank(need: Need) -> tuple[int, float, float, float]:
     """Return what orders accelerators from the one with the most room for a phase to the worst one."""
     card = 0.0 if need.card is None else need.card[1]
-    return _RANKING.index(need.answer), need.upper - card, need.lower - card, need.upper
+    return ANSWERS.index(need.answer), need.upper - card, need.lower - card, need.upper

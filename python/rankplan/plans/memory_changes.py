@@ -192,12 +192,18 @@ _CARD = "accelerator_memory"
 """The key that decides if the accelerator is unknown; trainers have no such key, but every inventory has its model."""
 
 
-def by_components(needs: Needs) -> dict[tuple[str, ...], dict[str, Need]]:
-    """Return the need of each phase, by its components; unknown ones name the keys that would decide."""
-    result: dict[tuple[str, ...], dict[str, Need]] = {}
-    for (names, phase), need in needs.phases().items():
+def explained(needs: Needs) -> Iterator[Need]:
+    """Yield the need of each phase; unknown ones name the keys that would decide."""
+    for need in needs.phases().values():
         decides = tuple(deciding(needs, need)) if need.answer == "unknown" and not need.measured else ()
-        result.setdefault(names, {})[phase] = replace(need, decides=decides)
+        yield replace(need, decides=decides)
+
+
+def by_components(needs: Needs) -> dict[tuple[str, ...], dict[str, Need]]:
+    """Return the need of each phase as `explained`, by its components, then by phase."""
+    result: dict[tuple[str, ...], dict[str, Need]] = {}
+    for need in explained(needs):
+        result.setdefault(need.components, {})[need.phase] = need
     return result
 
 
@@ -263,8 +269,6 @@ def _open(needs: Needs, name: str, key: str) -> bool:
     """Whether a component does not state a key that belongs to it."""
     entry = needs.evaluations[name].entry
     if key == "recompute" and entry.kind != "training":
-        return False
-    if key == "tokens" and entry.micro_batch is not None:
         return False
     return key == "parallel" or getattr(entry, key) is None
 

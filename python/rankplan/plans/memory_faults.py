@@ -13,7 +13,7 @@ from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.memory.cards import size_text
 from rankplan.plans.memory import RESERVED, SWITCH, Crowd, Need, Needs
-from rankplan.plans.memory_changes import bounds_text, by_components, changes, keys_text
+from rankplan.plans.memory_changes import bounds_text, changes, explained, keys_text
 
 _MOST_CHANGES = 3
 
@@ -34,7 +34,7 @@ def memory_warnings(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
 
 def memory_unknown(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
     """Yield a warning for each phase between its bounds: the keys that would decide it, or a measurement."""
-    for need in (need for phases in by_components(needs).values() for need in phases.values()):
+    for need in explained(needs):
         if need.answer == "unknown":
             size = f"which has {size_text(need.card[1])}" if need.card else "whose memory is unknown"
             message = f"{_who(need)} {bounds_text(need)} in the phase {need.phase} on {_where(need)}, {size}"

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from rankplan._core import RankSet
+from rankplan.config.models import component_names
 from rankplan.config.network import ALL
 from rankplan.errors import Diagnostic
 from rankplan.words import counted, unknown
@@ -31,7 +32,7 @@ def cut(
     for key, sizes in stated.items():
         by_level, wrong = level_sizes(key, sizes, levels)
         faults += wrong
-        for name in map(str.strip, key.split(",")):
+        for name in component_names(key):
             if by_level and not wrong:
                 who = "" if name == ALL else f"{name}: "
                 largest = by_level[0][1]

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
+from rankplan.config.models import component_names, topology_of
 from rankplan.config.network import ALL, NODE_LEVEL, TOGETHER, USUAL_TOPOLOGY, WORLD, Topology
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
@@ -100,7 +101,7 @@ class Rules:
         balance = {ALL: topology.balance} if isinstance(topology.balance, str) else topology.balance
         for name, level in balance.items():
             path: tuple[str, ...] = ("balance", name) if isinstance(topology.balance, Mapping) else ("balance",)
-            for one in map(str.strip, name.split(",")):
+            for one in component_names(name):
                 nodes = find.nodes(one, path)
                 if (index := find.level(level, path)) is not None and nodes is not None:
                     found.balanced.append((index, nodes))
@@ -126,16 +127,14 @@ class _Finder:
         sizes = {ALL: stated} if isinstance(stated, int) else stated or {}
         nodes: dict[str, RankSet] = {}
         for key in sizes:
-            for name in map(str.strip, key.split(",")):
+            for name in component_names(key):
                 path: tuple[str, ...] = (SEGMENT, key) if isinstance(stated, Mapping) else (SEGMENT,)
                 if (found := self.nodes(name, path)) is not None:
                     nodes[name] = found
         plain = not self.rules.levels and all(isinstance(size, int) for size in sizes.values())
         if not self.labelled or not nodes or (plain and not self.arranging):
             return
-        known = {
-            key: size for key, size in sizes.items() if all(name in nodes for name in map(str.strip, key.split(",")))
-        }
+        known = {key: size for key, size in sizes.items() if all(name in nodes for name in component_names(key))}
         runs, faults = cut(known, nodes, self.rules.levels)
         by_name = isinstance(stated, Mapping)
         self.rules.faults += (((SEGMENT, *path) if by_name else (SEGMENT,), fault) for path, fault in faults)
@@ -148,7 +147,7 @@ class _Finder:
 
     def together(self, stated: Mapping[str, Mapping[str, Any]], key: str, rules: list[Rule]) -> None:
         for names, kinds in stated.items():
-            joined = [[one.strip() for one in name.split(TOGETHER)] for name in names.split(",")]
+            joined = [[one.strip() for one in name.split(TOGETHER)] for name in component_names(names)]
             unknown_ones = [one for name in joined for one in name if not self._known(one, (key, names))]
             if unknown_ones:
                 continue
@@ -215,7 +214,7 @@ def topology_faults(
 
     See `Rules.of` for the arguments.
     """
-    topology = inventory.section.topology if inventory.section is not None else USUAL_TOPOLOGY
+    topology = topology_of(inventory.section)
     if topology == USUAL_TOPOLOGY:
         return
     rules = Rules.of(topology, parts, inventory.levels, labelled=labelled, complete=complete)
@@ -238,7 +237,7 @@ def topology_faults(
 
 def topology_warnings(parts: Mapping[str, Component], inventory: Inventory) -> Iterator[Fault]:
     """Yield a warning for each rule of ``prefer`` that does not hold."""
-    topology = inventory.section.topology if inventory.section is not None else USUAL_TOPOLOGY
+    topology = topology_of(inventory.section)
     for rule in Rules.of(topology, parts, inventory.levels).preferred if topology.prefer else ():
         if found := broken(rule, parts, inventory):
             yield rule.path, Diagnostic("group-spans", *found, warning=True)

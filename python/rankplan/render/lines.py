@@ -18,15 +18,16 @@ _MOST_CROWDS, _MOST_NAMES = 20, 8
 
 def size_lines(plan: Plan) -> list[str]:
     """Return the sizes of each component that states some: ``actor: tp 4 x dp 8, experts ep 8 x edp 4``."""
-    lines = []
-    for name, component in plan.items():
-        if component.parallel.stated:
-            shape, names = component.mesh()
-            sizes = [f"{kind} {size}" for kind, size in zip(reversed(names), reversed(shape), strict=True)]
-            experts = [kind for kind in ("etp", "ep", "edp") if kind in component.layout.kinds]
-            of_experts = " x ".join(f"{kind} {component.layout.size(kind)}" for kind in experts)
-            lines.append(f"{name}: {' x '.join(sizes)}{', experts ' if experts else ''}{of_experts}")
-    return lines
+    return [f"{name}: {sizes_text(component)}" for name, component in plan.items() if component.parallel.stated]
+
+
+def sizes_text(component: Component) -> str:
+    """Return the sizes that a component states, without its name."""
+    shape, names = component.mesh()
+    sizes = [f"{kind} {size}" for kind, size in zip(reversed(names), reversed(shape), strict=True)]
+    experts = [kind for kind in ("etp", "ep", "edp") if kind in component.layout.kinds]
+    of_experts = " x ".join(f"{kind} {component.layout.size(kind)}" for kind in experts)
+    return f"{' x '.join(sizes)}{', experts ' if experts else ''}{of_experts}"
 
 
 def group_lines(plan: Plan) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from rankplan.memory.cards import size_text
 from rankplan.memory.settings import GIB
-from rankplan.plans.memory import Need, Needs
-from rankplan.plans.memory_changes import by_components, keys_text
+from rankplan.plans.memory import SWITCH, Need, Needs
+from rankplan.plans.memory_changes import explained, keys_text
 
 _HEADER = ("component", "phase", "on each accelerator", "of", "answer", "host of a node")
 _NUMBERS = ("on each accelerator", "of", "host of a node")
@@ -17,7 +17,7 @@ _NUMBERS = ("on each accelerator", "of", "host of a node")
 
 def plain_needs(needs: Needs) -> list[dict[str, Any]]:
     """Return the need of each phase, for JSON."""
-    return [need.plain() for phases in by_components(needs).values() for need in phases.values()]
+    return [need.plain() for need in explained(needs)]
 
 
 def memory_lines(needs: Needs) -> list[str]:
@@ -32,7 +32,7 @@ def memory_lines(needs: Needs) -> list[str]:
 
 def unknown_lines(needs: Needs) -> Iterator[str]:
     """Yield what decides each phase that is unknown."""
-    for need in (need for phases in by_components(needs).values() for need in phases.values()):
+    for need in explained(needs):
         if need.answer == "unknown":
             yield f"{' and '.join(need.components)}, {need.phase}: unknown; {keys_text(need)}"
 
@@ -65,7 +65,7 @@ def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
 
 def _caches(needs: Needs, found: list[Need]) -> Iterator[str]:
     for need in found:
-        if need.tokens is None or math.isinf(need.tokens[1]) or need.phase == "switch":
+        if need.tokens is None or math.isinf(need.tokens[1]) or need.phase == SWITCH:
             continue
         low, high = map(int, need.tokens)
         length = needs.evaluations[need.components[0]].entry.length

@@ -1,11 +1,14 @@
-"""The plan in a file: without the names of machines where the file says shapes, and its digest."""
+"""The plan in a file: whether there is one, its digest, and no names of machines where the file says shapes."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from typing import Any
 
 from rankplan._core import RankSet
+from rankplan.config.text.files import beginning
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans import plan_file
 from rankplan.plans.plan import Plan
@@ -14,6 +17,9 @@ from rankplan.words import natural
 _OF_A_MACHINE = ("hostname", "ip", "accelerator_ids")
 _OF_A_DEVICE = ("id", "uuid")
 _DIGITS = 16
+
+_MARK = re.compile(rb"^\s*rankplan\.io/plan: ['\"]?sha256:|^# rankplan: sha256:", re.MULTILINE)
+_SEARCHED = 16 << 20
 
 
 def portable(plan: Plan) -> Plan:
@@ -68,3 +74,13 @@ def plan_text(plan: Plan) -> str:
 def digest(text: str) -> str:
     """Return the digest of the text of a plan: ``sha256:`` and 16 digits."""
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
+
+
+def is_emitted(file: str | os.PathLike[str]) -> bool:
+    """Whether rankplan has written a file for a launcher. A pipe never counts as one. Raises ``OSError``."""
+    return has_mark(beginning(file, _SEARCHED))
+
+
+def has_mark(content: bytes) -> bool:
+    """Whether the content of a file is what rankplan has written for a launcher."""
+    return _MARK.search(content) is not None

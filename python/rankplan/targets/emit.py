@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rankplan.config.text.files import beginning, read_whole
+from rankplan.config.text.files import read_whole
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.plan import Plan
 from rankplan.targets import jobset, kuberay, kubernetes, kueue, lws
@@ -78,21 +78,9 @@ _SCRIPTS = ("slurm", "torchrun", "mpirun")
 _OF_PODS = ("image", "cpus", "memory", "namespace", "queue", "levels")
 _OF_SLURM = ("slurm_release", "segment_level")
 
-_MARK = re.compile(rb"^\s*rankplan\.io/plan: ['\"]?sha256:|^# rankplan: sha256:", re.MULTILINE)
-_SEARCHED = 16 << 20
 _LAST_PORT = 65535
 _QUANTITY = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE])?")
 """Kubernetes: apimachinery resource.ParseQuantity, without signs."""
-
-
-def is_emitted(file: str | os.PathLike[str]) -> bool:
-    """Whether rankplan has written a file for a launcher. A pipe never counts as one. Raises ``OSError``."""
-    return has_mark(beginning(file, _SEARCHED))
-
-
-def has_mark(content: bytes) -> bool:
-    """Whether the content of a file is what rankplan has written for a launcher."""
-    return _MARK.search(content) is not None
 
 
 def read_emitted(file: str | os.PathLike[str]) -> Emitted:

@@ -8,7 +8,8 @@ from math import lcm
 from typing import TypeAlias
 
 from rankplan._core import RankSet
-from rankplan.config.network import NODE_LEVEL, USUAL_TOPOLOGY, WORLD, Topology
+from rankplan.config.models import topology_of
+from rankplan.config.network import USUAL_TOPOLOGY, WORLD
 from rankplan.plans.crossings import WORDS
 from rankplan.plans.topology import SEGMENT, Rule, Rules
 from rankplan.targets.options import Draft
@@ -36,7 +37,7 @@ def requests(draft: Draft, groups: Sequence[range]) -> list[Requests]:
     lie in one slice. An outer level that needs no more than an inner one is left out. What cannot be asked for is
     ``emit-topology``. ``prefer`` and ``balance`` ask for nothing: they never refuse nodes.
     """
-    topology = _topology(draft)
+    topology = topology_of(draft.plan.section)
     if topology == USUAL_TOPOLOGY:
         return [() for _ in groups]
     levels = level_order(draft)
@@ -58,22 +59,10 @@ def level_order(draft: Draft) -> tuple[str, ...]:
 
     Those of the labels count, else those that its section states, else the only one that its rules name.
     """
-    topology = _topology(draft)
+    topology = topology_of(draft.plan.section)
     known = draft.plan.inventory.levels or topology.levels or ()
-    named = set(_named(topology))
+    named = topology.named_levels()
     return tuple(named) if not known and len(named) == 1 else known
-
-
-def _topology(draft: Draft) -> Topology:
-    return USUAL_TOPOLOGY if draft.plan.section is None else draft.plan.section.topology
-
-
-def _named(topology: Topology) -> Iterator[str]:
-    """Yield the levels that rules name."""
-    stated = [level for kinds in topology.keep.values() for level in kinds.values()]
-    segments = topology.segment.values() if isinstance(topology.segment, Mapping) else ()
-    for one in (*stated, *(sizes for sizes in segments if isinstance(sizes, Mapping))):
-        yield from ({one} if isinstance(one, str) else set(one)) - {NODE_LEVEL}
 
 
 def _nested(sizes: Mapping[int, int], levels: Sequence[str]) -> Iterator[Slice]:

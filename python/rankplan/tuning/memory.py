@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rankplan.memory.settings import GIB
-from rankplan.plans.memory import Answer, Needs
+from rankplan.plans.memory import ANSWERS, Answer, Needs
 from rankplan.plans.plan import Plan
 from rankplan.plans.slot_memory import Evaluation
 from rankplan.tuning.costs import ComponentCosts, Costs
@@ -14,7 +14,6 @@ HOST_BANDWIDTH = 25e9
 """Bytes per second between an accelerator and its host: what PCIe 4.0 with 16 lanes gives."""
 
 _MOST_SIZES = 4096
-_ANSWERS: tuple[Answer, ...] = ("fits", "unknown", "refused")
 
 
 def filled(costs: Costs, planned: Plan, accelerators: int) -> Costs:
@@ -58,4 +57,4 @@ def _filled(one: ComponentCosts, evaluation: Evaluation, card: float, accelerato
 def answer_of(needs: Needs) -> Answer | None:
     """Return the answer for all phases of a plan: the worst one, ``None`` if no component states what it keeps."""
     answers = [need.answer for need in needs.phases().values()]
-    return max(answers, key=_ANSWERS.index, default=None)
+    return max(answers, key=ANSWERS.index, default=None)

@@ -1,8 +1,8 @@
 //! Node ranks to nodes: order, selection and repair are one problem.
 //!
 //! Every rule first, then the fewest moves, then what is preferred, then the fewest crossings, then even shares, then the fewest
-//! domains, then unused nodes that stay whole; see [`objective`]. Small instances are solved exactly. Larger ones are packed level by level, and the result says whether it
-//! meets a lower bound of the cost.
+//! domains, then unused nodes that stay whole; see [`objective`]. Small instances are solved exactly. Larger ones are packed level
+//! by level, and the result says whether it meets a lower bound of the cost.
 //!
 //! The modules in order of use; each one uses only those above it:
 //!

@@ -37,8 +37,9 @@ pub struct Problem {
 
 /// The cost of an arrangement, in the order of importance: rules broken; processes on another node than before, then those that
 /// use accelerators there from elsewhere; by level, outermost first, the domains that preferred sets use beyond the first; by
-/// level, the groups of each of [`CLASSES`] that cross a domain; by balanced set, the least share, negated, the domains in use of its level, and the
-/// largest share; by level, the domains in use; by level, the unused nodes in them; whole segments of unused nodes, negated.
+/// level, the groups of each of [`CLASSES`] that cross a domain; by balanced set, the least share, negated, the domains in use of
+/// its level, and the largest share; by level, the domains in use; by level, the unused nodes in them; whole segments of unused
+/// nodes, negated.
 pub type Cost = Vec<i64>;
 
 /// By node rank, its node, if it has one.

@@ -4,30 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.memory.rules import (
-    EFFECT,
-    Role,
-    adapters,
-    always,
-    cached,
-    checkpointed,
-    gradients,
-    granularity,
-    layers,
-    micro_batch,
-    most,
-    offloaded,
-    optimizer,
-    precision,
-    resharded,
-    rule,
-    served,
-    serves,
-    several,
-    torch_optimizer,
-    unless,
-    whole,
-)
+from rankplan.dialects.memory import convert
+from rankplan.dialects.memory.rules import Role, layers, rule, stage_keys, unless
 
 _M, _D, _O = "policy.megatron_cfg", "policy.dtensor_cfg", "policy.megatron_cfg.optimizer"
 _DDP = f"{_M}.distributed_data_parallel_config"
@@ -49,32 +27,30 @@ def _tokens(length: Any, packs: Any, dynamic: Any, *sizes: Any) -> int | None:
     packed, batched = ((packs, *bins[:2]), (dynamic, *bins[2:]))
     stated = next((found[1:] for found in (packed, batched) if found[0]), None)
     if stated is not None:
-        return most(*stated)
-    return most(*(micro_batch(None, None, one, length) for one in (train, forward)))
+        return convert.most(*stated)
+    return convert.most(*(convert.micro_batch(None, None, one, length) for one in (train, forward)))
 
 
 def _served(name: Any, wide_first: Any, wide_last: Any) -> Any:
     quantized = "fp8" if str(name).lower() == "fp8" else None
-    return EFFECT if quantized and (wide_first or wide_last) else served(quantized, name)
+    return convert.EFFECT if quantized and (wide_first or wide_last) else convert.served(quantized, name)
 
 
 _MEGATRON = (
-    rule("precision", "text policy.precision", f"any {_M}.fp8_cfg.fp8_param", by=precision, only="megatron"),
-    rule(
-        "gradients", f"switch {_M}.distributed_data_parallel_config.grad_reduce_in_fp32", by=gradients, only="megatron"
-    ),
+    rule("precision", "text policy.precision", f"any {_M}.fp8_cfg.fp8_param", by=convert.precision, only="megatron"),
+    rule("gradients", f"switch {_DDP}.grad_reduce_in_fp32", by=convert.gradients, only="megatron"),
     rule(
         "optimizer",
         f"text {_O}.optimizer = adam",
         f"any {_O}.use_precision_aware_optimizer",
-        by=optimizer,
+        by=convert.optimizer,
         only="megatron",
     ),
     rule(
         "optimizer_on_host",
         f"switch {_O}.optimizer_cpu_offload = false",
         f"fraction {_O}.optimizer_offload_fraction",
-        by=offloaded,
+        by=convert.offloaded,
         only="megatron",
     ),
     rule("distributed_optimizer", f"switch {_O}.use_distributed_optimizer", only="megatron"),
@@ -84,30 +60,28 @@ _MEGATRON = (
         f"text {_M}.recompute_granularity = full",
         f"text {_M}.recompute_method",
         f"switch {_M}.activation_checkpointing",
-        by=granularity,
+        by=convert.granularity,
         only="megatron",
     ),
     rule("first_layers", f"size {_M}.num_layers_in_first_pipeline_stage", only="megatron"),
     rule("last_layers", f"size {_M}.num_layers_in_last_pipeline_stage", only="megatron"),
     rule("chunks", f"size {_M}.virtual_pipeline_model_parallel_size", only="megatron"),
-    rule("lora", f"size {_M}.peft.dim", f"switch {_M}.peft.enabled = false", by=adapters, only="megatron"),
+    rule("lora", f"size {_M}.peft.dim", f"switch {_M}.peft.enabled = false", by=convert.adapters, only="megatron"),
     layers(f"{_M}.model_overrides", only="megatron"),
     unless(
         f"{_DDP}.use_custom_fsdp",
-        f"{_M}.pipeline_model_parallel_layout",
-        f"{_M}.account_for_embedding_in_pipeline_split",
-        f"{_M}.account_for_loss_in_pipeline_split",
+        *stage_keys(f"{_M}."),
         only="megatron",
     ),
 )
 _DTENSOR = (
     # DTensorPolicyWorker and _disable_automodel_checkpoint_dtype_restore: weights are always loaded in 32 bits
-    rule("precision", f"switch {_D}.enabled", by=always("fp32"), only="fsdp"),
-    rule("optimizer", "text policy.optimizer.name = torch.optim.AdamW", by=torch_optimizer, only="fsdp"),
-    rule("optimizer_on_host", f"switch {_D}.cpu_offload = false", by=whole, only="fsdp"),
-    rule("recompute", f"switch {_D}.activation_checkpointing", by=checkpointed, only="fsdp"),
-    rule("", f"any {_D}.reshard_after_forward = true", by=resharded, only="fsdp"),
-    rule("", f"size {_D}.dp_replicate_size = 1", by=several, only="fsdp"),
+    rule("precision", f"switch {_D}.enabled", by=convert.always("fp32"), only="fsdp"),
+    rule("optimizer", "text policy.optimizer.name = torch.optim.AdamW", by=convert.torch_optimizer, only="fsdp"),
+    rule("optimizer_on_host", f"switch {_D}.cpu_offload = false", by=convert.whole, only="fsdp"),
+    rule("recompute", f"switch {_D}.activation_checkpointing", by=convert.checkpointed, only="fsdp"),
+    rule("", f"any {_D}.reshard_after_forward = true", by=convert.resharded, only="fsdp"),
+    rule("", f"size {_D}.dp_replicate_size = 1", by=convert.several, only="fsdp"),
     rule(
         "whole_gradients",
         f"switch {_D}._v2 = false",
@@ -115,7 +89,7 @@ _DTENSOR = (
         by=lambda *deferred: all(deferred),
         only="fsdp",
     ),
-    rule("lora", f"size {_D}.lora_cfg.dim", f"switch {_D}.lora_cfg.enabled = false", by=adapters, only="fsdp"),
+    rule("lora", f"size {_D}.lora_cfg.dim", f"switch {_D}.lora_cfg.enabled = false", by=convert.adapters, only="fsdp"),
 )
 _SHARED = (
     rule("length", "size policy.max_total_sequence_length"),
@@ -151,7 +125,7 @@ NEMO_RL = (
     ),
     Role(
         {"generation": _G},
-        rule("engine", f"text {_G}.backend", by=serves),
+        rule("engine", f"text {_G}.backend", by=convert.serves),
         rule("model", "text policy.model_name"),
         (
             *_SHARED[1:],
@@ -170,8 +144,8 @@ NEMO_RL = (
                 by=_served,
                 only="vllm",
             ),
-            rule("cache_precision", f"text {_V}.kv_cache_dtype", by=cached, only="vllm"),
-            rule("cache_precision", f"text {_G}.sglang_cfg.kv_cache_dtype", by=cached, only="sglang"),
+            rule("cache_precision", f"text {_V}.kv_cache_dtype", by=convert.cached, only="vllm"),
+            rule("cache_precision", f"text {_G}.sglang_cfg.kv_cache_dtype", by=convert.cached, only="sglang"),
             # VllmGenerationWorker.sleep: level 1
             rule(
                 "sleep",

@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.memory.rules import (
-    Role,
-    adapters,
-    always,
-    checkpointed,
-    micro_batch,
-    most,
-    optimizer,
-    rule,
-    several,
-    unless,
-    whole,
-)
+from rankplan.dialects.memory import convert
+from rankplan.dialects.memory.rules import Role, rule, unless
 
 
 def _length(longest: Any, prompt: Any, response: Any) -> int | None:
@@ -29,9 +18,11 @@ def _length(longest: Any, prompt: Any, response: Any) -> int | None:
 def _tokens(*values: Any) -> int | None:
     """Return the most tokens of a micro-batch, in training and in the forward pass."""
     length, (by_tokens, tokens, forward, batch, forward_batch) = _length(*values[:3]), values[3:]
-    return most(
-        micro_batch(by_tokens, most(tokens, length), batch, length),
-        micro_batch(by_tokens, most(tokens if forward is None else forward, length), forward_batch, length),
+    return convert.most(
+        convert.micro_batch(by_tokens, convert.most(tokens, length), batch, length),
+        convert.micro_batch(
+            by_tokens, convert.most(tokens if forward is None else forward, length), forward_batch, length
+        ),
     )
 
 
@@ -53,14 +44,14 @@ _SHARED = (
 )
 _TRAINING = (
     *_SHARED,
-    rule("optimizer_on_host", "switch ds.adam_offload adam_offload = false", by=whole),
-    rule("optimizer", "text @.optim = adam", by=optimizer),
-    rule("", "size ds.zpg zpg = 1", by=several),
-    rule("lora", "size ds.lora.rank lora_rank = 0", by=adapters),
+    rule("optimizer_on_host", "switch ds.adam_offload adam_offload = false", by=convert.whole),
+    rule("optimizer", "text @.optim = adam", by=convert.optimizer),
+    rule("", "size ds.zpg zpg = 1", by=convert.several),
+    rule("lora", "size ds.lora.rank lora_rank = 0", by=convert.adapters),
     rule(
         "recompute",
         "switch actor.gradient_checkpointing_enable gradient_checkpointing = false",
-        by=checkpointed,
+        by=convert.checkpointed,
     ),
     # offload_deepspeed_states leaves the weights, and does nothing with adam_offload
     rule(
@@ -78,34 +69,37 @@ def _engine(colocated: Any, asynchronous: Any, enabled: Any) -> str | None:
 OPENRLHF = (
     Role(
         {"actor": "actor"},
-        rule("training", "fact cp", by=always({"training": "deepspeed"})),
+        rule("training", "fact cp", by=convert.always({"training": "deepspeed"})),
         rule("model", "text actor.model_name_or_path pretrain"),
         (*_TRAINING, unless("train.enable_ema enable_ema")),
     ),
     Role(
         {"critic": "critic"},
-        rule("training", "fact cp", by=always({"training": "deepspeed"})),
+        rule("training", "fact cp", by=convert.always({"training": "deepspeed"})),
         rule("model", "text critic.model_name_or_path critic_pretrain reward.model_name_or_path reward_pretrain"),
         _TRAINING,
     ),
     Role(
         {"ref": "ref"},
-        rule("forward", "fact cp", by=always({"forward": "deepspeed"})),
+        rule("forward", "fact cp", by=convert.always({"forward": "deepspeed"})),
         rule("model", "text actor.model_name_or_path pretrain"),
-        (*_SHARED, rule("optimizer_on_host", "switch ref.offload ref_offload ref_reward_offload = false", by=whole)),
+        (
+            *_SHARED,
+            rule("optimizer_on_host", "switch ref.offload ref_offload ref_reward_offload = false", by=convert.whole),
+        ),
     ),
     Role(
         {"reward": "reward"},
-        rule("forward", "fact cp", by=always({"forward": "deepspeed"})),
+        rule("forward", "fact cp", by=convert.always({"forward": "deepspeed"})),
         rule("model", "text reward.model_name_or_path reward_pretrain"),
         (
             *_SHARED,
-            rule("optimizer_on_host", "switch reward.offload ref_reward_offload = false", by=whole),
+            rule("optimizer_on_host", "switch reward.offload ref_reward_offload = false", by=convert.whole),
         ),
     ),
     Role(
         {"vllm": "vllm"},
-        rule("engine", "fact cp", by=always({"engine": "vllm"})),
+        rule("engine", "fact cp", by=convert.always({"engine": "vllm"})),
         rule("model", "text actor.model_name_or_path pretrain"),
         (
             rule("share", "share vllm.gpu_memory_utilization vllm_gpu_memory_utilization = 0.95"),

@@ -11,7 +11,8 @@ from pydantic import ValidationError
 from rankplan.config.memory import FITTING, MemoryEntry
 from rankplan.config.text.faults import KeyPath, diagnostics
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.memory.rules import EFFECT, GUESSED, RUN_TIME, Key, Role, Rule, Unread
+from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
+from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
 from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import PlacementError
 from rankplan.memory.model import LARGEST, Model

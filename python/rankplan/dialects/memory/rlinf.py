@@ -4,47 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.memory.rules import (
-    EFFECT,
-    Role,
-    Rule,
-    adapters,
-    always,
-    asleep,
-    checkpointed,
-    computes,
-    granularity,
-    layers,
-    micro_batch,
-    most,
-    offloaded,
-    optimizer,
-    precision,
-    resharded,
-    rule,
-    served,
-    serves,
-    trains,
-    unless,
-    whole,
-)
+from rankplan.dialects.memory import convert
+from rankplan.dialects.memory.rules import Role, Rule, layers, rule, unless
 
 
 def _tokens(length: Any, by_tokens: Any, tokens: Any, batch: Any, forward: Any) -> int | None:
     """Return the most tokens of a micro-batch, in training and in the forward pass."""
-    train = micro_batch(by_tokens, most(tokens, length), batch, length)
-    return most(train, train if by_tokens else micro_batch(None, None, forward, length))
+    train = convert.micro_batch(by_tokens, convert.most(tokens, length), batch, length)
+    return convert.most(train, train if by_tokens else convert.micro_batch(None, None, forward, length))
 
 
 def _left(weights: Any, optimizer_too: Any, everything: Any) -> str | None:
     if everything is not None:
-        return asleep(everything)
-    return None if None in (weights, optimizer_too) else asleep(weights, optimizer_too)
+        return convert.asleep(everything)
+    return None if None in (weights, optimizer_too) else convert.asleep(weights, optimizer_too)
 
 
 def _divided(strategy: Any) -> Any:
     """Return `EFFECT` for ways to divide weights that no setting states."""
-    return None if strategy == "full_shard" else EFFECT
+    return None if strategy == "full_shard" else convert.EFFECT
 
 
 def _kind(trained: Any) -> Any:
@@ -57,14 +35,14 @@ def _kind(trained: Any) -> Any:
 
 
 def _served(name: Any) -> Any:
-    return served(None, name)
+    return convert.served(None, name)
 
 
 _BACKEND = "text @.training_backend actor.training_backend"
 _TASK = "text runner.task_type"
 _SHARED: tuple[Rule, ...] = (
     rule("length", "size runner.seq_length"),
-    rule("precision", "text @.model.precision actor.model.precision", "any @.model.fp8", by=precision),
+    rule("precision", "text @.model.precision actor.model.precision", "any @.model.fp8", by=convert.precision),
     rule(
         "tokens",
         "size runner.seq_length",
@@ -74,9 +52,9 @@ _SHARED: tuple[Rule, ...] = (
         "size algorithm.logprob_forward_micro_batch_size",
         by=_tokens,
     ),
-    rule("optimizer_on_host", "switch @.fsdp_config.cpu_offload = false", by=whole, only="fsdp"),
+    rule("optimizer_on_host", "switch @.fsdp_config.cpu_offload = false", by=convert.whole, only="fsdp"),
     rule("", "text @.fsdp_config.sharding_strategy = full_shard", by=_divided, only="fsdp"),
-    rule("", "any @.fsdp_config.reshard_after_forward = true", by=resharded, only="fsdp"),
+    rule("", "any @.fsdp_config.reshard_after_forward = true", by=convert.resharded, only="fsdp"),
     layers("@.model.override_config"),
     unless("@.model.pipeline_model_parallel_layout", only="megatron"),
 )
@@ -85,10 +63,10 @@ _TRAINING = (
     rule(
         "recompute",
         "switch @.fsdp_config.gradient_checkpointing @.model.gradient_checkpointing",
-        by=checkpointed,
+        by=convert.checkpointed,
         only="fsdp",
     ),
-    rule("lora", "size @.model.lora_rank", "switch @.model.is_lora = false", by=adapters),
+    rule("lora", "size @.model.lora_rank", "switch @.model.is_lora = false", by=convert.adapters),
     rule(
         "sleep",
         "switch @.offload_weight",
@@ -98,19 +76,19 @@ _TRAINING = (
     ),
     rule("whole_gradients", "switch @.fsdp_config.enable_gradient_accumulation = false", only="fsdp"),
     # Megatron; MegatronModelManager adds gradients in 32 bits
-    rule("gradients", _BACKEND, by=always("fp32"), only="megatron"),
+    rule("gradients", _BACKEND, by=convert.always("fp32"), only="megatron"),
     rule(
         "optimizer",
         "text @.optim.optimizer = adam",
         "any @.optim.use_precision_aware_optimizer",
-        by=optimizer,
+        by=convert.optimizer,
         only="megatron",
     ),
     rule(
         "optimizer_on_host",
         "switch @.optim.optimizer_cpu_offload = false",
         "fraction @.optim.optimizer_offload_fraction = 0.0",
-        by=offloaded,
+        by=convert.offloaded,
         only="megatron",
     ),
     rule("distributed_optimizer", "switch @.optim.use_distributed_optimizer", only="megatron"),
@@ -119,7 +97,7 @@ _TRAINING = (
         "recompute",
         "text @.model.recompute_granularity",
         "text @.model.recompute_method",
-        by=granularity,
+        by=convert.granularity,
         only="megatron",
     ),
     rule("chunks", "size @.model.virtual_pipeline_model_parallel_size", only="megatron"),
@@ -128,17 +106,20 @@ _MODEL = rule("model", "text @.model.model_path rollout.model.model_path")
 
 RLINF = (
     Role(
-        {"actor": "actor", "critic": "critic"}, rule("training", _BACKEND, _TASK, by=_kind(trains)), _MODEL, _TRAINING
+        {"actor": "actor", "critic": "critic"},
+        rule("training", _BACKEND, _TASK, by=_kind(convert.trains)),
+        _MODEL,
+        _TRAINING,
     ),
     Role(
         {"inference": "actor", "actor_inference": "actor"},
-        rule("forward", _BACKEND, _TASK, by=_kind(computes)),
+        rule("forward", _BACKEND, _TASK, by=_kind(convert.computes)),
         _MODEL,
         _SHARED,
     ),
     Role(
         {"rollout": "rollout"},
-        rule("engine", "text @.rollout_backend", by=serves),
+        rule("engine", "text @.rollout_backend", by=convert.serves),
         _MODEL,
         (
             rule("share", "share @.gpu_memory_utilization = 0.65"),

@@ -4,25 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.memory.rules import (
-    Role,
-    adapters,
-    cached,
-    gradients,
-    granularity,
-    layers,
-    micro_batch,
-    most,
-    optimizer,
-    precision,
-    replicated,
-    resharded,
-    rule,
-    served,
-    several,
-    unless,
-    whole,
-)
+from rankplan.dialects.memory import convert
+from rankplan.dialects.memory.rules import Role, layers, rule, stage_keys, unless
 
 _S = "@.strategy_args.strategy_config"
 _ZERO = f"{_S}.zero_optimization"
@@ -58,12 +41,12 @@ def _tokens(length: Any, prompt: Any, response: Any, packs: Any, *sizes: Any) ->
         return None
     train_by, train_tokens, train_batch, infer_by, infer_tokens, infer_batch = sizes
     whole_length = _length(length, prompt, response)
-    train = micro_batch(train_by, train_tokens, train_batch, whole_length)
-    return most(train, micro_batch(infer_by, infer_tokens, infer_batch, whole_length))
+    train = convert.micro_batch(train_by, train_tokens, train_batch, whole_length)
+    return convert.most(train, convert.micro_batch(infer_by, infer_tokens, infer_batch, whole_length))
 
 
 def _on_host(device: Any) -> float | None:
-    return whole(str(device).lower() in ("cpu", "nvme"))
+    return convert.whole(str(device).lower() in ("cpu", "nvme"))
 
 
 def _slept(level: Any) -> str:
@@ -102,54 +85,52 @@ ROLL = (
             ),
             unless("@.model_args.freeze_module_prefix", f"{_S}.additional_configs", only="training forward"),
             layers("@.model_args.model_config_kwargs", _S),
-            rule("lora", "size @.model_args.lora_rank = 8", "any @.model_args.lora_target", by=adapters),
+            rule("lora", "size @.model_args.lora_rank = 8", "any @.model_args.lora_target", by=convert.adapters),
             # Megatron
             rule(
                 "precision",
                 "text @.model_args.dtype = bf16",
                 f"any {_S}.fp8_param",
                 f"any {_S}.fp8",
-                by=precision,
+                by=convert.precision,
                 only="megatron",
             ),
             # TrainingArguments.__post_init__: with 16-bit weights of this type, gradients are added in 32 bits
             rule(
                 "gradients",
                 "text @.model_args.dtype = bf16",
-                by=lambda name: gradients(name == "bf16"),
+                by=lambda name: convert.gradients(name == "bf16"),
                 only="megatron",
             ),
-            rule("optimizer", f"text {_S}.optimizer = adam", by=optimizer, only="megatron"),
+            rule("optimizer", f"text {_S}.optimizer = adam", by=convert.optimizer, only="megatron"),
             rule("distributed_optimizer", f"switch {_S}.use_distributed_optimizer = false", only="megatron"),
             rule("sequence_parallel", f"switch {_S}.sequence_parallel = false", only="megatron"),
             rule(
                 "recompute",
                 f"text {_S}.recompute_granularity",
                 f"text {_S}.recompute_method",
-                by=granularity,
+                by=convert.granularity,
                 only="megatron",
             ),
             rule("chunks", f"size {_S}.virtual_pipeline_model_parallel_size", only="megatron"),
             unless(
                 f"{_S}.optimizer_cpu_offload",
-                f"{_S}.pipeline_model_parallel_layout",
-                f"{_S}.account_for_embedding_in_pipeline_split",
-                f"{_S}.account_for_loss_in_pipeline_split",
+                *stage_keys(f"{_S}."),
                 only="megatron",
             ),
             # MegatronTrainStrategy.offload_states: after each turn
             rule("sleep", "text @.strategy_args.strategy_name", by=lambda _: "host", only="megatron"),
             # FSDP
-            rule("optimizer_on_host", f"switch {_S}.offload_policy = false", by=whole, only="fsdp"),
+            rule("optimizer_on_host", f"switch {_S}.offload_policy = false", by=convert.whole, only="fsdp"),
             rule(
                 "recompute",
                 "switch @.model_args.disable_gradient_checkpointing = false",
                 by=lambda disabled: "none" if disabled else "full",
                 only="fsdp deepspeed",
             ),
-            rule("", f"any {_S}.reshard_after_forward", by=resharded, only="fsdp"),
-            rule("", f"size {_S}.fsdp_size", "fact slots", by=replicated, only="fsdp"),
-            rule("", f"size {_S}.ep_size = 1", by=several, only="fsdp"),
+            rule("", f"any {_S}.reshard_after_forward", by=convert.resharded, only="fsdp"),
+            rule("", f"size {_S}.fsdp_size", "fact slots", by=convert.replicated, only="fsdp"),
+            rule("", f"size {_S}.ep_size = 1", by=convert.several, only="fsdp"),
             rule(
                 "whole_gradients",
                 f"switch {_S}.reduce_scatter_during_grad_accumulation = true",
@@ -166,8 +147,14 @@ ROLL = (
             rule("length", f"size {_S}.max_model_len", only="vllm"),
             rule("length", f"size {_S}.context_length", only="sglang"),
             rule("sequences", f"size {_S}.max_num_seqs", only="vllm"),
-            rule("precision", f"text {_S}.quantization", "text @.model_args.dtype = bf16", by=served, only="engine"),
-            rule("cache_precision", f"text {_S}.kv_cache_dtype", by=cached, only="engine"),
+            rule(
+                "precision",
+                f"text {_S}.quantization",
+                "text @.model_args.dtype = bf16",
+                by=convert.served,
+                only="engine",
+            ),
+            rule("cache_precision", f"text {_S}.kv_cache_dtype", by=convert.cached, only="engine"),
             rule("sleep", f"size {_S}.sleep_level = 1", by=_slept, only="vllm"),
             unless(f"{_S}.cpu_offload_gb", f"{_S}.hf_overrides", f"{_S}.decode_context_parallel_size", only="engine"),
         ),

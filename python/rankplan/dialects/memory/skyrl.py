@@ -4,30 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.memory.rules import (
-    Role,
-    Rule,
-    adapters,
-    always,
-    cached,
-    checkpointed,
-    computes,
-    gradients,
-    granularity,
-    layers,
-    micro_batch,
-    most,
-    offloaded,
-    optimizer,
-    precision,
-    replicated,
-    resharded,
-    rule,
-    served,
-    trains,
-    unless,
-    whole,
-)
+from rankplan.dialects.memory import convert
+from rankplan.dialects.memory.rules import Role, Rule, layers, rule, stage_keys, unless
 
 _KW, _OPT, _TF = "engine_init_kwargs", "optimizer_config_kwargs", "transformer_config_kwargs"
 _E = "generator.inference_engine"
@@ -51,8 +29,8 @@ def _tokens(prompt: int, longest: int | None, response: int, tokens: Any, *batch
     """Return the most tokens of a micro-batch, in training and in the forward pass; a longer sequence is alone."""
     length = _length(prompt, longest, response)
     if tokens is not None:
-        return most(tokens, length)
-    return most(*(micro_batch(None, None, batch, length) for batch in batches))
+        return convert.most(tokens, length)
+    return convert.most(*(convert.micro_batch(None, None, batch, length) for batch in batches))
 
 
 def _left(shared: Any, *leaves: Any) -> str | None:
@@ -77,50 +55,53 @@ _SHARED: tuple[Rule, ...] = (
         "size trainer.micro_forward_batch_size_per_gpu = 1",
         by=_tokens,
     ),
-    rule("optimizer_on_host", "switch @.fsdp_config.cpu_offload = false", by=whole, only="fsdp"),
-    rule("", "any @.fsdp_config.reshard_after_forward = true", by=resharded, only="fsdp"),
-    rule("", "size @.fsdp_config.fsdp_size", "fact slots", by=replicated, only="fsdp"),
+    rule("optimizer_on_host", "switch @.fsdp_config.cpu_offload = false", by=convert.whole, only="fsdp"),
+    rule("", "any @.fsdp_config.reshard_after_forward = true", by=convert.resharded, only="fsdp"),
+    rule("", "size @.fsdp_config.fsdp_size", "fact slots", by=convert.replicated, only="fsdp"),
     layers("@.model_config_kwargs", "@.megatron_config.model_config_kwargs", f"@.megatron_config.{_TF}"),
     unless(
         "@.model.fake_int4_qat.enabled",
         "@.inference_only_init",
-        f"@.megatron_config.{_TF}.pipeline_model_parallel_layout",
-        f"@.megatron_config.{_TF}.account_for_embedding_in_pipeline_split",
-        f"@.megatron_config.{_TF}.account_for_loss_in_pipeline_split",
+        *stage_keys(f"@.megatron_config.{_TF}."),
         f"@.megatron_config.{_TF}.fp8",
     ),
 )
 _TRAINING = (
     *_SHARED,
     # FSDPPolicyWorkerBase, FSDPCriticWorkerBase: trained weights are always in 32 bits
-    rule("precision", _STRATEGY, by=always("fp32"), only="fsdp"),
-    rule("recompute", "switch trainer.gradient_checkpointing = true", by=checkpointed, only="fsdp"),
-    rule("lora", "size @.model.lora.rank = 0", by=adapters),
+    rule("precision", _STRATEGY, by=convert.always("fp32"), only="fsdp"),
+    rule("recompute", "switch trainer.gradient_checkpointing = true", by=convert.checkpointed, only="fsdp"),
+    rule("lora", "size @.model.lora.rank = 0", by=convert.adapters),
     rule("sleep", _ALL, "switch @.optimizer_config.offload_after_step = true", by=_left),
     # Megatron
-    rule("gradients", "switch @.megatron_config.ddp_config.grad_reduce_in_fp32 = true", by=gradients, only="megatron"),
+    rule(
+        "gradients",
+        "switch @.megatron_config.ddp_config.grad_reduce_in_fp32 = true",
+        by=convert.gradients,
+        only="megatron",
+    ),
     rule(
         "optimizer",
         f"text @.megatron_config.{_OPT}.optimizer @.optimizer_config.optimizer = adam",
         f"any @.megatron_config.{_OPT}.use_precision_aware_optimizer",
-        by=optimizer,
+        by=convert.optimizer,
         only="megatron",
     ),
     rule(
         "optimizer_on_host",
         f"switch @.megatron_config.{_OPT}.optimizer_cpu_offload = false",
         f"fraction @.megatron_config.{_OPT}.optimizer_offload_fraction = 0.0",
-        by=offloaded,
+        by=convert.offloaded,
         only="megatron",
     ),
     # init_megatron_optim_config: always
-    rule("distributed_optimizer", _STRATEGY, by=always(setting=True), only="megatron"),
-    rule("sequence_parallel", _STRATEGY, by=always(setting=True), only="megatron"),
+    rule("distributed_optimizer", _STRATEGY, by=convert.always(setting=True), only="megatron"),
+    rule("sequence_parallel", _STRATEGY, by=convert.always(setting=True), only="megatron"),
     rule(
         "recompute",
         f"text @.megatron_config.{_TF}.recompute_granularity = full",
         f"text @.megatron_config.{_TF}.recompute_method = uniform",
-        by=granularity,
+        by=convert.granularity,
         only="megatron",
     ),
     rule("first_layers", f"size @.megatron_config.{_TF}.num_layers_in_first_pipeline_stage", only="megatron"),
@@ -131,17 +112,21 @@ _TRAINING = (
 SKYRL = (
     Role(
         {"policy": "trainer.policy", "critic": "trainer.critic"},
-        rule("training", _STRATEGY, by=lambda name: trains(_framework(name))),
+        rule("training", _STRATEGY, by=lambda name: convert.trains(_framework(name))),
         rule("model", "text @.model.path"),
         _TRAINING,
     ),
     Role(
         {"ref": "trainer.ref"},
-        rule("forward", _STRATEGY, by=lambda name: computes(_framework(name))),
+        rule("forward", _STRATEGY, by=lambda name: convert.computes(_framework(name))),
         rule("model", "text @.model.path trainer.policy.model.path"),
         (
             *_SHARED,
-            rule("precision", "switch trainer.bf16 = true", by=lambda small: precision("bf16" if small else "fp32")),
+            rule(
+                "precision",
+                "switch trainer.bf16 = true",
+                by=lambda small: convert.precision("bf16" if small else "fp32"),
+            ),
             rule("sleep", _ALL, by=_left),
         ),
     ),
@@ -153,8 +138,8 @@ SKYRL = (
             rule("share", f"share @.{_KW}.gpu_memory_utilization @.gpu_memory_utilization = 0.8"),
             rule("length", f"size @.{_KW}.max_model_len"),
             rule("sequences", f"size @.{_KW}.max_num_seqs @.max_num_seqs = 1024"),
-            rule("precision", f"text @.{_KW}.quantization", "text @.model_dtype = bfloat16", by=served),
-            rule("cache_precision", f"text @.{_KW}.kv_cache_dtype", by=cached),
+            rule("precision", f"text @.{_KW}.quantization", "text @.model_dtype = bfloat16", by=convert.served),
+            rule("cache_precision", f"text @.{_KW}.kv_cache_dtype", by=convert.cached),
             rule("sleep", _ALL, "size trainer.policy.model.lora.rank = 0", by=_engine_sleep),
             unless(
                 *(f"@.{_KW}.{key}" for key in ("cpu_offload_gb", "hf_overrides", "decode_context_parallel_size")),

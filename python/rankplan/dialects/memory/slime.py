@@ -5,23 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rankplan.dialects.memory.rules import (
-    Role,
-    adapters,
-    always,
-    cached,
-    gradients,
-    granularity,
-    micro_batch,
-    most,
-    offloaded,
-    optimizer,
-    precision,
-    rule,
-    served,
-    trains,
-    unless,
-)
+from rankplan.dialects.memory import convert
+from rankplan.dialects.memory.rules import Role, rule, stage_keys, unless
 from rankplan.memory.model import Experts, Latent, Model, Shape
 
 _REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")
@@ -119,36 +104,36 @@ def _dropped(own: Any, both: Any, colocate: Any, kept: Any) -> str:
 def _tokens(cp: int, by_tokens: Any, tokens: Any, forward: Any, batch: Any, length: Any, longest: Any) -> int | None:
     """Return the most tokens of a micro-batch; a longer sample is one of its own (`utils/dp_schedule.py`)."""
     if not by_tokens:
-        return micro_batch(None, None, batch, length)
-    found = most(tokens, tokens if forward is None else forward, longest)
+        return convert.micro_batch(None, None, batch, length)
+    found = convert.most(tokens, tokens if forward is None else forward, longest)
     return None if found is None else max(found if found == longest else found * cp, longest)
 
 
 _COLOCATE = "switch offload = false", "switch colocate = false"
 _SIDE = (
     rule("length", "size rollout_max_context_len"),
-    rule("precision", "switch fp16 = false", "any fp8_param_gather", by=lambda _, fp8: precision("bf16", fp8)),
-    rule("gradients", "switch accumulate_allreduce_grads_in_fp32 = false", by=gradients),
+    rule("precision", "switch fp16 = false", "any fp8_param_gather", by=lambda _, fp8: convert.precision("bf16", fp8)),
+    rule("gradients", "switch accumulate_allreduce_grads_in_fp32 = false", by=convert.gradients),
     rule(
         "optimizer",
         "text optimizer = adam",
         "switch use_stateless_adam = false",
         "any use_precision_aware_optimizer",
-        by=lambda name, stateless, aware: optimizer("stateless" if stateless else name, aware),
+        by=lambda name, stateless, aware: convert.optimizer("stateless" if stateless else name, aware),
     ),
     rule(
         "optimizer_on_host",
         "switch optimizer_cpu_offload = false",
         "fraction optimizer_offload_fraction = 1.0",
-        by=offloaded,
+        by=convert.offloaded,
     ),
     # set_default_megatron_args: always
-    rule("distributed_optimizer", "fact cp", by=always(setting=True)),
+    rule("distributed_optimizer", "fact cp", by=convert.always(setting=True)),
     rule("sequence_parallel", "switch sequence_parallel = false"),
-    rule("recompute", "text recompute_granularity", "text recompute_method", by=granularity),
+    rule("recompute", "text recompute_granularity", "text recompute_method", by=convert.granularity),
     rule("first_layers", "size decoder_first_pipeline_num_layers"),
     rule("last_layers", "size decoder_last_pipeline_num_layers"),
-    rule("lora", "size lora_rank", by=adapters),
+    rule("lora", "size lora_rank", by=convert.adapters),
     rule("sleep", "switch offload_train", *_COLOCATE, "switch release_train = false", by=_offload),
     rule(
         "tokens",
@@ -166,9 +151,7 @@ _SIDE = (
         "freeze_params_name_list",
         "num_layers_per_virtual_pipeline_stage",
         "num_virtual_stages_per_pipeline_rank",
-        "pipeline_model_parallel_layout",
-        "account_for_embedding_in_pipeline_split",
-        "account_for_loss_in_pipeline_split",
+        *stage_keys(""),
         "use_megatron_fsdp",
         "use_custom_fsdp",
         "use_torch_fsdp2",
@@ -206,21 +189,21 @@ SLIME = (
         rule(
             "training",
             "text train_backend = megatron",
-            by=trains,
+            by=convert.trains,
         ),
         _MODEL,
         _SIDE,
     ),
     Role(
         {"rollout": "rollout"},
-        rule("engine", "fact cp", by=always({"engine": "sglang"})),
+        rule("engine", "fact cp", by=convert.always({"engine": "sglang"})),
         _MODEL,
         (
             rule("share", "share sglang_mem_fraction_static"),
             rule("length", "size sglang_context_length"),
             rule("sequences", "size sglang_max_running_requests"),
-            rule("precision", "text sglang_quantization", "text sglang_dtype", by=served),
-            rule("cache_precision", "text sglang_kv_cache_dtype", by=cached),
+            rule("precision", "text sglang_quantization", "text sglang_dtype", by=convert.served),
+            rule("cache_precision", "text sglang_kv_cache_dtype", by=convert.cached),
             rule(
                 "sleep",
                 "switch offload_rollout",

@@ -4,33 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.memory.rules import (
-    Role,
-    Rule,
-    adapters,
-    added,
-    always,
-    asleep,
-    cached,
-    checkpointed,
-    computes,
-    gradients,
-    granularity,
-    layers,
-    micro_batch,
-    most,
-    offloaded,
-    optimizer,
-    precision,
-    resharded,
-    rule,
-    served,
-    serves,
-    torch_optimizer,
-    trains,
-    unless,
-    whole,
-)
+from rankplan.dialects.memory import convert
+from rankplan.dialects.memory.rules import Role, Rule, layers, rule, stage_keys, unless
 
 _A = "actor_rollout_ref"
 _TF = "@.megatron.override_transformer_config"
@@ -51,19 +26,21 @@ def _tokens(prompt: int, response: int, cp: int, by_tokens: Any, tokens: Any, ba
         own, most_tokens, own_batch = forward
         also = by_tokens if own is None else own
         pairs.append((also, tokens if most_tokens is None else most_tokens, own_batch))
-    return most(*(micro_batch(by, each and each * cp, one, prompt + response) for by, each, one in pairs))
+    return convert.most(
+        *(convert.micro_batch(by, each and each * cp, one, prompt + response) for by, each, one in pairs)
+    )
 
 
 def _narrow(wide: Any, aware: Any, also_aware: Any, dtype: Any) -> str | None:
-    return gradients(wide, aware, also_aware, dtype == "float16")
+    return convert.gradients(wide, aware, also_aware, dtype == "float16")
 
 
 def _optimizer(name: Any, aware: Any, also_aware: Any, dtype: Any) -> str:
-    return optimizer(name, aware, also_aware, dtype == "float16")
+    return convert.optimizer(name, aware, also_aware, dtype == "float16")
 
 
 def _policy(policy: Any, strategy: Any) -> float | None:
-    return whole(policy and strategy == "fsdp2")
+    return convert.whole(policy and strategy == "fsdp2")
 
 
 def _released(enabled: Any, name: Any, lora: Any) -> str | None:
@@ -74,14 +51,14 @@ def _released(enabled: Any, name: Any, lora: Any) -> str | None:
 
 
 _STATES = (
-    rule("length", _PROMPT, _RESPONSE, by=added),
+    rule("length", _PROMPT, _RESPONSE, by=convert.added),
     # FSDP
-    rule("precision", "text @.fsdp_config.model_dtype = fp32", by=precision, only="fsdp"),
+    rule("precision", "text @.fsdp_config.model_dtype = fp32", by=convert.precision, only="fsdp"),
     rule(
         "sleep",
         "switch @.fsdp_config.param_offload = false",
         "switch @.fsdp_config.optimizer_offload = false",
-        by=asleep,
+        by=convert.asleep,
         only="fsdp",
     ),
     rule(
@@ -95,19 +72,19 @@ _STATES = (
         "optimizer",
         "text @.optim.optimizer = AdamW",
         "text @.optim.optimizer_impl = torch.optim",
-        by=torch_optimizer,
+        by=convert.torch_optimizer,
         only="fsdp",
     ),
-    rule("", "any @.fsdp_config.reshard_after_forward = true", by=resharded, only="fsdp"),
+    rule("", "any @.fsdp_config.reshard_after_forward = true", by=convert.resharded, only="fsdp"),
     # FSDPEngine._gradient_sync_context
-    rule("whole_gradients", "fact engine", by=always(setting=True), only="fsdp"),
+    rule("whole_gradients", "fact engine", by=convert.always(setting=True), only="fsdp"),
     # Megatron
-    rule("precision", "text @.megatron.dtype = bfloat16", f"any {_TF}.fp8", by=precision, only="megatron"),
+    rule("precision", "text @.megatron.dtype = bfloat16", f"any {_TF}.fp8", by=convert.precision, only="megatron"),
     rule(
         "sleep",
         "switch @.megatron.param_offload = false",
         "switch @.megatron.optimizer_offload = false",
-        by=asleep,
+        by=convert.asleep,
         only="megatron",
     ),
     rule(
@@ -130,7 +107,7 @@ _STATES = (
         "optimizer_on_host",
         f"switch {_OVER}.optimizer_cpu_offload = false",
         f"fraction {_OVER}.optimizer_offload_fraction",
-        by=offloaded,
+        by=convert.offloaded,
         only="megatron",
     ),
     rule("distributed_optimizer", "switch @.megatron.use_distributed_optimizer = true", only="megatron"),
@@ -139,7 +116,7 @@ _STATES = (
         "recompute",
         f"text {_TF}.recompute_granularity",
         f"text {_TF}.recompute_method",
-        by=granularity,
+        by=convert.granularity,
         only="megatron",
     ),
     rule("first_layers", f"size {_TF}.num_layers_in_first_pipeline_stage", only="megatron"),
@@ -148,9 +125,7 @@ _STATES = (
 )
 _STAGES = unless(
     "@.megatron.use_megatron_fsdp",
-    f"{_TF}.pipeline_model_parallel_layout",
-    f"{_TF}.account_for_embedding_in_pipeline_split",
-    f"{_TF}.account_for_loss_in_pipeline_split",
+    *stage_keys(f"{_TF}."),
     only="megatron",
 )
 
@@ -159,9 +134,9 @@ def _adapted(model: str) -> tuple[Rule, ...]:
     """Return the rules about the model of a trainer, which is in a section."""
     return (
         layers(f"{model}.override_config", f"{model}.override_config.model_config", _TF),
-        rule("lora", f"size {model}.lora_rank {model}.lora.rank", by=adapters),
+        rule("lora", f"size {model}.lora_rank {model}.lora.rank", by=convert.adapters),
         unless(f"{model}.lora_adapter_path", f"{model}.lora.adapter_path"),
-        rule("recompute", f"switch {model}.enable_gradient_checkpointing = true", by=checkpointed, only="fsdp"),
+        rule("recompute", f"switch {model}.enable_gradient_checkpointing = true", by=convert.checkpointed, only="fsdp"),
     )
 
 
@@ -169,14 +144,14 @@ def _engine(components: dict[str, str], model: str, requests: int) -> Role:
     """Return the role of engines; ``requests`` is the most that they serve at once."""
     return Role(
         components,
-        rule("engine", "text @.name", by=serves),
+        rule("engine", "text @.name", by=convert.serves),
         rule("model", f"text {model}"),
         (
             rule("share", f"share {_VLLM}.gpu_memory_utilization @.gpu_memory_utilization = 0.5"),
             rule("length", f"size {_VLLM}.max_model_len @.max_model_len"),
             rule("sequences", f"size @.max_num_seqs = {requests}"),
-            rule("precision", "text @.quantization", "text @.dtype = bfloat16", by=served),
-            rule("cache_precision", f"text {_VLLM}.kv_cache_dtype {_SGLANG}.kv_cache_dtype", by=cached),
+            rule("precision", "text @.quantization", "text @.dtype = bfloat16", by=convert.served),
+            rule("cache_precision", f"text {_VLLM}.kv_cache_dtype {_SGLANG}.kv_cache_dtype", by=convert.cached),
             rule(
                 "sleep",
                 "switch @.free_cache_engine = true",
@@ -200,7 +175,7 @@ def _engine(components: dict[str, str], model: str, requests: int) -> Role:
 VERL = (
     Role(
         {"actor": f"{_A}.actor"},
-        rule("training", "fact engine", by=trains),
+        rule("training", "fact engine", by=convert.trains),
         rule("model", f"text {_A}.model.path"),
         (
             *_STATES,
@@ -223,7 +198,7 @@ VERL = (
     ),
     Role(
         {"critic": "critic"},
-        rule("training", "fact engine", by=trains),
+        rule("training", "fact engine", by=convert.trains),
         rule("model", "text critic.model.path"),
         (
             *_STATES,
@@ -246,17 +221,17 @@ VERL = (
     ),
     Role(
         {"ref": f"{_A}.ref"},
-        rule("forward", "fact engine", by=computes),
+        rule("forward", "fact engine", by=convert.computes),
         rule("model", f"text {_A}.model.path"),
         (
             *(one for one in _STATES if one.setting in ("length", "precision")),
             # FSDPEngine: a model without a backward pass keeps its parameters on the host
-            rule("optimizer_on_host", "fact engine", by=whole, only="fsdp"),
-            rule("sleep", "fact engine", by=asleep, only="fsdp"),
+            rule("optimizer_on_host", "fact engine", by=convert.whole, only="fsdp"),
+            rule("sleep", "fact engine", by=convert.asleep, only="fsdp"),
             rule(
                 "sleep",
                 f"switch @.megatron.param_offload {_A}.actor.megatron.param_offload = false",
-                by=asleep,
+                by=convert.asleep,
                 only="megatron",
             ),
             _STAGES,

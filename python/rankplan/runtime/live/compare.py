@@ -25,6 +25,9 @@ _Device: TypeAlias = tuple[int, int]
 _Bundle: TypeAlias = tuple[int, int]
 """The index of a request, and of a bundle in it."""
 
+Claims: TypeAlias = Mapping[int, LiveGroup | list[LiveActor]]
+"""What took each request, by its index: a placement group, or actors without one."""
+
 _BY_BUNDLE = ("number", "id", "topology-id")
 """Orders by which trainers sort bundles, on a node by their accelerators; by others they sort whole groups."""
 
@@ -44,16 +47,17 @@ class Spot:
     why: str = ""
 
 
-def compare(live: Live, plan: Plan, name: str, job: str | None = None) -> Live:
+def compare(live: Live, plan: Plan, name: str, job: str | None = None, claims: Claims | None = None) -> Live:
     """Return what runs with its comparison with a plan. ``live`` has the nodes in the order of the plan.
 
-    ``job`` is the job to compare; by default the one that asked for most of what the plan expects.
+    ``job`` is the job to compare; by default the one whose requests match most of the plan. ``claims`` is what took
+    each request, if that is known; by default it follows from the names and sizes of the job's groups.
     """
     requests = [one for one in plan.requests if not one.optional]
     chosen = asking(live, plan.requests) if job is None else job
     if not requests:
         return _compare_places(live, plan, name, chosen)
-    found: Claims = {} if chosen is None else claimed(live, plan.requests, chosen)
+    found = claims if claims is not None else {} if chosen is None else claimed(live, plan.requests, chosen)
     spots, planned = _spots(live, plan, found)
     table = _ranks(plan, spots)
     differences = [*_misplaced(live, table), *_torn(plan, spots), *_unplanned(live, found, chosen)]
@@ -82,17 +86,13 @@ def compare(live: Live, plan: Plan, name: str, job: str | None = None) -> Live:
 
 
 def asking(live: Live, requests: Sequence[Request]) -> str | None:
-    """Return the job that asked for most accelerators of these requests; of several, the last one to ask."""
+    """Return the job whose requests match most accelerators of these requests; of several, the last one to ask."""
     jobs = dict.fromkeys([group.job for group in live.groups] + [one.job for one in live.actors if one.uses])
 
     def matching(job: str) -> int:
         return sum(sum(requests[at].accelerators) for at in claimed(live, requests, job))
 
     return max(reversed(jobs), key=matching, default=None)
-
-
-Claims: TypeAlias = Mapping[int, LiveGroup | list[LiveActor]]
-"""What took each request, by its index: a placement group, or actors without one."""
 
 
 def claimed(live: Live, requests: Sequence[Request], job: str) -> Claims:

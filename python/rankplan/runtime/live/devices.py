@@ -9,7 +9,6 @@ from dataclasses import replace
 import ray
 
 from rankplan.nodes.inventory import NodeSpec
-from rankplan.runtime.live.look import title
 from rankplan.runtime.live.model import Doubled, Live, LiveActor, LiveProcess
 from rankplan.runtime.nodes.nodes import live_nodes
 from rankplan.runtime.nodes.probe import Process, computing
@@ -93,7 +92,7 @@ def _doubled(actors: Sequence[LiveActor], processes: Sequence[LiveProcess]) -> I
         owners = {by_id[one.actor_id].actor_id: by_id[one.actor_id] for one in here if one.actor_id is not None}
         owners |= {actor.actor_id: actor for actor in holders[place]}
         strangers = [one for one in here if one.actor_id is None and not (one.elsewhere and holders[place])]
-        users = [title(actor) for actor in owners.values()] + [_process(one) for one in strangers]
+        users = [actor.title for actor in owners.values()] + [_process(one) for one in strangers]
         if len({actor.job for actor in owners.values()}) + len(strangers) > 1:
             yield Doubled(*place, tuple(users))
 

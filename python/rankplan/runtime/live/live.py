@@ -33,9 +33,9 @@ def live(
     ``ray`` is the host:port of its head, or ``"auto"`` (the default), as for ``ray.init``. This process does not become
     a job of the cluster, and nothing starts there. ``plan`` is a plan, or a config of any dialect, to compare with; a
     config is planned as `rankplan.plan` does with ``pinned``, on the nodes of the cluster without what other jobs hold.
-    ``job`` is the number of the job to show and to compare; by default all are shown, and the one that asked for most
-    of what the plan expects is compared. ``devices`` asks the driver of each node which processes use which
-    accelerators, which starts a job with one short task a node. ``dialect`` and ``overrides`` are those of the config.
+    ``job`` is the number of the job to show and to compare; by default all are shown, and the one whose requests
+    match most of the plan is compared. ``devices`` asks the driver of each node which processes use which accelerators,
+    which starts a job with one short task a node. ``dialect`` and ``overrides`` are those of the config.
 
     Raises ``ClusterError`` if no cluster answers, or it has no such job, and `PlacementError` or ``OSError`` for a plan
     that cannot be read, or a config that does not fit the cluster.

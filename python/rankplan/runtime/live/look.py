@@ -307,10 +307,4 @@ def _doubled(actors: Iterable[LiveActor]) -> Iterator[Doubled]:
                 users[actor.node, index].append(actor)
     for (node, index), here in sorted(users.items(), key=lambda user: user[0]):
         if len({actor.job for actor in here}) > 1:
-            yield Doubled(node, index, tuple(title(actor) for actor in here))
-
-
-def title(actor: LiveActor) -> str:
-    """Return how messages name an actor: its job, its class or name, and its process."""
-    process = "" if actor.pid is None else f", pid {actor.pid}"
-    return f"{actor.name or actor.class_name} (job {actor.job}{process})"
+            yield Doubled(node, index, tuple(actor.title for actor in here))

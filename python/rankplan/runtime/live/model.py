@@ -26,11 +26,6 @@ class LiveNode:
     free: float
     untold: float
 
-    @property
-    def title(self) -> str:
-        """``node 2 (10.0.0.10)``."""
-        return f"node {self.rank} ({self.spec.ip})"
-
 
 @dataclass(frozen=True, slots=True)
 class LiveGroup:
@@ -81,6 +76,12 @@ class LiveActor:
     group: str | None
     bundle: int | None
     ranks: Mapping[str, RankSet] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """Its name, or else its class, with its job and its process."""
+        process = "" if self.pid is None else f", pid {self.pid}"
+        return f"{self.name or self.class_name} (job {self.job}{process})"
 
     @property
     def uses(self) -> bool:

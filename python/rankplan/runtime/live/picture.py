@@ -14,7 +14,6 @@ from rankplan.plans.plan import Plan
 from rankplan.render.map.model import Notes
 from rankplan.render.map.page import page
 from rankplan.render.map.svg import svg
-from rankplan.runtime.live.look import title
 from rankplan.runtime.live.model import Compared, Difference, Live, LiveActor
 from rankplan.runtime.live.report import cut, live_lines
 
@@ -79,7 +78,7 @@ def _of(compared: Compared, name: str) -> Iterator[Difference]:
 
 def _text(rank: int, actors: Sequence[LiveActor], differences: Sequence[Difference]) -> str:
     """Return one line about a rank: the actors in its bundle, and what differs."""
-    texts = [cut(title(actor)) for actor in actors[:2]]
+    texts = [cut(actor.title) for actor in actors[:2]]
     for one in differences:
         if rank in one.ranks:
             texts.append(one.found if one.kind == "group-spans" else f"planned {one.planned}, found {one.found}")
@@ -97,4 +96,4 @@ def _others(live: Live) -> Iterator[tuple[str, _Places, list[str]]]:
     for (name, size), actors in found.items():
         several = sizes.setdefault(name, size) != size
         places = [[(actor.node or 0, index) for index in actor.accelerators or ()] for actor in actors]
-        yield f"{name} x{size}" if several else name, places, [cut(title(actor)) for actor in actors]
+        yield f"{name} x{size}" if several else name, places, [cut(actor.title) for actor in actors]

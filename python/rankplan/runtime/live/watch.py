@@ -15,9 +15,9 @@ from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, Diagnostic, PlacementError, printable
 from rankplan.runtime.live.binding import Binding
-from rankplan.runtime.live.compare import compare
+from rankplan.runtime.live.compare import Claims, compare
 from rankplan.runtime.live.look import look, short
-from rankplan.runtime.live.model import Live
+from rankplan.runtime.live.model import Live, LiveActor, LiveGroup
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import GroupEntry, Tables
@@ -164,17 +164,14 @@ class Watch:
             sizes = self._sizes(group)
             if not any(sizes) or group.group_id in claimed or not self._lasts(("unclaimed", group.group_id), 1.0):
                 continue
-            message = f"{_named(group)} asked for its places without the hook"
+            message = f"{_named(group)} was created without the hook"
             help = "run it in a Python without -I, -E or -S, that has Ray's Python interface and PYTHONPATH"
             self._fault(("unclaimed", group.group_id), Diagnostic("not-pinned", message, help))
 
     def _check_nodes(self, tables: Tables) -> None:
         """Report the nodes of the plan that have left."""
         alive = {node.node_id for node in tables.nodes if node.alive}
-        used: Counter[int] = Counter()
-        for request in self._binding.pins.requests:
-            used.update(set(request.nodes))
-        for node in sorted(used):
+        for node in sorted({node for request in self._binding.pins.requests for node in request.nodes}):
             if self._binding.nodes.ids[node] in alive:
                 continue
             lost = {
@@ -229,7 +226,8 @@ class Watch:
         state = own, [(one.group_id, one.state) for one in tables.groups if one.job_id == job]
         if state == self._compared or not own:
             return
-        live = compare(look(tables, self._head.address, plan.inventory), plan, self._name, short(job))
+        live = look(tables, self._head.address, plan.inventory)
+        live = compare(live, plan, self._name, short(job), self._claims(live))
         compared = live.compared
         if compared is None or compared.up < compared.ranks:
             if late and compared is not None:
@@ -247,6 +245,20 @@ class Watch:
         if before is None or before.differences != live.differences:
             seen.seconds = seen.seconds or time.monotonic() - self._started
             self._up()
+
+    def _claims(self, live: Live) -> Claims:
+        """Return what took each request and still exists, as the hook has written it down."""
+        actors = {actor.actor_id: actor for actor in live.actors}
+        found: dict[int, LiveGroup | list[LiveActor]] = {}
+        alone: dict[int, list[LiveActor]] = {}
+        for slot, content in sorted(self.seen.claims.items()):
+            if slot.entry < 0:
+                if (group := live.group.get(str(content.get("group")))) is not None:
+                    found[slot.number] = group
+            elif (actor := actors.get(str(content.get("actor")))) is not None:
+                alone.setdefault(slot.number, []).append(actor)
+        requests = self._binding.plan.requests
+        return found | {at: each for at, each in alone.items() if len(each) == len(requests[at].accelerators)}
 
     def _sizes(self, group: GroupEntry) -> list[float]:
         names = self._binding.pins.resources

@@ -23,6 +23,7 @@ Report: TypeAlias = Callable[[str], None]
 
 _QUIET_SECONDS = 1.0
 _LINE_SECONDS = 20.0
+_NONE_FOUND = "no running Ray cluster was found; give the host:port of its head, or set RAY_ADDRESS"
 _TOKEN = "Ray offers the token of this machine only to a cluster that it finds by itself: set RAY_AUTH_MODE=token"
 
 
@@ -213,7 +214,7 @@ def head_of(address: str | None) -> Head:
     with _connecting():
         running = _running_cluster(address)
         if running is None:
-            raise ClusterError("no running Ray cluster was found; give the host:port of its head, or set RAY_ADDRESS")
+            raise ClusterError(_NONE_FOUND)
         internals.offer_token(address)
         internals.introduce(running)
         return Head(running)
@@ -233,20 +234,28 @@ def _connecting() -> Iterator[None]:
 
 def _running_cluster(address: str | None) -> str | None:
     """Return host:port of the cluster to connect to, found as ``ray.init`` finds it; ``None`` if there is none."""
-    given = address or os.environ.get("RAY_ADDRESS", "")
+    given = os.environ.get("RAY_ADDRESS", "") if address is None else address
     if "://" in given:
         raise ClusterError(
             f"{given} is a Ray Client address, which cannot launch groups; run on a node of the cluster, with its "
             "host:port, or as a job (`ray job submit`)"
         )
-    found = internals.running_cluster(address)
+    named = given not in ("auto", "local") and not (address is None and not given)
+    host, _, port = given.rpartition(":")
+    if named and not (host and port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
+        raise ClusterError(f"{given!r} is not the address of a Ray cluster; write host:port, such as 10.0.0.1:6379")
+    try:
+        found = internals.running_cluster(address)
+    except ConnectionError:  # "auto" requires one
+        raise ClusterError(_NONE_FOUND) from None
     if found is None:
         return None
     try:
         internals.greet(found, timeouts.ANSWER)
     except OSError as error:
-        raise ClusterError(
-            f"no Ray cluster answers at {found} ({error}); give the address of a running one, or remove the outdated "
-            "address (unset RAY_ADDRESS, or run `ray stop`)"
-        ) from None
+        # Ray replaces the address of the loopback device by that of the node.
+        advice = "give the address of a running one"
+        if address is None or not named:
+            advice += ", or remove the outdated address (unset RAY_ADDRESS, or run `ray stop`)"
+        raise ClusterError(f"no Ray cluster answers at {given if named else found} ({error}); {advice}") from None
     return found

@@ -1,4 +1,6 @@
-"""Ray's private modules, message texts, command lines and undocumented state; only ``head.py`` uses some, too.
+"""Ray's private modules, message texts, command lines and undocumented state.
+
+Besides this file, only ``head.py`` uses some, and ``rankplan_hook/wrap.py``, which imports nothing of rankplan.
 
 Each function is exercised on a real cluster by ``tests/runtime/test_internals.py``, those for joining a cluster by
 ``tests/runtime/test_joining.py``; they fail when a new version of Ray changes what it relies on.

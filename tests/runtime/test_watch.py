@@ -1,0 +1,72 @@
+"""What `rankplan pin` sees of a run in the tables and claims of a head, without a cluster."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from rankplan import Inventory, Plan, Request, plan
+from rankplan.runtime.live.binding import Binding
+from rankplan.runtime.live.watch import Watch
+from rankplan.runtime.nodes.nodes import Nodes
+from support.claims import pins_of
+from support.configs import from_overrides
+from support.live_tables import MINE, Cluster
+
+FIRST, SECOND = "10.0.0.9", "10.0.0.10"
+
+
+class Head:
+    """The tables and the key-value store of a head."""
+
+    address = "10.0.0.1:6379"
+
+    def __init__(self, found: Cluster, claims: dict[str, Any]) -> None:
+        self._found, self._claims = found, claims
+
+    def tables(self) -> Any:
+        return self._found.tables()
+
+    def values(self, prefix: str) -> dict[str, bytes]:
+        return {f"{prefix}claim/{key}": json.dumps(value).encode() for key, value in self._claims.items()}
+
+
+def pinned(found: Cluster, requests: list[Request], claims: dict[str, Any]) -> Watch:
+    """A run of a plan of eight ranks with these requests, which has been looked at."""
+    content = [{"ranks": rank, "ip": address, "accelerators": 4} for rank, address in enumerate((SECOND, FIRST))]
+    config = from_overrides(["trainer.nnodes=2", "trainer.n_gpus_per_node=4", "algorithm.adv_estimator=grpo"])
+    named = plan(config, Inventory.from_dict({"nodes": content}))
+    planned = Plan(named.inventory, named.values(), named.mode, named.dialect, requests)
+    nodes = Nodes((found.ids[SECOND], found.ids[FIRST]), planned.inventory)
+    binding = Binding("run", planned, nodes, pins_of(requests), ())
+    watch = Watch(binding, Head(found, claims), lambda told: None, 600.0)  # type: ignore[arg-type]
+    watch.look()
+    return watch
+
+
+def test_a_group_that_came_again_is_where_its_claim_says() -> None:
+    """Groups of equal size without names: the first one was removed, and asked for again after the second."""
+    found = Cluster([(SECOND, 4), (FIRST, 4)])
+    claims: dict[str, Any] = {"0/0": {"job": MINE, "group": "ff" * 18}}
+    for key, address in (("1/0", FIRST), ("0/1", SECOND)):
+        group = found.group([address] * 4, [1] * 4)
+        claims[key] = {"job": MINE, "group": group}
+        for bundle in range(4):
+            found.actor(address, [bundle], group=group, bundle=bundle)
+    watch = pinned(found, [Request("actor", None, (1,) * 4, (node,) * 4) for node in range(2)], claims)
+    live = watch.seen.live
+    assert live is not None and live.compared is not None
+    assert live.compared.on_nodes == live.compared.ranks > 0
+    assert watch.seen.faults == {}
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_an_actor_without_a_group_belongs_to_the_place_that_it_claimed(swapped: bool) -> None:
+    found = Cluster([(SECOND, 4), (FIRST, 4)])
+    for address in (FIRST, SECOND) if swapped else (SECOND, FIRST):
+        found.actor(address, range(4))
+    claims = {f"0.{entry}/0": {"job": MINE, "actor": f"{entry:032x}"} for entry in range(2)}
+    watch = pinned(found, [Request("actor", None, (4, 4), (0, 1), None)], claims)
+    assert bool(watch.seen.faults) is swapped
+    assert {fault.code for fault in watch.seen.faults.values()} <= {"wrong-place"}
