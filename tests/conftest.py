@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 import time
 import uuid
@@ -47,6 +48,20 @@ def _environment() -> dict[str, str]:
     """Return the environment without what pytest and ``ray.init()`` set."""
     theirs = ("PYTEST_", "PYTHONBREAKPOINT")
     return {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def ports_stay() -> Iterator[None]:
+    """Check that the groups of a module return their ports: this process hands each port out once."""
+    before = _held_ports()
+    yield
+    assert _held_ports() == before
+
+
+def _held_ports() -> dict[object, dict[str, set[int]]]:
+    """Return the ports that this process has handed out, by holder and machine."""
+    ports = sys.modules.get("rankplan.runtime.rank.ports")
+    return {holder: held for holder, held in ports.PORTS._held.items() if any(held.values())} if ports else {}
 
 
 @pytest.fixture(scope="module")

@@ -43,18 +43,22 @@ def read() -> Iterator[tuple[Tables, dict[str, Any]]]:
         ray.get([group.ready(), removed.ready()])
         remove_placement_group(removed)
 
-        def inside(bundle: int, share: float) -> Any:
-            place = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
-            return Sleeper.options(num_gpus=share, scheduling_strategy=place).remote()
+        actors: dict[str, Any] = {}
+        nodes: dict[str, str] = {}
 
-        actors = {
-            "of a bundle": inside(1, 1),
-            "of a bundle of two": inside(2, 2),
-            "without a bundle": inside(-1, 0.5),
-            "without accelerators": inside(0, 0),
-            "bare": Sleeper.options(num_gpus=0.25, name="bare", lifetime="detached").remote(),
-        }
-        nodes = ray.get([actor.node.remote() for actor in actors.values()])
+        def start(name: str, **options: Any) -> None:
+            """Start an actor and wait for it: the one without a bundle must not take what another one needs."""
+            actors[name] = Sleeper.options(**options).remote()
+            nodes[name] = ray.get(actors[name].node.remote())
+
+        def inside(bundle: int) -> PlacementGroupSchedulingStrategy:
+            return PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)
+
+        start("of a bundle", num_gpus=1, scheduling_strategy=inside(1))
+        start("of a bundle of two", num_gpus=2, scheduling_strategy=inside(2))
+        start("without a bundle", num_gpus=0.5, scheduling_strategy=inside(-1))
+        start("without accelerators", num_gpus=0, scheduling_strategy=inside(0))
+        start("bare", num_gpus=0.25, name="bare", lifetime="detached")
         dead = Sleeper.remote()
         ray.get(dead.node.remote())
         ray.kill(dead)
@@ -66,7 +70,7 @@ def read() -> Iterator[tuple[Tables, dict[str, Any]]]:
         names = {actor._actor_id.hex(): name for name, actor in actors.items()}
         facts = {
             "names": names,
-            "nodes": dict(zip(actors, nodes, strict=True)),
+            "nodes": nodes,
             "ids": {entry["NodeID"] for entry in ray.nodes()},
             "group": group.id.hex(),
             "waiting": waiting.id.hex(),
