@@ -99,6 +99,14 @@ def test_an_unknown_answer_names_what_would_decide(tmp_path: Path) -> None:
     assert "memory-unknown" not in _run("check", _file(tmp_path, text), "--nodes", "1x8")[1]
 
 
+def test_keys_that_decide_only_together_are_named_together(tmp_path: Path) -> None:
+    text = CONFIG.replace("TP", "8").replace("{engine: vllm, share: 0.6, length", "{engine: sglang, share: 0.6, length")
+    shown = _run("plan", _file(tmp_path, text), "--nodes", "1x8", "--memory")[1]
+    assert "rollout, generate: unknown; state `rollout.sequences` and `rollout.tokens`; or measure" in shown
+    stated = text.replace("length: 4096", "length: 4096, sequences: 256, tokens: 8192")
+    assert "unknown" not in _run("plan", _file(tmp_path, stated), "--nodes", "1x8", "--memory")[1].split("rollout:")[0]
+
+
 def test_other_programs_on_the_accelerators(tmp_path: Path) -> None:
     output = _run("check", _file(tmp_path), "--nodes", "1x8", "--memory", "--reserve", "2GiB")[1]
     assert "other programs: 2.0 GiB of each accelerator" in output

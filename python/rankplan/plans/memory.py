@@ -33,10 +33,10 @@ class Need:
 
     ``parts`` add up to ``lower`` and ``upper``; infinite: no upper bound is known. ``card`` is the memory of the
     accelerator, at least and at most (an A100 has 40 or 80 GiB), ``None`` if it is unknown. ``where`` is a node rank
-    and a local index. ``decides`` are the keys that are not stated and could decide an unknown answer. ``tokens``
-    bounds what the cache of an engine holds, and ``starts`` tells whether the engine can start with its share. ``host``
-    is what the ranks on that node take of its memory. ``others`` sleep on the accelerator. ``measured``: a run of these
-    settings decides the bounds.
+    and a local index. ``decides`` are the keys that are not stated and could decide an unknown answer: each
+    alone, or all ``together``. ``tokens`` bounds what the cache of an engine holds, and ``starts`` tells whether the
+    engine can start with its share. ``host`` is what the ranks on that node take of its memory. ``others`` sleep on the
+    accelerator. ``measured``: a run of these settings decides the bounds.
     """
 
     components: tuple[str, ...]
@@ -50,6 +50,7 @@ class Need:
     host: Bounds = (0.0, 0.0)
     others: tuple[str, ...] = ()
     measured: bool = False
+    together: bool = False
 
     @property
     def lower(self) -> float:

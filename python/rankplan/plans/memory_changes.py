@@ -195,8 +195,8 @@ _CARD = "accelerator_memory"
 def explained(needs: Needs) -> Iterator[Need]:
     """Yield the need of each phase; unknown ones name the keys that would decide."""
     for need in needs.phases().values():
-        decides = tuple(deciding(needs, need)) if need.answer == "unknown" and not need.measured else ()
-        yield replace(need, decides=decides)
+        decides, together = ([], False) if need.answer != "unknown" or need.measured else deciding(needs, need)
+        yield replace(need, decides=tuple(decides), together=together)
 
 
 def by_components(needs: Needs) -> dict[tuple[str, ...], dict[str, Need]]:
@@ -207,35 +207,43 @@ def by_components(needs: Needs) -> dict[tuple[str, ...], dict[str, Need]]:
     return result
 
 
-def deciding(needs: Needs, need: Need) -> list[str]:
-    """Return the keys that are not stated and would decide an unknown phase, each alone.
+def deciding(needs: Needs, need: Need) -> tuple[list[str], bool]:
+    """Return the keys that are not stated and would decide an unknown phase, and whether only together.
 
-    If none does, those without which a part has no bound, or all of them. Empty if only a measurement decides it.
+    If none does alone, they are those without which a part has no bound, or as few as can decide it. Empty if only a
+    measurement does.
     """
     if need.card is None:
-        return [_CARD]
+        return [_CARD], False
     keys = list(_unstated(needs, need))
     alone = [f"{name}.{key}" for name, key, values in keys if any(_decides(needs, need, name, key, values))]
     if alone:
-        return alone
+        return alone, False
     missing = [f"{name}.memory" for name in need.parts if need.parts[name][1] == math.inf and name in need.others]
     for name in (*need.components, *need.others):
         evaluation = needs.evaluations.get(name)
         if evaluation is not None and evaluation.model is not None and evaluation.model.shape is None:
             missing.append(f"{name}.model")
     if missing:
-        return missing
+        return missing, True
     best = [Option(name, key, values[0]) for name, key, values in keys if key != "parallel"]
-    changed = _changed(needs, best) if best else None
-    together = changed is not None and changed.phases()[need.components, need.phase].answer != "unknown"
-    return [f"{one.component}.{one.key}" for one in best] if together else []
+    if not _known_with(needs, need, best):
+        return [], False
+    for one in list(best):
+        fewer = [other for other in best if other is not one]
+        best = fewer if _known_with(needs, need, fewer) else best
+    return [f"{one.component}.{one.key}" for one in best], True
 
 
 def _decides(needs: Needs, need: Need, name: str, key: str, values: Iterable[Any]) -> Iterator[bool]:
     for value in values:
-        options = [Option(name, "tp" if key == "parallel" else key, value)]
-        changed = _changed(needs, options)
-        yield changed is not None and changed.phases()[need.components, need.phase].answer != "unknown"
+        yield _known_with(needs, need, [Option(name, "tp" if key == "parallel" else key, value)])
+
+
+def _known_with(needs: Needs, need: Need, options: Sequence[Option]) -> bool:
+    """Whether a phase is not unknown with these values."""
+    changed = _changed(needs, options) if options else None
+    return changed is not None and changed.phases()[need.components, need.phase].answer != "unknown"
 
 
 def _unstated(needs: Needs, need: Need) -> Iterator[tuple[str, str, Sequence[Any]]]:
@@ -259,7 +267,7 @@ def _unstated(needs: Needs, need: Need) -> Iterator[tuple[str, str, Sequence[Any
         if mine and entry.training == "deepspeed":
             found["zero_stage"] = [3, 0]
         if mine and entry.kind == "engine":
-            found["share"] = [0.1, 0.5, 0.9]
+            found |= {"share": [0.1, 0.5, 0.9], "sequences": [1], "tokens": [1]}
         if (mine and len(need.components) > 1) or name in need.others:
             found["sleep"] = SLEEP[::-1]
         yield from ((name, key, values) for key, values in found.items() if _open(needs, name, key))
@@ -280,4 +288,4 @@ def keys_text(need: Need) -> str:
     if need.decides == (_CARD,):
         return f"state `accelerator_model` in an inventory, or `{_CARD}` in the `cluster` section"
     stated: Mapping[str, None] = dict.fromkeys(f"`{key}`" for key in need.decides)
-    return f"state {' or '.join(stated)}; or measure one step: rankplan run --timings"
+    return f"state {(' and ' if need.together else ' or ').join(stated)}; or measure one step: rankplan run --timings"

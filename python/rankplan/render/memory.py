@@ -69,8 +69,12 @@ def _caches(needs: Needs, found: list[Need]) -> Iterator[str]:
             continue
         low, high = map(int, need.tokens)
         length = needs.evaluations[need.components[0]].entry.length
-        requests = f", {low // length:,} to {high // length:,} requests of {length:,}" if length else ""
-        yield f"{need.components[0]}: {low:,} to {high:,} tokens of cache on an engine{requests}"
+        requests = f", {_between(low // length, high // length)} requests of {length:,}" if length else ""
+        yield f"{need.components[0]}: {_between(low, high)} tokens of cache on an engine{requests}"
+
+
+def _between(low: int, high: int) -> str:
+    return f"{low:,} to {high:,}" if low else f"up to {high:,}"
 
 
 def _silent(needs: Needs) -> Iterator[str]:

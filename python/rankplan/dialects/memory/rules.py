@@ -99,6 +99,26 @@ def stage_keys(section: str) -> tuple[str, ...]:
     return tuple(f"{section}{key}" for key in keys.split())
 
 
+CHUNK, BATCH, REQUESTS = 16384, 16384, 4096
+"""SGLang's own defaults: tokens of a chunk (`server_args.py`: at most these, by memory), ``max_prefill_tokens``, and
+requests (``ModelRunner.init_memory_pool``: at most these)."""
+
+
+def sglang_steps(section: str, length: str) -> tuple[Rule, Rule]:
+    """Return the rules for the most tokens and requests of SGLang; ``section`` ends in a dot or an underscore."""
+    return (
+        rule(
+            "tokens",
+            f"size {section}chunked_prefill_size = {CHUNK}",
+            f"size {section}max_prefill_tokens = {BATCH}",
+            f"size {length}",
+            by=convert.step,
+            only="sglang",
+        ),
+        rule("sequences", f"size {section}max_running_requests = {REQUESTS}", only="sglang"),
+    )
+
+
 def layers(*paths: str, only: str = "") -> Rule:
     """Return a rule for mappings that may change the layers of the model."""
     return Rule("", tuple(Key("any", path) for path in paths), convert.reshaped, only)
