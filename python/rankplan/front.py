@@ -87,7 +87,7 @@ def check(
             reader = job.reader
             job.announce()
             plan = job.plan()
-        needs = Needs(plan.inventory, plan, kept, peaks)
+        needs = Needs(plan.inventory, plan, kept, peaks, reader.spellings)
         found = _saved_warnings(plan, needs, _name(config)) if job is None else job.warnings(plan, needs)
         warnings: tuple[Diagnostic, ...] = tuple(found)
         if memory:

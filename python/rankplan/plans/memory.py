@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from rankplan._core import ACCELERATOR, USABLE_MEMORY, Pattern, host_store
+from rankplan.config.text.reader import Spelling
 from rankplan.memory.cards import card_of
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import Component
@@ -178,7 +179,11 @@ def _card(spec: NodeSpec, index: int, stated: int | None) -> Bounds | None:
 
 
 class Needs:
-    """The phases of a plan with their memory. ``reserve`` are bytes of each accelerator that other programs use."""
+    """The phases of a plan with their memory.
+
+    ``reserve`` are bytes of each accelerator that other programs use. ``spellings``: how the config of a trainer states
+    the memory of its components; that of the others is stated by the keys of ``memory``.
+    """
 
     def __init__(
         self,
@@ -186,11 +191,12 @@ class Needs:
         components: Mapping[str, Component],
         reserve: float = 0.0,
         peaks: Peaks | None = None,
+        spellings: Mapping[str, Spelling] | None = None,
     ) -> None:
         found = {name: Evaluation(one, one.memory) for name, one in components.items() if one.memory is not None}
         self.evaluations = {name: one for name, one in found.items() if one.known}
         self.crowds = list(crowds(inventory, components)) if self.evaluations else []
-        self.reserve, self.peaks = reserve, peaks or {}
+        self.reserve, self.peaks, self._spellings = reserve, peaks or {}, spellings or {}
         self._inventory, self._components = inventory, components
         self.widest = max((spec.num_accelerators for _, spec in inventory.stretches()), default=1)
         kinds = {(frozenset(crowd.users.items()), crowd.card) for crowd in self.crowds}
@@ -203,6 +209,30 @@ class Needs:
         alone = {name for name in extended if any(crowd.users.keys() > {name} for crowd in self.crowds)}
         other._counts = self._counts + Counter(alone)  # the accelerators that are added have no others
         return other
+
+    def written(
+        self, name: str, settings: Mapping[str, Any], sizes: Mapping[str, int] | None = None, *, others: bool = False
+    ) -> str | None:
+        """Return what to write for settings and parallel sizes of a component, as text for a help.
+
+        ``None`` if the keys of its trainer cannot state them. ``others``: the help is about another component.
+        """
+        if (spelling := self._spellings.get(name)) is not None:
+            return spelling.written(settings, sizes or {})
+        texts = [*(f"{kind} {size}" for kind, size in (sizes or {}).items())]
+        texts += [f"`{key}: {value}`" for key, value in settings.items()]
+        return " and ".join(f"{text} of `{name}`" if others else text for text in texts)
+
+    def spelled(self, name: str) -> bool:
+        """Whether the keys of a trainer state the memory of a component."""
+        return name in self._spellings
+
+    def named(self, name: str, setting: str) -> str | None:
+        """Return the keys to state for a setting that is missing, ``None`` if the config of a trainer has none."""
+        if (spelling := self._spellings.get(name)) is not None:
+            return spelling.named(setting)
+        trainer = self._spellings.keys() >= self.evaluations.keys() and self._spellings
+        return None if trainer else f"`{name}.{setting}`"
 
     @property
     def silent(self) -> list[str]:

@@ -34,7 +34,7 @@ def unknown_lines(needs: Needs) -> Iterator[str]:
     """Yield what decides each phase that is unknown."""
     for need in explained(needs):
         if need.answer == "unknown":
-            yield f"{' and '.join(need.components)}, {need.phase}: unknown; {keys_text(need)}"
+            yield f"{' and '.join(need.components)}, {need.phase}: unknown; {keys_text(needs, need)}"
 
 
 def _cells(need: Need) -> tuple[str, ...]:

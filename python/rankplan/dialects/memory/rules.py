@@ -64,13 +64,15 @@ class Rule:
 
     ``convert`` returns ``None`` for no setting, and `EFFECT` for a value that it does not know. Without a setting, the
     rule tells only whether the component can be read. ``only`` are the kinds that it applies to: words such as
-    ``fsdp`` or ``forward`` of the component's ``training``, ``forward`` or ``engine``.
+    ``fsdp`` or ``forward`` of the component's ``training``, ``forward`` or ``engine``. ``words`` are values that a text
+    may need for the setting.
     """
 
     setting: str
     keys: tuple[Key, ...]
     convert: Callable[..., Any]
     only: str = ""
+    words: tuple[str, ...] = ()
 
     def applies(self, kind: Mapping[str, Any]) -> bool:
         """Return whether the rule is about a component of this kind."""
@@ -83,9 +85,9 @@ def same(value: Any) -> Any:
     return value
 
 
-def rule(setting: str, *keys: str, by: Callable[..., Any] = same, only: str = "") -> Rule:
+def rule(setting: str, *keys: str, by: Callable[..., Any] = same, only: str = "", words: str = "") -> Rule:
     """Return a rule for keys; see `key`."""
-    return Rule(setting, tuple(map(key, keys)), by, only)
+    return Rule(setting, tuple(map(key, keys)), by, only, tuple(words.split()))
 
 
 def unless(*paths: str, only: str = "") -> Rule:

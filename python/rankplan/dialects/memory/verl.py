@@ -67,6 +67,7 @@ _STATES = (
         f"text @.strategy {_A}.actor.strategy",
         by=_policy,
         only="fsdp",
+        words="fsdp2",
     ),
     rule(
         "optimizer",
