@@ -110,9 +110,12 @@ class Crowd:
         return _UNKNOWN_CARD if self.card is None else self.card[1]
 
 
-def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterator[Crowd]:
-    """Yield the crowds of a plan, in node order. Takes time by runs of equal nodes, not by nodes."""
-    stated = _stated(inventory)
+Stays: TypeAlias = Counter[tuple[str, Pattern]]
+"""Components on a node with their patterns, and how often each is there."""
+
+
+def stretches(inventory: Inventory, components: Mapping[str, Component]) -> Iterator[tuple[range, Stays]]:
+    """Yield consecutive nodes of equal hardware with the same components, in node order, without unused nodes."""
     # What starts and ends at a node: runs of components, and nodes of other hardware.
     changes: dict[int, list[tuple[int, tuple[str, Pattern] | None]]] = {}
     for name, component in components.items():
@@ -122,27 +125,38 @@ def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterato
                 changes.setdefault(run.node + run.nodes, []).append((-1, (name, run.pattern)))
     for nodes, _ in inventory.stretches():
         changes.setdefault(nodes[0], []).append((0, None))
-    active: Counter[tuple[str, Pattern]] = Counter()
-    seen: set[Any] = set()
-    states: set[Any] = set()
-    for node in sorted(changes):
+    active: Stays = Counter()
+    ordered = sorted(changes)
+    for node, end in zip(ordered, [*ordered[1:], inventory.num_nodes], strict=True):
         for step, stay in changes[node]:
             if stay is not None:
                 active[stay] += step
                 if not active[stay]:
                     del active[stay]
-        if not active:
-            continue
-        spec = inventory.node(node)
-        memory = tuple(one.memory for one in spec.devices), tuple(spec.memory.values())
-        state = (frozenset(active.items()), spec.accelerator_model, memory)
-        if state not in states:
+        if active:
+            yield range(node, end), active
+
+
+def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterator[Crowd]:
+    """Yield the crowds of a plan, in node order. Takes time by runs of equal nodes, not by nodes."""
+    stated = _stated(inventory)
+    seen: set[Any] = set()
+    states: set[Any] = set()
+    for nodes, active in stretches(inventory, components):
+        spec = inventory.node(nodes[0])
+        if (state := _state(active, spec)) not in states:
             states.add(state)
-            for crowd in _on_node(node, active, spec, stated):
+            for crowd in _on_node(nodes[0], active, spec, stated):
                 key = (tuple(sorted(crowd.users.items())), crowd.card, tuple(sorted(crowd.on_node.items())), crowd.host)
                 if key not in seen:
                     seen.add(key)
                     yield crowd
+
+
+def _state(active: Stays, spec: NodeSpec) -> Any:
+    """Return what the needs on a node depend on."""
+    memory = tuple(one.memory for one in spec.devices), tuple(spec.memory.values())
+    return frozenset(active.items()), spec.accelerator_model, memory
 
 
 def _stated(inventory: Inventory) -> tuple[int | None, int | None]:
@@ -245,7 +259,7 @@ class Needs:
         for crowd in self.crowds:
             for need in self.of_crowd(crowd):
                 key = (need.components, need.phase)
-                if key not in worst or _rank(need) > _rank(worst[key]):
+                if key not in worst or rank_of(need) > rank_of(worst[key]):
                     worst[key] = need
         return dict(sorted(worst.items(), key=lambda item: self._order(item[0][0])))
 
@@ -272,6 +286,15 @@ class Needs:
         here = Counter((name, pattern) for name, pattern in stays if pattern.resource_type == ACCELERATOR)
         found = _on_node(node, here, self._inventory.node(node), _stated(self._inventory))
         return {crowd.where[1]: list(self.of_crowd(crowd)) for crowd in found}
+
+    def by_nodes(self) -> Iterator[tuple[range, dict[int, list[Need]]]]:
+        """Yield consecutive nodes with the same needs on each accelerator, by local index; equal ones share them."""
+        found: dict[Any, dict[int, list[Need]]] = {}
+        for nodes, active in stretches(self._inventory, self._components) if self.evaluations else ():
+            state = _state(active, self._inventory.node(nodes[0]))
+            if state not in found:
+                found[state] = self.of_node(nodes[0], active.elements())
+            yield nodes, found[state]
 
     def need(self, crowd: Crowd, names: tuple[str, ...]) -> Need:
         """Return what a component needs on an accelerator, or two in their switch, with the others on it asleep."""
@@ -326,7 +349,7 @@ class Needs:
         return need
 
 
-def _rank(need: Need) -> tuple[int, float, float, float]:
+def rank_of(need: Need) -> tuple[int, float, float, float]:
     """Return what orders accelerators from the one with the most room for a phase to the worst one."""
     card = 0.0 if need.card is None else need.card[1]
     return ANSWERS.index(need.answer), need.upper - card, need.lower - card, need.upper

@@ -37,12 +37,20 @@ def unknown_lines(needs: Needs) -> Iterator[str]:
             yield f"{' and '.join(need.components)}, {need.phase}: unknown; {keys_text(needs, need)}"
 
 
+def need_cells(need: Need | None) -> list[str]:
+    """Return the cells of the columns ``needs`` and ``of``."""
+    return ["", ""] if need is None else [_range(need.lower, need.upper), _card(need)]
+
+
+def _card(need: Need) -> str:
+    return size_text(need.card[1]) if need.card else "unknown"
+
+
 def _cells(need: Need) -> tuple[str, ...]:
     name = need.components[0] if len(need.components) == 1 else " and ".join(need.components)
-    card = size_text(need.card[1]) if need.card else "unknown"
     host = _range(*need.host) if need.host[1] else ""
     answer = f"{need.answer}, measured" if need.measured else need.answer
-    return name, need.phase, _range(need.lower, need.upper), card, answer, host
+    return name, need.phase, _range(need.lower, need.upper), _card(need), answer, host
 
 
 def _range(lower: float, upper: float) -> str:
