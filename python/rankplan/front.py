@@ -92,6 +92,7 @@ def check(
         warnings: tuple[Diagnostic, ...] = tuple(found)
         if memory:
             warnings += tuple(located(reader, name, one) for name, one in memory_unknown(needs))
+            warnings += tuple(reader.located(path, one) for path, one in reader.unknown_models.items())
     except PlacementError as error:
         plan, warnings = None, error.diagnostics
     told = [one for one in reader.warnings if verbose or reader.decides(one)]

@@ -116,6 +116,10 @@ def test_other_layers_have_no_upper_bound() -> None:
         {"num_hidden_layers": 0},
         {"num_attention_heads": 1.5},
         {"num_experts": 8, "decoder_sparse_step": 2},
+        {"num_experts": 4, "num_experts_per_tok": 8},
+        {"num_key_value_heads": 64},
+        {"layer_types": ["full_attention"] * 3},
+        {"hidden_size": 10**15, "vocab_size": 10**15},
     ],
 )
 def test_odd_keys_are_faults(change: dict[str, object]) -> None:

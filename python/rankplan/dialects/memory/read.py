@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,7 +17,7 @@ from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
 from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.dialects.memory.tables import MEMORY
-from rankplan.errors import PlacementError
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.memory.model import LARGEST, Model
 from rankplan.words import as_int, must_be
 
@@ -83,8 +84,8 @@ class MemoryReader:
         spelling = KeySpelling(self._reader, component, rules, paths, changed, reading.place)
         self._reader.spellings[component] = spelling
 
-    def model(self, name: Any) -> Model | None:
-        """Return a model, ``None`` if it is unknown."""
+    def model(self, name: Any, path: KeyPath | None) -> Model | None:
+        """Return the model with a name, which is at a path; ``None`` if it is unknown, which is kept for an answer."""
         if isinstance(name, Model):
             return name
         if not isinstance(name, str):
@@ -92,8 +93,10 @@ class MemoryReader:
         if name not in self._models:
             try:
                 self._models[name] = Model.of(name)
-            except (PlacementError, OSError, ValueError):
+            except (PlacementError, OSError, ValueError) as error:
                 self._models[name] = None
+                if path is not None and isinstance(error, PlacementError) and self._model is None:
+                    self._reader.unknown_models[path] = _unknown_model(error.diagnostics[0])
         return self._models[name] or self._model
 
     def stated(self, path: KeyPath) -> tuple[KeyPath, Any]:
@@ -160,7 +163,8 @@ class _Reading:
             known &= value is not EFFECT and not (value is RUN_TIME and rule.setting in GUESSED)
             if not isinstance(value, Unread) and value is not None:
                 found[rule.setting] = value
-        model = self._reader.model(self._setting(self._role.model))
+        name = self._setting(self._role.model)
+        model = self._reader.model(name, self.paths.get("model"))
         if model is None or not known:
             return None
         fitting = FITTING[next(iter(kind))]
@@ -182,6 +186,14 @@ class _Reading:
 
     def _value(self, key: Key) -> tuple[KeyPath | None, Any]:
         return self._reader.value(key, self._section, self._facts)
+
+
+def _unknown_model(found: Diagnostic) -> Diagnostic:
+    """Return the warning of a trainer's model: its config has no number of parameters to state instead."""
+    near = found.help if found.help and found.help.startswith("did you mean") else None
+    return replace(
+        found, help=near or "use a name of the table, or the path of a folder with its config.json", warning=True
+    )
 
 
 def _plain(value: Any, kind: str) -> Any:
