@@ -194,8 +194,8 @@ def tune(
         raise PlacementError([Diagnostic("invalid-value", *told, file=_name(config))])
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
-    read = costs_for(read, job.reader, job.dialect, job.inventory, job.name)
-    return search(read, job.inventory, job.reader, extrapolate=extrapolate, present=present)
+    read, memory = costs_for(read, job.reader, job.dialect, job.inventory, job.name)
+    return search(read, job.inventory, job.reader, extrapolate=extrapolate, present=present, memory=memory)
 
 
 def is_saved(file: str | os.PathLike[str]) -> bool:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,10 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The layers of a model. ``cached_layers`` are those whose cache grows with the whole sequence."""
+    """The layers of a model. ``cached_layers`` are those whose cache grows with the whole sequence.
+
+    ``tied``: the embedding is the output layer, too. ``scored``: a scalar head may take the place of the output layer.
+    """
 
     layers: int
     hidden: int
@@ -72,6 +75,7 @@ class Shape:
     cached_layers: int
     gated: bool = True
     tied: bool = False
+    scored: bool = False
     qkv_bias: bool = False
     qk_norm: bool = False
     positions: int = 0
@@ -129,6 +133,15 @@ class Model:
         near = did_you_mean(text, _names()) if text else ""
         help = near if near.startswith("did you mean") else _PARAMS
         raise PlacementError([Diagnostic("unknown-model", message, help)])
+
+    def scoring(self) -> Model:
+        """Return the model as one that scores sequences (a critic, a reward model), which may lack an output layer."""
+        shape, stated = self.shape, self.stated
+        if shape is None:
+            return self
+        if stated is not None:
+            stated = max(stated[0] - shape.vocab * shape.hidden, 0.0), stated[1]
+        return replace(self, name=f"{self.name}, scoring", shape=replace(shape, scored=True), stated=stated)
 
     @classmethod
     def sized(cls, params: float) -> Model:

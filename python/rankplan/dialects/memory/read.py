@@ -30,6 +30,8 @@ _ALLOWED = {
     "share": "a number above 0, up to 1",
     "fraction": "a number from 0 to 1",
 }
+SCORING = ("critic", "value", "reward", "reward_model")
+"""Components whose model has, or may have, a scalar head."""
 _SWITCHES = {"true": True, "false": False}
 
 
@@ -65,7 +67,7 @@ class MemoryReader:
         """
         for role in self._table:
             if (section := role.section(component)) is not None:
-                reading = _Reading(self, role, section, facts)
+                reading = _Reading(self, component, role, section, facts)
                 entry = reading.memory()
                 if entry is not None:
                     self._keep(component, reading)
@@ -132,14 +134,16 @@ class MemoryReader:
 class _Reading:
     """The values of a component: the ``rules`` that apply to it, and the ``paths`` of settings that are stated."""
 
-    def __init__(self, reader: MemoryReader, role: Role, section: str, facts: Mapping[str, Any]) -> None:
-        self._reader, self._role, self._section, self._facts = reader, role, section, facts
+    def __init__(
+        self, reader: MemoryReader, component: str, role: Role, section: str, facts: Mapping[str, Any]
+    ) -> None:
+        self._reader, self._component, self._role, self._section, self._facts = reader, component, role, section, facts
         self.paths: dict[str, KeyPath] = {}
         self.rules: tuple[Rule, ...] = ()
 
     def by(self, reader: MemoryReader) -> _Reading:
         """Return the same component as another reader reads it."""
-        return _Reading(reader, self._role, self._section, self._facts)
+        return _Reading(reader, self._component, self._role, self._section, self._facts)
 
     def place(self, key: Key) -> tuple[KeyPath, Any]:
         """Return where a key is stated, or else should be, and its value or default."""
@@ -167,6 +171,7 @@ class _Reading:
         model = self._reader.model(name, self.paths.get("model"))
         if model is None or not known:
             return None
+        model = model.scoring() if self._component in SCORING else model
         fitting = FITTING[next(iter(kind))]
         try:
             return MemoryEntry(**kind, **{key: one for key, one in found.items() if key in fitting}, model=model)
