@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.arranging.arrange import KINDS, Arrangement
-from rankplan.arranging.repair import num_data_groups
-from rankplan.arranging.replan import Replanned
+from rankplan.arranging.replanned import Replanned
+from rankplan.arranging.units import num_data_groups
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Coordinates
 from rankplan.plans.diff import Fields, Move, PlanDiff
