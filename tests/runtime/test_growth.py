@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +20,7 @@ from rankplan import Cluster, ComponentPlacement, LaunchError, Plan, WorkerError
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.reserve import reserve
 from ray.util.placement_group import placement_group_table
+from support.paths import DOCS, EXAMPLES
 from support.workers import AsyncCounting, Counting, Reader, has_ended, stuck
 
 pytestmark = pytest.mark.usefixtures("nothing_stays")
@@ -199,6 +202,13 @@ def test_a_change_that_fails_leaves_the_group_as_it_was(two_nodes: Cluster, tmp_
         with pytest.raises(WorkerError, match="its process is gone"):
             busy.wait(60)
         assert [report.rank for report in group.restart(large)] == [2, 3]
+
+
+def test_the_example_grows_and_shrinks() -> None:
+    """Its output is that on the page."""
+    done = subprocess.run([sys.executable, str(EXAMPLES / "growth.py")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"```text\n{done.stdout}```" in (DOCS / "failures.md").read_text()
 
 
 def test_ranks_that_stay_must_not_change(two_nodes: Cluster) -> None:
