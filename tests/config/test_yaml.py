@@ -22,8 +22,10 @@ VALUES = st.recursive(
 )
 ODD = [
     "", "# only a comment\n", "a: 1\na: 2\n", "a: &x 1\nb: *x\n", "<<: {a: 1}\nb: 2\n", '"<<": 1\n', "a: <<\n",
-    "a: !!str 1\n", "a: ! 1\n", "? [1]\n: 2\n", "? a\n", "--- 1\n--- 2\n", "--- {kind: A}\n--- {kind: RayJob}\n", "[1, 2",
-    "a: b: c\n", "a: \x07\n", "%YAML 1.1\n---\na: 010\n", "a: |\n  x\n  y\n", "a: >-\n  1\n  2\n", "a:\n- b:\n  - {c: [1, {d: 2}]}\n",
+    "a: !!str 1\n", "a: ! 1\n", "? [1]\n: 2\n", "? a\n", "--- 1\n--- 2\n", "--- {kind: A}\n--- {kind: RayJob}\n",
+    "[1, 2",
+    "a: b: c\n", "a: \x07\n", "%YAML 1.1\n---\na: 010\n", "a: |\n  x\n  y\n", "a: >-\n  1\n  2\n",
+    "a:\n- b:\n  - {c: [1, {d: 2}]}\n",
     "[" * 250 + "]" * 250, "- " * 199 + "x\n", "a: *x\n", "\tb: 1\n", "{a, b: 1}\n", "a: 1_0\nb: .5\nc: -.inf\nd: +1\n",
 ]  # fmt: skip
 
