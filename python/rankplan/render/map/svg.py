@@ -169,7 +169,7 @@ class _Drawing:
         x, start = _EDGE + row.depth * _STEP, len(self._parts)
         self._paragraph(x, f"{row.name}: {row.text()}", "")
         if row.innermost:
-            at = x
+            at: float = x
             for share in row.shares:
                 width, stripes = share.count * unit, len(share.components)
                 style = {SPARE: "cell", TAKEN: "taken", EXCLUDED: "excluded"}.get(share.state, "bar")
