@@ -63,6 +63,7 @@ _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
     "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Report format."
 )
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write the report to this file at the end.")
+@click.option("--verbose", is_flag=True, help="Tell what is wrapped in the program, and the nodes of each request.")
 def pin(
     *,
     file: str,
@@ -78,6 +79,7 @@ def pin(
     timeout: float,
     form: str,
     output: str | None,
+    verbose: bool,
 ) -> None:
     """Run a Ray program, unchanged, with its placement groups bound to the nodes of a plan.
 
@@ -120,6 +122,7 @@ def pin(
                 without=without,
                 isolate=isolate,
                 node_order=node_order,
+                verbose=verbose,
                 tell=_tell,
                 report=report if output is None and form == "table" else None,
             )

@@ -19,10 +19,12 @@ from ray.exceptions import RayError
 from rankplan.dialects import DIALECTS
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.front import Config, read_job, saved_plan
+from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.runtime.cluster import Cluster
-from rankplan.runtime.live.binding import USE_RUN, Binding, bound, check_hook, check_requests
+from rankplan.runtime.live.binding import USE_RUN, Binding, Planner, bound, check_nodes, check_requests
 from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
+from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.model import Difference, Live
 from rankplan.runtime.live.report import difference_lines
 from rankplan.runtime.live.watch import Watch
@@ -130,6 +132,7 @@ def pin(
     without: Sequence[str] = (),
     isolate: bool | None = None,
     node_order: str | None = None,
+    verbose: bool = False,
     tell: Tell | None = None,
     report: Callable[[Ran], None] | None = None,
 ) -> Ran:
@@ -140,8 +143,9 @@ def pin(
     ``others`` tells what happens to requests with accelerators that the plan lacks: ``"refuse"``, at the call, or
     ``"pass"``, on what the plan leaves free. With ``devices="require"``, other accelerators than planned on the right
     node are a fault. ``timeout`` are the seconds from the first group to the last rank, after which missing ones are
-    told. ``tell`` gets every fault and note at once, ``report`` what ran when all ranks are up, and when that changes.
-    The call returns when the command ends.
+    told. ``verbose`` tells what is wrapped in the program, and the nodes of each request. ``tell`` gets every fault and
+    note at once, ``report`` what ran when all ranks are up, and when that changes. The call returns when the command
+    ends.
 
     Raises `PlacementError` with every fault of the config, the script or the cluster, `ClusterError`, ``ValueError``
     for invalid arguments, and ``OSError`` for a file that cannot be read or a command that cannot be started.
@@ -161,7 +165,7 @@ def pin(
     head = head_of(ray)
     binding = _looked_at(planned, head, node_order, lenient=others == "pass")
     say: Tell = tell or (lambda told: None)
-    for note in binding.notes:
+    for note in [*binding.notes, *(binding.lines() if verbose else ())]:
         say(note)
     # Ray offers the token of this machine only to a cluster that it finds itself.
     address = (environment.get("RAY_ADDRESS") or "auto") if ray in (None, "auto") else ray
@@ -227,12 +231,12 @@ def pinned(plan: Config, ray: str | None = None) -> Iterator[Binding]:
 
 def _planner(
     config: Config, dialect: str | None, overrides: Sequence[str], without: Sequence[str], *, isolate: bool | None
-) -> Callable[[Nodes], Plan]:
+) -> Planner:
     """Return the function from the nodes of a cluster to the plan; faults that need no cluster are raised now."""
     if (saved := saved_plan(config, None, dialect, overrides)) is not None:
         check_requests(saved)
 
-        def fitted(nodes: Nodes) -> Plan:
+        def fitted(nodes: Nodes, _held: Held) -> Plan:
             inventory = nodes.of_plan(saved.inventory).inventory
             found = saved.fitted(inventory.without(without) if without else inventory)
             return found if isolate is None else found.with_visibility("own" if isolate else "node")
@@ -243,10 +247,14 @@ def _planner(
         raise PlacementError([Diagnostic("plan-mismatch", f"{job.name} asks Ray for no placement groups", USE_RUN)])
     job.reader.fork().finish()
 
-    def plan(nodes: Nodes) -> Plan:
-        inventory = nodes.inventory.without(without) if without else nodes.inventory
-        there = replace(job, inventory=inventory, labelled=True, assumed=False)
-        found = there.plan(isolate=isolate, pinned=True, node_ids=nodes.ids)
+    def plan(nodes: Nodes, held: Held) -> Plan:
+        there = replace(job, labelled=True, assumed=False)
+
+        def on(inventory: Inventory) -> Plan:
+            attempt = replace(there, reader=job.reader.fork(), inventory=inventory)
+            return attempt.plan(isolate=isolate, pinned=True, node_ids=nodes.ids)
+
+        found = held.planned(nodes.inventory.without(without) if without else nodes.inventory, on)
         there.announce_unknown()
         there.announce_torn(found)
         return found
@@ -254,7 +262,7 @@ def _planner(
     return plan
 
 
-def _looked_at(planned: Callable[[Nodes], Plan], head: Head, node_order: str | None, *, lenient: bool) -> Binding:
+def _looked_at(planned: Planner, head: Head, node_order: str | None, *, lenient: bool) -> Binding:
     """Look at the cluster as a job of its own, which has ended when the command starts."""
     if tuple(map(int, _ray.__version__.split(".")[:2])) < _OLDEST:
         raise ClusterError(f"Ray {_ray.__version__} cannot bind placement groups to nodes; use 2.49 or later")
@@ -262,7 +270,7 @@ def _looked_at(planned: Callable[[Nodes], Plan], head: Head, node_order: str | N
     connected = _ray.is_initialized()
     connect(head.address, None)
     try:
-        check_hook()
+        check_nodes()
         with Cluster(node_order=node_order) as cluster:
             return bound(planned, cluster.nodes, tables, lenient=lenient)
     finally:
