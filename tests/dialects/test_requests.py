@@ -248,3 +248,18 @@ def test_damaged_requests_are_refused(bundles: Any, message: str) -> None:
     with pytest.raises(PlacementError) as caught:
         Plan.from_dict(content)
     assert caught.value.code == "invalid-plan" and message in caught.value.render()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"component": "actr"}, "requests[0].component: unknown component `actr`"),
+        ({"name": "a(b"}, "requests[0].name: `name` is 'a(b', which is no regular expression"),
+    ],
+)
+def test_requests_of_no_component_or_without_a_pattern_are_refused(change: dict[str, str], message: str) -> None:
+    content = plan(from_overrides(WORDS), "2x2").to_dict()
+    content["requests"][0] |= change
+    with pytest.raises(PlacementError) as caught:
+        Plan.from_dict(content)
+    assert caught.value.code == "invalid-plan" and message in str(caught.value)

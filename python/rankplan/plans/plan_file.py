@@ -6,6 +6,7 @@ Rows are not stored: the rules give them again.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import asdict, replace
 from json import JSONDecodeError
@@ -27,7 +28,7 @@ from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Rule, Settings, check_size
 from rankplan.plans.requests import Request, RequestEntry, plain_requests
-from rankplan.words import shown
+from rankplan.words import shown, unknown
 
 VERSION = 2
 
@@ -233,12 +234,12 @@ def _read(content: Any) -> Saved:
         except (ValueError, OverflowError) as error:
             fault(path, f"the rule of `{name}` is damaged: {error}")
         check_size(name, processes)
-    requests = _requests(reader, content.get("requests", []), inventory)
+    requests = _requests(reader, content.get("requests", []), inventory, content["components"])
     reader.finish()
     return inventory, components, None if mode is None else modes[mode], dialect, requests
 
 
-def _requests(reader: Reader, content: Any, inventory: Inventory) -> list[Request]:
+def _requests(reader: Reader, content: Any, inventory: Inventory, names: Collection[str]) -> list[Request]:
     found: list[Request] = []
     if not isinstance(content, list):
         message = f"`requests` is {shown(content)}; it must be a list"
@@ -258,5 +259,12 @@ def _requests(reader: Reader, content: Any, inventory: Inventory) -> list[Reques
         elif (last := max(request.nodes, default=0)) >= inventory.num_nodes:
             message = f"a bundle is on node {last}, but the plan has {inventory.num_nodes}"
             reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, _HELP))
+        if not request.optional and request.component not in ("", *names):
+            reader.add((*path, "component"), unknown("component", request.component, names, code="invalid-plan"))
+        try:
+            re.compile(request.name or "")
+        except re.error as error:
+            message = f"`name` is {shown(request.name)}, which is no regular expression: {error}"
+            reader.add((*path, "name"), Diagnostic("invalid-plan", message, _HELP))
         found.append(request)
     return found

@@ -13,6 +13,7 @@ from rankplan_hook.install import WRAPPED
 from rankplan_hook.pins import Pins, Planned, bundles
 
 from rankplan.accelerators import VENDORS
+from rankplan.dialects import DIALECTS
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
@@ -23,7 +24,7 @@ from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import Tables
-from rankplan.words import counted
+from rankplan.words import counted, shown
 
 USE_RUN = "RLinf places its processes by node itself: use `rankplan run`"
 
@@ -117,7 +118,12 @@ def _first(texts: Sequence[str]) -> str:
 
 
 def check_requests(plan: Plan) -> None:
-    """Raise `PlacementError` for a plan that does not know what its trainer asks Ray for."""
+    """Raise `PlacementError` for a plan of an unknown trainer, or one that does not know what it asks Ray for."""
+    if plan.dialect is not None and plan.dialect not in DIALECTS:
+        message = f"the plan is of the unknown dialect {shown(plan.dialect)}; the dialects are {', '.join(DIALECTS)}"
+        raise PlacementError(
+            [Diagnostic("plan-mismatch", message, "plan the trainer's config again with this version")]
+        )
     if not any(not one.optional for one in plan.requests):
         message = "the plan does not know what its trainer asks Ray for"
         help = f"plan the trainer's config again, and save it with this version; {USE_RUN}"

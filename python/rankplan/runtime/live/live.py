@@ -90,8 +90,8 @@ def _known(tables: Tables, job: str | None) -> str | None:
     # Detached actors and groups outlive their job.
     owners = {short(actor.job_id) for actor in tables.actors} | {short(group.job_id) for group in tables.groups}
     if (number := short(job.lower())) not in {*running, *owners}:
-        known = ", ".join(running) or "none"
-        raise ClusterError(f"no job {shown(job)} has anything on the cluster; the running jobs are {known}")
+        known = f"the running jobs are {', '.join(running)}" if running else "no job is running"
+        raise ClusterError(f"no job {shown(job)} has anything on the cluster; {known}")
     return number
 
 

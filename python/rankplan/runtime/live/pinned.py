@@ -88,7 +88,8 @@ class Ran:
             on_nodes = f"{compared.on_nodes} of {counted(compared.ranks, 'rank')} on their nodes"
             lines += [f"{on_nodes}, {compared.on_accelerators} on their accelerators"]
             lines += difference_lines(self.live) if compared.differences else []
-        lines.append(f"groups: {self.pinned} of {self.requests} pinned")
+        alone = any(one.strategy is None and not one.optional for one in self.plan.requests)
+        lines.append(f"groups{' and actors' if alone else ''}: {self.pinned} of {self.requests} pinned")
         if self.seconds is not None:
             lines.append(f"started in {self.seconds:.1f} s")
         for id, name in self.detached.items():
