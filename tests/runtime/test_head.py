@@ -46,10 +46,10 @@ def read() -> Iterator[tuple[Tables, dict[str, Any]]]:
         actors: dict[str, Any] = {}
         nodes: dict[str, str] = {}
 
-        def start(name: str, **options: Any) -> None:
+        def start(what: str, **options: Any) -> None:
             """Start an actor and wait for it: the one without a bundle must not take what another one needs."""
-            actors[name] = Sleeper.options(**options).remote()
-            nodes[name] = ray.get(actors[name].node.remote())
+            actors[what] = Sleeper.options(**options).remote()
+            nodes[what] = ray.get(actors[what].node.remote())
 
         def inside(bundle: int) -> PlacementGroupSchedulingStrategy:
             return PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=bundle)

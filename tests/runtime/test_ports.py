@@ -161,13 +161,16 @@ def test_a_block_of_ports_has_at_least_one(two_nodes: Cluster) -> None:
         group.free_ports(0)
 
 
-def test_ranks_are_asked_in_turns_if_ports_are_few(two_nodes: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_are_asked_in_turns_if_ports_are_few(two_nodes: Cluster) -> None:
     """Only two choices of ports fit between the bounds, for four ranks on one machine."""
-    with Reader.create_group().launch(two_nodes, NodePlacementStrategy([0, 0, 1, 1])) as group:
-        monkeypatch.setattr(ports, "PORTS", fresh := Ports())
+    with (
+        Reader.create_group().launch(two_nodes, NodePlacementStrategy([0, 0, 1, 1])) as group,
+        pytest.MonkeyPatch.context() as patch,  # undone before the group returns its port
+    ):
+        fresh = Ports()
         for user in (crew, group_module):
-            monkeypatch.setattr(user, "PORTS", fresh)
-        monkeypatch.setattr(ports, "LAST", FIRST + 150)
+            patch.setattr(user, "PORTS", fresh)
+        patch.setattr(ports, "LAST", FIRST + 150)
         blocks = group.free_ports(4)
         assert len({port for block in blocks for port in block}) == 16
         with pytest.raises(LaunchError, match="no 128 ports in a row are left"):
