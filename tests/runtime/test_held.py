@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, RankSet, plan
 from rankplan.front import read_job
-from rankplan.runtime.live.binding import Binding, bound
+from rankplan.runtime.live.binding import Binding, bound, fit
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.live import _planned
 from rankplan.runtime.live.look import look
@@ -37,14 +37,17 @@ def used(found: Plan) -> dict[int, int]:
     return {node: sum(on == node for on, _ in devices) for node, _ in devices}
 
 
-def fitted(found: Cluster, config: Any, *, lenient: bool = False) -> Binding:
-    """The binding of a config."""
-    job = read_job(config, "1x1")
+def fitted(found: Cluster, config: Any) -> tuple[Binding, list[str]]:
+    """The binding of a config or a plan, and the notes."""
+    told: list[str] = []
 
     def planned(nodes: Nodes, held: Held) -> Plan:
-        return held.planned(nodes.inventory, lambda inventory: plan(job.reader.content, inventory, pinned=True))
+        if isinstance(config, Plan):
+            return fit(config, nodes, held)
+        left = held.left(nodes.inventory)
+        return held.planned(left, lambda inventory: plan(config, inventory, pinned=True))
 
-    return bound(planned, nodes_of(found), found.tables(), lenient=lenient)
+    return bound(planned, nodes_of(found), found.tables(), told.append, lenient=False), told
 
 
 NODES = st.lists(
@@ -89,9 +92,9 @@ def test_what_is_held_is_told_and_left_out() -> None:
     found.actor("10.0.0.9", [0], job=OTHER)
     found.task("10.0.0.9", 1.5)
     found.task("10.0.0.11", 1)
-    binding = fitted(found, slime(4))
+    binding, notes = fitted(found, slime(4))
     told = "10.0.0.9: 0 and 1.5 that Ray does not tell; 10.0.0.11: 1 that Ray does not tell"
-    assert binding.notes == (f"other jobs hold accelerators, which the plan leaves out: {told}",)
+    assert notes == [f"other jobs hold accelerators, which the plan leaves out: {told}"]
     assert used(binding.plan) == {1: 4}
     assert binding.pins.free == (1, 0, 3)  # what the plan sets aside is free for what it lacks
 
@@ -99,11 +102,46 @@ def test_what_is_held_is_told_and_left_out() -> None:
 def test_a_plan_that_needs_an_uncertain_node_warns() -> None:
     found = Cluster([("10.0.0.9", 4), ("10.0.0.10", 4)])
     found.task("10.0.0.9", 1)
-    binding = fitted(found, slime(6))
+    binding, notes = fitted(found, slime(6))
     assert used(binding.plan) == {0: 2, 1: 4} or used(binding.plan) == {0: 3, 1: 3}
-    assert binding.notes[1].startswith("the plan needs 10.0.0.9, but Ray does not tell which accelerators tasks, or ")
+    assert notes[1].startswith("the plan needs 10.0.0.9, but Ray does not tell which accelerators tasks, or ")
     with pytest.raises(PlacementError):
         fitted(found, slime(8))
+
+
+def saved(*addresses: str, count: int) -> Plan:
+    """A saved plan of a group of bundles on these nodes with four accelerators."""
+    entries = [{"ranks": rank, "ip": address, "accelerators": 4} for rank, address in enumerate(addresses)]
+    return plan(slime(count), Inventory.from_dict({"nodes": entries}), pinned=True)
+
+
+@pytest.mark.parametrize("task", [0, 1, 2])
+def test_a_saved_plan_fits_while_enough_is_free(task: int) -> None:
+    """Ray does not tell which accelerators a task has: only their number decides."""
+    found = Cluster([("10.0.0.9", 4), ("10.0.0.10", 4), ("10.0.0.8", 4)])
+    found.actor("10.0.0.8", range(4), job=OTHER)
+    found.task("10.0.0.10", task)
+    planned = saved("10.0.0.9", "10.0.0.10", count=6)
+    assert used(planned) == {0: 4, 1: 2}
+    binding, notes = fitted(found, planned)
+    assert used(binding.plan) == {0: 4, 1: 2}
+    assert binding.pins.free == (0, 2 - task, 0)
+    assert [note.startswith("the plan needs 10.0.0.10, but Ray does not tell") for note in notes] == [False, True][
+        : 1 + bool(task)
+    ]
+
+
+def test_a_saved_plan_that_needs_what_others_hold_names_them() -> None:
+    found = Cluster([("10.0.0.10", 4), ("10.0.0.9", 4)])
+    found.actor("10.0.0.9", [0], job=OTHER)
+    found.task("10.0.0.10", 2.5)
+    with pytest.raises(PlacementError) as caught:
+        fitted(found, saved("10.0.0.9", "10.0.0.10", count=6))
+    assert [fault.message for fault in caught.value.diagnostics] == [
+        "10.0.0.9: the plan needs 0-3, but other jobs hold 0",
+        "10.0.0.10: the plan needs 0-1, but other jobs hold 2.5 that Ray does not tell",
+    ]
+    assert {fault.code for fault in caught.value.diagnostics} == {"plan-mismatch"}
 
 
 def test_live_plans_a_config_as_pin_does() -> None:
@@ -111,10 +149,10 @@ def test_live_plans_a_config_as_pin_does() -> None:
     found = Cluster([("10.0.0.9", 2), ("10.0.0.10", 2)])
     config = from_overrides(VERL)
     job = read_job(config, "1x1")
-    assert used(_planned(look(found.tables()), job, None)) == used(fitted(found, config).plan) == {0: 2}
+    assert used(_planned(look(found.tables()), job, None)) == used(fitted(found, config)[0].plan) == {0: 2}
     found.task("10.0.0.10", 0.5)
-    assert fitted(found, config).plan.inventory.node(0).ip == "10.0.0.10"
-    for node in (used(_planned(look(found.tables()), job, None)), used(fitted(found, config).plan)):
+    assert fitted(found, config)[0].plan.inventory.node(0).ip == "10.0.0.10"
+    for node in (used(_planned(look(found.tables()), job, None)), used(fitted(found, config)[0].plan)):
         assert node == {1: 2}
     # The job's own group hides accelerators before its actors are up; these are not those of others.
     group = found.group(["10.0.0.9"] * 2, [1] * 2, name="global_poolverl_group_2:0", strategy="STRICT_PACK")

@@ -205,7 +205,7 @@ class Pools:
         if not enough or None in chunks:
             counts = [spec.num_accelerators for on, spec in self.inventory.stretches() for _ in on]
             message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but the cluster has "
-            fitting = f", of which {sum(count >= each for count in counts) or 'none'} can have as many"
+            fitting = f", {sum(count >= each for count in counts) or 'none'} of them with {each} or more"
             message += counted(len(counts), "node") + (f" with {max(counts)}" if len({*counts}) == 1 else fitting)
             if excluded := len(self.inventory.excluded_accelerators):
                 message += f", and {counted(excluded, 'accelerator')} {'is' if excluded == 1 else 'are'} excluded"

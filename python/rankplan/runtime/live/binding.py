@@ -12,6 +12,7 @@ import ray
 from rankplan_hook.install import WRAPPED
 from rankplan_hook.pins import Pins, Planned, bundles
 
+from rankplan._core import RankSet
 from rankplan.accelerators import VENDORS
 from rankplan.dialects import DIALECTS
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
@@ -32,21 +33,17 @@ _MOST = 8
 """Nodes named in a message."""
 
 Planner: TypeAlias = Callable[[Nodes, Held], Plan]
-"""Returns the plan on the nodes of a cluster, without what others hold."""
+"""Returns the plan on the nodes of a cluster, on what others do not hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A plan, the nodes that it has on a cluster, and the pins that a run writes into the head's store.
-
-    ``notes`` tell what was left out, and why.
-    """
+    """A plan, the nodes that it has on a cluster, and the pins that a run writes into the head's store."""
 
     run: str
     plan: Plan
     nodes: Nodes
     pins: Pins
-    notes: tuple[str, ...]
 
     def publish(self, head: Head) -> None:
         """Write the pins where the processes of the command look for them."""
@@ -72,33 +69,59 @@ class Binding:
         return lines
 
 
-def bound(planned: Planner, nodes: Nodes, tables: Tables, *, lenient: bool) -> Binding:
+def bound(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[str], None], *, lenient: bool) -> Binding:
     """Plan on what other jobs leave free, and return the plan with the node ids that its requests are bound to.
 
-    Raises `PlacementError`: also ``order-not-kept``, if the trainer sorts the nodes of a pool in another order.
+    ``tell`` gets notes about what was left out, and why. Raises `PlacementError`: also ``order-not-kept``, if the
+    trainer sorts the nodes of a pool in another order.
     """
-    notes = []
     if held := Held.of(look(tables, planned=nodes.inventory)):
         texts = [f"{nodes.address(rank)}: {held.text(rank)}" for rank in held.nodes()]
-        notes.append(f"other jobs hold accelerators, which the plan leaves out: {_first(texts)}")
-        nodes = replace(nodes, inventory=held.left(nodes.inventory))
+        tell(f"other jobs hold accelerators, which the plan leaves out: {_first(texts)}")
     plan = planned(nodes, held)
     uncertain = [nodes.ids[rank] for rank in held.hidden]
     nodes = nodes.of_plan(plan.inventory)
     plan, changes = in_trainers_order(plan, nodes.ids)
-    notes += [f"{change.message}; the plan now has that order" for change in changes]
+    for change in changes:
+        tell(f"{change.message}; the plan now has that order")
     check_requests(plan)
     used = {node for request in plan.requests for node in request.nodes}
     if unsure := [nodes.address(rank) for rank, id in enumerate(nodes.ids) if rank in used and id in uncertain]:
         reason = "Ray does not tell which accelerators tasks, or groups without actors, hold there"
-        notes.append(f"the plan needs {_first(unsure)}, but {reason}: ranks may get others than planned")
+        tell(f"the plan needs {_first(unsure)}, but {reason}: ranks may get others than planned")
     known = [
         Planned(one.component, one.name, one.accelerators, one.nodes, one.strategy, one.optional)
         for one in plan.requests
     ]
     resources = tuple(sorted({row.resource for row in VENDORS}))
     pins = Pins(tuple(known), nodes.ids, _free(plan), resources, lenient)
-    return Binding(uuid.uuid4().hex[:16], plan, nodes, pins, tuple(notes))
+    return Binding(uuid.uuid4().hex[:16], plan, nodes, pins)
+
+
+def fit(saved: Plan, nodes: Nodes, held: Held, without: Sequence[str] = ()) -> Plan:
+    """Return a saved plan on the nodes of a cluster.
+
+    Raises `PlacementError` (``plan-mismatch``) if the nodes are others than planned, or others hold what it needs.
+    """
+    there = nodes.of_plan(saved.inventory)
+    found = saved.fitted(there.inventory.without(without) if without else there.inventory)
+    places = {id: rank for rank, id in enumerate(nodes.ids)}
+    used: dict[int, RankSet] = {}
+    for component in found.values():
+        for rank, local in component.inventory.core.by_node(component.rows.accelerators()).items():
+            place = places[there.ids[rank]]
+            used[place] = used.get(place, RankSet()) | local
+    left = held.left(nodes.inventory, used)
+    faults = []
+    for rank in held.nodes():
+        if used.get(rank, RankSet()) & left.node(rank).unhealthy:
+            message = f"{nodes.address(rank)}: the plan needs {used[rank]}, but other jobs hold {held.text(rank)}"
+            help = "wait until these jobs end, or plan again on what they leave free"
+            faults.append(Diagnostic("plan-mismatch", message, help))
+    if faults:
+        raise PlacementError(faults)
+    marked = replace(nodes, inventory=left).of_plan(saved.inventory).inventory
+    return saved.fitted(marked.without(without) if without else marked)
 
 
 def _free(plan: Plan) -> tuple[int, ...]:

@@ -41,18 +41,20 @@ class Held:
         hidden = [f"{self.hidden[rank]:g} that Ray does not tell"] if rank in self.hidden else []
         return " and ".join(known + hidden)
 
-    def left(self, inventory: Inventory) -> Inventory:
+    def left(self, inventory: Inventory, used: Mapping[int, RankSet] | None = None) -> Inventory:
         """Return the nodes without what others hold.
 
-        Of accelerators that Ray does not tell, the last ones count: it hands out the first ones first.
+        Of accelerators that Ray does not tell, the last ones count, because it hands out the first ones first; those
+        that a plan has ``used`` only if the others of the node are not enough.
         """
         records = [inventory.node(rank) for rank in range(inventory.num_nodes)]
         for rank in self.nodes():
-            record = records[rank]
+            record, wanted = records[rank], (used or {}).get(rank, RankSet())
             taken = self.known.get(rank, RankSet())
             unknown = [index for index in range(record.num_accelerators) if index not in taken]
-            last = RankSet(unknown[len(unknown) - min(ceil(self.hidden.get(rank, 0)), len(unknown)) :])
-            records[rank] = record.model_copy(update={"unhealthy": record.unhealthy | taken | last})
+            unknown.sort(key=lambda index, wanted=wanted: (index in wanted, -index))  # type: ignore[misc]
+            hidden = RankSet(unknown[: ceil(self.hidden.get(rank, 0))])
+            records[rank] = record.model_copy(update={"unhealthy": record.unhealthy | taken | hidden})
         return inventory.updated(records) if self else inventory
 
     def planned(self, inventory: Inventory, plan_on: Callable[[Inventory], Plan]) -> Plan:

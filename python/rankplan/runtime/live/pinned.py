@@ -22,7 +22,7 @@ from rankplan.front import Config, read_job, saved_plan
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.runtime.cluster import Cluster
-from rankplan.runtime.live.binding import USE_RUN, Binding, Planner, bound, check_nodes, check_requests
+from rankplan.runtime.live.binding import USE_RUN, Binding, Planner, bound, check_nodes, check_requests, fit
 from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.model import Difference, Live
@@ -164,10 +164,10 @@ def pin(
     check_hook_folder()
     planned = _planner(config, dialect, overrides, without, isolate=isolate)
     head = head_of(ray)
-    binding = _looked_at(planned, head, node_order, lenient=others == "pass")
     say: Tell = tell or (lambda told: None)
-    for note in [*binding.notes, *(binding.lines() if verbose else ())]:
-        say(note)
+    binding = _looked_at(planned, head, say, node_order, lenient=others == "pass")
+    for line in binding.lines() if verbose else ():
+        say(line)
     # Ray offers the token of this machine only to a cluster that it finds itself.
     address = (environment.get("RAY_ADDRESS") or "auto") if ray in (None, "auto") else ray
 
@@ -212,8 +212,9 @@ def pinned(plan: Config, ray: str | None = None) -> Iterator[Binding]:
     planned = _planner(plan, None, (), (), isolate=None)
     head = head_of(ray)
     connect(head.address, None)
-    binding = _looked_at(planned, head, None, lenient=False)
-    watch = Watch(binding, head, lambda told: None, math.inf)
+    silent: Tell = lambda told: None  # noqa: E731
+    binding = _looked_at(planned, head, silent, None, lenient=False)
+    watch = Watch(binding, head, silent, math.inf)
     modules = [sys.modules[name] for name in WRAPPED if name in sys.modules]
     binding.publish(head)
     os.environ[VARIABLE] = binding.run
@@ -237,9 +238,8 @@ def _planner(
     if (saved := saved_plan(config, None, dialect, overrides)) is not None:
         check_requests(saved)
 
-        def fitted(nodes: Nodes, _held: Held) -> Plan:
-            inventory = nodes.of_plan(saved.inventory).inventory
-            found = saved.fitted(inventory.without(without) if without else inventory)
+        def fitted(nodes: Nodes, held: Held) -> Plan:
+            found = fit(saved, nodes, held, without)
             return found if isolate is None else found.with_visibility("own" if isolate else "node")
 
         return fitted
@@ -255,7 +255,8 @@ def _planner(
             attempt = replace(there, reader=job.reader.fork(), inventory=inventory)
             return attempt.plan(isolate=isolate, pinned=True, node_ids=nodes.ids)
 
-        found = held.planned(nodes.inventory.without(without) if without else nodes.inventory, on)
+        left = held.left(nodes.inventory)
+        found = held.planned(left.without(without) if without else left, on)
         there.announce_unknown()
         there.announce_torn(found)
         return found
@@ -263,7 +264,7 @@ def _planner(
     return plan
 
 
-def _looked_at(planned: Planner, head: Head, node_order: str | None, *, lenient: bool) -> Binding:
+def _looked_at(planned: Planner, head: Head, tell: Tell, node_order: str | None, *, lenient: bool) -> Binding:
     """Look at the cluster as a job of its own, which has ended when the command starts."""
     if tuple(map(int, _ray.__version__.split(".")[:2])) < _OLDEST:
         raise ClusterError(f"Ray {_ray.__version__} cannot bind placement groups to nodes; use 2.49 or later")
@@ -273,7 +274,7 @@ def _looked_at(planned: Planner, head: Head, node_order: str | None, *, lenient:
     try:
         check_nodes()
         with Cluster(node_order=node_order) as cluster:
-            return bound(planned, cluster.nodes, tables, lenient=lenient)
+            return bound(planned, cluster.nodes, tables, tell, lenient=lenient)
     finally:
         if not connected:
             _ray.shutdown()
