@@ -98,6 +98,10 @@ def test_a_plan_of_an_unknown_trainer_is_refused() -> None:
     Path("plan.json").write_text(json.dumps(content | {"dialect": "verl9"}))
     code, told = run("plan.json", "--", "true")
     assert code == 1 and "the plan is of the unknown dialect 'verl9'; the dialects are " in told
+    content["requests"][0]["component"] = "actr"
+    Path("plan.json").write_text(json.dumps(content))
+    code, told = run("plan.json", "--", "true")
+    assert code == 1 and "error[plan-mismatch]: unknown component `actr`" in told and "did you mean `actor`?" in told
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Rule, Settings, check_size
 from rankplan.plans.requests import Request, RequestEntry, plain_requests
-from rankplan.words import shown, unknown
+from rankplan.words import shown
 
 VERSION = 2
 
@@ -234,12 +234,12 @@ def _read(content: Any) -> Saved:
         except (ValueError, OverflowError) as error:
             fault(path, f"the rule of `{name}` is damaged: {error}")
         check_size(name, processes)
-    requests = _requests(reader, content.get("requests", []), inventory, content["components"])
+    requests = _requests(reader, content.get("requests", []), inventory)
     reader.finish()
     return inventory, components, None if mode is None else modes[mode], dialect, requests
 
 
-def _requests(reader: Reader, content: Any, inventory: Inventory, names: Collection[str]) -> list[Request]:
+def _requests(reader: Reader, content: Any, inventory: Inventory) -> list[Request]:
     found: list[Request] = []
     if not isinstance(content, list):
         message = f"`requests` is {shown(content)}; it must be a list"
@@ -259,8 +259,6 @@ def _requests(reader: Reader, content: Any, inventory: Inventory, names: Collect
         elif (last := max(request.nodes, default=0)) >= inventory.num_nodes:
             message = f"a bundle is on node {last}, but the plan has {inventory.num_nodes}"
             reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, _HELP))
-        if not request.optional and request.component not in ("", *names):
-            reader.add((*path, "component"), unknown("component", request.component, names, code="invalid-plan"))
         try:
             re.compile(request.name or "")
         except re.error as error:

@@ -25,7 +25,7 @@ from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import Tables
-from rankplan.words import counted, shown
+from rankplan.words import counted, shown, unknown
 
 USE_RUN = "RLinf places its processes by node itself: use `rankplan run`"
 
@@ -147,6 +147,9 @@ def check_requests(plan: Plan) -> None:
         raise PlacementError(
             [Diagnostic("plan-mismatch", message, "plan the trainer's config again with this version")]
         )
+    names = dict.fromkeys(one.component for one in plan.requests if not one.optional and one.component)
+    if faults := [unknown("component", name, plan, code="plan-mismatch") for name in names if name not in plan]:
+        raise PlacementError(faults)
     if not any(not one.optional for one in plan.requests):
         message = "the plan does not know what its trainer asks Ray for"
         help = f"plan the trainer's config again, and save it with this version; {USE_RUN}"
