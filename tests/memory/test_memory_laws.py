@@ -92,6 +92,7 @@ ENGINE = st.builds(
     weight=st.sampled_from([(2.0, 2.0), (1.0, 1.0), (1.0, 2.0)]),
     sequences=st.none() | st.integers(1, 10**9),
     batch=st.none() | st.integers(1, 10**9),
+    graphs=st.booleans(),
     sleep=st.none() | st.sampled_from(SLEEP),
 )
 
@@ -141,10 +142,10 @@ def test_what_is_stated_is_inside_what_is_not(model: Model, training: Training, 
         assert other[1][0] <= one[1][0] <= one[1][1] <= other[1][1]
 
 
-@given(MODELS, ENGINE, st.sampled_from(["share", "length", "sequences", "batch"]))
+@given(MODELS, ENGINE, st.sampled_from(["share", "length", "sequences", "batch", "graphs"]))
 def test_a_stated_key_of_an_engine_is_inside(model: Model, engine: Engine, key: str) -> None:
     lower, upper = _engine_bounds(model, engine)
-    left_out = replace(engine, **{key: None})
+    left_out = replace(engine, **{key: True if key == "graphs" else None})
     open_lower, open_upper = _engine_bounds(model, left_out)
     assert open_lower <= lower
     # An engine that cannot start has no use for a bound.

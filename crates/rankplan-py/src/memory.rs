@@ -184,6 +184,7 @@ pub struct Engine {
     cache: f64,
     sequences: Option<f64>,
     batch: Option<f64>,
+    graphs: bool,
     sleep: Option<String>,
 }
 
@@ -195,8 +196,8 @@ impl Engine {
             "trtllm" => engine::Kind::TrtLlm,
             other => return Err(unknown("engine", other)),
         };
-        let Engine { tp, pp, ep, share, length, weight, cache, sequences, batch, .. } = *self;
-        Ok(engine::Engine { kind, tp, pp, ep, share, length, weight, cache, sequences, batch })
+        let Engine { tp, pp, ep, share, length, weight, cache, sequences, batch, graphs, .. } = *self;
+        Ok(engine::Engine { kind, tp, pp, ep, share, length, weight, cache, sequences, batch, graphs })
     }
 }
 

@@ -153,6 +153,7 @@ class MemoryEntry(Model):
         default=None, description="Its share of an accelerator: gpu_memory_utilization, mem_fraction_static."
     )
     cache_precision: _CachePrecision = Field(default="bf16", description="Of the cache.")
+    graphs: bool | None = Field(default=None, description="Whether it captures graphs (false: enforce_eager).")
     sequences: _Count | None = Field(default=None, description="The most requests at once.")
 
     @property
@@ -211,7 +212,7 @@ _MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "token
 _COMPUTES = {*_MODEL, "micro_batch", "optimizer_on_host"}
 FITTING = {
     "resident": {"resident", "sleep"},
-    "engine": {"engine", *_MODEL, "share", "cache_precision", "sequences"},
+    "engine": {"engine", *_MODEL, "share", "cache_precision", "sequences", "graphs"},
     "forward": {"forward", "zero_stage", *_COMPUTES},
     "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
     | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"},

@@ -63,7 +63,7 @@ class Engine:
     ``share`` is its part of a card: of all of it (vLLM), of what was free before (SGLang), or of what the weights
     leave (TensorRT-LLM). ``length`` is that of the longest request, ``weight`` the bytes of a weight, at least and at
     most, ``cache`` those of an element of the cache. ``sequences`` and ``batch`` are the most requests and tokens of a
-    step.
+    step. ``graphs``: it may capture graphs.
     """
 
     kind: str
@@ -76,4 +76,5 @@ class Engine:
     cache: float = 2.0
     sequences: int | None = None
     batch: int | None = None
+    graphs: bool = True
     sleep: str | None = None

@@ -281,7 +281,7 @@ def _unstated(needs: Needs, need: Need) -> Iterator[tuple[str, str, Sequence[Any
         if mine and entry.training == "deepspeed":
             found["zero_stage"] = [3, 0]
         if mine and entry.kind == "engine":
-            found |= {"share": [0.1, 0.5, 0.9], "sequences": [1], "tokens": [1]}
+            found |= {"share": [0.1, 0.5, 0.9], "sequences": [1], "tokens": [1], "graphs": [False]}
         if (mine and len(need.components) > 1) or name in need.others:
             found["sleep"] = SLEEP[::-1]
         for key, values in found.items():

@@ -184,6 +184,7 @@ class Evaluation:
             cache=PRECISIONS[entry.cache_precision],
             sequences=entry.sequences,
             batch=entry.tokens,
+            graphs=entry.graphs is not False,
             sleep=entry.sleep,
         )
         if self.spread == 1 and (self.sized or within > 1):

@@ -40,6 +40,8 @@ pub struct Engine {
     pub sequences: Option<f64>,
     /// The most tokens in a step.
     pub batch: Option<f64>,
+    /// Whether it may capture graphs.
+    pub graphs: bool,
 }
 
 const GRAPHS: f64 = 4.0 * GIB;
@@ -103,7 +105,7 @@ impl Engine {
         let mut parts = vec![
             Part { name: "weights", bounds: weights },
             part("cache", request, most.max(request)),
-            part("graphs", 0.0, GRAPHS),
+            part("graphs", 0.0, self.graphs()),
         ];
         if self.kind != Kind::Vllm {
             parts.push(part("activations", 0.0, self.activations(model)));
@@ -116,6 +118,11 @@ impl Engine {
     pub fn refuses(&self, model: &Model, card: f64) -> bool {
         let needs = self.weights(model).lower + self.request(model);
         self.kind == Kind::Vllm && self.share.is_some_and(|share| needs > share * card)
+    }
+
+    /// Bytes of graphs, at most.
+    fn graphs(&self) -> f64 {
+        if self.graphs { GRAPHS } else { 0.0 }
     }
 
     /// Bytes of a step's activations and logits, at most: no bound unless its tokens and requests have one.
@@ -140,7 +147,7 @@ impl Engine {
         }
         let weights = self.weights(model);
         let others: f64 = around().iter().map(|part| part.bounds.upper).sum();
-        let taken = others + self.activations(model) + GRAPHS;
+        let taken = others + self.activations(model) + self.graphs();
         let (low, high) = (self.share.unwrap_or(0.0), self.share.unwrap_or(1.0));
         let (least, most) = match self.kind {
             Kind::TrtLlm => (low * (USABLE * card - weights.upper - taken), high * (card - weights.lower)),

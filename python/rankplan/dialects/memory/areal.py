@@ -104,6 +104,7 @@ AREAL = (
             rule("share", "share vllm.gpu_memory_utilization = 0.9", only="vllm"),
             rule("length", "size vllm.max_model_len = 32768", only="vllm"),
             rule("sequences", "size vllm.max_num_seqs = 256", only="vllm"),
+            rule("graphs", "switch vllm.enforce_eager", by=convert.captured, only="vllm"),
             rule("precision", "text vllm.quantization", "text vllm.dtype = bfloat16", by=convert.served, only="vllm"),
             unless("vllm.cpu_offload_gb", "vllm.kv_cache_dtype", only="vllm"),
             rule("share", "share sglang.mem_fraction_static = 0.9", only="sglang"),

@@ -184,6 +184,11 @@ def micro_batch(by_tokens: Any, tokens: int | None, batch: int | None, length: i
     return None if batch is None or length is None else batch * length
 
 
+def captured(eager: Any) -> bool | None:
+    """Return whether vLLM may capture graphs: not with ``enforce_eager``."""
+    return None if eager is None else not eager
+
+
 def step(chunk: int | None, batch: int | None, length: int | None) -> int | None:
     """Return the most tokens in a step of SGLang: those of a chunk, else of a batch, or of one longer request.
 

@@ -155,6 +155,7 @@ NEMO_RL = (
             rule("share", f"share {_G}.trtllm_cfg.gpu_memory_utilization", only="trtllm"),
             rule("sequences", f"size {_G}.vllm_kwargs.max_num_seqs", only="vllm"),
             rule("tokens", f"size {_G}.vllm_kwargs.max_num_batched_tokens", only="vllm"),
+            rule("graphs", f"switch {_V}.enforce_eager", by=convert.captured, only="vllm"),
             *sglang_steps(f"{_G}.sglang_cfg.", f"{_G}.sglang_cfg.context_length"),
             rule(
                 "precision",

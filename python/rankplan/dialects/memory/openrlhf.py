@@ -104,6 +104,7 @@ OPENRLHF = (
         (
             rule("share", "share vllm.gpu_memory_utilization vllm_gpu_memory_utilization = 0.95"),
             rule("length", *_LENGTH, by=_length),
+            rule("graphs", "switch vllm.enforce_eager vllm_enforce_eager", by=convert.captured),
             rule(
                 "sleep",
                 "switch train.colocate_all colocate_all_models = false",

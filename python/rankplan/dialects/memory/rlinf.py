@@ -126,6 +126,7 @@ RLINF = (
             # VLLMWorker: max_model_len
             rule("length", "size runner.seq_length", only="vllm"),
             rule("sequences", "size @.max_running_requests"),
+            rule("graphs", "switch @.enforce_eager", by=convert.captured, only="vllm"),
             rule("tokens", "size @.vllm.max_num_batched_tokens", only="vllm"),
             # SGLangWorker leaves the chunks to SGLang
             rule("tokens", "text @.rollout_backend", by=convert.always(CHUNK), only="sglang"),

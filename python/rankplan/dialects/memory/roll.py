@@ -148,6 +148,7 @@ ROLL = (
             rule("length", f"size {_S}.context_length", only="sglang"),
             rule("sequences", f"size {_S}.max_num_seqs", only="vllm"),
             rule("tokens", f"size {_S}.max_num_batched_tokens = 8192", only="vllm"),
+            rule("graphs", f"switch {_S}.enforce_eager", by=convert.captured, only="vllm"),
             *sglang_steps(f"{_S}.", f"{_S}.context_length"),
             rule(
                 "precision",

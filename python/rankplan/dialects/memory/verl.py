@@ -161,6 +161,7 @@ def _engine(components: dict[str, str], model: str, requests: int, at: str = "@"
                 only="vllm",
             ),
             rule("tokens", f"size {at}.max_num_batched_tokens = 8192", only="trtllm"),
+            rule("graphs", f"switch {vllm}.enforce_eager {at}.enforce_eager", by=convert.captured, only="vllm"),
             # SGLangHttpServer leaves the chunks to SGLang
             sglang_steps(f"{sglang}.", f"{sglang}.context_length")[0],
             rule(
