@@ -110,6 +110,40 @@ def test_numpy_has_both_bounds_of_every_process(tmp_path: Path) -> None:
                 assert columns[f"{name}.{bound}.{phase}"].tolist() == wanted
 
 
+def test_processes_without_accelerators_need_nothing(tmp_path: Path) -> None:
+    """Also on nodes behind those of the others, and between them."""
+    (tmp_path / "nodes.yaml").write_text(
+        "nodes:\n  - {ranks: 0, accelerators: 8}\n  - {ranks: 1, accelerators: 0}\n"
+        "  - {ranks: 2, accelerators: 8}\n  - {ranks: 3-9, accelerators: 0}\n"
+    )
+    text = CONFIG.replace("TP", "8").replace("num_nodes: 1", "num_nodes: 10").replace("0-7\n", "0-15\n")
+    file = _file(tmp_path, text + "    env: {node_group: node, placement: 0-9}\n")
+    given = [file, "--inventory", str(tmp_path / "nodes.yaml"), "--memory"]
+    code, output = _run("plan", *given, "--format", "json")
+    assert code == 0, output
+    rows = json.loads(output)
+    assert [row["memory_lower"] for row in rows if row["component"] == "env"] == [{}] * 10
+    assert all(row["memory_lower"] for row in rows if row["component"] == "actor")
+    assert _run("plan", *given, "-o", str(tmp_path / "plan.npz")) == (0, "")
+    with numpy.load(tmp_path / "plan.npz") as columns:
+        assert not [key for key in columns if key.startswith("env.memory")]
+        assert all(columns["actor.memory_lower.train"] > 0)
+    assert _run("plan", *given)[0] == 0
+
+
+def test_of_several_switches_the_worst_one_counts(tmp_path: Path) -> None:
+    engine = "{engine: vllm, share: SHARE, length: 4096, sleep: host}"
+    text = CONFIG.replace("TP", "8") + "".join(
+        f'    {name}: {{placement: "0-7:0-{last}", memory: {engine.replace("SHARE", share)}}}\n'
+        for name, last, share in (("wide", 0, "0.3"), ("narrow", 3, "0.3"))
+    )
+    report = json.loads(_run("check", _file(tmp_path, text), "--nodes", "1x8", "--memory", "--format", "json")[1])
+    switches = [need for need in report[0]["memory"] if need["phase"] == "switch"]
+    assert len({need["memory_upper"] for need in switches}) > 1
+    rows = json.loads(_run("plan", _file(tmp_path, text), "--nodes", "1x8", "--memory", "--format", "json")[1])
+    assert rows[0]["memory_upper"]["switch"] == max(need["memory_upper"] for need in switches)
+
+
 def test_the_table_has_what_each_process_needs(tmp_path: Path) -> None:
     lines = _run("plan", _file(tmp_path), "--nodes", "1x8", "--memory")[1].splitlines()
     plain = _run("plan", _file(tmp_path), "--nodes", "1x8")[1].splitlines()

@@ -231,11 +231,8 @@ class _Job(Job):
         share = 0.8 if colocated else 1.0
         share /= 2 if self.critic and self.critic_shares else 1
         training: dict[str, Any] = {"parallel": self.parallel, "share": share}
-        generating: dict[str, Any] = {
-            "parallel": self.engine,
-            "share": 0.2 if colocated else 1.0,
-            "engines": self.per_engine // each,
-        }
+        generating = training | {"parallel": self.engine, "share": 0.2 if colocated else 1.0}
+        generating["engines"] = self.per_engine // each
         for name, start, count, size, settings in (
             ("actor", 0, self.actor, 1, training),
             ("critic", 0 if self.critic_shares else self.actor, self.critic, 1, training),
@@ -243,6 +240,7 @@ class _Job(Job):
         ):
             flags = {"tp": ("rollout_num_gpus_per_engine",), **_ENGINE} if name == "rollout" else MEGATRON
             path = self._decisive(flags, settings["parallel"], count)
+            reader.size_names[path] = {kind: self._path(names[0]) for kind, names in flags.items()}
             pools.place(name, gpus[start : start + count], path, size, **settings)
 
     def memory(self, reader: Reader) -> MemoryReader:

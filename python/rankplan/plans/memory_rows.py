@@ -26,10 +26,8 @@ class ProcessNeeds:
         by_node: dict[int, list[int]] = {}
         for node, index in row.devices:
             by_node.setdefault(node, []).append(index)
-        worst: Phases = {}
-        for node, indices in by_node.items():
-            _merge(worst, self._on(self.at(node), name, tuple(indices)))
-        return worst
+        found = (self._on(self.at(node), name, tuple(indices)) for node, indices in by_node.items())
+        return _worst(need for phases in found for need in phases.values())
 
     def worst(self, name: str, rows: Iterable[Placement]) -> Need | None:
         """Return the phase that decides of some processes of a component, ``None`` without any."""
@@ -37,17 +35,18 @@ class ProcessNeeds:
         return max(needs, key=rank_of, default=None)
 
     def at(self, node: int) -> int:
-        """Return the number of the stretch of equal nodes that a node is in; nodes without components have any."""
-        return bisect_right(self._starts, node) - 1
+        """Return the number of the stretch of equal nodes that a node is in, -1 if nothing there has accelerators."""
+        found = bisect_right(self._starts, node) - 1
+        return found if found >= 0 and node in self._nodes[found][0] else -1
 
     def _on(self, at: int, name: str, indices: tuple[int, ...]) -> Phases:
-        here = self._nodes[at][1] if at >= 0 else {}
+        if at < 0:
+            return {}
+        here = self._nodes[at][1]
         key = (id(here), name, indices)
         if key not in self._found:
-            worst: Phases = {}
-            for index in indices:
-                _merge(worst, {need.phase: need for need in here.get(index, ()) if name in need.components})
-            self._found[key] = worst
+            needs = (need for index in indices for need in here.get(index, ()))
+            self._found[key] = _worst(need for need in needs if name in need.components)
         return self._found[key]
 
     def runs(self, name: str, component: Component) -> Iterator[tuple[int, int, Sequence[Phases]]]:
@@ -60,13 +59,18 @@ class ProcessNeeds:
             node, end, each = run.node, run.node + run.nodes, run.pattern.processes
             while node < end:
                 at = self.at(node)
-                until = min(end, self._nodes[at][0].stop) if at >= 0 else end
+                following = bisect_right(self._starts, node)
+                until = min(end, self._starts[following]) if following < len(self._starts) else end
+                until = min(until, self._nodes[at][0].stop) if at >= 0 else until
                 first = run.first_rank + (node - run.node) * each
                 yield first, until - node, [self._on(at, name, devices) for devices in run.pattern.devices]
                 node = until
 
 
-def _merge(worst: Phases, found: Phases) -> None:
-    for phase, need in found.items():
-        if phase not in worst or rank_of(need) > rank_of(worst[phase]):
-            worst[phase] = need
+def _worst(needs: Iterable[Need]) -> Phases:
+    """Return the worst need of each phase."""
+    worst: Phases = {}
+    for need in needs:
+        if need.phase not in worst or rank_of(need) > rank_of(worst[need.phase]):
+            worst[need.phase] = need
+    return worst
