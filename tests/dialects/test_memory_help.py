@@ -123,3 +123,13 @@ def test_an_unknown_model_is_a_warning_only_if_memory_is_asked_for(base: str, tm
         assert not found.faults
         assert {one.code for one in found.warnings} == {code}
         assert all(one.path and one.help for one in found.warnings)
+
+
+def test_megatron_is_told_the_keys_that_it_demands_beside_recomputation() -> None:
+    section = "actor_rollout_ref.actor.megatron.override_transformer_config"
+    written = SPELT["verl megatron"]["actor"].written({"recompute": "full"}, {})
+    keys = "recompute_granularity: full", "recompute_method: uniform", "recompute_num_layers: 1"
+    assert written == " and ".join(f"`{section}.{key}`" for key in keys)
+    assert SPELT["roll"]["actor_train"].written({"recompute": "full"}, {}) == (
+        "`actor_train.strategy_args.strategy_config.recompute_granularity: full`"
+    )

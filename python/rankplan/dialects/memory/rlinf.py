@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import CHUNK, Role, Rule, layers, rule, unless
+from rankplan.dialects.memory.rules import CHUNK, Role, Rule, layers, recomputing, rule, unless
 
 
 def _tokens(length: Any, by_tokens: Any, tokens: Any, batch: Any, forward: Any) -> int | None:
@@ -93,13 +93,7 @@ _TRAINING = (
     ),
     rule("distributed_optimizer", "switch @.optim.use_distributed_optimizer", only="megatron"),
     rule("sequence_parallel", "switch @.model.sequence_parallel", only="megatron"),
-    rule(
-        "recompute",
-        "text @.model.recompute_granularity",
-        "text @.model.recompute_method",
-        by=convert.granularity,
-        only="megatron",
-    ),
+    recomputing("@.model.", only="megatron"),
     rule("chunks", "size @.model.virtual_pipeline_model_parallel_size", only="megatron"),
 )
 _MODEL = rule("model", "text @.model.model_path rollout.model.model_path")

@@ -65,7 +65,7 @@ class Rule:
     ``convert`` returns ``None`` for no setting, and `EFFECT` for a value that it does not know. Without a setting, the
     rule tells only whether the component can be read. ``only`` are the kinds that it applies to: words such as
     ``fsdp`` or ``forward`` of the component's ``training``, ``forward`` or ``engine``. ``words`` are values that a text
-    may need for the setting.
+    may need for the setting. ``also`` are keys, with values, that a trainer demands beside a setting other than none.
     """
 
     setting: str
@@ -73,6 +73,7 @@ class Rule:
     convert: Callable[..., Any]
     only: str = ""
     words: tuple[str, ...] = ()
+    also: tuple[Key, ...] = ()
 
     def applies(self, kind: Mapping[str, Any]) -> bool:
         """Return whether the rule is about a component of this kind."""
@@ -85,9 +86,27 @@ def same(value: Any) -> Any:
     return value
 
 
-def rule(setting: str, *keys: str, by: Callable[..., Any] = same, only: str = "", words: str = "") -> Rule:
+def rule(
+    setting: str,
+    *keys: str,
+    by: Callable[..., Any] = same,
+    only: str = "",
+    words: str = "",
+    also: tuple[str, ...] = (),
+) -> Rule:
     """Return a rule for keys; see `key`."""
-    return Rule(setting, tuple(map(key, keys)), by, only, tuple(words.split()))
+    return Rule(setting, tuple(map(key, keys)), by, only, tuple(words.split()), tuple(map(key, also)))
+
+
+def recomputing(section: str, only: str = "") -> Rule:
+    """Return the rule for Megatron's recomputation; ``section`` ends in a dot or is empty.
+
+    Megatron-LM demands a method and a number of layers with ``full`` (``TransformerConfig.__post_init__``).
+    """
+    method = f"text {section}recompute_method"
+    also = (f"{method} = uniform", f"size {section}recompute_num_layers = 1")
+    granularity = f"text {section}recompute_granularity"
+    return rule("recompute", granularity, method, by=convert.granularity, only=only, also=also)
 
 
 def unless(*paths: str, only: str = "") -> Rule:

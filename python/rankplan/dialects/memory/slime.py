@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, rule, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.rules import Role, recomputing, rule, sglang_steps, stage_keys, unless
 from rankplan.memory.model import Experts, Latent, Model, Shape
 
 _REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")
@@ -130,7 +130,7 @@ _SIDE = (
     # set_default_megatron_args: always
     rule("distributed_optimizer", "fact cp", by=convert.always(setting=True)),
     rule("sequence_parallel", "switch sequence_parallel = false"),
-    rule("recompute", "text recompute_granularity", "text recompute_method", by=convert.granularity),
+    recomputing(""),
     rule("first_layers", "size decoder_first_pipeline_num_layers"),
     rule("last_layers", "size decoder_last_pipeline_num_layers"),
     rule("lora", "size lora_rank", by=convert.adapters),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
@@ -103,8 +104,9 @@ class KeySpelling:
                 return (value, *words) if isinstance(value, str) == (key.kind == "text") else words
 
             for found in self._tried([key for key in rule.keys if key.kind != "fact"], values):
-                if self._changed(found) == wanted:
-                    return found
+                whole = found | self._beside(rule, found) if value != "none" else found
+                if self._changed(whole) == wanted:
+                    return whole
         return None
 
     def _tried(self, keys: Sequence[Key], values: Callable[[Key], Sequence[Any]]) -> Iterator[dict[KeyPath, Any]]:
@@ -115,6 +117,11 @@ class KeySpelling:
                 for chosen in product(*map(values, some)):
                     if all(value != now for value, (_, now) in zip(chosen, places, strict=True)):
                         yield {path: value for value, (path, _) in zip(chosen, places, strict=True)}
+
+    def _beside(self, rule: Rule, found: Mapping[KeyPath, Any]) -> dict[KeyPath, Any]:
+        """Return the values of keys that a trainer demands beside those found, and that are not stated."""
+        stated = [(*self._stated(replace(key, default=None)), key.default) for key in rule.also]
+        return {path: value for path, now, value in stated if now is None and path not in found}
 
     def _of(self, setting: str) -> list[Rule]:
         return [rule for rule in self._rules if rule.setting == setting]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, Rule, layers, rule, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.rules import Role, Rule, layers, recomputing, rule, sglang_steps, stage_keys, unless
 
 _A = "actor_rollout_ref"
 _TF = "@.megatron.override_transformer_config"
@@ -113,13 +113,7 @@ _STATES = (
     ),
     rule("distributed_optimizer", "switch @.megatron.use_distributed_optimizer = true", only="megatron"),
     rule("sequence_parallel", "switch @.megatron.sequence_parallel = true", only="megatron"),
-    rule(
-        "recompute",
-        f"text {_TF}.recompute_granularity",
-        f"text {_TF}.recompute_method",
-        by=convert.granularity,
-        only="megatron",
-    ),
+    recomputing(f"{_TF}.", only="megatron"),
     rule("first_layers", f"size {_TF}.num_layers_in_first_pipeline_stage", only="megatron"),
     rule("last_layers", f"size {_TF}.num_layers_in_last_pipeline_stage", only="megatron"),
     rule("chunks", "size @.megatron.virtual_pipeline_model_parallel_size", only="megatron"),
