@@ -111,7 +111,7 @@ class Task:
     ``excluded`` is the hardware of the inventory that it cannot use; nodes that are named by their rank keep it.
     ``old`` has, by node rank, the rank in the inventory of the node that it may keep, or ``None``; it is empty without
     an old plan. ``were`` has the node that each had, lost or not; ``pinned`` the node that it must keep, if it is not
-    empty. ``whole_group``: see `replan`.
+    empty. ``whole_group``: see `replan`. ``before`` are the crossings before, if they are known.
     """
 
     inventory: Inventory
@@ -123,6 +123,7 @@ class Task:
     were: Sequence[int | None] = ()
     pinned: Sequence[int | None] = ()
     whole_group: bool = False
+    before: list[list[int]] | None = None
 
     def solve(self) -> Arrangement:
         """Find a node for every node rank.
@@ -154,7 +155,7 @@ class Task:
             nodes=tuple(filled),
             spares=tuple(spares),
             levels=self.network.levels,
-            before=self._before(),
+            before=self._before() if self.before is None else self.before,
             after=problem.crossings(found.nodes),
             optimal=found.optimal,
             moved=found.moved,
@@ -236,8 +237,7 @@ class Task:
     @cached_property
     def domains(self) -> tuple[Domains, ...]:
         """The domains of the inventory at each level of the rules."""
-        same = self.network.levels == self.inventory.levels
-        return self.inventory.domains if same else domains(self.inventory.labels(), self.network.levels)
+        return _domains(self.inventory, self.network.levels)
 
     @cached_property
     def _places(self) -> Sequence[int | None]:
@@ -283,7 +283,7 @@ class Task:
             node_classes=node_classes,
             rank_classes=rank_classes,
             unfit=list(unfit.items()),
-            parts=self._parts(),
+            parts=_layouts(self.parts),
             sets=[(level, ranks, index) for (level, ranks), index in sets.items()],
             preferred=[(rule.level or 0, ranks) for rule in self._rules.preferred for ranks in rule.sets()],
             balanced=[(level, list(ranks)) for level, ranks in self._rules.balanced if ranks],
@@ -303,9 +303,6 @@ class Task:
             for index, domain in enumerate(self.hierarchy.at(level)) if taken else ():
                 left[domain] = max(0, most - taken[ids[usable[index]]])
             yield level, left
-
-    def _parts(self) -> list[tuple[Placements, Layout | None]]:
-        return [(part.rows, part.layout if part.parallel.stated else None) for part in self.parts.values()]
 
     def _unfit(self) -> Iterator[tuple[int, RankSet]]:
         """Yield each node of which only some accelerators are excluded, with the node ranks that need one of these."""
@@ -370,22 +367,7 @@ class Task:
 
     def _before(self) -> list[list[int]]:
         """Return the crossings on the nodes before; on those of the plan where the inventory does not have them."""
-        count = self.planned.num_nodes
-        problem = Problem(
-            self._hierarchy_before(),
-            node_classes=[0] * count,
-            rank_classes=[0] * count,
-            unfit=[],
-            parts=self._parts(),
-            sets=[],
-            preferred=[],
-            balanced=[],
-            caps=[],
-            pinned=[None] * count,
-            old=[],
-            segment=1,
-        )
-        return problem.crossings(range(count))
+        return _crossings(self.parts, self._hierarchy_before(), self.planned.num_nodes)
 
     def _hierarchy_before(self) -> Hierarchy:
         places = self.were or self._places
@@ -411,10 +393,43 @@ def equipment(accelerator_type: str, count: int, model: str | None) -> str:
     return f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
 
 
+def crossings_at(
+    parts: Mapping[str, Component], inventory: Inventory, levels: Sequence[str], nodes: Sequence[int]
+) -> list[list[int]]:
+    """Return the groups of components on these nodes of an inventory that cross a domain, by level and `KINDS`."""
+    return _crossings(parts, _hierarchy(_domains(inventory, levels), nodes), len(nodes))
+
+
+def _crossings(parts: Mapping[str, Component], hierarchy: Hierarchy, count: int) -> list[list[int]]:
+    problem = Problem(
+        hierarchy,
+        node_classes=[0] * count,
+        rank_classes=[0] * count,
+        unfit=[],
+        parts=_layouts(parts),
+        sets=[],
+        preferred=[],
+        balanced=[],
+        caps=[],
+        pinned=[None] * count,
+        old=[],
+        segment=1,
+    )
+    return problem.crossings(range(count))
+
+
+def _layouts(parts: Mapping[str, Component]) -> list[tuple[Placements, Layout | None]]:
+    return [(part.rows, part.layout if part.parallel.stated else None) for part in parts.values()]
+
+
 def _placed(path: tuple[str, ...], found: Diagnostic) -> Diagnostic:
     """Return the fault of an option; that of an unknown component says where it is named."""
     named = found.code == "unknown-component"
     return replace(found, message=f"{found.message} in {path[0]}") if named else found
+
+
+def _domains(inventory: Inventory, levels: Sequence[str]) -> tuple[Domains, ...]:
+    return inventory.domains if levels == inventory.levels else domains(inventory.labels(), levels)
 
 
 def _hierarchy(levels: Iterable[Domains], nodes: Sequence[int]) -> Hierarchy:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rankplan._core import RankSet
 from rankplan.arranging import rules
-from rankplan.arranging.arrange import Arrangement, Task
+from rankplan.arranging.arrange import Arrangement, Task, crossings_at
 from rankplan.arranging.delta import resize
 from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.repair import Repair
@@ -76,6 +76,7 @@ def replan(
         help = "pass the inventory of the cluster that the plan was made for"
         raise PlacementError([Diagnostic("plan-mismatch", "no node of the plan is in the inventory", help)])
     gone = {plan.inventory.node(rank).name for rank, node in enumerate(known) if node is None}
+    _ = inventory.domains  # found once: what is lost changes no labels
     left = inventory.without(name for name in one_or_several(without) if name not in gone)
     failure = _Failure(plan, left, known, whole_group=whole_group, fixed=fixed or bool(fewer or more))
     found = failure.repaired(names, renumber=renumber)
@@ -115,7 +116,7 @@ class _Failure:
     def __init__(
         self, plan: Plan, inventory: Inventory, known: Sequence[int | None], *, whole_group: bool, fixed: bool
     ) -> None:
-        self._plan, self._whole_group, self.fixed = plan, whole_group, fixed
+        self._plan, self._whole_group, self._fixed = plan, whole_group, fixed
         self.inventory, self._known = _with_gone(plan.inventory, inventory, known)
         self._excluded = Exclusion.of(plan.inventory, self.inventory, self._known)
         marks = self._excluded.marks
@@ -125,6 +126,14 @@ class _Failure:
         self._planned = unmarked(plan.inventory)
         parts = {name: moved_to(one, self._planned) for name, one in plan.items()}
         self._repairs = list(Repair.several(parts, self._planned, self.broken))
+
+    def unchanged(self) -> Replanned:
+        """Return the plan as it is; whether it follows the rules is not checked."""
+        levels = Network.of(self.inventory, self._plan.inventory).levels
+        before = crossings_at(self._plan, self.inventory, levels, self._known)
+        nodes = tuple(self._known)
+        arrangement = Arrangement(self.inventory, nodes, (), levels, before, before, optimal=True)
+        return Replanned(self._plan, self._plan, (), (), (), {}, arrangement)
 
     def repaired(self, shrink: Sequence[str], *, renumber: bool) -> Replanned:
         """Return the plan on other nodes; the components in ``shrink`` may lose data groups.
@@ -196,7 +205,7 @@ class _Failure:
                 self._excluded,
                 places,
                 were,
-                places if self.fixed else (),
+                places if self._fixed else (),
                 whole_group=self._whole_group,
             )
             if len(task.needed) <= self._usable or not shrinking.possible():
