@@ -78,9 +78,11 @@ def replan(
     gone = {plan.inventory.node(rank).name for rank, node in enumerate(known) if node is None}
     _ = inventory.domains  # found once: what is lost changes no labels
     left = inventory.without(name for name in one_or_several(without) if name not in gone)
-    failure = _Failure(plan, left, known, whole_group=whole_group, fixed=fixed or bool(fewer or more))
-    found = failure.repaired(names, renumber=renumber)
-    return resize(found, failure.inventory, fewer, more, renumber=renumber) if fewer or more else found
+    failure = _Failure(plan, left, known, whole_group=whole_group, fixed=fixed)
+    if not fewer and not more:
+        return failure.repaired(names, renumber=renumber)
+    found = failure.repaired(names, renumber=renumber) if failure.broken else failure.unchanged()
+    return resize(found, failure.inventory, fewer, more, renumber=renumber)
 
 
 def _sizes(
