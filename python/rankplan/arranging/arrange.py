@@ -13,6 +13,7 @@ from rankplan._core import Arrangement as Found
 from rankplan._core import Hierarchy, Layout, Placements, Problem, RankSet
 from rankplan.arranging import rules
 from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.pools import reserves, strangers
 from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.rules import Balance, Cap, Keep, Network, Prefer, Segments
 from rankplan.errors import Diagnostic, PlacementError
@@ -265,7 +266,10 @@ class Task:
         rank_classes: list[int | None] = [None] * self.planned.num_nodes
         for rank in self.needed:
             rank_classes[rank] = needs[rank]
-        unfit = {position[node]: ranks for node, ranks in self._unfit() if node in position}
+        unfit: dict[int, RankSet] = {}
+        for node, unsuited in chain(self._unfit(), self._reserved()):
+            if (index := position.get(node)) is not None:
+                unfit[index] = unfit.get(index, RankSet()) | unsuited
         old = [None if node is None else position.get(node) for node in self.old]
         pinned: list[int | None] = [None] * self.planned.num_nodes
         for rank, place in self._fixtures():
@@ -316,6 +320,21 @@ class Task:
                 ranks_of[local] = RankSet(chain.from_iterable(needing))
             if ranks_of[local]:
                 yield node, ranks_of[local]
+
+    def _reserved(self) -> Iterator[tuple[int, RankSet]]:
+        """Yield each node of a reserve, with the node ranks that must not use it.
+
+        These are the ones of components that it does not protect; if such a one needs a node, also those that would
+        leave theirs to it.
+        """
+        places, kept = self.were or self._places, self.old or self.pinned
+        for ranks, names in () if self._new else reserves(self.planned.section):
+            others = strangers(self.parts, names)
+            stay = RankSet(rank for rank in self.needed if kept[rank] is not None)
+            if others - stay:
+                others |= stay
+            if others:
+                yield from ((place, others) for rank in ranks if (place := places[rank]) is not None)
 
     def _fixtures(self) -> Iterator[tuple[int, int | None]]:
         """Yield the node ranks that keep their nodes, and these: those with configured hardware, such as robots;

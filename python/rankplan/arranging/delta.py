@@ -9,6 +9,7 @@ from math import lcm
 from rankplan._core import CLUSTER, NODE, RankSet
 from rankplan.arranging.arrange import Arrangement, Task, equipment
 from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.pools import size_faults
 from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, resized_section, unmarked, used_nodes
 from rankplan.arranging.rules import Network
@@ -33,7 +34,7 @@ def resize(
     """
     before, places = found.plan, found.arrangement.nodes
     kept: dict[str, Sequence[int]] = {name: range(len(one)) for name, one in before.items()}
-    parts, faults = dict(before), list[Diagnostic]()
+    parts, faults, more = dict(before), list[Diagnostic](), dict[str, int]()
     for name, count in shrink.items():
         try:
             kept[name], parts[name] = removed(before, name, count, renumber=renumber)
@@ -42,9 +43,11 @@ def resize(
     for name, count in grow.items():
         try:
             reject_without_groups(parts[name])
-            Step.of(parts[name]).times(name, count)
+            step = Step.of(parts[name])
+            more[name] = step.times(name, count) * step.nodes * step.resources
         except PlacementError as error:
             faults += error.diagnostics
+    faults += size_faults(before.section, parts, more)
     if faults:
         raise PlacementError(faults)
     sizing = _Sizing(found, parts, inventory)

@@ -12,6 +12,7 @@ from itertools import chain, combinations, islice
 from typing import TypeAlias
 
 from rankplan._core import CLUSTER, Chunks, RankMap, RankSet
+from rankplan.arranging.pools import reserves
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import NodeSpec
@@ -109,7 +110,8 @@ class Repair:
     def _leave(self, planned: Inventory, leaving: Mapping[int, list[str]]) -> None:
         """Give components another node rank, with the same accelerators: an unused one, or one behind the others."""
         first, section = planned.num_nodes, planned.section
-        unused = RankSet(range(first)) - RankSet().union(*(part.used_nodes() for part in self.parts.values()))
+        used = RankSet().union(*(part.used_nodes() for part in self.parts.values()))
+        unused = RankSet(range(first)) - used.union(*(ranks for ranks, _ in reserves(section)))
         free: dict[tuple[object, ...], list[int]] = {}
         for rank in reversed(list(unused)):
             free.setdefault(_hardware(planned.node(rank)), []).append(rank)
