@@ -174,7 +174,7 @@ class Task:
         return RankSet().union(*(part.used_nodes() for part in self.parts.values()))
 
     @cached_property
-    def _rules(self) -> Rules:
+    def rules(self) -> Rules:
         """What must, and should, hold on these nodes.
 
         Raises `PlacementError` with every fault, also for what must stay within a node and is on several node ranks.
@@ -198,7 +198,7 @@ class Task:
         With an old plan, one that moves fewer processes is better. Raises `PlacementError` for wrong rules, and too few
         nodes.
         """
-        kept = self._rules.kept
+        kept = self.rules.kept
         answer: tuple[Problem, Found] | Refusal | None = None
         for parts in product(*map(self._divisions, kept)):
             problem = self._problem([rule.divided(count) for rule, count in zip(kept, parts, strict=True)])
@@ -213,7 +213,7 @@ class Task:
                     break
             elif not isinstance(answer, tuple):
                 proved = found.impossible and (answer is None or answer.proved)
-                answer = Refusal(self, self._rules, problem, found, parts, proved)
+                answer = Refusal(self, self.rules, problem, found, parts, proved)
         if answer is None:
             raise PlacementError([])
         return answer
@@ -279,7 +279,7 @@ class Task:
             if index is not None and (node_classes[index] != rank_classes[rank] or rank in unfit.get(index, ())):
                 old[rank] = None
         sets: dict[tuple[int, tuple[int, ...]], int] = {}
-        for index, (rule, divided) in enumerate(zip(self._rules.kept, kept, strict=True)):
+        for index, (rule, divided) in enumerate(zip(self.rules.kept, kept, strict=True)):
             for ranks in divided:
                 sets.setdefault((rule.level or 0, ranks), index)  # components may have the same segments
         return Problem(
@@ -289,8 +289,8 @@ class Task:
             unfit=list(unfit.items()),
             parts=_layouts(self.parts),
             sets=[(level, ranks, index) for (level, ranks), index in sets.items()],
-            preferred=[(rule.level or 0, ranks) for rule in self._rules.preferred for ranks in rule.sets()],
-            balanced=[(level, list(ranks)) for level, ranks in self._rules.balanced if ranks],
+            preferred=[(rule.level or 0, ranks) for rule in self.rules.preferred for ranks in rule.sets()],
+            balanced=[(level, list(ranks)) for level, ranks in self.rules.balanced if ranks],
             caps=list(self._caps()),
             pinned=pinned,
             old=old,
@@ -300,7 +300,7 @@ class Task:
     def _caps(self) -> Iterator[tuple[int, list[int]]]:
         """Yield each level with caps, and what they leave of each domain beside other jobs."""
         usable = self.usable
-        for level, most in self._rules.caps.items():
+        for level, most in self.rules.caps.items():
             ids = self.domains[level].ids
             taken = Counter(ids[node] for node in self.inventory.taken)
             left = [most] * len(self.hierarchy.sizes(level))

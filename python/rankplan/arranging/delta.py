@@ -211,4 +211,5 @@ def _joined(found: Replanned, after: Plan, kept: Mapping[str, Sequence[int]], ar
             moved=found.arrangement.moved,
             as_block=found.arrangement.as_block,
         ),
+        found.reasons,
     )

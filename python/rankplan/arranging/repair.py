@@ -42,13 +42,19 @@ class Repair:
 
     @classmethod
     def several(
-        cls, parts: Mapping[str, Component], planned: Inventory, broken: Mapping[int, RankSet | None]
+        cls,
+        parts: Mapping[str, Component],
+        planned: Inventory,
+        broken: Mapping[int, RankSet | None],
+        *,
+        swapping: bool = True,
     ) -> Iterator[Repair]:
         """Yield repairs that move processes off broken accelerators, those first that move the fewest.
 
         ``broken`` has the local indices of the accelerators by node rank, or ``None`` for the whole node. The
         processes use other accelerators of the same node, if enough are idle. Otherwise the components that use a
-        broken one move to another node, while the others stay, or the whole node rank moves.
+        broken one move to another node, while the others stay, or the whole node rank moves. Without ``swapping``, no
+        process uses another accelerator of its node: those that it uses may be what another node rank needs.
         """
         repair = cls(dict(parts))
         used = {name: _used(component, set(broken)) for name, component in parts.items()}
@@ -69,7 +75,7 @@ class Repair:
             needed = RankSet().union(*(uses[name] & accelerators for name in names))
             idle = RankSet(range(planned.node(rank).num_accelerators)) - RankSet().union(accelerators, *uses.values())
             local = dict(zip(needed, idle, strict=False))
-            if len(local) == len(needed):
+            if swapping and len(local) == len(needed):
                 swaps[rank] = names, local
         if not repair._swap(swaps):
             swaps = {rank: swap for rank, swap in swaps.items() if repair._swap({rank: swap})}
@@ -82,6 +88,8 @@ class Repair:
             if ranks:
                 one._leave(planned, {rank: leaving[rank] for rank in ranks})
             yield one
+        if swaps:
+            yield from cls.several(parts, planned, broken, swapping=False)
 
     def _swap(self, swaps: Mapping[int, Swap]) -> bool:
         """Let components use other accelerators of these node ranks, all or none; return whether rules express that."""

@@ -10,8 +10,9 @@ from rankplan.arranging import rules
 from rankplan.arranging.arrange import Arrangement, Task, crossings_at
 from rankplan.arranging.delta import resize
 from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.reasons import reasons
 from rankplan.arranging.repair import Repair
-from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, unmarked, used_nodes
+from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, ranks_at, unmarked, used_nodes
 from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import Shrinking
 from rankplan.arranging.units import num_data_groups
@@ -162,7 +163,7 @@ class _Failure:
         lost = {rank for rank in used_nodes(self._plan) if places[rank] is None}
         self._check_hardware(repair.parts, lost)
         shrinking = Shrinking(repair.parts, shrink, lost, self._usable, renumber=renumber, lost_first=lost_first)
-        arrangement = self._arranged(shrinking, places, [self._known[origin] for origin in origins])
+        task, arrangement = self._arranged(shrinking, places, [self._known[origin] for origin in origins])
         planned = self._plan.inventory
         nodes = nodes_of(planned, self.inventory, self._known, arrangement.nodes, planned.section)
         components = [moved_to(one, nodes) for one in shrinking.parts.values()]
@@ -181,6 +182,7 @@ class _Failure:
             (),
             {rank: (specs(self._known[origins[rank]]), specs(arrangement.nodes[rank])) for rank in sorted(homes)},
             arrangement,
+            tuple(reasons(task, arrangement.nodes)),
         )
 
     def _check_hardware(self, parts: Mapping[str, Component], lost: set[int]) -> None:
@@ -193,7 +195,9 @@ class _Failure:
                     message = f"{name} uses the {kind} of {nodes_text(RankSet(nodes))}, which no other node has"
                     raise PlacementError([Diagnostic("no-spare", message, "repair the node, or plan without it")])
 
-    def _arranged(self, shrinking: Shrinking, places: Sequence[int | None], were: Sequence[int]) -> Arrangement:
+    def _arranged(
+        self, shrinking: Shrinking, places: Sequence[int | None], were: Sequence[int]
+    ) -> tuple[Task, Arrangement]:
         """Find a node for every node rank, and remove data groups until the nodes suffice."""
         network = Network.of(self.inventory, self._plan.inventory)
         while True:
@@ -212,7 +216,7 @@ class _Failure:
             )
             if len(task.needed) <= self._usable or not shrinking.possible():
                 try:
-                    return task.solve()
+                    return task, task.solve()
                 except PlacementError as error:
                     if error.code != "too-few-nodes":
                         raise
@@ -223,7 +227,7 @@ class _Failure:
     def _moves(self, repair: Repair, after: Component, kept: Sequence[int], changed: set[int]) -> Iterator[Move]:
         """Yield the moves of a component; ``kept`` has the old rank of each rank."""
         before = self._plan[after.name]
-        elsewhere = _at_home(after, changed)
+        elsewhere = ranks_at(after, changed)
         shifted = repair.shifted.get(after.name, set())
         for rank in elsewhere | RankSet(new for new, old in enumerate(kept if shifted else ()) if old in shifted):
             old, new = before[kept[rank]], after[rank]
@@ -247,18 +251,6 @@ def _with_gone(planned: Inventory, inventory: Inventory, known: Sequence[int | N
     for rank, new in ranks.items():
         entries.append(planned.node(rank).model_copy(update={"ranks": RankSet([new]), "healthy": False}))
     return Inventory(entries, inventory.section, inventory.levels or None), found
-
-
-def _at_home(component: Component, nodes: set[int]) -> RankSet:
-    """Return the ranks that run on these nodes."""
-    found: list[int] = []
-    for run in component.rows.runs() if nodes else ():
-        for node in nodes.intersection(range(run.node, run.node + run.nodes)):
-            start = run.first_rank + (node - run.node) * run.pattern.processes
-            # A process on several nodes has a run on each of them.
-            here = range(start, start + run.pattern.processes)
-            found.extend(rank for rank in here if component.rows[rank].cluster_node_rank == node)
-    return RankSet(found)
 
 
 def _no_spare(fault: Diagnostic, shrinking: Shrinking) -> Diagnostic:
