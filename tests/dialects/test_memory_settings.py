@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,36 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan.dialects import DIALECTS, name_of
 from rankplan.dialects.keys import TABLES
+from rankplan.dialects.memory.read import SCORING
 from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
 from rankplan.dialects.memory.slime import SLIME
 from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import PlacementError
 from rankplan.memory.model import Model
 from rankplan.memory.settings import GIB
-from rankplan.plans.plan import Plan
+from support.memory_configs import BASES, CASES, MODEL, changed, planned
 
-MODEL = "Qwen/Qwen3-8B"
-MOE = "Qwen/Qwen3-30B-A3B"
-
-CASES = yaml.safe_load(Path(__file__).with_name("memory_settings.yaml").read_text())
-BASES: dict[str, dict[str, Any]] = {base: cases["config"] for base, cases in CASES.items()}
 SETTINGS = [(base, *row) for base, cases in CASES.items() for row in cases["rows"]]
-
-
-def changed(base: str, keys: dict[str, Any]) -> dict[str, Any]:
-    """Return a base with further keys."""
-    config = deepcopy(BASES[base])
-    for path, value in keys.items():
-        *sections, last = path.split(".")
-        here = config
-        for section in sections:
-            here = here.setdefault(section, {})
-        here[last] = value
-    return config
-
-
-def planned(base: str, keys: dict[str, Any]) -> Plan:
-    return rankplan.plan(changed(base, keys), "1x8")
+MOE = "Qwen/Qwen3-30B-A3B"
 
 
 def named(base: str, name: str) -> dict[str, Any]:
@@ -63,7 +43,8 @@ def refusals(base: str, keys: dict[str, Any]) -> list[tuple[str, str | None]]:
 def test_keys_and_defaults(base: str, keys: dict[str, Any], component: str, wanted: dict[str, Any]) -> None:
     memory = planned(base, keys)[component].memory
     assert memory is not None
-    assert memory.model == Model.of(MODEL)
+    model = Model.of(MODEL)
+    assert memory.model == (model.scoring() if component in SCORING else model)
     assert {key: getattr(memory, key) for key in wanted} == wanted
 
 
@@ -72,6 +53,24 @@ def test_every_component_of_a_known_model_has_a_memory(base: str) -> None:
     plan = planned(base, {})
     assert all(component.memory is not None for component in plan.values())
     assert plan.memory()
+
+
+def test_what_is_not_read_beside_a_trainer_leaves_its_phases_unknown() -> None:
+    for base, keys, unread in (
+        ("nemo_rl ppo", {"value.hf_config_overrides": {"num_hidden_layers": 2}}, "value"),
+        ("verl megatron", {"critic.model.path": "someone/unknown"}, "critic"),
+    ):
+        plan = planned(base, keys)
+        assert plan[unread].memory is None
+        found = [need for phases in plan.memory().values() for need in phases.values() if unread in need.others]
+        assert found
+        assert {need.answer for need in found} == {"unknown"}
+
+
+def test_a_critic_has_no_switch_with_an_engine() -> None:
+    phases = planned("verl megatron", {}).memory()
+    assert ("actor", "rollout") in phases
+    assert ("critic", "rollout") not in phases
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -170,8 +169,7 @@ OPEN = [
 @pytest.mark.parametrize(("base", "setting", "key", "path"), OPEN)
 def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: str, key: Key, path: str) -> None:
     absent = planned(base, {}).memory()
-    values = [1, 1024] if setting == "sequences" else VALUES.get(key.kind, TEXTS)  # 1024 if it is missing
-    for value in values:
+    for value in [*VALUES.get(key.kind, TEXTS), *([10**9] if setting in ("sequences", "tokens") else [])]:
         try:
             present = planned(base, {path: value}).memory()
         except PlacementError:

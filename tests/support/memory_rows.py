@@ -14,6 +14,11 @@ ALLOCATED = ("weights", "gradients", "optimizer", "copies at the step", "gathere
 """The parts that a framework's allocator counts; buffers of libraries are allocated through it too."""
 
 
+LIMITS = {"vllm": (1024, 16_384), "sglang": (4096, 16_384), "trtllm": (2048, 8192)}
+"""The most requests and tokens in a step that an engine takes by default (vLLM: ``EngineArgs.get_batch_defaults``;
+SGLang: ``init_memory_pool``, ``chunked_prefill_size``; TensorRT-LLM: ``max_batch_size``, ``max_num_tokens``)."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The bounds of the fullest phase in bytes, and the answer."""
@@ -59,7 +64,7 @@ def training_of(row: dict[str, Any]) -> Training:
     seq, batch, most = given("seq"), given("micro_batch"), given("max_tokens")
     tokens = most or (seq * batch if seq and batch else None)
     optimizer = "adam-8bit" if given("optimizer") else "adam"
-    if given("precision_aware") is not False and framework == "megatron" and optimizer == "adam":
+    if given("precision_aware", False) is not False and framework == "megatron" and optimizer == "adam":
         optimizer = "adam-precision-aware"
     fp8 = given("fp8")
     host = float(given("optimizer_cpu_fraction") or 0.0)
@@ -102,6 +107,7 @@ def engine_of(row: dict[str, Any]) -> Engine | None:
         return None
     given = engine.get
     weight = PRECISIONS[given("weights", "bf16")]
+    sequences, tokens = LIMITS[engine["name"]]
     return Engine(
         kind=engine["name"],
         tp=given("tp", 1),
@@ -111,7 +117,8 @@ def engine_of(row: dict[str, Any]) -> Engine | None:
         length=given("max_len"),
         weight=(weight, weight),
         cache=1.0 if given("kv") == "fp8" else 2.0,
-        batch=given("max_batched_tokens"),
+        sequences=sequences,
+        batch=given("max_batched_tokens") or tokens,
         sleep="host" if row.get("colocated") else None,
     )
 

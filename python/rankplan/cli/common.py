@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 
 from rankplan.cli import signals
 from rankplan.cli.commands import OVERRIDES
+from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS
 from rankplan.dialects.orders import by_address_text
 from rankplan.errors import PlacementError, RankplanError, printable, printable_lines
@@ -67,7 +68,7 @@ dialect_option = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Choice:
     """The nodes and the dialect that the options of a command choose."""
 
@@ -85,9 +86,9 @@ class Choice:
             return self.nodes
         return None if self.file is None and self.ray is None else self
 
-    @property
+    @cached_property
     def inventory(self) -> Inventory:
-        """The nodes of the file or the Ray cluster, in the order that the options state."""
+        """The nodes of the file or the Ray cluster, in the order that the options state. They are read once."""
         if self.file is not None:
             found = Inventory.load(self.file)
         else:
@@ -188,10 +189,20 @@ def planned(file: str, choice: Choice, *, isolate: bool | None = None, pinned: b
     ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config. ``pinned``:
     see `rankplan.plan`.
     """
+    return planned_and_reader(file, choice, isolate=isolate, pinned=pinned)[0]
+
+
+def planned_and_reader(
+    file: str, choice: Choice, *, isolate: bool | None = None, pinned: bool = False
+) -> tuple[Plan, Reader]:
+    """Return what `planned` does, and the reader of the config, which is empty for a saved plan."""
     refuse_other_nodes(file, choice)
-    if pinned and is_saved(file):
-        raise click.UsageError(f"{file} is a saved plan with its own places; remove --pinned")
-    return plan(file, choice.given, **config_arguments(choice), isolate=isolate, pinned=pinned)
+    if is_saved(file):
+        if pinned:
+            raise click.UsageError(f"{file} is a saved plan with its own places; remove --pinned")
+        return plan(file, choice.given, **config_arguments(choice), isolate=isolate), Reader({})
+    job = read(file, choice)
+    return job.announced_plan(isolate=isolate, pinned=pinned), job.reader
 
 
 class Component(click.ParamType):  # type: ignore[type-arg]

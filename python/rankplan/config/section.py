@@ -22,7 +22,7 @@ from rankplan.config.models import (
     NodeGroup,
     component_names,
 )
-from rankplan.config.network import Topology
+from rankplan.config.network import USUAL_TOPOLOGY, Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.pools import PoolEntry
 from rankplan.config.ranks import Label, with_all
@@ -128,6 +128,14 @@ class Reading(Reader):
         self.section = section.model_copy(
             update={"component_placement": components, "node_groups": list(groups.values())}
         )
+        for key, entry in components.items():
+            memory = entry.memory
+            if (
+                memory is not None
+                and not (memory.model or memory.params)
+                and (ends := memory.ends_fault(section.model))
+            ):
+                self.add(("component_placement", key, "memory"), ends)
         for (index, *path), found in group_faults(groups, section.num_nodes if self.num_nodes_known else None):
             self.add(("node_groups", index, *path), found)
             if path[0] != "env_configs":
@@ -148,8 +156,15 @@ class Reading(Reader):
         except ValidationError as error:
             self._add_invalid(error, ())
             faulty = {found["loc"][0] for found in error.errors(include_url=False)}
+            paths = [
+                (*found["loc"], *found.get("ctx", {}).get("path", ())) for found in error.errors(include_url=False)
+            ]
         self.num_nodes_known = self.num_nodes_known and "num_nodes" not in faulty
         rest = {key: value for key, value in settings.items() if key not in faulty}
+        if "topology" in faulty:  # its other names and sizes are checked, too
+            rest["topology"] = _valid_topology(
+                settings["topology"], [path[1:] for path in paths if path[0] == "topology"]
+            )
         return ClusterSection.model_validate({"num_nodes": 1} | rest)
 
     def _groups(self, raw: Any, num_nodes: int) -> dict[int, NodeGroup]:
@@ -225,6 +240,27 @@ class Reading(Reader):
                 yield key, value[key]
             except Exception as error:
                 self.add((*path, key), unreadable(key, error))
+
+
+def _valid_topology(topology: Any, faulty: Sequence[KeyPath]) -> Topology:
+    """Return a topology without the values at fault."""
+    kept = topology if isinstance(topology, dict) else {}
+    for path in faulty:
+        kept = _cut(kept, path)
+    try:
+        return Topology.model_validate(kept)
+    except ValidationError:
+        return USUAL_TOPOLOGY
+
+
+def _cut(mapping: dict[str, Any], path: KeyPath) -> dict[str, Any]:
+    """Return a mapping without the value at a path, or around it, and without mappings that this leaves empty."""
+    if not path or path[0] not in mapping:
+        return mapping
+    inner = mapping[path[0]]
+    found = _cut(inner, path[1:]) if isinstance(inner, dict) and len(path) > 1 else None
+    rest = {key: value for key, value in mapping.items() if key != path[0]}
+    return rest | {str(path[0]): found} if found else rest
 
 
 def _without(group: Any, faulty: Sequence[KeyPath]) -> NodeGroup | None:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, rule, stage_keys, unless
+from rankplan.dialects.memory.rules import Role, rule, sglang_steps, stage_keys, unless
 from rankplan.memory.model import Experts, Latent, Model, Shape
 
 _REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")
@@ -17,11 +17,11 @@ _SIZES = "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", 
 
 
 def _model(checkpoint: Any, *sizes: Any) -> Any:
-    """Return the name of a checkpoint, if its model is known, else the model of Megatron's sizes."""
+    """Return the name of a checkpoint, unless its model is unknown and Megatron's sizes are that of one."""
     try:
         Model.of(str(checkpoint))
     except (ValueError, OSError):  # a PlacementError is one
-        return _of_sizes(*sizes)
+        return _of_sizes(*sizes) or checkpoint
     return checkpoint
 
 
@@ -201,7 +201,7 @@ SLIME = (
         (
             rule("share", "share sglang_mem_fraction_static"),
             rule("length", "size sglang_context_length"),
-            rule("sequences", "size sglang_max_running_requests"),
+            *sglang_steps("sglang_", "sglang_context_length"),
             rule("precision", "text sglang_quantization", "text sglang_dtype", by=convert.served),
             rule("cache_precision", "text sglang_kv_cache_dtype", by=convert.cached),
             rule(
