@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer
 
 from rankplan._core import RankSet
 from rankplan.config.base import Model
@@ -13,13 +13,16 @@ from rankplan.config.text.faults import as_pydantic, fault
 from rankplan.words import unknown
 
 
+_Size = Annotated[Count, Field(ge=1), WithJsonSchema({"type": "integer", "minimum": 1})]
+
+
 class PoolEntry(Model):
     """A pool with components, or a reserve: nodes without processes, for the components of the pools it protects."""
 
     name: Label = Field(description="Name that reserves protect the pool by.")
     components: tuple[Label, ...] = Field(default=(), description="Components of the pool.")
-    min_accelerators: Count | None = Field(default=None, ge=1, description="Fewest accelerators after shrinking.")
-    max_accelerators: Count | None = Field(default=None, ge=1, description="Most accelerators after growing.")
+    min_accelerators: _Size | None = Field(default=None, description="Fewest accelerators after shrinking.")
+    max_accelerators: _Size | None = Field(default=None, description="Most accelerators after growing.")
     node_ranks: Ranks = Field(default_factory=RankSet, description="Nodes of a reserve: a range such as 4-5.")
     protects: tuple[Label, ...] = Field(default=(), description="Pools that may use the nodes of a reserve.")
 

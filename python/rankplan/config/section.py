@@ -141,7 +141,7 @@ class Reading(Reader):
             if path[0] != "env_configs":
                 self._lost_groups.add(groups[int(index)].label)
         num_nodes = section.num_nodes if self.num_nodes_known else None
-        names = [name for key in components for name in component_names(key)]
+        names = [name for key in self.keys for name in component_names(key)]
         for where, found in pool_faults(section.pools, num_nodes, names):
             self.add(("pools", *where), found)
 
