@@ -10,8 +10,9 @@ from itertools import chain, product
 from typing import TypeAlias
 
 from rankplan._core import Arrangement as Found
-from rankplan._core import Hierarchy, Layout, Placements, Problem, RankSet
+from rankplan._core import Hierarchy, Problem, RankSet
 from rankplan.arranging import rules
+from rankplan.arranging.crossings import crossings, domains_at, hierarchy_of, layouts
 from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.pools import reserves, strangers
 from rankplan.arranging.refusal import Refusal
@@ -233,12 +234,12 @@ class Task:
 
     @cached_property
     def hierarchy(self) -> Hierarchy:
-        return _hierarchy(self.domains, self.usable)
+        return hierarchy_of(self.domains, self.usable)
 
     @cached_property
     def domains(self) -> tuple[Domains, ...]:
         """The domains of the inventory at each level of the rules."""
-        return _domains(self.inventory, self.network.levels)
+        return domains_at(self.inventory, self.network.levels)
 
     @cached_property
     def _places(self) -> Sequence[int | None]:
@@ -287,7 +288,7 @@ class Task:
             node_classes=node_classes,
             rank_classes=rank_classes,
             unfit=list(unfit.items()),
-            parts=_layouts(self.parts),
+            parts=layouts(self.parts),
             sets=[(level, ranks, index) for (level, ranks), index in sets.items()],
             preferred=[(rule.level or 0, ranks) for rule in self.rules.preferred for ranks in rule.sets()],
             balanced=[(level, list(ranks)) for level, ranks in self.rules.balanced if ranks],
@@ -386,17 +387,17 @@ class Task:
 
     def _before(self) -> list[list[int]]:
         """Return the crossings on the nodes before; on those of the plan where the inventory does not have them."""
-        return _crossings(self.parts, self._hierarchy_before(), self.planned.num_nodes)
+        return crossings(self.parts, self._hierarchy_before(), self.planned.num_nodes)
 
     def _hierarchy_before(self) -> Hierarchy:
         places = self.were or self._places
         known = [place for place in places if place is not None]
         if len(known) == len(places):
-            return _hierarchy(self.domains, known)
+            return hierarchy_of(self.domains, known)
         both = self.planned, self.inventory
         planned, present = ([record for nodes, record in one.stretches() for _ in nodes] for one in both)
         nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
-        return _hierarchy(domains(one_by_one(node.labels for node in nodes), self.network.levels), range(len(nodes)))
+        return hierarchy_of(domains(one_by_one(node.labels for node in nodes), self.network.levels), range(len(nodes)))
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
         message = f"the plan needs {counted(needed, 'node')} with {self.equipment(kind)}; {found} can be used"
@@ -412,51 +413,7 @@ def equipment(accelerator_type: str, count: int, model: str | None) -> str:
     return f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
 
 
-def crossings_at(
-    parts: Mapping[str, Component], inventory: Inventory, levels: Sequence[str], nodes: Sequence[int]
-) -> list[list[int]]:
-    """Return the groups of components on these nodes of an inventory that cross a domain, by level and `KINDS`."""
-    return _crossings(parts, _hierarchy(_domains(inventory, levels), nodes), len(nodes))
-
-
-def _crossings(parts: Mapping[str, Component], hierarchy: Hierarchy, count: int) -> list[list[int]]:
-    problem = Problem(
-        hierarchy,
-        node_classes=[0] * count,
-        rank_classes=[0] * count,
-        unfit=[],
-        parts=_layouts(parts),
-        sets=[],
-        preferred=[],
-        balanced=[],
-        caps=[],
-        pinned=[None] * count,
-        old=[],
-        segment=1,
-    )
-    return problem.crossings(range(count))
-
-
-def _layouts(parts: Mapping[str, Component]) -> list[tuple[Placements, Layout | None]]:
-    return [(part.rows, part.layout if part.parallel.stated else None) for part in parts.values()]
-
-
 def _placed(path: tuple[str, ...], found: Diagnostic) -> Diagnostic:
     """Return the fault of an option; that of an unknown component says where it is named."""
     named = found.code == "unknown-component"
     return replace(found, message=f"{found.message} in {path[0]}") if named else found
-
-
-def _domains(inventory: Inventory, levels: Sequence[str]) -> tuple[Domains, ...]:
-    return inventory.domains if levels == inventory.levels else domains(inventory.labels(), levels)
-
-
-def _hierarchy(levels: Iterable[Domains], nodes: Sequence[int]) -> Hierarchy:
-    """Return the domains of these nodes, given those of all nodes of an inventory level by level."""
-    columns = []
-    for level in levels:
-        ids = [level.ids[node] for node in nodes]
-        if alone := {index for index, name in enumerate(level.names) if name[-1] is None}:
-            ids = [Hierarchy.UNKNOWN if index in alone else index for index in ids]
-        columns.append(ids)
-    return Hierarchy(len(nodes), columns)

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from rankplan._core import RankSet
 from rankplan.arranging import rules
-from rankplan.arranging.arrange import Arrangement, Task, crossings_at
+from rankplan.arranging.arrange import Arrangement, Task
+from rankplan.arranging.crossings import crossings_at
 from rankplan.arranging.delta import resize
 from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.reasons import reasons

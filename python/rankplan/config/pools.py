@@ -12,7 +12,6 @@ from rankplan.config.ranks import Count, Label, Ranks
 from rankplan.config.text.faults import as_pydantic, fault
 from rankplan.words import unknown
 
-
 _Size = Annotated[Count, Field(ge=1), WithJsonSchema({"type": "integer", "minimum": 1})]
 
 
