@@ -193,10 +193,11 @@ class Task:
     def answer(self) -> tuple[Problem, Found] | Refusal:
         """The arrangement in which the sets of each rule are divided into as few parts as possible.
 
-        Raises `PlacementError` for wrong rules, and too few nodes.
+        With an old plan, one that moves fewer processes is better. Raises `PlacementError` for wrong rules, and too few
+        nodes.
         """
         kept = self._rules.kept
-        proved = True
+        answer: tuple[Problem, Found] | Refusal | None = None
         for parts in product(*map(self._divisions, kept)):
             problem = self._problem([rule.divided(count) for rule, count in zip(kept, parts, strict=True)])
             try:
@@ -204,10 +205,16 @@ class Task:
             except ValueError as error:
                 raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
             if found.allowed:
-                return problem, found
-            proved = proved and found.impossible
-            refusal = Refusal(self, self._rules, problem, found, parts, proved)
-        return refusal
+                if not isinstance(answer, tuple) or found.cost[:3] < answer[1].cost[:3]:
+                    answer = problem, found
+                if not self.old:
+                    break
+            elif not isinstance(answer, tuple):
+                proved = found.impossible and (answer is None or answer.proved)
+                answer = Refusal(self, self._rules, problem, found, parts, proved)
+        if answer is None:
+            raise PlacementError([])
+        return answer
 
     def _divisions(self, rule: Rule) -> list[int]:
         """Return the numbers of parts that the sets of a rule may be divided into: those that a domain has room for."""

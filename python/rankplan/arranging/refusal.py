@@ -153,12 +153,17 @@ class Refusal:
         return Diagnostic("too-few-nodes", message, "raise the cap, or use fewer nodes")
 
     def _spareless(self, rule: Rule, ranks: Sequence[int]) -> Diagnostic | None:
-        """Return the fault of a lost node without a spare where the others of its set are."""
+        """Return the fault of a lost node without a spare where the others of its set are, or of a torn set."""
         lost = [rank for rank in ranks if self.task.pinned[rank] is None]
         stays = [node for rank in ranks if (node := self.task.pinned[rank]) is not None]
-        if not lost or not stays:
-            return None
         domains = self.task.domains[rule.level or 0]
+        if not lost:
+            count = counted(len({domains.ids[node] for node in stays}), f"{domains.level} domain")
+            message = f"{nodes_text(RankSet(ranks))} must stay together, and are in {count} already"
+            code = "segment-incomplete" if rule.kind == SEGMENT else "group-spans"
+            return Diagnostic(code, message, "let survivors move first: `rankplan replan PLAN`")
+        if not stays:
+            return None
         what = "all of it" if rule.kind == WORLD else f"its {rule.kind} group"
         if rule.kind == SEGMENT:
             what = f"segment {rule.sets().index(tuple(ranks))}"

@@ -77,7 +77,7 @@ def replan(
         raise PlacementError([Diagnostic("plan-mismatch", "no node of the plan is in the inventory", help)])
     gone = {plan.inventory.node(rank).name for rank, node in enumerate(known) if node is None}
     left = inventory.without(name for name in one_or_several(without) if name not in gone)
-    failure = _Failure(plan, left, known, whole_group=whole_group, fixed=fixed)
+    failure = _Failure(plan, left, known, whole_group=whole_group, fixed=fixed or bool(fewer or more))
     found = failure.repaired(names, renumber=renumber)
     return resize(found, failure.inventory, fewer, more, renumber=renumber) if fewer or more else found
 
@@ -115,16 +115,16 @@ class _Failure:
     def __init__(
         self, plan: Plan, inventory: Inventory, known: Sequence[int | None], *, whole_group: bool, fixed: bool
     ) -> None:
-        self._plan, self._whole_group, self._fixed = plan, whole_group, fixed
+        self._plan, self._whole_group, self.fixed = plan, whole_group, fixed
         self.inventory, self._known = _with_gone(plan.inventory, inventory, known)
         self._excluded = Exclusion.of(plan.inventory, self.inventory, self._known)
         marks = self._excluded.marks
         self._usable = self.inventory.num_nodes - sum(accelerators is None for accelerators in marks.values())
-        broken = {rank: marks[node] for rank in used_nodes(plan) if (node := self._known[rank]) in marks}
+        self.broken = {rank: marks[node] for rank in used_nodes(plan) if (node := self._known[rank]) in marks}
         # Whether accelerators are healthy is known for the nodes that the plan gets, not for its node ranks.
         self._planned = unmarked(plan.inventory)
         parts = {name: moved_to(one, self._planned) for name, one in plan.items()}
-        self._repairs = list(Repair.several(parts, self._planned, broken))
+        self._repairs = list(Repair.several(parts, self._planned, self.broken))
 
     def repaired(self, shrink: Sequence[str], *, renumber: bool) -> Replanned:
         """Return the plan on other nodes; the components in ``shrink`` may lose data groups.
@@ -196,7 +196,7 @@ class _Failure:
                 self._excluded,
                 places,
                 were,
-                places if self._fixed else (),
+                places if self.fixed else (),
                 whole_group=self._whole_group,
             )
             if len(task.needed) <= self._usable or not shrinking.possible():
