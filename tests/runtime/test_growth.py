@@ -193,9 +193,7 @@ def test_a_change_that_fails_leaves_the_group_as_it_was(two_nodes: Cluster, tmp_
         assert len(group.restart(large)) == 2
         grown, before = group.pid().wait(), state()
         busy = group.execute_on(3, 0).wait_for(tmp_path / "done")
-        late = (
-            "rollout: rank 3, which the plan lacks, did not finish their calls within 0.5 s, so the group is not resta"
-        )
+        late = "rollout: calls on rank 3, which the plan lacks, did not end within 0.5 s, so the group is not restarted"
         with pytest.raises(LaunchError, match=late):
             group.restart(small, timeout=0.5)
         assert group.world_size == 4 and state()[:2] == before[:2] and group.execute_on(1, 2).pid().wait() == grown[1:3]
@@ -214,6 +212,15 @@ def test_a_change_that_fails_leaves_the_group_as_it_was(two_nodes: Cluster, tmp_
         with pytest.raises(WorkerError, match="its process is gone"):
             busy.wait(120)
         assert [report.rank for report in group.restart(large)] == [2, 3]
+        leaving, grown = group.execute_on(3), group.pid().wait()
+        leaving.wait_for(tmp_path / "never")
+        shrinking = beside(lambda: group.restart(small))
+        until(lambda: group.world_size == 2)
+        group.shutdown()
+        with pytest.raises(LaunchError, match="rollout: the group was shut down meanwhile"):
+            shrinking.result(120)
+        assert all(map(has_ended, grown))
+    assert state() == ([], {}, set())
 
 
 def test_the_example_grows_and_shrinks() -> None:
