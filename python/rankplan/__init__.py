@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from rankplan.accelerators import register_accelerator as register_accelerator
     from rankplan.arranging.arrange import Arrangement as Arrangement
     from rankplan.arranging.arrange import arrange as arrange
-    from rankplan.arranging.replan import Replanned as Replanned
     from rankplan.arranging.replan import replan as replan
+    from rankplan.arranging.replanned import Replanned as Replanned
     from rankplan.config.hardware import Franka as Franka
     from rankplan.config.hardware import HardwareConfig as HardwareConfig
     from rankplan.config.hardware import register_hardware as register_hardware
@@ -103,7 +103,8 @@ _NAMES = {
     "_core": ("Chunks", "Groups", "Packed", "Placement", "Placements", "RankMap", "RankSet", "error_codes"),
     "accelerators": ("register_accelerator",),
     "arranging.arrange": ("Arrangement", "arrange"),
-    "arranging.replan": ("Replanned", "replan"),
+    "arranging.replan": ("replan",),
+    "arranging.replanned": ("Replanned",),
     "config.hardware": ("Franka", "HardwareConfig", "register_hardware"),
     "config.text.load": ("load_config",),
     "dialects.convert": ("Converted", "convert"),

@@ -31,7 +31,7 @@ RANK_VARIABLES = {
 """The ranks of a process, each with its attribute of the row."""
 MASTER_VARIABLES = ("MASTER_ADDR", "MASTER_PORT")
 RESTART_VARIABLE = "RANKPLAN_RESTART"
-"""How often ranks of the component were restarted; not set before the first restart."""
+"""How often ranks of the component were restarted, added or removed; not set before."""
 
 
 def reserved_variables() -> set[str]:

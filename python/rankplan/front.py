@@ -87,7 +87,7 @@ def check(
             reader = job.reader
             job.announce()
             plan = job.plan()
-        needs = Needs(plan.inventory, plan, kept, peaks)
+        needs = Needs(plan.inventory, plan, kept, peaks, reader.spellings)
         found = _saved_warnings(plan, needs, _name(config)) if job is None else job.warnings(plan, needs)
         warnings: tuple[Diagnostic, ...] = tuple(found)
         if memory:
@@ -137,12 +137,7 @@ def plan(
             raise ValueError(f"{_name(config)} is a plan with its own places; pinned applies to configs")
         return saved if isolate is None else saved.with_visibility("own" if isolate else "node")
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
-    job.announce()
-    found = job.plan(isolate=isolate, pinned=pinned)
-    job.announce_unknown()
-    if pinned:
-        job.announce_torn(found)
-    return found
+    return job.announced_plan(isolate=isolate, pinned=pinned)
 
 
 def requests(
@@ -262,6 +257,15 @@ class Job:
         if unknown := [one for one in self.reader.warnings if one.code == "not-run" and self.reader.decides(one)]:
             values = counted(len(unknown), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
+
+    def announced_plan(self, *, isolate: bool | None = None, pinned: bool = False) -> Plan:
+        """Return the plan, and log what is assumed, what only a run decides, and which groups to pin are torn."""
+        self.announce()
+        found = self.plan(isolate=isolate, pinned=pinned)
+        self.announce_unknown()
+        if pinned:
+            self.announce_torn(found)
+        return found
 
     def plan(self, *, isolate: bool | None = None, pinned: bool = False, node_ids: Sequence[str] = ()) -> Plan:
         """Return the plan. Raises `PlacementError` with every fault, also for groups that cross what is forbidden.

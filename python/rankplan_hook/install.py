@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-WRAPPED = ("ray.util.placement_group", "ray.actor", "ray.dashboard.modules.job.sdk")
-"""The modules of Ray in which something is wrapped, by `rankplan_hook.wrap`."""
+WRAPPED = {
+    "ray.util.placement_group": ("placement_group", "remove_placement_group"),
+    "ray.actor": ("ActorClass._remote",),
+    "ray.dashboard.modules.job.sdk": ("JobSubmissionClient.submit_job",),
+}
+"""What is wrapped in which module of Ray, by `rankplan_hook.wrap`."""
 
 
 def install() -> None:

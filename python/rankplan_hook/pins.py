@@ -78,12 +78,6 @@ class Planned:
     strategy: str | None
     optional: bool
 
-    def suits(self, asked: Asked) -> bool:
-        """Whether it has the bundles and the kind of name of a group."""
-        if asked.actor is not None or self.strategy is None or self.sizes != asked.sizes:
-            return False
-        return self.name is None or _compiled(self.name).fullmatch(asked.name) is not None
-
 
 @dataclass(frozen=True)
 class Pins:
@@ -133,19 +127,30 @@ class Pins:
 
         All actors of a request have one class: ``classes`` tells that of those that it has got.
         """
-        for optional in (False, True):
-            for index, one in enumerate(self.requests):
-                if one.optional is not optional:
-                    continue
-                if asked.actor is None:
-                    if one.suits(asked) and not taken(Slot(index)):
-                        return Slot(index)
-                elif one.strategy is None and classes(index) in (None, asked.actor):
-                    entries = (Slot(index, entry) for entry, size in enumerate(one.sizes) if (size,) == asked.sizes)
-                    for slot in entries:
-                        if not taken(slot):
-                            return slot
-        return None
+        if asked.actor is None:
+            named = ((slot, matches) for slot, matches in self._groups.get(asked.sizes, ()) if not taken(slot))
+            return next((slot for slot, matches in named if matches(asked.name)), None)
+        of_class = (slot for slot in self._actors.get(asked.sizes[0], ()) if not taken(slot))
+        return next((slot for slot in of_class if classes(slot.number) in (None, asked.actor)), None)
+
+    @functools.cached_property
+    def _groups(self) -> dict[tuple[float, ...], list[tuple[Slot, Callable[[str], object]]]]:
+        """The slots for groups by their sizes, optional ones last, with the test of their names."""
+        found: dict[tuple[float, ...], list[tuple[Slot, Callable[[str], object]]]] = {}
+        for index in sorted(range(len(self.requests)), key=lambda index: self.requests[index].optional):
+            if (one := self.requests[index]).strategy is not None:
+                found.setdefault(one.sizes, []).append((Slot(index), matcher(one.name)))
+        return found
+
+    @functools.cached_property
+    def _actors(self) -> dict[float, list[Slot]]:
+        """The slots for actors without a group, by their size."""
+        found: dict[float, list[Slot]] = {}
+        for index in sorted(range(len(self.requests)), key=lambda index: self.requests[index].optional):
+            if (one := self.requests[index]).strategy is None:
+                for entry, size in enumerate(one.sizes):
+                    found.setdefault(size, []).append(Slot(index, entry))
+        return found
 
     def nodes(self, slot: Slot) -> tuple[int, ...]:
         """Return the numbers of the nodes of a slot's bundles; none for an optional one."""
@@ -200,7 +205,7 @@ class Pins:
         message = f"{asked}; the plan has left: {self.left(taken)}"
         help = "the sizes of the command are not those of the plan: pass the same overrides to both"
         alike = [one for one in self.requests if one.sizes == asked.sizes and one.strategy is not None]
-        if any(one.suits(asked) for one in alike):
+        if asked.actor is None and any(matcher(one.name)(asked.name) for one in alike):
             help = "the plan has no more groups like it: remove one before asking again, or plan for more"
         elif alike and asked.actor is None:
             help = f"a group of this size must be named like `{shown(alike[0].name or '')}`; plan for this program"
@@ -224,10 +229,12 @@ class Pins:
         return NotPlanned("plan-mismatch", message, "plan again with `rankplan plan --pinned`, or change the sizes")
 
 
-@functools.cache
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return a pattern; ``re`` itself remembers only 512, and a large plan has more names."""
-    return re.compile(pattern)
+def matcher(pattern: str | None) -> Callable[[str], object]:
+    """Return the test of a name; most patterns are names without special characters, and need not be compiled."""
+    if pattern is None:
+        return lambda name: True
+    literal = re.sub(r"\\(.)", r"\1", pattern)
+    return literal.__eq__ if re.escape(literal) == pattern else re.compile(pattern).fullmatch
 
 
 def _planned(component: str, name: str | None, runs: list[Any], strategy: str | None, optional: object) -> Planned:

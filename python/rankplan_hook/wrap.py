@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from rankplan_hook.claims import Claim, Claims
-from rankplan_hook.install import site
+from rankplan_hook.install import WRAPPED, site
 from rankplan_hook.names import METADATA, NAMESPACE, VARIABLE, job_environment
 from rankplan_hook.pins import Asked, NotPlanned, Pins
 
@@ -52,11 +52,17 @@ def unwrap(module: ModuleType) -> None:
 
 def _wrappers(module: ModuleType) -> list[tuple[Any, str, Callable[[Any], Any]]]:
     """Return the owner, the name and the wrapper of each function of a module of Ray to wrap."""
-    if module.__name__ == "ray.util.placement_group":
-        return [(module, "placement_group", _group), (module, "remove_placement_group", _removal)]
-    if module.__name__ == "ray.actor":
-        return [(module.ActorClass, "_remote", _actor)]
-    return [(module.JobSubmissionClient, "submit_job", _job)]
+    wrappers = {
+        "placement_group": _group,
+        "remove_placement_group": _removal,
+        "_remote": _actor,
+        "submit_job": _job,
+    }
+    found: list[tuple[Any, str, Callable[[Any], Any]]] = []
+    for path in WRAPPED[module.__name__]:
+        owner, _, name = path.rpartition(".")
+        found.append((getattr(module, owner) if owner else module, name, wrappers[name]))
+    return found
 
 
 def _exchange(before: Any, after: Any) -> None:

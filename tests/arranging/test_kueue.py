@@ -10,11 +10,12 @@ import pytest
 from rankplan import Inventory, Plan, arrange, replan
 from rankplan._core import Chunks
 from rankplan.errors import PlacementError
+from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
 from support import goldens
 
 ASKED = {"level", "slices", "layers", "usage", "which nodes", "several", "preference", "balanced", "group"}
-"""The classes that are asked of `arrange`; lost nodes are asked of `replan`, and growth is not asked yet."""
+"""The classes that are asked of `arrange`; lost nodes, growth and shrinking are asked of `replan`."""
 
 
 def askable(line: dict[str, Any]) -> bool:
@@ -28,6 +29,7 @@ def askable(line: dict[str, Any]) -> bool:
 LINES = [line for line in goldens.lines("kueue_tas") if line["class"] in ASKED and askable(line)]
 BALANCED = [line for line in LINES if line["class"] == "balanced" and "balance_level" in line.get("ours", {})]
 LOST = [line for line in goldens.lines("kueue_tas") if line["class"] == "replace"]
+ELASTIC = [line for line in goldens.lines("kueue_tas") if line["class"] == "elastic"]
 
 
 def keys_of(line: dict[str, Any]) -> dict[str, str]:
@@ -171,3 +173,51 @@ def test_lost_units_are_placed_beside_the_survivors(line: dict[str, Any]) -> Non
     assert all(
         found.plan.inventory.node(rank).hostname == name for rank, (host, name) in enumerate(before) if host not in lost
     )
+
+
+@pytest.mark.parametrize("line", ELASTIC, ids=lambda line: line["id"])
+def test_units_are_added_and_removed_beside_those_that_stay(line: dict[str, Any]) -> None:
+    """Required and preferred levels hold for old and new units together, where Kueue places new ones as a job."""
+    keys, free = keys_of(line), nodes_of(line)
+    hosts = {node["labels"][line["levels"][-1]]: node["labels"] for node in line["nodes"]}
+    previous = [
+        [hosts[values[-1]][level] for level in line["levels"]]
+        for one in line["requests"]
+        for values, count in one["previous"]
+        for _ in range(count)
+    ]
+    old = [(f"old-{index}", path) for index, path in enumerate(previous)]
+    more = [
+        (f"new-{index}", path) for index, path in enumerate(paths_of(free, free.num_nodes) if free is not None else ())
+    ]
+    section = {"num_nodes": len(old), "component_placement": {}, "topology": rules_of(line)}
+    planned = cluster(list(keys.values()), old).with_config(section)
+    nodes = cluster(list(keys.values()), [*old, *more])
+    sizes = [sum(count for _, count in one["previous"]) for one in line["requests"]]
+    parts, first = [], 0
+    for index, size in enumerate(sizes):
+        rule = Chunks(list(range(first, first + size)), 1)
+        parts.append(Component.place(f"c{index}", planned, ("cluster",), rule, parallel=Parallel(dp=size)))
+        first += size
+    before = Plan(planned, parts)
+    change = {f"c{index}": one["count"] - sizes[index] for index, one in enumerate(line["requests"])}
+    fewer = {name: -count for name, count in change.items() if count < 0}
+    changes = {"grow": {name: max(count, 0) for name, count in change.items()}, "shrink": fewer}
+    if not line.get("ours", {}).get("possible", True):
+        with pytest.raises(PlacementError, match=r"^(?!.*ended early)"):
+            replan(before, nodes, **changes)
+        return
+    names = [name for name, _ in old]
+    for renumber in (False, True) if fewer else (False,):
+        found = replan(before, nodes, **changes, renumber=renumber)
+        after = found.plan.inventory
+        used = sorted({row.cluster_node_rank for part in found.plan.values() for row in part})
+        now = [after.node(rank).hostname for rank in used]
+        paths = [[after.node(rank).labels[level] for level in after.levels] for rank in used]
+        assert now[: len(names)] == (names if not fewer else [name for name in names if name in now])
+        domains = used_by(paths)
+        theirs = next(iter(line["result"].values()))
+        if not fewer:
+            assert holds(line, paths) and domains == line.get("ours", {}).get("fewest", domains)
+        elif renumber:
+            assert domains <= [count if count is not None else len(paths) for count in theirs["used"]]

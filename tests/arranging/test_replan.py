@@ -13,8 +13,8 @@ from rankplan import ComponentPlacement, Inventory, Plan, diff, replan
 from rankplan._core import Chunks, RankMap, RankSet
 from rankplan.arranging.arrange import Task
 from rankplan.arranging.exclusion import Exclusion
-from rankplan.arranging.repair import Shrinking
 from rankplan.arranging.rules import Network
+from rankplan.arranging.shrinking import Shrinking
 from rankplan.cli import main
 from rankplan.config.network import Topology
 from rankplan.errors import PlacementError

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
+import numpy
 import rankplan
 from click.testing import CliRunner
 from rankplan.cli import main
@@ -62,15 +64,63 @@ def test_a_refusal_points_at_the_memory_of_the_component(tmp_path: Path) -> None
 
 
 def test_json_has_both_bounds(tmp_path: Path) -> None:
-    code, output = _run("plan", _file(tmp_path), "--nodes", "1x8", "--memory", "--format", "json")
-    needs = json.loads(output)
-    assert code == 0
+    report = json.loads(_run("check", _file(tmp_path), "--nodes", "1x8", "--memory", "--format", "json")[1])
+    needs = report[0]["memory"]
     assert [need["phase"] for need in needs] == ["train", "generate", "switch"]
     for need in needs:
         assert need["memory_lower"] == sum(low for low, _ in need["parts"].values())
         assert need["memory_lower"] <= need["memory_upper"]
-    report = json.loads(_run("check", _file(tmp_path), "--nodes", "1x8", "--memory", "--format", "json")[1])
-    assert report[0]["memory"] == needs
+    code, output = _run("plan", _file(tmp_path), "--nodes", "1x8", "--memory", "--format", "json")
+    assert code == 0
+    rows = json.loads(output)
+    plain = json.loads(_run("plan", _file(tmp_path), "--nodes", "1x8", "--format", "json")[1])
+    added = ("memory_lower", "memory_upper", "memory_of")
+    assert [{key: value for key, value in row.items() if key not in added} for row in rows] == plain
+    for row in rows:
+        own = [need for need in needs if row["component"] in need["components"]]
+        for bound in ("memory_lower", "memory_upper"):
+            assert row[bound] == {need["phase"]: need[bound] for need in own}
+        assert row["memory_of"] == 80 << 30
+
+
+def test_numpy_has_both_bounds_of_every_process(tmp_path: Path) -> None:
+    """Two kinds of accelerators, two of processes, and a component without memory."""
+    (tmp_path / "nodes.yaml").write_text(
+        "nodes:\n  - {ranks: 0-1, accelerators: 8, accelerator_model: H100}\n"
+        "  - {ranks: 2-9, accelerators: 8, accelerator_model: H200}\n"
+    )
+    text = CONFIG.replace("TP", "8").replace("num_nodes: 1", "num_nodes: 10").replace("accelerator_memory: 80 GiB", "")
+    text = text.replace("0-7\n", "0-39\n").replace('"0-7:0-1"', "32-71") + "    env: {placement: 64-79}\n"
+    file = _file(tmp_path, text)
+    rows = json.loads(
+        _run("plan", file, "--inventory", str(tmp_path / "nodes.yaml"), "--memory", "--format", "json")[1]
+    )
+    done = _run("plan", file, "--inventory", str(tmp_path / "nodes.yaml"), "--memory", "-o", str(tmp_path / "plan.npz"))
+    assert done == (0, "")
+    with numpy.load(tmp_path / "plan.npz") as file_of_columns:
+        columns = dict(file_of_columns)
+    assert {row["memory_of"] for row in rows if row["component"] == "actor"} == {80 << 30, 141 << 30}
+    for name, phases in {"actor": ("train", "switch"), "rollout": ("generate", "switch"), "env": ()}.items():
+        own = [row for row in rows if row["component"] == name]
+        assert {key.split(".")[2] for key in columns if key.startswith(f"{name}.memory_")} == set(phases)
+        for bound in ("memory_lower", "memory_upper"):
+            for phase in phases:
+                wanted = [row[bound].get(phase, 0) for row in own]
+                wanted = [math.inf if one is None else one for one in wanted]
+                assert columns[f"{name}.{bound}.{phase}"].tolist() == wanted
+
+
+def test_the_table_has_what_each_process_needs(tmp_path: Path) -> None:
+    lines = _run("plan", _file(tmp_path), "--nodes", "1x8", "--memory")[1].splitlines()
+    plain = _run("plan", _file(tmp_path), "--nodes", "1x8")[1].splitlines()
+    assert lines[0].split()[-3:] == ["needs", "of", "coordinates"]
+    assert all("22.9 - 70.5 GiB  80.0 GiB  tp" in line for line in lines[1:9])
+    assert all(line.endswith("15.3 - 65.1 GiB  80.0 GiB") for line in lines[9:11])
+    assert lines[11 : len(plain)] == plain[11:]
+    text = CONFIG.replace("TP", "8").replace("num_nodes: 1", "num_nodes: 16").replace("0-7\n", "0-127\n")
+    folded = _run("plan", _file(tmp_path, text), "--nodes", "16x8", "--memory")[1].splitlines()
+    assert folded[0].split()[-2:] == ["needs", "of"]
+    assert [line.split()[1:3] for line in folded[1:3]] == [["0-7", "0"], ["8-127", "1-15"]]  # node 0 has a rollout
 
 
 def test_without_memory_the_output_is_as_before(tmp_path: Path) -> None:
@@ -99,14 +149,22 @@ def test_an_unknown_answer_names_what_would_decide(tmp_path: Path) -> None:
     assert "memory-unknown" not in _run("check", _file(tmp_path, text), "--nodes", "1x8")[1]
 
 
+def test_keys_that_decide_only_together_are_named_together(tmp_path: Path) -> None:
+    text = CONFIG.replace("TP", "8").replace("{engine: vllm, share: 0.6, length", "{engine: sglang, share: 0.6, length")
+    shown = _run("plan", _file(tmp_path, text), "--nodes", "1x8", "--memory")[1]
+    assert "rollout, generate: unknown; state `rollout.sequences` and `rollout.tokens`; or measure" in shown
+    stated = text.replace("length: 4096", "length: 4096, sequences: 256, tokens: 8192")
+    assert "unknown" not in _run("plan", _file(tmp_path, stated), "--nodes", "1x8", "--memory")[1].split("rollout:")[0]
+
+
 def test_other_programs_on_the_accelerators(tmp_path: Path) -> None:
     output = _run("check", _file(tmp_path), "--nodes", "1x8", "--memory", "--reserve", "2GiB")[1]
     assert "other programs: 2.0 GiB of each accelerator" in output
     assert "24.9 - " in output  # 22.9 without
-    needs = json.loads(
-        _run("plan", _file(tmp_path), "--nodes", "1x8", "--memory", "--reserve", "2 GiB", "--format", "json")[1]
+    report = json.loads(
+        _run("check", _file(tmp_path), "--nodes", "1x8", "--memory", "--reserve", "2 GiB", "--format", "json")[1]
     )
-    assert {tuple(need["parts"]["other programs"]) for need in needs} == {(2 << 30, 2 << 30)}
+    assert {tuple(need["parts"]["other programs"]) for need in report[0]["memory"]} == {(2 << 30, 2 << 30)}
     code, output = _run("check", _file(tmp_path), "--nodes", "1x8", "--reserve", "70GiB")
     assert code == 1
     assert "error[memory-exceeded]" in output

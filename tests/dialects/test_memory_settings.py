@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,30 +21,10 @@ from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import PlacementError
 from rankplan.memory.model import Model
 from rankplan.memory.settings import GIB
-from rankplan.plans.plan import Plan
+from support.memory_configs import BASES, CASES, MODEL, changed, planned
 
-MODEL = "Qwen/Qwen3-8B"
-MOE = "Qwen/Qwen3-30B-A3B"
-
-CASES = yaml.safe_load(Path(__file__).with_name("memory_settings.yaml").read_text())
-BASES: dict[str, dict[str, Any]] = {base: cases["config"] for base, cases in CASES.items()}
 SETTINGS = [(base, *row) for base, cases in CASES.items() for row in cases["rows"]]
-
-
-def changed(base: str, keys: dict[str, Any]) -> dict[str, Any]:
-    """Return a base with further keys."""
-    config = deepcopy(BASES[base])
-    for path, value in keys.items():
-        *sections, last = path.split(".")
-        here = config
-        for section in sections:
-            here = here.setdefault(section, {})
-        here[last] = value
-    return config
-
-
-def planned(base: str, keys: dict[str, Any]) -> Plan:
-    return rankplan.plan(changed(base, keys), "1x8")
+MOE = "Qwen/Qwen3-30B-A3B"
 
 
 def named(base: str, name: str) -> dict[str, Any]:
@@ -170,8 +149,7 @@ OPEN = [
 @pytest.mark.parametrize(("base", "setting", "key", "path"), OPEN)
 def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: str, key: Key, path: str) -> None:
     absent = planned(base, {}).memory()
-    values = [1, 1024] if setting == "sequences" else VALUES.get(key.kind, TEXTS)  # 1024 if it is missing
-    for value in values:
+    for value in [*VALUES.get(key.kind, TEXTS), *([10**9] if setting in ("sequences", "tokens") else [])]:
         try:
             present = planned(base, {path: value}).memory()
         except PlacementError:

@@ -248,3 +248,10 @@ def test_damaged_requests_are_refused(bundles: Any, message: str) -> None:
     with pytest.raises(PlacementError) as caught:
         Plan.from_dict(content)
     assert caught.value.code == "invalid-plan" and message in caught.value.render()
+
+
+def test_a_request_whose_name_is_no_pattern_is_refused() -> None:
+    content = plan(from_overrides(WORDS), "2x2").to_dict()
+    content["requests"][0]["name"] = "a(b"
+    with pytest.raises(PlacementError, match=r"requests\[0\].name: `name` is 'a\(b', which is no regular expression"):
+        Plan.from_dict(content)

@@ -90,7 +90,8 @@ ENGINE = st.builds(
     share=st.none() | st.floats(0.05, 1),
     length=st.none() | st.integers(1, 200_000),
     weight=st.sampled_from([(2.0, 2.0), (1.0, 1.0), (1.0, 2.0)]),
-    sequences=st.none() | st.integers(1, 1024),
+    sequences=st.none() | st.integers(1, 10**9),
+    batch=st.none() | st.integers(1, 10**9),
     sleep=st.none() | st.sampled_from(SLEEP),
 )
 
@@ -140,13 +141,16 @@ def test_what_is_stated_is_inside_what_is_not(model: Model, training: Training, 
         assert other[1][0] <= one[1][0] <= one[1][1] <= other[1][1]
 
 
-@given(MODELS, ENGINE, st.sampled_from(["share", "length", "sequences"]))
+@given(MODELS, ENGINE, st.sampled_from(["share", "length", "sequences", "batch"]))
 def test_a_stated_key_of_an_engine_is_inside(model: Model, engine: Engine, key: str) -> None:
     lower, upper = _engine_bounds(model, engine)
-    open_lower, open_upper = _engine_bounds(model, replace(engine, **{key: None}))
+    left_out = replace(engine, **{key: None})
+    open_lower, open_upper = _engine_bounds(model, left_out)
     assert open_lower <= lower
     # An engine that cannot start has no use for a bound.
     assert upper <= open_upper or lower > (engine.share or 1) * 80 * GIB * 0.9
+    (least, most), (open_least, open_most) = (engine_memory(model, one, 80 * GIB)[4] for one in (engine, left_out))
+    assert open_least <= least <= most <= open_most
 
 
 GROWS = st.sampled_from(["hidden", "vocab", "ffn", "layers", "count", "expert ffn"])

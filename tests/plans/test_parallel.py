@@ -338,6 +338,23 @@ def test_the_same_device_comes_first() -> None:
     assert repr(found) == "<WeightMap from 4 slots of actor to 6 of rollout>"
 
 
+@given(st.sampled_from([(4, 2, 8, 2, 4), (3, 1, 8, 1, 8), (8, 4, 6, 2, 0)]), st.sets(st.integers(0, 5)))
+def test_the_map_of_some_ranks_is_their_part_of_the_whole_one(sizes: Any, ranks: set[int]) -> None:
+    plan = pair(*sizes)
+    whole, part = (plan.weight_map("actor", "rollout", ranks=wanted) for wanted in (None, iter(ranks)))
+    slots = {slot for rank in ranks for slot in plan["rollout"].layout.slots_of(rank)}
+    assert list(part.receivers) == sorted(slots) and list(whole.receivers) == list(range(sizes[2]))
+    assert list(part) == part[:] == [[slot for slot in sent if slot in slots] for sent in whole]
+    assert all(part.sender_of(slot) == whole.sender_of(slot) for slot in slots)
+    assert repr(part).endswith(f"to {len(slots)} of rollout>")
+
+
+def test_the_ranks_of_a_map_are_those_of_the_receiver() -> None:
+    for rank in (-1, 6):
+        with pytest.raises(ValueError, match=f"rollout has no rank {rank}; its ranks are 0 to 5"):
+            pair(4, 1, 6, 1).weight_map("actor", "rollout", ranks=[0, rank])
+
+
 def test_rlinfs_documented_collocated_example() -> None:
     assert list(pair(8, 4, 8, 2).weight_map("actor", "rollout")) == [[0], [2], [1], [3], [4], [6], [5], [7]]
 

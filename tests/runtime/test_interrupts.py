@@ -11,6 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -132,6 +133,39 @@ def test_an_interrupted_launch(two_nodes: Cluster) -> None:
         if group is not None:
             group.shutdown()
         assert left(two_nodes) == NOTHING, point
+
+
+@pytest.mark.timeout(1800)
+def test_an_interrupted_change_of_size(two_nodes: Cluster) -> None:
+    """The group is as it was, or as it should be."""
+    section = {"num_nodes": 2, "component_placement": {"actor": "0-3:0", "large": "0-7:0-1"}}
+    small = ComponentPlacement({"cluster": section}, two_nodes).plan()["actor"]
+    large = replace(ComponentPlacement({"cluster": section}, two_nodes).plan()["large"], name="actor")
+
+    def grow() -> list[Any]:
+        return [group.restart(large)]
+
+    def shrink() -> list[Any]:
+        return [group.restart(small)]
+
+    group = Reader.create_group().launch(two_nodes, small, name="actor", reserve=True)
+    (pid,), names = group.pid().wait(), len(present())
+    for work, back in ((grow, shrink), (shrink, grow)):
+        found = points(work, 12)
+        for point in found:
+            back()
+            CtrlC(point).during(work)
+            size = group.world_size
+            assert [report.rank for report in group.verify()] == list(range(size)), point
+            assert group.execute_on(0).pid().wait() == [pid]
+            deadline = time.monotonic() + 20
+            while len(present()) != size * names and time.monotonic() < deadline:
+                time.sleep(0.01)
+            taken = len(PORTS.taken(socket.gethostname()))
+            assert (len(present()), len(reserve._claimed)) == (size * names, size * 4), point
+            assert taken <= 2, point
+    group.shutdown()
+    assert left(two_nodes) == NOTHING
 
 
 def test_an_interrupted_search_for_ports(two_nodes: Cluster) -> None:

@@ -4,116 +4,37 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
-from rankplan import PlacementError, pin, pinned
+from rankplan import ClusterError, Inventory, PlacementError, pin, pinned, plan
 from rankplan.runtime.nodes.processes import end, family
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.connection import head_of
 from rankplan.starting.child import run_child
 from rankplan_hook.pins import NotPlanned
-from ray import cluster_utils
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
-from support.raylets import SOON
-
-PROGRAM = """
-import json, os, sys, time
-from pathlib import Path
-import ray
-from ray.util.placement_group import placement_group
-from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
-sizes, told, go = json.loads(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
-ray.init(logging_level="ERROR", log_to_driver=False, runtime_env={"env_vars": dict(os.environ)})
-
-@ray.remote(num_cpus=0, num_gpus=1)
-class Rank:
-    def node(self):
-        return ray.get_runtime_context().get_node_id()
-
-@ray.remote(num_cpus=0)
-class Runner:
-    def run(self):
-        name = "global_poolverl_group_" + "_".join(map(str, sizes))
-        groups = [
-            placement_group([{"CPU": 1, "GPU": 1}] * size, strategy="STRICT_PACK", name=f"{name}:{index}")
-            for index, size in enumerate(sizes)
-        ]
-        ray.get([group.ready() for group in groups])
-        strategies = [PlacementGroupSchedulingStrategy(group, i) for group in groups for i in range(group.bundle_count)]
-        self.ranks = [Rank.options(scheduling_strategy=strategy).remote() for strategy in strategies]
-        return ray.get([rank.node.remote() for rank in self.ranks])
-
-runner = Runner.remote()
-nodes = ray.get(runner.run.remote())
-addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
-told.with_suffix(".new").write_text(json.dumps([addresses[node] for node in nodes]))
-told.with_suffix(".new").rename(told)
-while not go.exists():
-    time.sleep(0.05)
-"""
-DIRECT = """
-import sys, time
-import ray
-from ray.util.placement_group import placement_group
-ray.init(logging_level="ERROR", log_to_driver=False)
-ray.get(placement_group([{"GPU": 1}] * 2, strategy="STRICT_PACK", name="global_poolverl_group_2:0").ready())
-time.sleep(3)
-"""
-RETRIES = """
-import json, sys, time
-from pathlib import Path
-import ray
-from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
-told, go = Path(sys.argv[2]), Path(sys.argv[3])
-ray.init(logging_level="ERROR", log_to_driver=False)
-def ask():
-    return placement_group([{"GPU": 1}] * 2, strategy="STRICT_PACK", name="global_poolverl_group_2:0")
-group = ask()
-ray.get(group.ready())
-addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
-nodes = set(placement_group_table(group)["bundles_to_node_id"].values())
-told.write_text(json.dumps([addresses[node] for node in nodes]))
-while not go.exists():
-    time.sleep(0.05)
-remove_placement_group(group)
-try:
-    ask()
-except RuntimeError as error:
-    print(error)
-"""
-# The head has no accelerators; as text, 127.0.0.10 is before 127.0.0.9.
-ADDRESSES = ["127.0.0.2", "127.0.0.10", "127.0.0.9", "127.0.0.12"]
-FIRST, SECOND = "127.0.0.10", "127.0.0.12"
-
-
-class Machines(cluster_utils.Cluster):
-    """A head, and three nodes with two accelerators."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        for rank in range(len(ADDRESSES)):
-            self.start(rank)
-
-    def start(self, rank: int) -> Any:
-        head = {"_system_config": SOON, "include_dashboard": False, "no_monitor": True} if rank == 0 else {}
-        return self.add_node(
-            num_cpus=16,
-            num_gpus=2 if rank else 0,
-            node_ip_address=ADDRESSES[rank],
-            object_store_memory=80 << 20,
-            **head,
-        )
+from support.pinning import (
+    FIRST,
+    LATE,
+    PROGRAM,
+    RETRIES,
+    SECOND,
+    THIRD,
+    Bench,
+    Machines,
+    as_a_job,
+    job_server,
+    wait_until,
+)
 
 
 @pytest.fixture(scope="module")
@@ -129,54 +50,6 @@ def machines() -> Iterator[Machines]:
         end(family(f"RAY_TMPDIR={folder}"), 5.0)
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
-
-
-class Bench:
-    """A folder with a config, programs and their answers, and the cluster."""
-
-    def __init__(self, folder: Path, address: str) -> None:
-        self.folder, self.address = folder, address
-        (folder / "program.py").write_text(PROGRAM)
-        (folder / "direct.py").write_text(DIRECT)
-        self.config = self.sized(2)
-
-    def sized(self, *sizes: int) -> Path:
-        """A config of verl with nodes of these sizes."""
-        path = self.folder / f"verl-{len(sizes)}.yaml"
-        trainer = f"trainer: {{nnodes: {len(sizes)}, n_gpus_per_node: {sizes[0]}}}\n"
-        path.write_text(f"{trainer}algorithm: {{adv_estimator: grpo}}\n")
-        return path
-
-    def command(self, name: str, *sizes: int) -> list[str]:
-        """The program; it tells its nodes in a file, and ends when another one exists."""
-        return ["program.py", json.dumps(sizes), str(self.folder / name), str(self.folder / f"{name}.go")]
-
-    @contextmanager
-    def running(self, *words: str, config: Path | None = None) -> Iterator[subprocess.Popen[str]]:
-        """Start ``rankplan pin``; it is killed at the end, if it still runs."""
-        options = ["-m", "rankplan", "pin", str(config or self.config), "--ray", self.address]
-        pipe: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        with subprocess.Popen([sys.executable, *options, *words], cwd=self.folder, **pipe) as process:
-            try:
-                yield process
-            finally:
-                process.kill()
-
-    def nodes(self, name: str) -> list[str]:
-        """Wait for the answer of a program: the address of each of its ranks."""
-        wait_until((self.folder / name).exists)
-        found: list[str] = json.loads((self.folder / name).read_text())
-        return found
-
-    def go(self, name: str) -> None:
-        (self.folder / f"{name}.go").touch()
-
-
-def wait_until(condition: Any) -> None:
-    deadline = time.monotonic() + 100
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -213,6 +86,59 @@ def test_two_programs_get_the_nodes_of_their_plans(bench: Bench) -> None:
     assert report["returncode"] == 0 and report["pinned"] == report["groups"] == 1 and report["faults"] == []
     if report["ranks"] is not None:  # else the program ended before it was looked at
         assert report["on_nodes"] == report["on_accelerators"] == report["ranks"]
+
+
+def test_a_console_script_in_a_submitted_job_with_actors_without_groups(bench: Bench) -> None:
+    """OpenRLHF with one GPU per node, from a saved plan whose nodes are in an order of their own."""
+    nodes = [{"ranks": rank, "ip": ip, "accelerators": 2} for rank, ip in enumerate((SECOND, THIRD, FIRST))]
+    flags = "--vllm.num_engines 1 --vllm.tensor_parallel_size 2 --actor.num_nodes 2 --actor.num_gpus_per_node 1"
+    rest = "--algo.kl.init_coef 0 --reward.remote_url http://r --algo.advantage.estimator rloo"
+    (script := bench.folder / "run.sh").write_text(f"python3 -m openrlhf.cli.train_ppo_ray {flags} {rest}\n")
+    planned = plan(script, Inventory.from_dict({"nodes": nodes}), pinned=True)
+    planned.save(bench.folder / "plan.json")
+    (program := bench.folder / "train-it").write_text(
+        f"#!{sys.executable}\nimport runpy\nrunpy.run_path('alone.py', run_name='__main__')\n"
+    )
+    program.chmod(0o755)
+    job = as_a_job(bench.address, {"env_vars": {"OF_THE_JOB": "1"}}, {"of": "the job"})
+    path = os.pathsep.join([str(bench.folder), os.environ["PATH"]])
+    words = ["--verbose", "--", "train-it", *bench.command("alone")[1:]]
+    with bench.running(*words, config=bench.folder / "plan.json", PATH=path, **job) as process:
+        places = bench.nodes("alone")
+        told = list(until(process, "started in"))
+        bench.go("alone")
+        out, rest = process.communicate()
+    report = "".join(told) + rest
+    cure = report[report.index("left running: detached placement group 'engines'; remove it with") :].splitlines()[1]
+    subprocess.run(cure, shell=True, check=True, capture_output=True, env={**os.environ, "RAY_ADDRESS": bench.address})
+    assert not [group for group in head_of(bench.address).tables().groups if group.name == "engines"]
+    assert (process.returncode, out) == (0, ""), report
+    engine, actors = planned.requests
+    assert actors.strategy is None and len({*engine.nodes, *actors.nodes}) == 2
+    assert places == [[(SECOND, THIRD, FIRST)[node], "1"] for node in (*engine.nodes, *actors.nodes)]
+    assert "3 of 3 ranks on their nodes, 3 on their accelerators" in report, report
+    assert "wraps ray.util.placement_group.placement_group, " in report
+    assert f"request 1: actor, 2 bundles of 1 without a group: node {actors.nodes[0]} (" in report
+
+
+def until(process: subprocess.Popen[str], part: str) -> Iterator[str]:
+    """The lines on stderr, up to one with this part."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        yield line
+        if part in line:
+            return
+
+
+def test_a_program_can_submit_a_job_that_asks_for_the_groups(bench: Bench) -> None:
+    entrypoint = shlex.join([sys.executable, *bench.command("job", 2)])
+    with job_server(bench.address, bench.folder) as url:
+        words = ["--", sys.executable, "submits.py", entrypoint, str(bench.folder / "done")]
+        with bench.running(*words, RAY_API_SERVER_ADDRESS=url) as process:
+            assert bench.nodes("job") == [FIRST] * 2
+            bench.go("job")
+            _, told = process.communicate()
+    assert process.returncode == 0 and "groups: 1 of 1 pinned" in told, told
 
 
 def test_a_request_that_the_plan_lacks_is_refused_at_the_call(bench: Bench) -> None:
@@ -319,6 +245,31 @@ def test_a_program_can_bind_its_own_groups(bench: Bench) -> None:
             pinned(bench.config),
         ):
             pass
+    finally:
+        ray.shutdown()
+
+
+def test_every_node_needs_the_hook_and_the_same_ray(
+    bench: Bench, machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (bench.folder / "sitecustomize.py").write_text("import sys\nsys.modules['rankplan_hook'] = None\n")
+    without = os.pathsep.join([str(bench.folder), os.environ.get("PYTHONPATH", "")])
+    late = machines.add_node(
+        num_cpus=2, node_ip_address=LATE, object_store_memory=80 << 20, env_vars={"PYTHONPATH": without}
+    )
+    ray.init(address=bench.address, logging_level="ERROR", log_to_driver=False)
+    try:
+        with pytest.raises(PlacementError, match=f"node {LATE} .* lacks rankplan_hook") as caught:
+            pin(bench.config, ["true"], ray=bench.address)
+        assert [fault.code for fault in caught.value.diagnostics] == ["hook-missing"]
+        machines.remove_node(late)
+        wait_until(lambda: not alive(bench.address, LATE))
+        ran = pin(bench.config, ["true"], ray=bench.address)
+        assert ran.returncode == 1 and [fault.code for fault in ran.faults] == ["not-pinned"]
+        assert ran.faults[0].message.startswith("no Ray job of the command joined the cluster at ")
+        monkeypatch.setattr(ray, "__version__", "2.59.1")
+        with pytest.raises(ClusterError, match=r"several versions of Ray: this program has 2\.59\.1, 127\."):
+            pin(bench.config, ["true"], ray=bench.address)
     finally:
         ray.shutdown()
 

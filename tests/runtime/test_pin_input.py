@@ -28,6 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     Path("verl.yaml").write_text(VERL)
     Path("rlinf.yaml").write_text(RLINF)
+    plan("verl.yaml", "1x2").save("plan.json")
     return tmp_path
 
 
@@ -51,6 +52,15 @@ def run(*words: str) -> tuple[int, str]:
         (["verl.yaml", "--set", "trainer.nnodes=x", "--", "true"], 1, "error[invalid-value]"),
         (["verl.yaml", "--", "true"], 1, "no Ray cluster answers at"),
         (["verl.yaml", "--ray", "ray://h:1", "--", "true"], 1, "ray://h:1 is a Ray Client address"),
+        (
+            ["verl.yaml", "--ray", "http://h:8265", "--", "true"],
+            1,
+            "http://h:8265 is the address of a job server; give",
+        ),
+        (["verl.yaml", "-o", "none/report", "--", "true"], 1, "error: none/report: No such file or directory"),
+        (["train.py", "--", "true"], 2, "train.py is a program; FILE is its config or launch script, or a saved plan"),
+        (["plan.json", "--set", "a=b", "--", "true"], 2, "plan.json is a saved plan; remove --dialect, --set and"),
+        (["plan.json", "--node-order", "address", "--", "true"], 2, "plan.json is a saved plan; remove"),
     ],
 )
 def test_bad_input_is_reported_before_anything_starts(words: list[str], code: int, message: str) -> None:
@@ -81,6 +91,17 @@ def test_a_plan_without_requests_is_refused() -> None:
     Path("plan.json").write_text(json.dumps(content))
     code, told = run("plan.json", "--", "true")
     assert code == 1 and "the plan does not know what its trainer asks Ray for" in told
+
+
+def test_a_plan_of_an_unknown_trainer_is_refused() -> None:
+    content = plan("verl.yaml", "1x2").to_dict()
+    Path("plan.json").write_text(json.dumps(content | {"dialect": "verl9"}))
+    code, told = run("plan.json", "--", "true")
+    assert code == 1 and "the plan is of the unknown dialect 'verl9'; the dialects are " in told
+    content["requests"][0]["component"] = "actr"
+    Path("plan.json").write_text(json.dumps(content))
+    code, told = run("plan.json", "--", "true")
+    assert code == 1 and "error[plan-mismatch]: unknown component `actr`" in told and "did you mean `actor`?" in told
 
 
 @pytest.mark.parametrize(

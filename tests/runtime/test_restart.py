@@ -184,13 +184,15 @@ def test_what_cannot_be_restarted(cluster: Cluster) -> None:
     with Reader.create_group().launch(cluster, made["actor"], name="mine") as group:
         with pytest.raises(ValueError, match=r"this group runs actor, not env; pass plan\['actor'\]"):
             group.restart(made["env"])
-        with pytest.raises(TypeError, match="component is of type Plan; pass a component of a plan"):
-            group.restart(made)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="this group runs actor, which the plan lacks; it has env"):
+            group.restart(made.only("env"))
+        with pytest.raises(TypeError, match=r"plan is of type list; pass a plan, or a component of one: plan\[name\]"):
+            group.restart([])  # type: ignore[arg-type]
         with pytest.raises(ValueError, match="timeout is -1"):
             group.wait_for_failure(-1)
         with pytest.raises(PlacementError, match="the plan has 4 NV_GPU, the cluster has 2 NV_GPU"):
             group.restart(made.on(Inventory.uniform(3, 4))["actor"])
-        assert group.restart(made["actor"]) == []
+        assert group.restart(made["actor"]) == group.restart(made) == []
         with pytest.raises(TypeError, match="on_failure is 5; pass a function of the group and the failure"):
             Reader.create_group().launch(cluster, made["env"], on_failure=5)  # type: ignore[arg-type]
     with pytest.raises(ClusterError, match="only a simulated cluster can stop a node"):

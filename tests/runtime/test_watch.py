@@ -39,7 +39,7 @@ def pinned(found: Cluster, requests: list[Request], claims: dict[str, Any]) -> W
     named = plan(config, Inventory.from_dict({"nodes": content}))
     planned = Plan(named.inventory, named.values(), named.mode, named.dialect, requests)
     nodes = Nodes((found.ids[SECOND], found.ids[FIRST]), planned.inventory)
-    binding = Binding("run", planned, nodes, pins_of(requests), ())
+    binding = Binding("run", planned, nodes, pins_of(requests))
     watch = Watch(binding, Head(found, claims), lambda told: None, 600.0)  # type: ignore[arg-type]
     watch.look()
     return watch

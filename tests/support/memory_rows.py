@@ -14,6 +14,11 @@ ALLOCATED = ("weights", "gradients", "optimizer", "copies at the step", "gathere
 """The parts that a framework's allocator counts; buffers of libraries are allocated through it too."""
 
 
+LIMITS = {"vllm": (1024, 16_384), "sglang": (4096, 16_384), "trtllm": (2048, 8192)}
+"""The most requests and tokens in a step that an engine takes by default (vLLM: ``EngineArgs.get_batch_defaults``;
+SGLang: ``init_memory_pool``, ``chunked_prefill_size``; TensorRT-LLM: ``max_batch_size``, ``max_num_tokens``)."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The bounds of the fullest phase in bytes, and the answer."""
@@ -102,6 +107,7 @@ def engine_of(row: dict[str, Any]) -> Engine | None:
         return None
     given = engine.get
     weight = PRECISIONS[given("weights", "bf16")]
+    sequences, tokens = LIMITS[engine["name"]]
     return Engine(
         kind=engine["name"],
         tp=given("tp", 1),
@@ -111,7 +117,8 @@ def engine_of(row: dict[str, Any]) -> Engine | None:
         length=given("max_len"),
         weight=(weight, weight),
         cache=1.0 if given("kv") == "fp8" else 2.0,
-        batch=given("max_batched_tokens"),
+        sequences=sequences,
+        batch=given("max_batched_tokens") or tokens,
         sleep="host" if row.get("colocated") else None,
     )
 

@@ -84,6 +84,34 @@ class Reader(Worker):
         os.putenv(name, value)
 
 
+class Counting(Reader):
+    """Counts its calls. A rank from 2 on joins later: its constructor waits until the file ``go`` exists."""
+
+    def __init__(self, folder: Path) -> None:
+        self.count = 0
+        if self.rank >= 2:
+            note(folder, self.rank)
+            self.wait_for(folder / "go")
+
+    def answer(self) -> int:
+        self.count += 1
+        return self.count
+
+    def write_after(self, path: Path, text: str) -> None:
+        """Write to a file that waits for another one."""
+        self.wait_for(path)
+        (path.parent / text).touch()
+
+
+class AsyncCounting(Counting):
+    """The same in an event loop."""
+
+    async def wait_long(self, path: Path) -> int:
+        while not path.exists():
+            await asyncio.sleep(0.02)
+        return os.getpid()
+
+
 class Early(Worker):
     """Uses the properties of its rank in the constructor, without calling ``super().__init__()``."""
 
@@ -365,9 +393,14 @@ class Stuck(Worker):
     """Never starts: each rank writes its process id to a file in the folder, and stays in its constructor."""
 
     def __init__(self, folder: Path) -> None:
-        (folder / f"{self.rank}.new").write_text(str(os.getpid()))
-        (folder / f"{self.rank}.new").rename(folder / str(self.rank))
+        note(folder, self.rank)
         time.sleep(600)
+
+
+def note(folder: Path, rank: int) -> None:
+    """Write the id of this process to a file of its rank, at once as a whole."""
+    (folder / f"{rank}.new").write_text(str(os.getpid()))
+    (folder / f"{rank}.new").rename(folder / str(rank))
 
 
 def stuck(folder: Path, rank: int) -> int:

@@ -110,7 +110,8 @@ class Task:
 
     ``excluded`` is the hardware of the inventory that it cannot use; nodes that are named by their rank keep it.
     ``old`` has, by node rank, the rank in the inventory of the node that it may keep, or ``None``; it is empty without
-    an old plan. ``were`` has the node that each had, lost or not. ``whole_group`` and ``fixed``: see `replan`.
+    an old plan. ``were`` has the node that each had, lost or not; ``pinned`` the node that it must keep, if it is not
+    empty. ``whole_group``: see `replan`.
     """
 
     inventory: Inventory
@@ -120,15 +121,17 @@ class Task:
     excluded: Exclusion
     old: Sequence[int | None] = ()
     were: Sequence[int | None] = ()
+    pinned: Sequence[int | None] = ()
     whole_group: bool = False
-    fixed: bool = False
 
     def solve(self) -> Arrangement:
         """Find a node for every node rank.
 
         Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small`` or ``group-spans``.
         """
-        problem, found = self._found()
+        if isinstance(self.answer, Refusal):
+            raise PlacementError([self.answer.fault()])
+        problem, found = self.answer
         block = problem.moved_as_block(found) if self.old else None
         if block is not None and block.cost[3:] >= found.cost[3:]:
             block = None
@@ -158,6 +161,11 @@ class Task:
             as_block=None if block is None else block.moved,
         )
 
+    @property
+    def _new(self) -> bool:
+        """Whether no node rank had a node before."""
+        return not self.old and not self.pinned
+
     @cached_property
     def needed(self) -> RankSet:
         """The node ranks with processes."""
@@ -181,13 +189,15 @@ class Task:
         rules.preferred = [rule for rule in rules.preferred if rule.level is not None]
         return rules
 
-    def _found(self) -> tuple[Problem, Found]:
-        """Return the arrangement in which the sets of each rule are divided into as few parts as possible.
+    @cached_property
+    def answer(self) -> tuple[Problem, Found] | Refusal:
+        """The arrangement in which the sets of each rule are divided into as few parts as possible.
 
-        Raises `PlacementError` if there is none.
+        With an old plan, one that moves fewer processes is better. Raises `PlacementError` for wrong rules, and too few
+        nodes.
         """
         kept = self._rules.kept
-        refusal, proved = None, True
+        answer: tuple[Problem, Found] | Refusal | None = None
         for parts in product(*map(self._divisions, kept)):
             problem = self._problem([rule.divided(count) for rule, count in zip(kept, parts, strict=True)])
             try:
@@ -195,10 +205,16 @@ class Task:
             except ValueError as error:
                 raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
             if found.allowed:
-                return problem, found
-            proved = proved and found.impossible
-            refusal = Refusal(self, self._rules, problem, found, parts)
-        raise PlacementError([refusal.fault(proved=proved)] if refusal is not None else [])
+                if not isinstance(answer, tuple) or found.cost[:3] < answer[1].cost[:3]:
+                    answer = problem, found
+                if not self.old:
+                    break
+            elif not isinstance(answer, tuple):
+                proved = found.impossible and (answer is None or answer.proved)
+                answer = Refusal(self, self._rules, problem, found, parts, proved)
+        if answer is None:
+            raise PlacementError([])
+        return answer
 
     def _divisions(self, rule: Rule) -> list[int]:
         """Return the numbers of parts that the sets of a rule may be divided into: those that a domain has room for."""
@@ -210,7 +226,7 @@ class Task:
     def usable(self) -> list[int]:
         """The ranks in the inventory of the nodes that are not excluded, or kept as they are."""
         whole = RankSet(node for node, accelerators in self.excluded.marks.items() if accelerators is None)
-        kept = RankSet(node for rank, node in self.excluded.named.items() if not self.old and rank not in self.needed)
+        kept = RankSet(node for rank, node in self.excluded.named.items() if self._new and rank not in self.needed)
         return list(RankSet(range(self.inventory.num_nodes)) - whole - kept)
 
     @cached_property
@@ -306,15 +322,14 @@ class Task:
 
     def _fixtures(self) -> Iterator[tuple[int, int | None]]:
         """Yield the node ranks that keep their nodes, and these: those with configured hardware, such as robots;
-        without an old plan those that a name excludes by their rank; all survivors of a ``fixed`` repair.
+        those that are pinned; without an old plan those that a name excludes by their rank.
         """
         for group in self.planned.section.node_groups if self.planned.section else ():
             if group.hardware is not None:
                 yield from ((rank, self._places[rank]) for rank, _ in group.hardware.counts())
-        if not self.old:
+        yield from enumerate(self.pinned)
+        if self._new:
             yield from ((rank, node) for rank, node in self.excluded.named.items() if rank < self.planned.num_nodes)
-        elif self.fixed:
-            yield from enumerate(self.old)
 
     def _fill(self, nodes: list[int | None]) -> None:
         """Give node ranks without processes the nodes that they had, else others of the same hardware."""
@@ -343,9 +358,12 @@ class Task:
     def unfixed_moves(self) -> int | None:
         """Return the survivors that move without ``fixed``; ``None`` if that does not help."""
         try:
-            _, found = replace(self, fixed=False)._found()
+            answer = replace(self, pinned=()).answer
         except PlacementError:
             return None
+        if isinstance(answer, Refusal):
+            return None
+        _, found = answer
         position = {node: index for index, node in enumerate(self.usable)}
         pairs = zip(self.old, found.nodes, strict=True)
         return sum(old is not None and node is not None and position.get(old) != node for old, node in pairs)
@@ -385,8 +403,12 @@ class Task:
 
     def equipment(self, kind: int) -> str:
         """Return the accelerators of a kind of hardware in words."""
-        accelerator_type, count, model = self.hardware[2][kind]
-        return f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
+        return equipment(*self.hardware[2][kind])
+
+
+def equipment(accelerator_type: str, count: int, model: str | None) -> str:
+    """Return the accelerators of a node in words."""
+    return f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
 
 
 def _placed(path: tuple[str, ...], found: Diagnostic) -> Diagnostic:

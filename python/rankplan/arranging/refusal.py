@@ -19,12 +19,8 @@ class Asked(Protocol):
     """What was to be arranged, see `rankplan.arranging.arrange.Task`."""
 
     @property
-    def old(self) -> Sequence[int | None]:
-        """By node rank, the node that it may keep."""
-
-    @property
-    def fixed(self) -> bool:
-        """Whether no survivor may move."""
+    def pinned(self) -> Sequence[int | None]:
+        """By node rank, the node that it must keep; empty if all may move."""
 
     @property
     def needed(self) -> RankSet:
@@ -55,17 +51,21 @@ class Asked(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An arrangement that breaks rules, though no other one breaks fewer; ``parts`` divides the sets of each rule."""
+    """An arrangement that breaks rules, though none is known that breaks fewer.
+
+    ``parts`` divides the sets of each rule. ``proved``: every arrangement breaks some.
+    """
 
     task: Asked
     rules: Rules
     problem: Problem
     found: Arrangement
     parts: Sequence[int]
+    proved: bool
 
-    def fault(self, *, proved: bool) -> Diagnostic:
+    def fault(self) -> Diagnostic:
         """Return the fault of the smallest set that must be within a domain and is not; else that of the caps."""
-        unproved = "" if proved else " (the search ended early)"
+        unproved = "" if self.proved else " (the search ended early)"
         if (short := self._capped() or self._too_large()) is not None:
             return short
         wrong = self.problem.broken(self.found)
@@ -75,7 +75,7 @@ class Refusal:
         kept = self.rules.kept
         source, ranks = min(wrong, key=lambda one: (kept[one[0]].kind == SEGMENT, len(one[1]), one[1]))
         rule = kept[source]
-        if self.task.fixed and (fault := self._spareless(rule, ranks)) is not None:
+        if self.task.pinned and (fault := self._spareless(rule, ranks)) is not None:
             return fault
         level = rule.level or 0
         name = self.rules.levels[level]
@@ -89,6 +89,29 @@ class Refusal:
             message += f"; the smallest that crosses one is on {nodes_text(RankSet(ranks))}"
             size = f"a smaller {rule.kind} size, "
         return Diagnostic("group-spans", message, f"use more nodes, {size}or remove `{rule.kind}: {name}` from `keep`")
+
+    def of_growth(self, name: str, more: str, possible: str, help: str) -> Diagnostic:
+        """Return the fault of a component that cannot grow: no ``more`` nodes are where its rules want them."""
+        unproved = "" if self.proved else " (the search ended early)"
+        wrong = [(self.rules.kept[source], ranks) for source, ranks in self.problem.broken(self.found)]
+        if not wrong:
+            message = f"{name}: no {more} with `cap: {self._caps()}`; {possible}{unproved}"
+            return Diagnostic("no-spare", message, f"raise the cap, or {help}")
+        rule, ranks = min(wrong, key=lambda one: (one[0].kind == SEGMENT, one[0].kind != WORLD, len(one[1]), one[1]))
+        level, pinned = rule.level or 0, [node for rank in ranks if (node := self.task.pinned[rank]) is not None]
+        where, domains = f"a {self.rules.levels[level]} domain", self.task.domains[level]
+        if len({domains.ids[node] for node in pinned}) == 1:
+            where = f"{domains.level} {domains.names[domains.ids[pinned[0]]][-1]}"
+        if rule.kind == SEGMENT:
+            place = f"in segments of {len(ranks)} within {where}"
+        elif rule.kind == WORLD and rule.most == 1:
+            place = f"in {where}, where all of {'them' if TOGETHER in rule.who else 'it'} must stay"
+        elif rule.kind == WORLD:
+            place = f"that leave all of it in {rule.most} {domains.level} domains with equal shares"
+        else:
+            place = f"that keep every {rule.kind} group of {rule.who} within {where}"
+        code = "segment-incomplete" if rule.kind == SEGMENT else "group-spans"
+        return Diagnostic(code, f"{name}: no {more} {place}; {possible}{unproved}", f"add spare nodes there, or {help}")
 
     def _too_large(self) -> Diagnostic | None:
         """Return the fault of sets that are larger than any domain, or than what a cap allows."""
@@ -130,12 +153,17 @@ class Refusal:
         return Diagnostic("too-few-nodes", message, "raise the cap, or use fewer nodes")
 
     def _spareless(self, rule: Rule, ranks: Sequence[int]) -> Diagnostic | None:
-        """Return the fault of a lost node without a spare where the others of its set are."""
-        lost = [rank for rank in ranks if self.task.old[rank] is None]
-        stays = [node for rank in ranks if (node := self.task.old[rank]) is not None]
-        if not lost or not stays:
-            return None
+        """Return the fault of a lost node without a spare where the others of its set are, or of a torn set."""
+        lost = [rank for rank in ranks if self.task.pinned[rank] is None]
+        stays = [node for rank in ranks if (node := self.task.pinned[rank]) is not None]
         domains = self.task.domains[rule.level or 0]
+        if not lost:
+            count = counted(len({domains.ids[node] for node in stays}), f"{domains.level} domain")
+            message = f"{nodes_text(RankSet(ranks))} must stay together, and are in {count} already"
+            code = "segment-incomplete" if rule.kind == SEGMENT else "group-spans"
+            return Diagnostic(code, message, "let survivors move first: `rankplan replan PLAN`")
+        if not stays:
+            return None
         what = "all of it" if rule.kind == WORLD else f"its {rule.kind} group"
         if rule.kind == SEGMENT:
             what = f"segment {rule.sets().index(tuple(ranks))}"

@@ -1,17 +1,14 @@
-"""Changes to the components of a plan before nodes are found for it.
+"""Repair the components of a plan before nodes are found for it.
 
-A repair lets processes use other accelerators of their node, or moves some or all components of the node to another
-one. Shrinking removes data groups of components until the nodes that are left suffice.
+Processes use other accelerators of their node, or some or all components of the node move to another one.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain, combinations, islice
-from math import gcd, lcm
+from itertools import chain, combinations, islice
 from typing import TypeAlias
 
 from rankplan._core import CLUSTER, Chunks, RankMap, RankSet
@@ -19,7 +16,6 @@ from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component, Rule, local_accelerators, merged
-from rankplan.words import counted
 
 Swap: TypeAlias = tuple[list[str], dict[int, int]]
 """Components that use other accelerators of a node rank: the new local index of each old one."""
@@ -92,7 +88,7 @@ class Repair:
         for name in dict.fromkeys(name for names, _ in swaps.values() for name in names):
             here = {rank: local for rank, (names, local) in swaps.items() if name in names}
             component = parts[name]
-            lists = _lists(component)
+            lists = lists_of(component)
             moved: set[int] = set()
             for row, ranks in zip(component.rows, lists, strict=True):
                 for index, (node, device) in enumerate(row.devices):
@@ -143,152 +139,13 @@ class Repair:
             if not goes:
                 self.parts[name] = replace(component, inventory=extended, rows=component.rows.on(extended.core))
                 continue
-            lists = _lists(component)
+            lists = lists_of(component)
             for row, ranks in zip(component.rows, lists, strict=True):
                 for index, (node, device) in enumerate(row.devices):
                     if node in goes:
                         ranks[index] = starts[goes[node]] + device
             rule = rule_of(lists, component.rule)
             self.parts[name] = placed(component, extended, rule or component.rule)
-
-
-class Shrinking:
-    """Removes whole data groups of components, step by step, until ``usable`` nodes suffice.
-
-    Data groups go together if the parallel sizes or a process join them, see `_together`. The last ones go, without
-    ``renumber`` only if the other ranks keep their numbers; the processes of lost nodes move to the nodes that become
-    free. With ``lost_first``, those on ``gone`` node ranks go before.
-    """
-
-    def __init__(
-        self,
-        parts: Mapping[str, Component],
-        names: Sequence[str],
-        gone: set[int],
-        usable: int,
-        *,
-        renumber: bool,
-        lost_first: bool = False,
-    ) -> None:
-        self._usable = usable
-        self._whole = dict(parts)
-        self.stated = names
-        self._names = list(dict.fromkeys(names))
-        self._renumber, self._gone = renumber, gone
-        self._groups = {name: _together(parts[name]) for name in self._names}
-        self._nodes = {name: _nodes(parts[name], groups) for name, groups in self._groups.items()}
-        self._left = {name: list(range(max(groups) + 1)) for name, groups in self._groups.items()}
-        self.parts: dict[str, Component] = dict(parts)
-        self.obstacle: str | None = None
-        self._lost_first = lost_first
-
-    def possible(self) -> bool:
-        """Whether another step is possible."""
-        return any(len(self._left[name]) > 1 for name in self._names)
-
-    def step(self) -> None:
-        """Remove data groups, at least one: with ``lost_first`` those on lost nodes, then the last ones."""
-        first, self._lost_first = self._lost_first, False
-        if first and sum(self._drop_lost(name) for name in self._names):
-            return
-        for name, times in self._due().items():
-            if not self._cut(name, times) and not all(self._cut(name, 1) for _ in range(times)):
-                self._names.remove(name)
-
-    def _drop_lost(self, name: str) -> bool:
-        """Remove the data groups on lost nodes, unless none would be left; return whether any is removed."""
-        left = self._left[name]
-        kept = [group for group in left if self._nodes[name][group].isdisjoint(self._gone)]
-        return 0 < len(kept) < len(left) and self._apply(name, kept)
-
-    def _due(self) -> dict[str, int]:
-        """Return how often the last data groups of each component go: that on the last node in use first."""
-        left = {name: list(self._left[name]) for name in self._names}
-        lasts = {name: [max(self._nodes[name][group]) for group in groups] for name, groups in left.items()}
-        lasts = {name: list(accumulate(nodes, max)) for name, nodes in lasts.items()}
-        users = Counter(node for name, part in self.parts.items() if name not in left for node in part.used_nodes())
-        users.update(node for name, groups in left.items() for group in groups for node in self._nodes[name][group])
-        due: Counter[str] = Counter()
-        while not due or len(users) > self._usable:
-            able = [name for name in self._names if len(left[name]) > 1]
-            if not able:
-                break
-            name = max(able, key=lambda name: lasts[name][len(left[name]) - 1])
-            due[name] += 1
-            for node in self._nodes[name][left[name].pop()]:
-                users[node] -= 1
-                if not users[node]:
-                    del users[node]
-        return due
-
-    def _cut(self, name: str, times: int) -> bool:
-        """Remove the last data groups this often; return whether a rule can express the rest."""
-        return self._apply(name, self._left[name][:-times])
-
-    def kept(self, name: str) -> Sequence[int]:
-        """Return the old rank of each rank of a component."""
-        shrinks = len(self._left.get(name, ())) < len(self._nodes.get(name, ()))
-        return self._kept(name, self._left[name]) if shrinks else range(len(self._whole[name]))
-
-    def _kept(self, name: str, groups: Sequence[int]) -> list[int]:
-        known = set(groups)
-        return [rank for rank, group in enumerate(self._groups[name]) if group in known]
-
-    def _apply(self, name: str, groups: list[int]) -> bool:
-        """Leave only these data groups; return whether a rule can express them."""
-        whole = self._whole[name]
-        kept = self._kept(name, groups)
-        if not self._renumber and kept != list(range(len(kept))):
-            self.obstacle = f"the last data group of {name} is not its last ranks: allow other numbers (`--renumber`)"
-            return False
-        lists = _lists(whole)
-        rule = rule_of([lists[rank] for rank in kept], whole.rule)
-        if rule is None:
-            return False
-        parallel = whole.parallel
-        left = num_data_groups(whole) * len(groups) // len(self._nodes[name])
-        if parallel.dp is not None:
-            parallel = replace(parallel, dp=left)
-        try:
-            self.parts[name] = placed(whole.with_settings(parallel=type(parallel)()), whole.inventory, rule)
-            self.parts[name] = self.parts[name].with_settings(parallel=parallel)
-        except PlacementError as error:
-            self.obstacle = f"{name} cannot shrink to {counted(left, 'data group')}: {error.message}"
-            return False
-        self._left[name] = groups
-        return True
-
-
-def _nodes(component: Component, groups: Sequence[int]) -> list[set[int]]:
-    """Return the nodes of each data group."""
-    found: list[set[int]] = [set() for _ in range(max(groups) + 1)]
-    for group, row in zip(groups, component.rows, strict=True):
-        found[group].update([row.cluster_node_rank, *(node for node, _ in row.devices)])
-    return found
-
-
-def num_data_groups(component: Component) -> int:
-    """Return the number of data groups; without parallel sizes, of engines."""
-    return component.layout.size("dp") if component.parallel.stated else -(-len(component) // component.engines)
-
-
-def _together(component: Component) -> list[int]:
-    """Return for each process the set of data groups that it belongs to; without parallel sizes, its engine.
-
-    The sets are the smallest ones of equally many consecutive data groups that have whole processes, whole shards
-    (``fsdp``) and whole expert groups.
-    """
-    if not component.parallel.stated:
-        return [rank // component.engines for rank in range(len(component))]
-    layout, parallel, count = component.layout, component.parallel, num_data_groups(component)
-    groups = [
-        RankSet(layout.coordinates(slot)["dp"] for slot in layout.slots_of(rank)) for rank in range(len(component))
-    ]
-    shards = lcm(parallel.fsdp, parallel.expert // gcd(parallel.expert, parallel.dense))
-    joined = {group for one in set(groups) if len(one) > 1 for group in range(one[0] + 1, one[-1] + 1)}
-    sizes = (size for size in range(shards, count, shards) if count % size == 0)
-    size = next((size for size in sizes if joined.isdisjoint(range(size, count, size))), count)
-    return [one[0] // size for one in groups]
 
 
 def placed(component: Component, inventory: Inventory, rule: Rule) -> Component:
@@ -307,7 +164,8 @@ def rule_of(lists: list[list[int]], like: Rule) -> Rule | None:
     return None
 
 
-def _lists(component: Component) -> list[list[int]]:
+def lists_of(component: Component) -> list[list[int]]:
+    """Return the resource ranks of each process."""
     return component.inventory.pool(component.node_groups, by_node=component.by_node).ranks_of(component.rows)
 
 

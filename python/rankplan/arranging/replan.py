@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rankplan._core import RankSet
 from rankplan.arranging import rules
 from rankplan.arranging.arrange import Arrangement, Task
-from rankplan.arranging.exclusion import Exclusion, renamed
-from rankplan.arranging.repair import Repair, Shrinking, num_data_groups
+from rankplan.arranging.delta import resize
+from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.repair import Repair
+from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, unmarked, used_nodes
 from rankplan.arranging.rules import Network
-from rankplan.config.models import ClusterSection
+from rankplan.arranging.shrinking import Shrinking
+from rankplan.arranging.units import num_data_groups
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.entries import one_or_several
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component
 from rankplan.plans.diff import Move, coordinates_of, same_nodes
 from rankplan.plans.plan import Plan
-from rankplan.words import did_you_mean, nodes_text
-
-
-@dataclass(frozen=True, slots=True)
-class Replanned:
-    """A plan before and after a failure, and the changes.
-
-    ``moves`` are processes on another node (``replaced``), or on other accelerators of their node. ``losses`` are
-    processes of data groups that are removed. ``successors`` has the node before and the node now, by node rank of
-    ``plan``, for the nodes of the processes that move. ``arrangement`` has the groups that cross domains before and
-    after.
-    """
-
-    before: Plan
-    plan: Plan
-    moves: tuple[Move, ...]
-    losses: tuple[Move, ...]
-    successors: dict[int, tuple[NodeSpec, NodeSpec]]
-    arrangement: Arrangement
+from rankplan.words import as_int, did_you_mean, must_be, nodes_text
 
 
 def replan(
@@ -46,7 +30,8 @@ def replan(
     inventory: Inventory | SupportsInventory,
     *,
     without: str | Iterable[str] = (),
-    shrink: str | Iterable[str] = (),
+    shrink: str | Iterable[str] | Mapping[str, int | None] = (),
+    grow: Mapping[str, int] | None = None,
     renumber: bool = False,
     whole_group: bool = False,
     fixed: bool = False,
@@ -66,6 +51,12 @@ def replan(
     If the spares do not suffice, the components in ``shrink`` lose whole data groups: the last ones, so that the
     other ranks keep their numbers, or with ``renumber`` those on the lost nodes, else the last ones.
 
+    With a number, ``shrink={"rollout": 1}``, a component loses so many data groups after the repair: the last ones, or
+    with ``renumber`` those whose nodes free the most domains. Then ``grow={"rollout": 2}`` adds data groups. They fill
+    whole nodes, and whole segments. No process that stays moves: new node ranks come after all others, new processes
+    after the last rank of the component. ``keep``, ``segment`` and ``cap`` hold for old and new nodes together. A node
+    without processes becomes a spare. 0 changes nothing.
+
     ``fixed``: no survivor moves; where a rule would make one move, nothing is repaired. ``beside`` are plans of other
     jobs, whose nodes are no spares.
 
@@ -73,24 +64,49 @@ def replan(
     groups, though more processes move.
 
     Raises `PlacementError`: ``no-spare``, ``plan-mismatch`` if no node of the plan is left in the inventory,
-    ``unknown-component``, and the faults of `arrange`.
+    ``unknown-component``, ``invalid-value`` for numbers of data groups, and the faults of `arrange`.
     """
     if not plan:
         help = "plan a config that has components"
         raise PlacementError([Diagnostic("plan-mismatch", "the plan has no components", help)])
     inventory = rules.beside(inventory_of(inventory), beside)
     known = same_nodes(plan.inventory, inventory)
-    names = list(one_or_several(shrink))
-    for name in names:
-        if name not in plan:
-            help = did_you_mean(name, plan, "the components are")
-            raise PlacementError([Diagnostic("unknown-component", f"unknown component `{name}` to shrink", help)])
-    if all(known[rank] is None for rank in _used(plan)):
+    names, fewer, more = _sizes(plan, shrink, grow or {})
+    if all(known[rank] is None for rank in used_nodes(plan)):
         help = "pass the inventory of the cluster that the plan was made for"
         raise PlacementError([Diagnostic("plan-mismatch", "no node of the plan is in the inventory", help)])
     gone = {plan.inventory.node(rank).name for rank, node in enumerate(known) if node is None}
     left = inventory.without(name for name in one_or_several(without) if name not in gone)
-    return _Failure(plan, left, known, whole_group=whole_group, fixed=fixed).repaired(names, renumber=renumber)
+    failure = _Failure(plan, left, known, whole_group=whole_group, fixed=fixed or bool(fewer or more))
+    found = failure.repaired(names, renumber=renumber)
+    return resize(found, failure.inventory, fewer, more, renumber=renumber) if fewer or more else found
+
+
+def _sizes(
+    plan: Plan, shrink: str | Iterable[str] | Mapping[str, int | None], grow: Mapping[str, int]
+) -> tuple[list[str], dict[str, int], dict[str, int]]:
+    """Return the components that shrink if spares lack, and the data groups that others lose and get.
+
+    Raises `PlacementError` with every unknown component and every wrong number.
+    """
+    stated = shrink if isinstance(shrink, Mapping) else dict.fromkeys(one_or_several(shrink))
+    faults = []
+    numbers: list[dict[str, int]] = [{}, {}]
+    for found, what, sizes in zip(numbers, ("shrink", "grow"), (stated, grow), strict=True):
+        for name, size in sizes.items():
+            if name not in plan:
+                help = did_you_mean(name, plan, "the components are")
+                faults.append(Diagnostic("unknown-component", f"unknown component `{name}` to {what}", help))
+            elif size is not None or what == "grow":
+                count = as_int(size)
+                if count is None or count < 0:
+                    help = "write a number of data groups"
+                    faults.append(must_be((name,), size, "a whole number of 1 or more", help))
+                elif count:
+                    found[name] = count
+    if faults:
+        raise PlacementError(faults)
+    return [name for name, size in stated.items() if size is None], numbers[0], numbers[1]
 
 
 class _Failure:
@@ -99,16 +115,16 @@ class _Failure:
     def __init__(
         self, plan: Plan, inventory: Inventory, known: Sequence[int | None], *, whole_group: bool, fixed: bool
     ) -> None:
-        self._plan, self._whole_group, self._fixed = plan, whole_group, fixed
-        self._inventory, self._known = _with_gone(plan.inventory, inventory, known)
-        self._excluded = Exclusion.of(plan.inventory, self._inventory, self._known)
+        self._plan, self._whole_group, self.fixed = plan, whole_group, fixed
+        self.inventory, self._known = _with_gone(plan.inventory, inventory, known)
+        self._excluded = Exclusion.of(plan.inventory, self.inventory, self._known)
         marks = self._excluded.marks
-        self._usable = self._inventory.num_nodes - sum(accelerators is None for accelerators in marks.values())
-        broken = {rank: marks[node] for rank in _used(plan) if (node := self._known[rank]) in marks}
+        self._usable = self.inventory.num_nodes - sum(accelerators is None for accelerators in marks.values())
+        self.broken = {rank: marks[node] for rank in used_nodes(plan) if (node := self._known[rank]) in marks}
         # Whether accelerators are healthy is known for the nodes that the plan gets, not for its node ranks.
-        self._planned = _unmarked(plan.inventory)
-        parts = {name: _moved_to(one, self._planned) for name, one in plan.items()}
-        self._repairs = list(Repair.several(parts, self._planned, broken))
+        self._planned = unmarked(plan.inventory)
+        parts = {name: moved_to(one, self._planned) for name, one in plan.items()}
+        self._repairs = list(Repair.several(parts, self._planned, self.broken))
 
     def repaired(self, shrink: Sequence[str], *, renumber: bool) -> Replanned:
         """Return the plan on other nodes; the components in ``shrink`` may lose data groups.
@@ -132,24 +148,26 @@ class _Failure:
         places: list[int | None] = [
             None if rank in repair.lost or rank in repair.added else self._known[rank] for rank in range(len(origins))
         ]
-        lost = {rank for rank in _used(self._plan) if places[rank] is None}
+        lost = {rank for rank in used_nodes(self._plan) if places[rank] is None}
         self._check_hardware(repair.parts, lost)
         shrinking = Shrinking(repair.parts, shrink, lost, self._usable, renumber=renumber, lost_first=lost_first)
         arrangement = self._arranged(shrinking, places, [self._known[origin] for origin in origins])
-        nodes = self._nodes(arrangement)
-        components = [_moved_to(one, nodes) for one in shrinking.parts.values()]
+        planned = self._plan.inventory
+        nodes = nodes_of(planned, self.inventory, self._known, arrangement.nodes, planned.section)
+        components = [moved_to(one, nodes) for one in shrinking.parts.values()]
         after = self._plan.placed(nodes, components)
         changed = {rank for rank, node in enumerate(arrangement.nodes) if node != places[rank]}
         moves = tuple(
             move for name in after for move in self._moves(repair, after[name], shrinking.kept(name), changed)
         )
         homes = {move.after.cluster_node_rank for move in moves if move.after is not None and move.replaced}
-        specs = self._inventory.node
+        specs = self.inventory.node
         return Replanned(
             self._plan,
             after,
             moves,
             tuple(self._losses(shrinking)),
+            (),
             {rank: (specs(self._known[origins[rank]]), specs(arrangement.nodes[rank])) for rank in sorted(homes)},
             arrangement,
         )
@@ -166,20 +184,20 @@ class _Failure:
 
     def _arranged(self, shrinking: Shrinking, places: Sequence[int | None], were: Sequence[int]) -> Arrangement:
         """Find a node for every node rank, and remove data groups until the nodes suffice."""
-        network = Network.of(self._inventory, self._plan.inventory)
+        network = Network.of(self.inventory, self._plan.inventory)
         while True:
             parts = shrinking.parts
             planned = next(iter(parts.values())).inventory
             task = Task(
-                self._inventory,
+                self.inventory,
                 planned,
                 parts,
                 network,
                 self._excluded,
                 places,
                 were,
+                places if self.fixed else (),
                 whole_group=self._whole_group,
-                fixed=self._fixed,
             )
             if len(task.needed) <= self._usable or not shrinking.possible():
                 try:
@@ -190,17 +208,6 @@ class _Failure:
                     if not shrinking.possible():
                         raise PlacementError([_no_spare(one, shrinking) for one in error.diagnostics]) from None
             shrinking.step()
-
-    def _nodes(self, arrangement: Arrangement) -> Inventory:
-        """Return the nodes of the new plan with the node groups and exclusions of the old one."""
-        nodes = self._inventory.reordered(arrangement.nodes)
-        exclude = tuple(renamed(self._plan.inventory, self._inventory, self._known, arrangement.nodes))
-        section = self._plan.section
-        if section is None and not exclude:
-            return nodes
-        section = ClusterSection(num_nodes=nodes.num_nodes) if section is None else section
-        changes = {"num_nodes": nodes.num_nodes, "exclude": exclude}
-        return nodes.with_config(section.model_copy(update=changes), planned=True)
 
     def _moves(self, repair: Repair, after: Component, kept: Sequence[int], changed: set[int]) -> Iterator[Move]:
         """Yield the moves of a component; ``kept`` has the old rank of each rank."""
@@ -229,31 +236,6 @@ def _with_gone(planned: Inventory, inventory: Inventory, known: Sequence[int | N
     for rank, new in ranks.items():
         entries.append(planned.node(rank).model_copy(update={"ranks": RankSet([new]), "healthy": False}))
     return Inventory(entries, inventory.section, inventory.levels or None), found
-
-
-def _unmarked(inventory: Inventory) -> Inventory:
-    """Return the nodes of a plan, and its node groups, as if all hardware could be used."""
-    if not inventory.marks and not (inventory.section and inventory.section.exclude):
-        return inventory
-    healthy = {"healthy": True, "unhealthy": RankSet()}
-    entries = [
-        (record if record.healthy and not record.unhealthy else record.model_copy(update=healthy)).at(RankSet(nodes))
-        for nodes, record in inventory.stretches()
-    ]
-    section = inventory.section and inventory.section.model_copy(update={"exclude": ()})
-    return Inventory(entries, section, inventory.levels or None)
-
-
-def _moved_to(component: Component, nodes: Inventory) -> Component:
-    """Return a component in the same places of other nodes."""
-    if component.inventory is nodes:
-        return component
-    return replace(component, inventory=nodes, rows=component.rows.on(nodes.core))
-
-
-def _used(plan: Plan) -> RankSet:
-    """Return the node ranks with processes."""
-    return RankSet().union(*(component.used_nodes() for component in plan.values()))
 
 
 def _at_home(component: Component, nodes: set[int]) -> RankSet:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from math import lcm
 from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
 from rankplan._core import RankSet
-from rankplan.config.models import topology_of
-from rankplan.config.network import Topology
+from rankplan.config.models import component_names, topology_of
+from rankplan.config.network import ALL, Topology
 from rankplan.config.text.faults import diagnostics
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.diff import same_nodes_of
 from rankplan.plans.plan import Plan
+from rankplan.plans.segments import level_sizes
 
 Segments: TypeAlias = int | Mapping[str, int | Mapping[str, int]]
 """A number of nodes, or numbers by component, or by component and level."""
@@ -78,6 +80,14 @@ class Network:
         sizes = [segment] if isinstance(segment, int) else segment.values()
         inner = self.levels[-1] if self.levels else ""
         return max((size.get(inner, 1) if isinstance(size, Mapping) else size for size in sizes), default=1)
+
+    def whole_segments(self, name: str) -> int:
+        """Return the least number of nodes of a component that its outermost segments divide."""
+        stated = self.topology.segment or {}
+        by_key = {ALL: stated} if isinstance(stated, int) else stated
+        sizes = {key: size for key, size in by_key.items() if {name, ALL} & set(component_names(key))}
+        found = [level_sizes(key, size, self.levels)[0] for key, size in sizes.items()]
+        return lcm(*(size for by_level in found for _, size, _ in by_level))
 
 
 def beside(inventory: Inventory, plans: Plan | Iterable[Plan]) -> Inventory:

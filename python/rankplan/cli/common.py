@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 
 from rankplan.cli import signals
 from rankplan.cli.commands import OVERRIDES
+from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS
 from rankplan.dialects.orders import by_address_text
 from rankplan.errors import PlacementError, RankplanError, printable, printable_lines
@@ -188,10 +189,20 @@ def planned(file: str, choice: Choice, *, isolate: bool | None = None, pinned: b
     ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config. ``pinned``:
     see `rankplan.plan`.
     """
+    return planned_and_reader(file, choice, isolate=isolate, pinned=pinned)[0]
+
+
+def planned_and_reader(
+    file: str, choice: Choice, *, isolate: bool | None = None, pinned: bool = False
+) -> tuple[Plan, Reader]:
+    """Return what `planned` does, and the reader of the config, which is empty for a saved plan."""
     refuse_other_nodes(file, choice)
-    if pinned and is_saved(file):
-        raise click.UsageError(f"{file} is a saved plan with its own places; remove --pinned")
-    return plan(file, choice.given, **config_arguments(choice), isolate=isolate, pinned=pinned)
+    if is_saved(file):
+        if pinned:
+            raise click.UsageError(f"{file} is a saved plan with its own places; remove --pinned")
+        return plan(file, choice.given, **config_arguments(choice), isolate=isolate), Reader({})
+    job = read(file, choice)
+    return job.announced_plan(isolate=isolate, pinned=pinned), job.reader
 
 
 class Component(click.ParamType):  # type: ignore[type-arg]

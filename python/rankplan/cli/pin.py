@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import sys
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from rankplan.cli.common import (
 from rankplan.config.network import NODE_ORDERS
 from rankplan.config.text.files import write_whole
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.front import is_saved
 
 _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 """Exit codes of a shell for a command that it cannot run."""
@@ -63,6 +66,7 @@ _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
     "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Report format."
 )
 @click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write the report to this file at the end.")
+@click.option("--verbose", is_flag=True, help="Tell what is wrapped in the program, and the nodes of each request.")
 def pin(
     *,
     file: str,
@@ -78,6 +82,7 @@ def pin(
     timeout: float,
     form: str,
     output: str | None,
+    verbose: bool,
 ) -> None:
     """Run a Ray program, unchanged, with its placement groups bound to the nodes of a plan.
 
@@ -87,11 +92,19 @@ def pin(
     The report goes to stderr once all ranks are up; faults are reported at once. The exit code is that of COMMAND, 1 if
     it succeeded but the plan was not kept, and 128 + the number of the signal that ended it.
     """
+    if file.endswith(".py"):
+        raise click.UsageError(f"{file} is a program; FILE is its config or launch script, or a saved plan")
     if not command:
-        program = f"bash {file}" if file.endswith(".sh") else "python3 train.py"
+        program = f"bash {file}" if file.endswith((".sh", ".bash")) else "python3 train.py"
         raise click.UsageError(f"write the command after --: rankplan pin {file} -- {program}")
     if not math.isfinite(timeout):
         raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
+    with faults_end_it():
+        if is_saved(file) and (dialect_name is not None or changes or node_order is not None):
+            raise click.UsageError(f"{file} is a saved plan; remove --dialect, --set and --node-order")
+        if output is not None and not os.access(folder := Path(output).absolute().parent, os.W_OK):
+            code = errno.EACCES if folder.exists() else errno.ENOENT
+            raise OSError(code, os.strerror(code), output)
     with faults_end_it(), signals.raised():
         with signals.at_once():
             from rankplan.runtime.live.pinned import Ran
@@ -120,6 +133,7 @@ def pin(
                 without=without,
                 isolate=isolate,
                 node_order=node_order,
+                verbose=verbose,
                 tell=_tell,
                 report=report if output is None and form == "table" else None,
             )

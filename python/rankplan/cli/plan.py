@@ -16,21 +16,21 @@ from rankplan.cli.common import (
     faults_end_it,
     isolate_option,
     memory_options,
-    planned,
+    planned_and_reader,
     print_lines,
     print_table,
 )
 from rankplan.config.text.files import write_whole
 from rankplan.front import peaks_of
 from rankplan.plans.memory import Needs
+from rankplan.plans.memory_rows import ProcessNeeds
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines, size_lines
-from rankplan.render.memory import memory_lines, plain_needs, unknown_lines
+from rankplan.render.memory import memory_lines, unknown_lines
 from rankplan.render.rows import csv_rows, hostfile, json_list, npz, plain_rows, rankfile
 from rankplan.render.tables import plain_weights, plan_table, weights_line, weights_table
 
 _TEXTS: dict[str, Callable[[Plan], Iterable[str]]] = {
-    "json": lambda plan: json_list(plain_rows(plan)),
     "csv": csv_rows,
     "hostfile": hostfile,
     "rankfile": rankfile,
@@ -38,7 +38,7 @@ _TEXTS: dict[str, Callable[[Plan], Iterable[str]]] = {
 _SUFFIXES = {".json": "plan", ".csv": "csv", ".npz": "numpy"}
 _FILES = ("plan", "numpy")
 """Formats of files."""
-FORMATS = ["table", *_TEXTS, *_FILES]
+FORMATS = ["table", "json", *_TEXTS, *_FILES]
 
 
 @click.command()
@@ -54,7 +54,7 @@ FORMATS = ["table", *_TEXTS, *_FILES]
     help="Write to this file instead of stdout (required for plan and numpy).",
 )
 @click.option("--weights", metavar="SENDER:RECEIVER", help="Show which slots send their weights to which slots.")
-@click.option("--memory", is_flag=True, help="Show what each phase needs on an accelerator, and whether it fits.")
+@click.option("--memory", is_flag=True, help="Also show what each phase needs on an accelerator, and whether it fits.")
 @memory_options
 @click.option("--save", metavar="PATH", type=click.Path(), help="Also save the plan to this file, for Plan.load.")
 @isolate_option
@@ -92,7 +92,8 @@ def plan(
     bind them to: nodes in the order of addresses that the trainer sorts them in, and no tensor group, context group or
     engine on two nodes if whole ones fit.
 
-    --memory replaces the placements by the memory of each phase: at least and at most, in bytes with --format json.
+    --memory adds what each process needs of an accelerator with so much memory, in the phase that decides, and a table
+    of all phases. json and numpy have memory_lower and memory_upper of each phase, in bytes.
 
     --weights replaces the placements: it shows which slots of a component, such as the actor, send their weights to
     which slots of another, such as the rollout. A slot is a process, or an accelerator of a process with several.
@@ -109,21 +110,16 @@ def plan(
         raise click.UsageError(f"{message}; rankplan show writes pictures")
     if weights is not None and (component is not None or form not in ("table", "json")):
         raise click.UsageError("--weights requires --format table or json, without --component")
-    if memory and (weights is not None or component is not None or form not in ("table", "json")):
-        raise click.UsageError("--memory requires --format table or json, without --component and --weights")
+    if memory and (weights is not None or component is not None or form not in ("table", "json", "numpy")):
+        raise click.UsageError("--memory requires --format table, json or numpy, without --component and --weights")
     if (reserve or costs is not None) and not memory:
         raise click.UsageError("--reserve and --costs require --memory")
     with faults_end_it():
-        result = planned(file, choice, isolate=isolate, pinned=pinned)
+        result, reader = planned_and_reader(file, choice, isolate=isolate, pinned=pinned)
         if save is not None:
             result.save(save)
-        if memory:
-            needs = Needs(result.inventory, result, reserve, peaks_of(costs))
-            if form == "table":
-                click.echo("\n".join([*memory_lines(needs), *unknown_lines(needs)]))
-            else:
-                _write(json_list(plain_needs(needs)), output)
-            return
+        needs = Needs(result.inventory, result, reserve, peaks_of(costs), reader.spellings) if memory else None
+        rows = None if needs is None else ProcessNeeds(needs)
         if weights is not None:
             sent = result.weight_map(*_sender_and_receiver(result, weights, file))
             if form == "table":
@@ -136,12 +132,15 @@ def plan(
             component = component_of(result, component, file)
             result = result.only(component)
         if form == "table":
-            print_table(plan_table(result))
+            print_table(plan_table(result, rows))
             print_lines(size_lines(result) + (sharing_lines(result) if component is None else []))
+            print_lines([] if needs is None else [*memory_lines(needs), *unknown_lines(needs)])
         elif form == "plan" and output is not None:
             result.save(output)
         elif form == "numpy" and output is not None:
-            write_whole(Path(output), npz(result))
+            write_whole(Path(output), npz(result, rows))
+        elif form == "json":
+            _write(json_list(plain_rows(result, rows)), output)
         else:
             _write(_TEXTS[form](result), output)
 

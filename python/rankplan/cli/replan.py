@@ -1,15 +1,20 @@
-"""``rankplan replan``: a plan after a failure."""
+"""``rankplan replan``: a plan after a failure, or with other numbers of data groups."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import click
 
 from rankplan.arranging.replan import replan as repaired
 from rankplan.cli.common import Choice, beside_option, faults_end_it, inventory_options
+from rankplan.config.text.document import plain_scalar
+from rankplan.errors import PlacementError
 from rankplan.front import load_plan
 from rankplan.render.changes import replan_lines
+from rankplan.words import must_be
 
 
 @click.command()
@@ -18,8 +23,14 @@ from rankplan.render.changes import replan_lines
 @click.option(
     "--shrink",
     multiple=True,
-    metavar="COMPONENT",
-    help="Remove whole data groups of this component if the spares do not suffice; may be repeated.",
+    metavar="COMPONENT[=N]",
+    help="Remove N data groups of this component, or as many as the spares lack; may be repeated.",
+)
+@click.option(
+    "--grow",
+    multiple=True,
+    metavar="COMPONENT=N",
+    help="Add N data groups to this component on spares; may be repeated.",
 )
 @click.option("--renumber", is_flag=True, help="Let --shrink change the ranks of processes that stay.")
 @click.option("--whole-group", is_flag=True, help="Move a whole group rather than tear it apart.")
@@ -30,6 +41,7 @@ def replan(
     file: str,
     choice: Choice,
     shrink: tuple[str, ...],
+    grow: tuple[str, ...],
     beside: tuple[str, ...],
     *,
     renumber: bool,
@@ -37,7 +49,7 @@ def replan(
     fixed: bool,
     output: str | None,
 ) -> None:
-    """Repair a saved plan after hardware failed.
+    """Repair a saved plan after hardware failed, or change its size.
 
     The inventory has the nodes of the plan and spares; without one, there are no spares. Processes on healthy nodes
     stay. Each lost node gets a spare with the same hardware, so that as few parallel groups as possible cross a domain
@@ -45,10 +57,16 @@ def replan(
     components that use the broken one move to another node; if they do not fit there, all components of the node move.
     Process ranks do not change. What the plan excludes stays excluded.
 
+    After the repair, components shrink, then grow by whole data groups (engines): --shrink rollout=1, --grow rollout=2.
+    Nothing that stays moves, and a node without processes becomes a spare. --shrink removes the last data groups; with
+    --renumber, those whose nodes free the most domains.
+
     Prints what moves. rankplan diff PLAN NEW has the details.
     """
     if renumber and not shrink:
         raise click.UsageError("--renumber requires --shrink")
+    if bare := [text for text in grow if "=" not in text]:
+        raise click.BadParameter(f"{bare[0]!r} is not COMPONENT=N; write {bare[0]}=2", param_hint="--grow")
     with faults_end_it():
         plan = load_plan(file)
         inventory = replace(choice, without=()).among(plan.inventory)  # names of the plan's nodes are excluded below
@@ -56,7 +74,8 @@ def replan(
             plan,
             inventory,
             without=choice.without,
-            shrink=shrink,
+            shrink=data_groups(shrink, "--shrink", "rollout=1"),
+            grow=data_groups(grow, "--grow", "rollout=2"),
             renumber=renumber,
             whole_group=whole_group,
             fixed=fixed,
@@ -65,3 +84,23 @@ def replan(
         click.echo("\n".join(replan_lines(found)))
         if output is not None:
             found.plan.save(output)
+
+
+def data_groups(texts: Sequence[str], option: str, example: str) -> dict[str, Any]:
+    """Return numbers of data groups by component from texts such as ``rollout=2``; ``None`` without a number.
+
+    Raises `PlacementError` for 0, which changes nothing; what is no number stays as it is.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, count = text.rpartition("=")
+        name, value = (name, plain_scalar(count)) if equals else (text, None)
+        if not name:
+            raise click.BadParameter(f"{text!r} names no component; write {example}", param_hint=option)
+        if found.setdefault(name, value) != value:
+            raise click.BadParameter(f"{name} has two numbers; state one", param_hint=option)
+    help = "write the number of data groups"
+    none = [must_be((name,), 0, "a whole number of 1 or more", help) for name, count in found.items() if count == 0]
+    if none:
+        raise PlacementError(none)
+    return found

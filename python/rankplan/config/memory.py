@@ -122,8 +122,8 @@ class MemoryEntry(Model):
         default=None, description="Where it goes while others have their turn: nowhere (none), to the host, or away."
     )
     length: _Count | None = Field(default=None, description="Tokens of the longest sequence.")
+    tokens: _Count | None = Field(default=None, description="The most tokens in a micro-batch, or an engine's step.")
     # trainers, and models that only compute
-    tokens: _Count | None = Field(default=None, description="The most tokens in a micro-batch.")
     micro_batch: _Count | None = Field(default=None, description="Sequences in a micro-batch.")
     optimizer_on_host: Annotated[_Number, Field(ge=0, le=1)] = Field(
         default=0.0, description="Fraction of the optimizer (FSDP: of all states) that stays on the host."
@@ -149,7 +149,7 @@ class MemoryEntry(Model):
         default=None, description="Its share of an accelerator: gpu_memory_utilization, mem_fraction_static."
     )
     cache_precision: _CachePrecision = Field(default="bf16", description="Of the cache.")
-    sequences: _Count | None = Field(default=None, description="The most requests at once; 1024 if it is missing.")
+    sequences: _Count | None = Field(default=None, description="The most requests at once.")
 
     @property
     def kind(self) -> str:
@@ -197,7 +197,8 @@ class MemoryEntry(Model):
 _COMPUTES = {"model", "params", "precision", "sleep", "length", "tokens", "micro_batch", "optimizer_on_host"}
 FITTING = {
     "resident": {"resident", "sleep"},
-    "engine": {"engine", "model", "params", "precision", "sleep", "length", "share", "cache_precision", "sequences"},
+    "engine": {"engine", "model", "params", "precision", "sleep", "length", "tokens", "share", "cache_precision"}
+    | {"sequences"},
     "forward": {"forward", "zero_stage", *_COMPUTES},
     "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
     | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"},

@@ -203,9 +203,10 @@ class Pools:
         enough = nodes * each <= self.free.left
         chunks = [self.free.together(each) for _ in range(nodes if enough else 0)]
         if not enough or None in chunks:
-            counts = {spec.num_accelerators for _, spec in self.inventory.stretches()}
+            counts = [spec.num_accelerators for on, spec in self.inventory.stretches() for _ in on]
             message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but the cluster has "
-            message += counted(self.inventory.num_nodes, "node") + (f" with {max(counts)}" if len(counts) == 1 else "")
+            fitting = f", {sum(count >= each for count in counts) or 'none'} of them with {each} or more"
+            message += counted(len(counts), "node") + (f" with {max(counts)}" if len({*counts}) == 1 else fitting)
             if excluded := len(self.inventory.excluded_accelerators):
                 message += f", and {counted(excluded, 'accelerator')} {'is' if excluded == 1 else 'are'} excluded"
             help = "use a larger cluster, or fewer nodes or accelerators per node"

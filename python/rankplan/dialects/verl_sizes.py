@@ -50,6 +50,7 @@ def engine_at(reader: Reader, path: KeyPath) -> Engine:
         return _disaggregated(reader, (*path, "disaggregation"), tp)
     given = {name: (*path, key) for name, key in KEYS.items() if reader.at((*path, key)) is not None}
     reader.size_keys[path] = given
+    reader.size_names[path] = {name: (*path, key) for name, key in KEYS.items()}
     keys = " x ".join(f"{KEYS[name]} {size}" for name, size in sizes.items() if size > 1 or name == "tp")
     if "tp" not in given:
         keys = keys.replace(f"{KEYS['tp']} {tp}", f"verl's default {KEYS['tp']} {tp}; the file does not set it")

@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from rankplan._core import ACCELERATOR, USABLE_MEMORY, Pattern, host_store
+from rankplan.config.text.reader import Spelling
 from rankplan.memory.cards import card_of
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import Component
@@ -33,10 +34,10 @@ class Need:
 
     ``parts`` add up to ``lower`` and ``upper``; infinite: no upper bound is known. ``card`` is the memory of the
     accelerator, at least and at most (an A100 has 40 or 80 GiB), ``None`` if it is unknown. ``where`` is a node rank
-    and a local index. ``decides`` are the keys that are not stated and could decide an unknown answer. ``tokens``
-    bounds what the cache of an engine holds, and ``starts`` tells whether the engine can start with its share. ``host``
-    is what the ranks on that node take of its memory. ``others`` sleep on the accelerator. ``measured``: a run of these
-    settings decides the bounds.
+    and a local index. ``decides`` are the keys that are not stated and could decide an unknown answer: each
+    alone, or all ``together``. ``tokens`` bounds what the cache of an engine holds, and ``starts`` tells whether the
+    engine can start with its share. ``host`` is what the ranks on that node take of its memory. ``others`` sleep on the
+    accelerator. ``measured``: a run of these settings decides the bounds.
     """
 
     components: tuple[str, ...]
@@ -50,6 +51,7 @@ class Need:
     host: Bounds = (0.0, 0.0)
     others: tuple[str, ...] = ()
     measured: bool = False
+    together: bool = False
 
     @property
     def lower(self) -> float:
@@ -108,9 +110,12 @@ class Crowd:
         return _UNKNOWN_CARD if self.card is None else self.card[1]
 
 
-def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterator[Crowd]:
-    """Yield the crowds of a plan, in node order. Takes time by runs of equal nodes, not by nodes."""
-    stated = _stated(inventory)
+Stays: TypeAlias = Counter[tuple[str, Pattern]]
+"""Components on a node with their patterns, and how often each is there."""
+
+
+def stretches(inventory: Inventory, components: Mapping[str, Component]) -> Iterator[tuple[range, Stays]]:
+    """Yield consecutive nodes of equal hardware with the same components, in node order, without unused nodes."""
     # What starts and ends at a node: runs of components, and nodes of other hardware.
     changes: dict[int, list[tuple[int, tuple[str, Pattern] | None]]] = {}
     for name, component in components.items():
@@ -120,27 +125,38 @@ def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterato
                 changes.setdefault(run.node + run.nodes, []).append((-1, (name, run.pattern)))
     for nodes, _ in inventory.stretches():
         changes.setdefault(nodes[0], []).append((0, None))
-    active: Counter[tuple[str, Pattern]] = Counter()
-    seen: set[Any] = set()
-    states: set[Any] = set()
-    for node in sorted(changes):
+    active: Stays = Counter()
+    ordered = sorted(changes)
+    for node, end in zip(ordered, [*ordered[1:], inventory.num_nodes], strict=True):
         for step, stay in changes[node]:
             if stay is not None:
                 active[stay] += step
                 if not active[stay]:
                     del active[stay]
-        if not active:
-            continue
-        spec = inventory.node(node)
-        memory = tuple(one.memory for one in spec.devices), tuple(spec.memory.values())
-        state = (frozenset(active.items()), spec.accelerator_model, memory)
-        if state not in states:
+        if active:
+            yield range(node, end), active
+
+
+def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterator[Crowd]:
+    """Yield the crowds of a plan, in node order. Takes time by runs of equal nodes, not by nodes."""
+    stated = _stated(inventory)
+    seen: set[Any] = set()
+    states: set[Any] = set()
+    for nodes, active in stretches(inventory, components):
+        spec = inventory.node(nodes[0])
+        if (state := _state(active, spec)) not in states:
             states.add(state)
-            for crowd in _on_node(node, active, spec, stated):
+            for crowd in _on_node(nodes[0], active, spec, stated):
                 key = (tuple(sorted(crowd.users.items())), crowd.card, tuple(sorted(crowd.on_node.items())), crowd.host)
                 if key not in seen:
                     seen.add(key)
                     yield crowd
+
+
+def _state(active: Stays, spec: NodeSpec) -> Any:
+    """Return what the needs on a node depend on."""
+    memory = tuple(one.memory for one in spec.devices), tuple(spec.memory.values())
+    return frozenset(active.items()), spec.accelerator_model, memory
 
 
 def _stated(inventory: Inventory) -> tuple[int | None, int | None]:
@@ -177,7 +193,11 @@ def _card(spec: NodeSpec, index: int, stated: int | None) -> Bounds | None:
 
 
 class Needs:
-    """The phases of a plan with their memory. ``reserve`` are bytes of each accelerator that other programs use."""
+    """The phases of a plan with their memory.
+
+    ``reserve`` are bytes of each accelerator that other programs use. ``spellings``: how the config of a trainer states
+    the memory of its components; that of the others is stated by the keys of ``memory``.
+    """
 
     def __init__(
         self,
@@ -185,11 +205,12 @@ class Needs:
         components: Mapping[str, Component],
         reserve: float = 0.0,
         peaks: Peaks | None = None,
+        spellings: Mapping[str, Spelling] | None = None,
     ) -> None:
         found = {name: Evaluation(one, one.memory) for name, one in components.items() if one.memory is not None}
         self.evaluations = {name: one for name, one in found.items() if one.known}
         self.crowds = list(crowds(inventory, components)) if self.evaluations else []
-        self.reserve, self.peaks = reserve, peaks or {}
+        self.reserve, self.peaks, self._spellings = reserve, peaks or {}, spellings or {}
         self._inventory, self._components = inventory, components
         self.widest = max((spec.num_accelerators for _, spec in inventory.stretches()), default=1)
         kinds = {(frozenset(crowd.users.items()), crowd.card) for crowd in self.crowds}
@@ -203,6 +224,30 @@ class Needs:
         other._counts = self._counts + Counter(alone)  # the accelerators that are added have no others
         return other
 
+    def written(
+        self, name: str, settings: Mapping[str, Any], sizes: Mapping[str, int] | None = None, *, others: bool = False
+    ) -> str | None:
+        """Return what to write for settings and parallel sizes of a component, as text for a help.
+
+        ``None`` if the keys of its trainer cannot state them. ``others``: the help is about another component.
+        """
+        if (spelling := self._spellings.get(name)) is not None:
+            return spelling.written(settings, sizes or {})
+        texts = [*(f"{kind} {size}" for kind, size in (sizes or {}).items())]
+        texts += [f"`{key}: {value}`" for key, value in settings.items()]
+        return " and ".join(f"{text} of `{name}`" if others else text for text in texts)
+
+    def spelled(self, name: str) -> bool:
+        """Whether the keys of a trainer state the memory of a component."""
+        return name in self._spellings
+
+    def named(self, name: str, setting: str) -> str | None:
+        """Return the keys to state for a setting that is missing, ``None`` if the config of a trainer has none."""
+        if (spelling := self._spellings.get(name)) is not None:
+            return spelling.named(setting)
+        trainer = self._spellings.keys() >= self.evaluations.keys() and self._spellings
+        return None if trainer else f"`{name}.{setting}`"
+
     @property
     def silent(self) -> list[str]:
         """The components on accelerators that state nothing about their memory."""
@@ -214,7 +259,7 @@ class Needs:
         for crowd in self.crowds:
             for need in self.of_crowd(crowd):
                 key = (need.components, need.phase)
-                if key not in worst or _rank(need) > _rank(worst[key]):
+                if key not in worst or rank_of(need) > rank_of(worst[key]):
                     worst[key] = need
         return dict(sorted(worst.items(), key=lambda item: self._order(item[0][0])))
 
@@ -241,6 +286,15 @@ class Needs:
         here = Counter((name, pattern) for name, pattern in stays if pattern.resource_type == ACCELERATOR)
         found = _on_node(node, here, self._inventory.node(node), _stated(self._inventory))
         return {crowd.where[1]: list(self.of_crowd(crowd)) for crowd in found}
+
+    def by_nodes(self) -> Iterator[tuple[range, dict[int, list[Need]]]]:
+        """Yield consecutive nodes with the same needs on each accelerator, by local index; equal ones share them."""
+        found: dict[Any, dict[int, list[Need]]] = {}
+        for nodes, active in stretches(self._inventory, self._components) if self.evaluations else ():
+            state = _state(active, self._inventory.node(nodes[0]))
+            if state not in found:
+                found[state] = self.of_node(nodes[0], active.elements())
+            yield nodes, found[state]
 
     def need(self, crowd: Crowd, names: tuple[str, ...]) -> Need:
         """Return what a component needs on an accelerator, or two in their switch, with the others on it asleep."""
@@ -295,7 +349,7 @@ class Needs:
         return need
 
 
-def _rank(need: Need) -> tuple[int, float, float, float]:
+def rank_of(need: Need) -> tuple[int, float, float, float]:
     """Return what orders accelerators from the one with the most room for a phase to the worst one."""
     card = 0.0 if need.card is None else need.card[1]
     return ANSWERS.index(need.answer), need.upper - card, need.lower - card, need.upper

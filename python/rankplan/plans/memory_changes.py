@@ -6,7 +6,7 @@ Both are found by evaluating the phase with other settings, on the same accelera
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
@@ -34,11 +34,6 @@ class Option:
     value: Any
     factor: float = 2.0
 
-    def __str__(self) -> str:
-        if self.key == _ACCELERATORS:
-            return f"{self.value} accelerators"
-        return f"{self.key} {self.value}" if self.key in _SIZES else f"`{self.key}: {self.value}`"
-
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
@@ -47,10 +42,20 @@ class Remedy:
     options: tuple[Option, ...]
     need: Need
 
-    def text(self, component: str) -> str:
-        """Return the changes with the bounds and the answer; those of other components have their names."""
-        named = (f"{one}" + ("" if one.component == component else f" of `{one.component}`") for one in self.options)
-        return f"{' and '.join(named)} ({bounds_text(self.need)}: {self.need.answer})"
+    def text(self, needs: Needs, component: str) -> str:
+        """Return the changes as they are written, with the bounds and the answer."""
+        texts = [f"{one.value} accelerators" for one in self.options if one.key == _ACCELERATORS]
+        for name in dict.fromkeys(one.component for one in self.options):
+            written = needs.written(name, *_stated(self.options, name), others=name != component)
+            texts += [written] if written else []
+        return f"{' and '.join(texts)} ({bounds_text(self.need)}: {self.need.answer})"
+
+
+def _stated(options: Iterable[Option], name: str) -> tuple[dict[str, Any], dict[str, int]]:
+    """Return the settings and the parallel sizes of a component."""
+    own = {one.key: one.value for one in options if one.component == name and one.key != _ACCELERATORS}
+    sizes = {key: own.pop(key) for key in _SIZES if key in own}
+    return own, sizes
 
 
 def bounds_text(need: Need) -> str:
@@ -65,7 +70,7 @@ def changes(needs: Needs, need: Need) -> list[Remedy]:
 
     The bounds of each are those of the phase in a plan with these changes, on the worst accelerator.
     """
-    options = list(_options(needs, need))
+    options = [one for one in _options(needs, need) if _written(needs, [one])]
     found: dict[str, Remedy] = {}
     for chosen in _combined(options):
         if (change := _tried(needs, need, chosen)) is not None:
@@ -157,7 +162,16 @@ def _tried(needs: Needs, need: Need, options: Iterable[Option]) -> Remedy | None
     chosen = tuple(options)
     changed = _changed(needs, chosen)
     found = None if changed is None else changed.phases()[need.components, need.phase]
-    return None if found is None or found.answer == "refused" else Remedy(chosen, found)
+    if found is None or found.answer == "refused" or not _written(needs, chosen):
+        return None
+    return Remedy(chosen, found)
+
+
+def _written(needs: Needs, options: Sequence[Option]) -> bool:
+    """Whether the config can state these values: a trainer may have no key for a setting."""
+    return all(
+        needs.written(name, _stated(options, name)[0]) is not None for name in {one.component for one in options}
+    )
 
 
 def _changed(needs: Needs, options: Sequence[Option]) -> Needs | None:
@@ -195,8 +209,8 @@ _CARD = "accelerator_memory"
 def explained(needs: Needs) -> Iterator[Need]:
     """Yield the need of each phase; unknown ones name the keys that would decide."""
     for need in needs.phases().values():
-        decides = tuple(deciding(needs, need)) if need.answer == "unknown" and not need.measured else ()
-        yield replace(need, decides=decides)
+        decides, together = ([], False) if need.answer != "unknown" or need.measured else deciding(needs, need)
+        yield replace(need, decides=tuple(decides), together=together)
 
 
 def by_components(needs: Needs) -> dict[tuple[str, ...], dict[str, Need]]:
@@ -207,35 +221,43 @@ def by_components(needs: Needs) -> dict[tuple[str, ...], dict[str, Need]]:
     return result
 
 
-def deciding(needs: Needs, need: Need) -> list[str]:
-    """Return the keys that are not stated and would decide an unknown phase, each alone.
+def deciding(needs: Needs, need: Need) -> tuple[list[str], bool]:
+    """Return the keys that are not stated and would decide an unknown phase, and whether only together.
 
-    If none does, those without which a part has no bound, or all of them. Empty if only a measurement decides it.
+    If none does alone, they are those without which a part has no bound, or as few as can decide it. Empty if only a
+    measurement does.
     """
     if need.card is None:
-        return [_CARD]
+        return [_CARD], False
     keys = list(_unstated(needs, need))
     alone = [f"{name}.{key}" for name, key, values in keys if any(_decides(needs, need, name, key, values))]
     if alone:
-        return alone
+        return alone, False
     missing = [f"{name}.memory" for name in need.parts if need.parts[name][1] == math.inf and name in need.others]
     for name in (*need.components, *need.others):
         evaluation = needs.evaluations.get(name)
         if evaluation is not None and evaluation.model is not None and evaluation.model.shape is None:
             missing.append(f"{name}.model")
     if missing:
-        return missing
+        return [key for key in missing if _named(needs, key) is not None], True
     best = [Option(name, key, values[0]) for name, key, values in keys if key != "parallel"]
-    changed = _changed(needs, best) if best else None
-    together = changed is not None and changed.phases()[need.components, need.phase].answer != "unknown"
-    return [f"{one.component}.{one.key}" for one in best] if together else []
+    if not _known_with(needs, need, best):
+        return [], False
+    for one in list(best):
+        fewer = [other for other in best if other is not one]
+        best = fewer if _known_with(needs, need, fewer) else best
+    return [f"{one.component}.{one.key}" for one in best], True
 
 
 def _decides(needs: Needs, need: Need, name: str, key: str, values: Iterable[Any]) -> Iterator[bool]:
     for value in values:
-        options = [Option(name, "tp" if key == "parallel" else key, value)]
-        changed = _changed(needs, options)
-        yield changed is not None and changed.phases()[need.components, need.phase].answer != "unknown"
+        yield _known_with(needs, need, [Option(name, "tp" if key == "parallel" else key, value)])
+
+
+def _known_with(needs: Needs, need: Need, options: Sequence[Option]) -> bool:
+    """Whether a phase is not unknown with these values."""
+    changed = _changed(needs, options) if options else None
+    return changed is not None and changed.phases()[need.components, need.phase].answer != "unknown"
 
 
 def _unstated(needs: Needs, need: Need) -> Iterator[tuple[str, str, Sequence[Any]]]:
@@ -259,10 +281,12 @@ def _unstated(needs: Needs, need: Need) -> Iterator[tuple[str, str, Sequence[Any
         if mine and entry.training == "deepspeed":
             found["zero_stage"] = [3, 0]
         if mine and entry.kind == "engine":
-            found["share"] = [0.1, 0.5, 0.9]
+            found |= {"share": [0.1, 0.5, 0.9], "sequences": [1], "tokens": [1]}
         if (mine and len(need.components) > 1) or name in need.others:
             found["sleep"] = SLEEP[::-1]
-        yield from ((name, key, values) for key, values in found.items() if _open(needs, name, key))
+        for key, values in found.items():
+            if _open(needs, name, key) and needs.named(name, key) is not None:
+                yield name, key, values
 
 
 def _open(needs: Needs, name: str, key: str) -> bool:
@@ -273,11 +297,17 @@ def _open(needs: Needs, name: str, key: str) -> bool:
     return key == "parallel" or getattr(entry, key) is None
 
 
-def keys_text(need: Need) -> str:
+def keys_text(needs: Needs, need: Need) -> str:
     """Return what to do about an unknown phase: state the keys that decide, or measure one step."""
     if not need.decides:
         return "measure one step: rankplan run --timings"
     if need.decides == (_CARD,):
         return f"state `accelerator_model` in an inventory, or `{_CARD}` in the `cluster` section"
-    stated: Mapping[str, None] = dict.fromkeys(f"`{key}`" for key in need.decides)
-    return f"state {' or '.join(stated)}; or measure one step: rankplan run --timings"
+    stated = dict.fromkeys(filter(None, (_named(needs, key) for key in need.decides)))
+    return f"state {(' and ' if need.together else ' or ').join(stated)}; or measure one step: rankplan run --timings"
+
+
+def _named(needs: Needs, key: str) -> str | None:
+    """Return a key that decides, such as ``actor.recompute``, as the config states it."""
+    name, _, setting = key.rpartition(".")
+    return needs.named(name, setting)

@@ -16,6 +16,8 @@ from rankplan.plans.memory import RESERVED, SWITCH, Crowd, Need, Needs
 from rankplan.plans.memory_changes import bounds_text, changes, explained, keys_text
 
 _MOST_CHANGES = 3
+_DECIDES = {"engine-share": "share", "memory-shared": "share", "host-memory": "optimizer_on_host"}
+"""The setting that decides an answer, by its code: its place is that of the answer, if it is stated."""
 
 
 def memory_faults(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
@@ -38,7 +40,7 @@ def memory_unknown(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
         if need.answer == "unknown":
             size = f"which has {size_text(need.card[1])}" if need.card else "whose memory is unknown"
             message = f"{_who(need)} {bounds_text(need)} in the phase {need.phase} on {_where(need)}, {size}"
-            yield need.components[0], Diagnostic("memory-unknown", message, keys_text(need), warning=True)
+            yield need.components[0], Diagnostic("memory-unknown", message, keys_text(needs, need), warning=True)
 
 
 def reject_memory(needs: Needs, reader: Reader) -> None:
@@ -53,10 +55,13 @@ def located(reader: Reader, name: str, found: Diagnostic) -> Diagnostic:
     here: Any = reader.content if reader.config is None else reader.config
     for part in ("cluster", "component_placement"):
         here = here.get(part) if isinstance(here, Mapping) else None
-    path: KeyPath = reader.memory_paths.get(name, {}).get("model", ())
+    setting, spelling = _DECIDES.get(found.code, "model"), reader.spellings.get(name)
+    path: KeyPath = (spelling.place(setting) if spelling is not None else None) or ()
     for key, entry in here.items() if isinstance(here, Mapping) else ():
         if isinstance(entry, Mapping) and "memory" in entry and name in component_names(str(key)):
             path = "cluster", "component_placement", str(key), "memory"
+            stated = entry["memory"]
+            path = (*path, setting) if setting != "model" and setting in stated else path
     return reader.located(path, found)
 
 
@@ -86,7 +91,7 @@ def _fault(needs: Needs, need: Need) -> Diagnostic:
 
 def _help(needs: Needs, need: Need) -> str:
     """Return the smallest changes that are not refused, each with its bounds."""
-    works = [change.text(need.components[0]) for change in changes(needs, need)[:_MOST_CHANGES]]
+    works = [change.text(needs, need.components[0]) for change in changes(needs, need)[:_MOST_CHANGES]]
     if works:
         return f"use {', or '.join(works)}"
     return f"use a smaller model, or accelerators with at least {size_text(need.lower)}"
@@ -99,12 +104,19 @@ def _engine_help(needs: Needs, need: Need) -> str:
     card = need.card[1] if need.card else 1.0
     weights, cache = need.parts["weights"][0], need.parts["cache"][0]
     share = math.ceil((weights + cache) / card * 100) / 100
-    helps = [f"set share to {share:g} or more"] if share <= 1 else []
+    helps = _limits(needs, name, "share", share, "more") if share <= 1 else []
     if entry.share and entry.length and cache:
         longest = math.floor((entry.share * card - weights) / (cache / entry.length))
-        helps += [f"set length to {longest} or less"] if longest > 0 else []
-    helps += [f"use {change.text(name)}" for change in changes(needs, need)[:1]]
+        helps += _limits(needs, name, "length", longest, "less") if longest > 0 else []
+    helps += [f"use {change.text(needs, name)}" for change in changes(needs, need)[:1]]
     return ", or ".join(helps[: _MOST_CHANGES - 1]) or "use more accelerators for an engine"
+
+
+def _limits(needs: Needs, name: str, setting: str, value: float, way: str) -> list[str]:
+    """Return the help to set a setting to a value, or ``more`` or ``less``; none if no key of the config states it."""
+    text = needs.written(name, {setting: value})
+    plain = f"set {setting} to {value:g}" if setting == "share" else f"set {setting} to {value}"
+    return [f"{f'write {text}' if needs.spelled(name) else plain} or {way}"] if text else []
 
 
 def _shared(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
@@ -124,7 +136,7 @@ def _shared(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
             resident = sum(stays.values()) + needs.reserve
             if resident + times * entry.share * size > size and need.answer != "refused":
                 seen.add(name)
-                yield name, _share_warning(need, entry.share, times, resident, tuple(stays))
+                yield name, _share_warning(needs, need, entry.share, times, resident, tuple(stays))
 
 
 def _stays(needs: Needs, crowd: Crowd, other: str, need: Need) -> float:
@@ -137,7 +149,9 @@ def _stays(needs: Needs, crowd: Crowd, other: str, need: Need) -> float:
     return held
 
 
-def _share_warning(need: Need, share: float, times: int, resident: float, others: tuple[str, ...]) -> Diagnostic:
+def _share_warning(
+    needs: Needs, need: Need, share: float, times: int, resident: float, others: tuple[str, ...]
+) -> Diagnostic:
     size = 0.0 if need.card is None else need.card[1]
     engines = f"{times} engines" if times > 1 else "the engine"
     kept = " and ".join([f"`{other}`" for other in others] + ([RESERVED] if RESERVED in need.parts else []))
@@ -147,8 +161,14 @@ def _share_warning(need: Need, share: float, times: int, resident: float, others
     )
     lower = math.floor((size - resident) / size / times * 100) / 100
     least = need.parts["weights"][0] + need.parts["cache"][0]
-    helps = [f"lower the share to {lower:g}"] if lower * size * times >= least and lower > 0 else []
-    helps += [f"write `sleep: host` for `{other}`" for other in others]
+    name, helps = need.components[0], list[str]()
+    if lower * size * times >= least and lower > 0:
+        helps += (
+            _limits(needs, name, "share", lower, "less") if needs.spelled(name) else [f"lower the share to {lower:g}"]
+        )
+    for other in others:
+        if (text := needs.written(other, {"sleep": "host"})) is not None:
+            helps.append(f"write {text}" + ("" if needs.spelled(other) else f" for `{other}`"))
     return Diagnostic("memory-shared", message, ", or ".join(helps) or "reserve less", warning=True)
 
 

@@ -342,13 +342,14 @@ class Plan(Mapping[str, Component]):
         needs = Needs(self._inventory, self._components, reserve, None if costs is None else costs.peaks)
         return by_components(needs)
 
-    def weight_map(self, sender: str, receiver: str) -> WeightMap:
+    def weight_map(self, sender: str, receiver: str, *, ranks: Iterable[int] | None = None) -> WeightMap:
         """Return the slots of the receiver that get weights from each slot of the sender.
 
+        ``ranks`` are the process ranks of the receiver that need weights, such as those that have joined; default: all.
         Raises ``KeyError`` for an unknown component, `PlacementError` (``no-weight-sender``) if some weights have no
-        sender.
+        sender, ``ValueError`` for unknown ranks.
         """
-        return WeightMap(self[sender], self[receiver])
+        return WeightMap(self[sender], self[receiver], ranks)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, which `from_dict` reads."""

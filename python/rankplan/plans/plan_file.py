@@ -6,6 +6,7 @@ Rows are not stored: the rules give them again.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import asdict, replace
 from json import JSONDecodeError
@@ -258,5 +259,10 @@ def _requests(reader: Reader, content: Any, inventory: Inventory) -> list[Reques
         elif (last := max(request.nodes, default=0)) >= inventory.num_nodes:
             message = f"a bundle is on node {last}, but the plan has {inventory.num_nodes}"
             reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, _HELP))
+        try:
+            re.compile(request.name or "")
+        except re.error as error:
+            message = f"`name` is {shown(request.name)}, which is no regular expression: {error}"
+            reader.add((*path, "name"), Diagnostic("invalid-plan", message, _HELP))
         found.append(request)
     return found

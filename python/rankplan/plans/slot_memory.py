@@ -178,6 +178,7 @@ class Evaluation:
             weight=weight,
             cache=PRECISIONS[entry.cache_precision],
             sequences=entry.sequences,
+            batch=entry.tokens,
             sleep=entry.sleep,
         )
         if self.spread == 1 and (sizes.stated or within > 1):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import index
 from typing import overload
 
 from rankplan._core import WeightMap as CoreWeightMap
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.component import Component
+from rankplan.words import shown
 
 _SENDER, _RECEIVER = "actor", "rollout"
 """RLinf's component that trains, and that which gets its weights or, as ``rollout_planner``, a part of it does."""
@@ -23,14 +24,23 @@ class WeightMap(Sequence[list[int]]):
 
     The map is about tensor parts: within pipeline, expert and shard groups, the trainer gathers first.
 
+    With ``ranks``, only the slots of these process ranks of the receiver get weights, from the same senders as in the
+    whole map.
+
     Raises `PlacementError` (``no-weight-sender``) if the receiver's tensor size does not divide the sender's, unless
-    that is 1.
+    that is 1; ``ValueError`` for unknown ranks.
     """
 
-    def __init__(self, sender: Component, receiver: Component) -> None:
+    def __init__(self, sender: Component, receiver: Component, ranks: Iterable[int] | None = None) -> None:
         self.sender = sender
         self.receiver = receiver
         self._map = CoreWeightMap((sender.name, sender.layout), (receiver.name, receiver.layout))
+        self.receivers: Sequence[int] = range(self._map.shape[1])
+        """The slots of the receiver that get weights, ascending."""
+        self._only: set[int] | None = None
+        if ranks is not None:
+            self.receivers = _slots(receiver, ranks)
+            self._only = set(self.receivers)
 
     def __len__(self) -> int:
         return self._map.shape[0]
@@ -41,24 +51,31 @@ class WeightMap(Sequence[list[int]]):
     def __getitem__(self, key: slice) -> list[list[int]]: ...
     def __getitem__(self, key: int | slice) -> list[int] | list[list[int]]:
         if isinstance(key, slice):
-            return [self._map.receivers_of(slot) for slot in range(*key.indices(len(self)))]
+            return [self._receivers_of(slot) for slot in range(*key.indices(len(self)))]
         slot = index(key)
         if not -len(self) <= slot < len(self):
             raise IndexError(f"slot {slot} of {len(self)}")
-        return self._map.receivers_of(slot % len(self))
+        return self._receivers_of(slot % len(self))
 
-    @property
-    def receivers(self) -> range:
-        """The slots of the receiver."""
-        return range(self._map.shape[1])
+    def _receivers_of(self, sender: int) -> list[int]:
+        found = self._map.receivers_of(sender)
+        return found if self._only is None else [slot for slot in found if slot in self._only]
 
     def sender_of(self, slot: int) -> int:
         """Return the slot of the sender that a slot of the receiver gets its weights from. Raises ``IndexError``."""
         return self._map.sender_of(slot)
 
     def __repr__(self) -> str:
-        senders, receivers = self._map.shape
-        return f"<WeightMap from {senders} slots of {self.sender.name} to {receivers} of {self.receiver.name}>"
+        receivers = len(self.receivers)
+        return f"<WeightMap from {len(self)} slots of {self.sender.name} to {receivers} of {self.receiver.name}>"
+
+
+def _slots(component: Component, ranks: Iterable[int]) -> list[int]:
+    """Return the slots of these process ranks, ascending. Raises ``ValueError`` for unknown ranks."""
+    last, found = len(component) - 1, list(ranks)
+    if unknown := [rank for rank in found if not 0 <= index(rank) <= last]:
+        raise ValueError(f"{component.name} has no rank {shown(unknown[0])}; its ranks are 0 to {last}")
+    return [slot for rank in sorted(set(found)) for slot in component.layout.slots_of(rank)]
 
 
 def senderless(components: Mapping[str, Component]) -> Iterator[tuple[str, Diagnostic]]:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.arranging.arrange import KINDS, Arrangement
-from rankplan.arranging.repair import num_data_groups
-from rankplan.arranging.replan import Replanned
+from rankplan.arranging.replanned import Replanned
+from rankplan.arranging.units import num_data_groups
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Coordinates
 from rankplan.plans.diff import Fields, Move, PlanDiff
@@ -248,7 +248,7 @@ def replan_lines(found: Replanned) -> Iterator[str]:
     ``8 of 256 ranks move: actor 24-31, node-3 -> node-33 (spare, same nvlink domain); 248 stay; no group crosses a
     domain``.
     """
-    arrangement, total = found.arrangement, sum(map(len, found.plan.values()))
+    arrangement, total = found.arrangement, sum(map(len, found.plan.values())) - len(found.gains)
     moved = sum(move.replaced for move in found.moves)
     parts = [f"{moved:,} of {counted(total, 'rank')} {'moves' if moved == 1 else 'move'}"]
     if found.successors:
@@ -259,6 +259,7 @@ def replan_lines(found: Replanned) -> Iterator[str]:
     yield "; ".join(part for part in parts if part)
     yield from _shifts(found)
     yield from _losses(found)
+    yield from _gains(found)
     if arrangement.as_block is not None:
         ranks = counted(arrangement.as_block, "rank")
         yield f"moving a whole group to one domain would tear fewer groups, but move {ranks} (`--whole-group`)"
@@ -301,12 +302,27 @@ def _shifts(found: Replanned) -> Iterator[str]:
 def _losses(found: Replanned) -> Iterator[str]:
     """Yield the components that shrank."""
     for name in dict.fromkeys(move.component for move in found.losses):
-        before, after = found.before[name], found.plan[name]
-        groups, left = map(num_data_groups, (before, after))
-        text = f"{name} shrinks from {counted(groups, 'data group')} to {left}: {len(after)} of {len(before)} ranks"
+        before = found.before[name]
         kept = RankSet(range(len(before))) - RankSet(move.rank for move in found.losses if move.component == name)
+        groups = num_data_groups(before)
+        text = f"{name} shrinks from {counted(groups, 'data group')} to {groups * len(kept) // len(before)}"
+        text += f": {len(kept)} of {len(before)} ranks"
         renumbered = RankSet(rank for new, rank in enumerate(kept) if new != rank)
         yield f"{text}; ranks {renumbered} are renumbered" if renumbered else text
+
+
+def _gains(found: Replanned) -> Iterator[str]:
+    """Yield the components that grew, and where."""
+    for name in dict.fromkeys(move.component for move in found.gains):
+        rows = [move.after for move in found.gains if move.component == name and move.after is not None]
+        after, ranks = found.plan[name], RankSet(row.rank for row in rows)
+        groups = num_data_groups(after)
+        nodes = dict.fromkeys(node for row in rows for node in (row.cluster_node_rank, *(at for at, _ in row.devices)))
+        names = [found.plan.inventory.node(node).name for node in islice(nodes, _MOST_MOVES)]
+        more = [f"{len(nodes) - len(names):,} more"] if len(nodes) > len(names) else []
+        old = groups * (len(after) - len(ranks)) // len(after)
+        text = f"{name} grows from {counted(old, 'data group')} to {groups}"
+        yield f"{text}: ranks {ranks} on {', '.join([*names, *more])}"
 
 
 def _distance(before: NodeSpec, after: NodeSpec, levels: Sequence[str]) -> str:

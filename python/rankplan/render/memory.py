@@ -34,15 +34,23 @@ def unknown_lines(needs: Needs) -> Iterator[str]:
     """Yield what decides each phase that is unknown."""
     for need in explained(needs):
         if need.answer == "unknown":
-            yield f"{' and '.join(need.components)}, {need.phase}: unknown; {keys_text(need)}"
+            yield f"{' and '.join(need.components)}, {need.phase}: unknown; {keys_text(needs, need)}"
+
+
+def need_cells(need: Need | None) -> list[str]:
+    """Return the cells of the columns ``needs`` and ``of``."""
+    return ["", ""] if need is None else [_range(need.lower, need.upper), _card(need)]
+
+
+def _card(need: Need) -> str:
+    return size_text(need.card[1]) if need.card else "unknown"
 
 
 def _cells(need: Need) -> tuple[str, ...]:
     name = need.components[0] if len(need.components) == 1 else " and ".join(need.components)
-    card = size_text(need.card[1]) if need.card else "unknown"
     host = _range(*need.host) if need.host[1] else ""
     answer = f"{need.answer}, measured" if need.measured else need.answer
-    return name, need.phase, _range(need.lower, need.upper), card, answer, host
+    return name, need.phase, _range(need.lower, need.upper), _card(need), answer, host
 
 
 def _range(lower: float, upper: float) -> str:
@@ -69,8 +77,12 @@ def _caches(needs: Needs, found: list[Need]) -> Iterator[str]:
             continue
         low, high = map(int, need.tokens)
         length = needs.evaluations[need.components[0]].entry.length
-        requests = f", {low // length:,} to {high // length:,} requests of {length:,}" if length else ""
-        yield f"{need.components[0]}: {low:,} to {high:,} tokens of cache on an engine{requests}"
+        requests = f", {_between(low // length, high // length)} requests of {length:,}" if length else ""
+        yield f"{need.components[0]}: {_between(low, high)} tokens of cache on an engine{requests}"
+
+
+def _between(low: int, high: int) -> str:
+    return f"{low:,} to {high:,}" if low else f"up to {high:,}"
 
 
 def _silent(needs: Needs) -> Iterator[str]:

@@ -11,11 +11,13 @@ from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 
-from rankplan._core import RankSet
+from rankplan._core import Placement, RankSet
 from rankplan.errors import RankplanError
 from rankplan.hardware.machine import Machine
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
+from rankplan.plans.memory import whole
+from rankplan.plans.memory_rows import ProcessNeeds
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import coordinates_of
 from rankplan.render.tables import is_bound
@@ -27,11 +29,13 @@ _COLUMNS = (
 )
 
 
-def plain_rows(plan: Plan) -> Iterator[dict[str, Any]]:
+def plain_rows(plan: Plan, needs: ProcessNeeds | None = None) -> Iterator[dict[str, Any]]:
     """Yield every process of the plan, by component and rank.
 
     ``cpus`` is present if a component selects CPUs: a text such as ``0-7,16-23``, or ``None`` for any.
-    ``coordinates`` has those of each slot, or is ``None`` if the component states no parallel sizes.
+    ``coordinates`` has those of each slot, or is ``None`` if the component states no parallel sizes. With ``needs``,
+    ``memory_lower`` and ``memory_upper`` have bytes by phase, the upper one ``None`` for no bound, and ``memory_of`` is
+    the memory of the accelerator, ``None`` if it is unknown.
     """
     bound = is_bound(plan)
     for component, placements in plan.items():
@@ -40,7 +44,19 @@ def plain_rows(plan: Plan) -> Iterator[dict[str, Any]]:
             if bound:
                 cpus = placements.cpus(row.rank)
                 plain["cpus"] = None if cpus is None else str(cpus)
-            yield plain | {"coordinates": coordinates_of(placements, row.rank)}
+            yield plain | {"coordinates": coordinates_of(placements, row.rank)} | _memory(needs, row, component)
+
+
+def _memory(needs: ProcessNeeds | None, row: Placement, component: str) -> dict[str, Any]:
+    if needs is None:
+        return {}
+    phases = needs.of(row, component)
+    worst = needs.worst(component, [row])
+    return {
+        "memory_lower": {phase: int(need.lower) for phase, need in phases.items()},
+        "memory_upper": {phase: whole(need.upper) for phase, need in phases.items()},
+        "memory_of": None if worst is None or worst.card is None else int(worst.card[1]),
+    }
 
 
 def json_list(entries: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -70,8 +86,11 @@ def _inert(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
-def npz(plan: Plan) -> bytes:
+def npz(plan: Plan, needs: ProcessNeeds | None = None) -> bytes:
     """Return the columns of every component, named ``component.column``, as an ``.npz`` file.
+
+    With ``needs``, ``memory_lower.phase`` and ``memory_upper.phase`` are bytes by process, 0 where a process has no
+    such phase, and infinite for no bound.
 
     Raises `RankplanError` if NumPy is not installed.
     """
@@ -80,9 +99,24 @@ def npz(plan: Plan) -> bytes:
     except ImportError:
         raise RankplanError("NumPy is not installed; run pip install numpy") from None
     columns = {name: component.to_numpy() for name, component in plan.items()}
+    if needs is not None:
+        columns = {name: columns[name] | _memory_columns(needs, name, component) for name, component in plan.items()}
     file = io.BytesIO()
     numpy.savez(file, **{f"{name}.{key}": values for name, found in columns.items() for key, values in found.items()})
     return file.getvalue()
+
+
+def _memory_columns(needs: ProcessNeeds, name: str, component: Component) -> dict[str, Any]:
+    import numpy
+
+    found: dict[str, Any] = {}
+    for first, times, phases in needs.runs(name, component):
+        for phase in {phase: None for one in phases for phase in one}:
+            bounds = [(one[phase].lower, one[phase].upper) if phase in one else (0.0, 0.0) for one in phases]
+            for column, values in zip(("memory_lower", "memory_upper"), zip(*bounds, strict=True), strict=True):
+                whole_column = found.setdefault(f"{column}.{phase}", numpy.zeros(len(component)))
+                whole_column[first : first + times * len(phases)] = numpy.tile(values, times)
+    return found
 
 
 def _cell(item: Any) -> str:

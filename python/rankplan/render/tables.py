@@ -14,9 +14,11 @@ from rankplan._core import WHOLE_NODE, Pattern, Placement, RankSet
 from rankplan.hardware.policies import NO_BINDING
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
+from rankplan.plans.memory_rows import ProcessNeeds
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import WeightMap
 from rankplan.render.lines import coordinates_text
+from rankplan.render.memory import need_cells
 from rankplan.words import counted
 
 if TYPE_CHECKING:
@@ -42,18 +44,24 @@ def table(*columns: str, title: str | None = None) -> Table:
     return result
 
 
-def plan_table(plan: Plan) -> Table:
-    """Return the placements of a plan."""
+def plan_table(plan: Plan, needs: ProcessNeeds | None = None) -> Table:
+    """Return the placements of a plan, with what each process ``needs`` of its accelerators."""
     if sum(len(rows) for rows in plan.values()) > MOST_ROWS:
-        return _folded(plan)
+        return _folded(plan, needs)
     sized = any(component.parallel.stated for component in plan.values())
     bound = is_bound(plan)
-    result = table("component", *COLUMNS, *(["CPUs"] if bound else []), *(["coordinates"] if sized else []))
+    result = table("component", *COLUMNS, *_more(plan, needs), *(["coordinates"] if sized else []))
     for component, rows in plan.items():
         for row in rows:
             more = [str(rows.cpus(row.rank) or "any")] if bound else []
+            more += need_cells(needs.worst(component, [row])) if needs is not None else []
             result.add_row(component, *cells(row), *more, *([coordinates_text(rows, row.rank)] if sized else []))
     return result
+
+
+def _more(plan: Plan, needs: ProcessNeeds | None) -> list[str]:
+    """Return the columns that only some tables have."""
+    return [*(["CPUs"] if is_bound(plan) else []), *(["needs#", "of#"] if needs is not None else [])]
 
 
 def is_bound(plan: Plan) -> bool:
@@ -92,11 +100,12 @@ def ids(accelerator_type: str, visible: tuple[str, ...]) -> str:
     return f"{accelerator_type} {RankSet(numbers) if folds else ','.join(visible)}"
 
 
-def _folded(plan: Plan) -> Table:
-    bound = ["CPUs"] if is_bound(plan) else []
-    result = table("component", "ranks", "nodes", "ranks per node#", "uses", "see", "node group", *bound)
+def _folded(plan: Plan, needs: ProcessNeeds | None) -> Table:
+    columns = "ranks", "nodes", "ranks per node#", "uses", "see", "node group"
+    result = table("component", *columns, *_more(plan, needs))
     for component, rows in plan.items():
-        folds = [(use, list(nodes)) for use, nodes in groupby(_nodes(plan.inventory, rows), key=itemgetter(0))]
+        found = _nodes(plan.inventory, rows, needs)
+        folds = [(use, list(nodes)) for use, nodes in groupby(found, key=itemgetter(0))]
         for use, nodes in folds[:MOST_ROWS]:
             ranks = RankSet(chain.from_iterable(chain.from_iterable(here for _, _, here in nodes)))
             shown = str(ranks) if len(ranks.ranges) == 1 else f"{ranks[0]}-{ranks[-1]}, not all"
@@ -107,7 +116,9 @@ def _folded(plan: Plan) -> Table:
     return result
 
 
-def _nodes(inventory: Inventory, component: Component) -> Iterator[tuple[tuple[str, ...], int, list[range]]]:
+def _nodes(
+    inventory: Inventory, component: Component, needs: ProcessNeeds | None
+) -> Iterator[tuple[tuple[str, ...], int, list[range]]]:
     """Yield each node of a component: the cells about the resources of its ranks, its node rank, and the ranks.
 
     Nodes with the same patterns and ids are read once.
@@ -130,11 +141,13 @@ def _nodes(inventory: Inventory, component: Component) -> Iterator[tuple[tuple[s
     for (node, _), parts in by_group.items():
         ranks = [range(first, first + pattern.processes) for first, pattern in parts]
         # a pattern does not contain the other node of a device, nor the cores that other components take
-        key = ranks[0].start if away else (kind_of[node], *(pattern for _, pattern in parts))
+        state = None if needs is None else needs.at(node)
+        key = ranks[0].start if away else (kind_of[node], state, *(pattern for _, pattern in parts))
         if key not in uses:
             here = [rows[rank] for rank in chain.from_iterable(ranks)]
-            use = str(len(here)), _what(here), _seen(here), here[0].node_group_label
-            uses[key] = (*use, _cpus(component, here)) if bound else use
+            use: tuple[str, ...] = str(len(here)), _what(here), _seen(here), here[0].node_group_label
+            use = (*use, _cpus(component, here)) if bound else use
+            uses[key] = use if needs is None else (*use, *need_cells(needs.worst(component.name, here)))
         yield uses[key], node, ranks
 
 

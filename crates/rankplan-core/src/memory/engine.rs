@@ -36,9 +36,9 @@ pub struct Engine {
     pub weight: (f64, f64),
     /// Bytes of an element of the cache.
     pub cache: f64,
-    /// Requests at once.
+    /// The most requests at once.
     pub sequences: Option<f64>,
-    /// Tokens of a step.
+    /// The most tokens in a step.
     pub batch: Option<f64>,
 }
 
@@ -106,8 +106,7 @@ impl Engine {
             part("graphs", 0.0, GRAPHS),
         ];
         if self.kind != Kind::Vllm {
-            let activations = model.known().map_or(f64::INFINITY, |shape| self.activations(shape));
-            parts.push(part("activations", 0.0, activations));
+            parts.push(part("activations", 0.0, self.activations(model)));
             parts.extend(around());
         }
         parts
@@ -119,16 +118,18 @@ impl Engine {
         self.kind == Kind::Vllm && self.share.is_some_and(|share| needs > share * card)
     }
 
-    /// Bytes of a step's activations and logits, at most.
-    fn activations(&self, shape: &Shape) -> f64 {
+    /// Bytes of a step's activations and logits, at most: no bound unless its tokens and requests have one.
+    fn activations(&self, model: &Model) -> f64 {
+        let (Some(shape), Some(tokens), Some(sequences)) = (model.known(), self.batch, self.sequences) else {
+            return f64::INFINITY;
+        };
         let (qkv, out) = shape.attention(self.tp);
         let dense = 3.0 * shape.ffn / self.tp;
         let routed = shape.experts.map_or(0.0, |experts| {
             experts.top_k * (2.0 * shape.hidden + 3.0 * experts.ffn) + 3.0 * experts.shared_ffn / self.tp
         });
-        let tokens = self.batch.unwrap_or(8192.0);
         let elements = 8.0 * shape.hidden + 2.0 * (qkv + out) + dense.max(routed);
-        2.0 * tokens * elements + self.sequences.unwrap_or(1024.0) * shape.vocab * 10.0
+        2.0 * tokens * elements + sequences * shape.vocab * 10.0
     }
 
     /// Tokens that the cache of an engine holds on cards of so many bytes.
@@ -139,7 +140,7 @@ impl Engine {
         }
         let weights = self.weights(model);
         let others: f64 = around().iter().map(|part| part.bounds.upper).sum();
-        let taken = others + model.known().map_or(f64::INFINITY, |shape| self.activations(shape)) + GRAPHS;
+        let taken = others + self.activations(model) + GRAPHS;
         let (low, high) = (self.share.unwrap_or(0.0), self.share.unwrap_or(1.0));
         let (least, most) = match self.kind {
             Kind::TrtLlm => (low * (USABLE * card - weights.upper - taken), high * (card - weights.lower)),

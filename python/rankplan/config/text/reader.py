@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from rankplan.config.text.document import Section
 from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
@@ -27,6 +27,19 @@ _INTERPOLATION = re.compile(
     r"|oc\.env:[^{},]+,(?P<unset>[^{}]*))\}"
 )
 _DEEPEST = 20
+
+
+class Spelling(Protocol):
+    """How a config states the memory of a component in keys of its own."""
+
+    def place(self, setting: str) -> KeyPath | None:
+        """Return the path of the key that states a setting, else that of the model."""
+
+    def written(self, settings: Mapping[str, Any], sizes: Mapping[str, int]) -> str | None:
+        """Return the keys to write for settings and parallel sizes, ``None`` if no keys state exactly them."""
+
+    def named(self, setting: str) -> str | None:
+        """Return the keys that are missing for a setting to be known, ``None`` if no key states it."""
 
 
 class Reader:
@@ -51,8 +64,10 @@ class Reader:
         """The path in the config of the parallel sizes of each component that states some."""
         self.size_keys: dict[KeyPath, dict[str, KeyPath]] = {}
         """The path of each size that the section at a path states, by its kind (``tp``)."""
-        self.memory_paths: dict[str, dict[str, KeyPath]] = {}
-        """The path of each setting of a component's memory that a key of its dialect states."""
+        self.size_names: dict[KeyPath, dict[str, KeyPath]] = {}
+        """The path that each size has in a section, by its kind, whether it is stated or not."""
+        self.spellings: dict[str, Spelling] = {}
+        """How the keys of a dialect state the memory of each component."""
         self._warnings: list[Diagnostic] = []
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix
@@ -262,6 +277,7 @@ class Reader:
         before = len(self.faults)
         for name, names in keys.items():
             for key in names:
+                self.size_names.setdefault(path, {}).setdefault(name, (*path, key))
                 if (value := self.value(mapping, key, path)) is not None:
                     sizes[name] = self.number(value, (*path, key), 1) or 1
                     self.size_keys.setdefault(path, {})[name] = (*path, key)

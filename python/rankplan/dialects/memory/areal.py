@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, Rule, rule, unless
+from rankplan.dialects.memory.rules import REQUESTS, Role, Rule, rule, unless
 
 
 def _recompute(enabled: Any, name: Any, method: Any) -> str | None:
@@ -108,7 +108,15 @@ AREAL = (
             unless("vllm.cpu_offload_gb", "vllm.kv_cache_dtype", only="vllm"),
             rule("share", "share sglang.mem_fraction_static = 0.9", only="sglang"),
             rule("length", "size sglang.context_length = 32768", only="sglang"),
-            rule("sequences", "size sglang.max_running_requests", only="sglang"),
+            rule(
+                "tokens",
+                "size sglang.chunked_prefill_size",
+                "size sglang.max_prefill_tokens = 32768",
+                "size sglang.context_length = 32768",
+                by=convert.step,
+                only="sglang",
+            ),
+            rule("sequences", f"size sglang.max_running_requests = {REQUESTS}", only="sglang"),
             rule(
                 "precision",
                 "text sglang.quantization",

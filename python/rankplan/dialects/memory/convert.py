@@ -184,6 +184,14 @@ def micro_batch(by_tokens: Any, tokens: int | None, batch: int | None, length: i
     return None if batch is None or length is None else batch * length
 
 
+def step(chunk: int | None, batch: int | None, length: int | None) -> int | None:
+    """Return the most tokens in a step of SGLang: those of a chunk, else of a batch, or of one longer request.
+
+    SGLang: ``PrefillAdder`` of `managers/schedule_policy.py`.
+    """
+    return chunk or most(batch, length)
+
+
 def most(*sizes: int | None) -> int | None:
     """Return the largest size, if all are known."""
     known = [one for one in sizes if one is not None]

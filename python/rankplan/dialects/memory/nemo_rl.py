@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, layers, rule, stage_keys, unless
+from rankplan.dialects.memory.rules import Role, layers, rule, sglang_steps, stage_keys, unless
 
 _M, _D, _O = "policy.megatron_cfg", "policy.dtensor_cfg", "policy.megatron_cfg.optimizer"
 _DDP = f"{_M}.distributed_data_parallel_config"
@@ -136,6 +136,8 @@ NEMO_RL = (
             rule("share", f"share {_G}.sglang_cfg.mem_fraction_static", only="sglang"),
             rule("share", f"share {_G}.trtllm_cfg.gpu_memory_utilization", only="trtllm"),
             rule("sequences", f"size {_G}.vllm_kwargs.max_num_seqs", only="vllm"),
+            rule("tokens", f"size {_G}.vllm_kwargs.max_num_batched_tokens", only="vllm"),
+            *sglang_steps(f"{_G}.sglang_cfg.", f"{_G}.sglang_cfg.context_length"),
             rule(
                 "precision",
                 f"text {_V}.precision",

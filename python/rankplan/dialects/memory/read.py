@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 from pydantic import ValidationError
@@ -13,6 +14,7 @@ from rankplan.config.text.faults import KeyPath, diagnostics
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
 from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
+from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import PlacementError
 from rankplan.memory.model import LARGEST, Model
@@ -52,6 +54,7 @@ class MemoryReader:
         self._model = model
         self._probe = reader.fork()
         self._probe.asked = set()
+        self._changes: Mapping[KeyPath, Any] = {}
         self._models: dict[str, Model | None] = {}
 
     def memory(self, component: str, facts: Mapping[str, Any]) -> MemoryEntry | None:
@@ -61,8 +64,24 @@ class MemoryReader:
         """
         for role in self._table:
             if (section := role.section(component)) is not None:
-                return _Reading(self, role, section, facts).memory(component)
+                reading = _Reading(self, role, section, facts)
+                entry = reading.memory()
+                if entry is not None:
+                    self._keep(component, reading)
+                return entry
         return None
+
+    def _keep(self, component: str, reading: _Reading) -> None:
+        """Keep how the config states the memory of a component, for the place and the help of an answer."""
+
+        def changed(values: Mapping[KeyPath, Any]) -> MemoryEntry | None:
+            other = copy(self)
+            other._reader, other._changes = self._reader.fork(), values
+            return reading.by(other).memory()
+
+        rules, paths = reading.rules, reading.paths
+        spelling = KeySpelling(self._reader, component, rules, paths, changed, reading.place)
+        self._reader.spellings[component] = spelling
 
     def model(self, name: Any) -> Model | None:
         """Return a model, ``None`` if it is unknown."""
@@ -81,7 +100,7 @@ class MemoryReader:
         """Return the path of a value as it is written, and the value, ``None`` if it is missing."""
         if self._names is not None:
             path = (self._names.get(str(path[0]), path[0]), *path[1:])
-        return path, self._probe.at(path)
+        return path, self._changes[path] if path in self._changes else self._probe.at(path)
 
     def value(self, key: Key, section: str, facts: Mapping[str, Any]) -> tuple[KeyPath | None, Any]:
         """Return the path of the first stated value of a key, and the value; without one, the default."""
@@ -106,26 +125,37 @@ class MemoryReader:
         for _, found in diagnostics(error, {"": MemoryEntry}):
             self._reader.add_once(path, found)
 
-    def note(self, component: str, paths: dict[str, KeyPath]) -> None:
-        """Keep the path of each setting of a component, for the place of an answer."""
-        self._reader.memory_paths[component] = paths
-
 
 class _Reading:
-    """The values of a component."""
+    """The values of a component: the ``rules`` that apply to it, and the ``paths`` of settings that are stated."""
 
     def __init__(self, reader: MemoryReader, role: Role, section: str, facts: Mapping[str, Any]) -> None:
         self._reader, self._role, self._section, self._facts = reader, role, section, facts
-        self._paths: dict[str, KeyPath] = {}
+        self.paths: dict[str, KeyPath] = {}
+        self.rules: tuple[Rule, ...] = ()
 
-    def memory(self, component: str) -> MemoryEntry | None:
-        """Return the memory of a component, ``None`` if its model or what it does is unknown."""
+    def by(self, reader: MemoryReader) -> _Reading:
+        """Return the same component as another reader reads it."""
+        return _Reading(reader, self._role, self._section, self._facts)
+
+    def place(self, key: Key) -> tuple[KeyPath, Any]:
+        """Return where a key is stated, or else should be, and its value or default."""
+        path, value = self._value(key)
+        if path is None:
+            names = key.paths.split()
+            usual = next((name for name in names if "kwargs" not in name), names[0])
+            path, _ = self._reader.stated(tuple(usual.replace("@", self._section, 1).split(".")))
+        return path, None if value is RUN_TIME else value
+
+    def memory(self) -> MemoryEntry | None:
+        """Return the memory of the component, ``None`` if its model or what it does is unknown."""
         kind = self._setting(self._role.kind)
         if not isinstance(kind, dict):
             return None
         found: dict[str, Any] = {}
         known = True
-        for rule in (one for one in self._role.rules if one.applies(kind)):
+        self.rules = tuple(rule for rule in self._role.rules if rule.applies(kind))
+        for rule in self.rules:
             value = self._setting(rule)
             known &= value is not EFFECT and not (value is RUN_TIME and rule.setting in GUESSED)
             if not isinstance(value, Unread) and value is not None:
@@ -134,11 +164,10 @@ class _Reading:
         if model is None or not known:
             return None
         fitting = FITTING[next(iter(kind))]
-        self._reader.note(component, self._paths)
         try:
             return MemoryEntry(**kind, **{key: one for key, one in found.items() if key in fitting}, model=model)
         except ValidationError as error:
-            ends = (self._paths.get(key) for key in ("last_layers", "first_layers", "model"))
+            ends = (self.paths.get(key) for key in ("last_layers", "first_layers", "model"))
             self._reader.add(next((path for path in ends if path is not None), ()), error)
             return None
 
@@ -148,7 +177,7 @@ class _Reading:
             path, value = self._value(key)
             values.append(value)
             if path is not None:
-                self._paths.setdefault(rule.setting, path)
+                self.paths.setdefault(rule.setting, path)
         return RUN_TIME if RUN_TIME in values else rule.convert(*values)
 
     def _value(self, key: Key) -> tuple[KeyPath | None, Any]:

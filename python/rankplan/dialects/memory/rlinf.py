@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, Rule, layers, rule, unless
+from rankplan.dialects.memory.rules import CHUNK, Role, Rule, layers, rule, unless
 
 
 def _tokens(length: Any, by_tokens: Any, tokens: Any, batch: Any, forward: Any) -> int | None:
@@ -126,6 +126,9 @@ RLINF = (
             # VLLMWorker: max_model_len
             rule("length", "size runner.seq_length", only="vllm"),
             rule("sequences", "size @.max_running_requests"),
+            rule("tokens", "size @.vllm.max_num_batched_tokens", only="vllm"),
+            # SGLangWorker leaves the chunks to SGLang
+            rule("tokens", "text @.rollout_backend", by=convert.always(CHUNK), only="sglang"),
             rule("precision", "text @.model.precision", by=_served),
         ),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, layers, rule, stage_keys, unless
+from rankplan.dialects.memory.rules import Role, layers, rule, sglang_steps, stage_keys, unless
 
 _S = "@.strategy_args.strategy_config"
 _ZERO = f"{_S}.zero_optimization"
@@ -147,6 +147,8 @@ ROLL = (
             rule("length", f"size {_S}.max_model_len", only="vllm"),
             rule("length", f"size {_S}.context_length", only="sglang"),
             rule("sequences", f"size {_S}.max_num_seqs", only="vllm"),
+            rule("tokens", f"size {_S}.max_num_batched_tokens = 8192", only="vllm"),
+            *sglang_steps(f"{_S}.", f"{_S}.context_length"),
             rule(
                 "precision",
                 f"text {_S}.quantization",

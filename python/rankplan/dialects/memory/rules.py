@@ -64,13 +64,15 @@ class Rule:
 
     ``convert`` returns ``None`` for no setting, and `EFFECT` for a value that it does not know. Without a setting, the
     rule tells only whether the component can be read. ``only`` are the kinds that it applies to: words such as
-    ``fsdp`` or ``forward`` of the component's ``training``, ``forward`` or ``engine``.
+    ``fsdp`` or ``forward`` of the component's ``training``, ``forward`` or ``engine``. ``words`` are values that a text
+    may need for the setting.
     """
 
     setting: str
     keys: tuple[Key, ...]
     convert: Callable[..., Any]
     only: str = ""
+    words: tuple[str, ...] = ()
 
     def applies(self, kind: Mapping[str, Any]) -> bool:
         """Return whether the rule is about a component of this kind."""
@@ -83,9 +85,9 @@ def same(value: Any) -> Any:
     return value
 
 
-def rule(setting: str, *keys: str, by: Callable[..., Any] = same, only: str = "") -> Rule:
+def rule(setting: str, *keys: str, by: Callable[..., Any] = same, only: str = "", words: str = "") -> Rule:
     """Return a rule for keys; see `key`."""
-    return Rule(setting, tuple(map(key, keys)), by, only)
+    return Rule(setting, tuple(map(key, keys)), by, only, tuple(words.split()))
 
 
 def unless(*paths: str, only: str = "") -> Rule:
@@ -97,6 +99,26 @@ def stage_keys(section: str) -> tuple[str, ...]:
     """Return Megatron's keys for `unless` that divide the layers unevenly among stages; ``section`` ends in a dot."""
     keys = "pipeline_model_parallel_layout account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split"
     return tuple(f"{section}{key}" for key in keys.split())
+
+
+CHUNK, BATCH, REQUESTS = 16384, 16384, 4096
+"""SGLang's own defaults: tokens of a chunk (`server_args.py`: at most these, by memory), ``max_prefill_tokens``, and
+requests (``ModelRunner.init_memory_pool``: at most these)."""
+
+
+def sglang_steps(section: str, length: str) -> tuple[Rule, Rule]:
+    """Return the rules for the most tokens and requests of SGLang; ``section`` ends in a dot or an underscore."""
+    return (
+        rule(
+            "tokens",
+            f"size {section}chunked_prefill_size = {CHUNK}",
+            f"size {section}max_prefill_tokens = {BATCH}",
+            f"size {length}",
+            by=convert.step,
+            only="sglang",
+        ),
+        rule("sequences", f"size {section}max_running_requests = {REQUESTS}", only="sglang"),
+    )
 
 
 def layers(*paths: str, only: str = "") -> Rule:

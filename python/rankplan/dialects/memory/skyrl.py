@@ -138,6 +138,7 @@ SKYRL = (
             rule("share", f"share @.{_KW}.gpu_memory_utilization @.gpu_memory_utilization = 0.8"),
             rule("length", f"size @.{_KW}.max_model_len"),
             rule("sequences", f"size @.{_KW}.max_num_seqs @.max_num_seqs = 1024"),
+            rule("tokens", f"size @.{_KW}.max_num_batched_tokens @.max_num_batched_tokens = 8192"),
             rule("precision", f"text @.{_KW}.quantization", "text @.model_dtype = bfloat16", by=convert.served),
             rule("cache_precision", f"text @.{_KW}.kv_cache_dtype", by=convert.cached),
             rule("sleep", _ALL, "size trainer.policy.model.lora.rank = 0", by=_engine_sleep),

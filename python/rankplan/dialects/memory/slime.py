@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, rule, stage_keys, unless
+from rankplan.dialects.memory.rules import Role, rule, sglang_steps, stage_keys, unless
 from rankplan.memory.model import Experts, Latent, Model, Shape
 
 _REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")
@@ -201,7 +201,7 @@ SLIME = (
         (
             rule("share", "share sglang_mem_fraction_static"),
             rule("length", "size sglang_context_length"),
-            rule("sequences", "size sglang_max_running_requests"),
+            *sglang_steps("sglang_", "sglang_context_length"),
             rule("precision", "text sglang_quantization", "text sglang_dtype", by=convert.served),
             rule("cache_precision", "text sglang_kv_cache_dtype", by=convert.cached),
             rule(

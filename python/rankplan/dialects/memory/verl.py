@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, Rule, layers, rule, stage_keys, unless
+from rankplan.dialects.memory.rules import Role, Rule, layers, rule, sglang_steps, stage_keys, unless
 
 _A = "actor_rollout_ref"
 _TF = "@.megatron.override_transformer_config"
@@ -67,6 +67,7 @@ _STATES = (
         f"text @.strategy {_A}.actor.strategy",
         by=_policy,
         only="fsdp",
+        words="fsdp2",
     ),
     rule(
         "optimizer",
@@ -149,7 +150,17 @@ def _engine(components: dict[str, str], model: str, requests: int) -> Role:
         (
             rule("share", f"share {_VLLM}.gpu_memory_utilization @.gpu_memory_utilization = 0.5"),
             rule("length", f"size {_VLLM}.max_model_len @.max_model_len"),
-            rule("sequences", f"size @.max_num_seqs = {requests}"),
+            rule("sequences", f"size {_VLLM}.max_num_seqs @.max_num_seqs = {requests}", only="vllm"),
+            rule("sequences", f"size {_SGLANG}.max_running_requests @.max_num_seqs = {requests}", only="sglang"),
+            rule("sequences", f"size @.max_num_seqs = {requests}", only="trtllm"),
+            rule(
+                "tokens",
+                f"size {_VLLM}.max_num_batched_tokens @.max_num_batched_tokens = 8192",
+                only="vllm",
+            ),
+            rule("tokens", "size @.max_num_batched_tokens = 8192", only="trtllm"),
+            # SGLangHttpServer leaves the chunks to SGLang
+            sglang_steps(f"{_SGLANG}.", f"{_SGLANG}.context_length")[0],
             rule("precision", "text @.quantization", "text @.dtype = bfloat16", by=convert.served),
             rule("cache_precision", f"text {_VLLM}.kv_cache_dtype {_SGLANG}.kv_cache_dtype", by=convert.cached),
             rule(

@@ -93,6 +93,7 @@ def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults:
     if not states(reader, path):
         return None
     mapping = reader.section_at(path)
+    reader.size_names[path] = {name: (*path, key) for name, key in keys.items()}
     found: dict[str, Any] = dict(defaults)
     paths: dict[str, KeyPath] = {}
     for name, key in keys.items():

@@ -6,9 +6,11 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
 import ray
 
@@ -24,7 +26,7 @@ from rankplan.runtime.ray.connection import Connection, using_session
 from rankplan.runtime.ray.internals import actor_id, dead_actors
 from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve.notices import Notice, Overlap, listed
-from rankplan.runtime.reserve.reserve import Reservation
+from rankplan.runtime.reserve.reserve import Place, Reservation, places
 from rankplan.words import nodes_text
 
 if TYPE_CHECKING:
@@ -35,13 +37,36 @@ _logger = logging.getLogger("rankplan")
 
 
 @dataclass(frozen=True, slots=True)
+class Master:
+    """The address and the port at which ranks meet, and the machine that the port is of."""
+
+    address: str
+    port: int
+    machine: str
+
+
+class HasAnswers(Protocol):
+    """A call on some ranks."""
+
+    def _answers_of(self, rank: LiveRank) -> list[ray.ObjectRef[Any]]:
+        """Return the answers of this rank."""
+
+
+@dataclass(frozen=True, slots=True)
 class LiveRank:
-    """A rank that was started: its spec, its row in the plan that the group runs, its actor, and its pid once up."""
+    """A rank that was started: its spec, its row in the plan that the group runs, its actor, and its pid once up.
+
+    ``master`` is where its environment sends it, ``ports`` are the blocks that it was given, with their machine, and
+    ``calls`` those that somebody still holds. Copies share these two.
+    """
 
     spec: RankSpec
     placement: Placement
     actor: ActorHandle[Any]
     pid: int | None = None
+    master: Master | None = None
+    ports: list[tuple[str, range]] = field(default_factory=list, compare=False)
+    calls: WeakSet[HasAnswers] = field(default_factory=WeakSet, compare=False)
 
 
 @dataclass(slots=True)
@@ -66,7 +91,8 @@ class Crew:
     """The ranks of a component in rank order; ended by its reservation or its connection, if not before.
 
     It is owned before its first rank starts, so that closing the cluster at any moment leaves no rank behind. Ranks
-    are ``newcomers`` until all of them are verified. ``nodes`` are in the order of its plan.
+    are ``newcomers`` until all of them are verified, and ``leaving`` while they finish their calls before they end.
+    ``nodes`` are in the order of its plan, and ``master`` is where the latest newcomers meet.
     """
 
     def __init__(self, terms: Terms, connection: Connection, nodes: Nodes, reservation: Reservation | None) -> None:
@@ -74,12 +100,14 @@ class Crew:
         self.connection, self.nodes, self.reservation = connection, nodes, reservation
         self.ranks: list[LiveRank] = []
         self.newcomers: list[LiveRank] = []
-        self.master: tuple[str, int] | None = None
+        self.leaving: list[LiveRank] = []
+        self.master: Master | None = None
         self.restarts = 0
         self.restarting = threading.Lock()
         self.ended = False
         self._owner = reservation or connection
         self._notices: list[Notice] = []
+        self._sending: set[object] = set()
         self._lock = threading.Lock()
         self._owner.own(self)
         connection.has_launched = True
@@ -135,33 +163,67 @@ class Crew:
         self.check_open()
         raise self._shut_down()
 
+    @contextmanager
+    def sending(self) -> Iterator[list[LiveRank]]:
+        """Yield the ranks, to send them something; `retire` waits until that is done."""
+        token = object()
+        try:
+            self._sending.add(token)  # before the ranks are read
+            yield list(self.ranks)
+        finally:
+            self._sending.discard(token)
+
+    def retire(self, ranks: Sequence[LiveRank]) -> None:
+        """Send no more calls to these ranks, the last ones; return when those on the way to them have been sent."""
+        with Uninterrupted(), self._lock:
+            actors = {rank.actor for rank in ranks}
+            self.leaving, self.ranks[:] = list(ranks), [rank for rank in self.ranks if rank.actor not in actors]
+        before = set(self._sending)
+        while not before.isdisjoint(self._sending):
+            time.sleep(timeouts.SENDING)
+
     def settle(
         self,
         ranks: Sequence[LiveRank],
         nodes: Nodes,
-        master: tuple[str, int] | None,
+        master: Master | None,
         restarts: int = 0,
         search: object = None,
     ) -> None:
         """Make these the ranks, and end those they replace; take over the ports of a search, if there was one.
 
-        Raises ``LaunchError`` if the crew has ended.
+        Ranks that leave return their ports. Raises ``LaunchError`` if the crew has ended.
         """
         with Uninterrupted(), self._lock:
             if not self.ended:
-                actors = {rank.actor for rank in ranks}
-                replaced = [rank for rank in self.ranks if rank.actor not in actors]
+                actors, before, left = {rank.actor for rank in ranks}, [*self.ranks, *self.leaving], self.leaving
+                replaced = [rank for rank in before if rank.actor not in actors]
+                masters = {self.master, *(rank.master for rank in before)}
                 self.ranks[:], self.nodes, self.master, self.restarts = ranks, nodes, master, restarts
-                self.newcomers.clear()
+                self.newcomers, self.leaving = [], []
                 PORTS.move(search, self)
+                self._return_masters(masters)
                 outdated, self._notices = self._notices[:-1], self._notices[-1:]
                 if self.connection.is_current:
                     _kill(replaced)
+                for machine, block in (given for rank in left for given in rank.ports):
+                    PORTS.give_back(self, machine, block)
                 for notice in outdated:
                     notice.withdraw()
                 return
         self.check_open()
         raise self._shut_down()
+
+    def _return_masters(self, masters: Iterable[Master | None]) -> None:
+        """Return the ports of those of these that no rank knows any more."""
+        known = {self.master, *(rank.master for rank in self.ranks)}
+        for master in set(masters) - known:
+            if master is not None:
+                PORTS.give_back(self, master.machine, [master.port])
+
+    def places(self) -> set[Place]:
+        """Return the places that its ranks use."""
+        return places([rank.placement for rank in [*self.ranks, *self.newcomers, *self.leaving]], self.nodes)
 
     def _shut_down(self) -> LaunchError:
         return LaunchError(f"{self.component}: the group was shut down meanwhile", self.component)
@@ -170,13 +232,17 @@ class Crew:
         """Replace the records of these ranks, unless their actors have been replaced."""
         with self._lock:
             found = {rank.actor: rank for rank in ranks}
+            masters = {rank.master for rank in self.ranks}
             self.ranks[:] = [found.get(rank.actor, rank) for rank in self.ranks]
+            self._return_masters(masters)
 
     def dismiss(self) -> None:
-        """End the newcomers, and withdraw their notice; the ranks stay."""
+        """End the newcomers, and withdraw their notice; the ranks stay, also those that were leaving."""
         with Uninterrupted(), self._lock:
             if self.ended:
                 return
+            self.ranks += self.leaving
+            self.leaving = []
             newcomers, self.newcomers = self.newcomers, []
             if self.connection.is_current:
                 _kill(newcomers)
@@ -192,17 +258,22 @@ class Crew:
                 self.ended = True
                 self.connection.leave(self)
                 if self.connection.is_current:
-                    _kill([*self.ranks, *self.newcomers])
+                    _kill([*self.ranks, *self.newcomers, *self.leaving])
                 PORTS.give_back_all(self)
                 for notice in self._notices:
                     notice.withdraw()
             self._owner.disown(self)
 
-    def hold(self, search: object) -> None:
-        """Take over the ports of a search until the end; after the end, leave them to the search."""
+    def hold(self, search: object, given: Iterable[tuple[LiveRank, str, range]]) -> None:
+        """Take over the ports of a search, given to ranks on machines, until the rank is removed or the crew ends.
+
+        After the end, leave them to the search.
+        """
         with self._lock:
             if not self.ended:
                 PORTS.move(search, self)
+                for rank, machine, block in given:
+                    rank.ports.append((machine, block))
 
 
 def _kill(ranks: Sequence[LiveRank]) -> None:

@@ -14,8 +14,10 @@ import ray
 from rankplan._core import Placement
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.plans.component import Component
+from rankplan.plans.plan import Plan
 from rankplan.runtime.group.crew import Crew, Failure, LiveRank, wait_for_failure
-from rankplan.runtime.group.launch import renewals, restart, verified
+from rankplan.runtime.group.launch import verified
+from rankplan.runtime.group.restart import renewals, restart
 from rankplan.runtime.rank.host import OfRank
 from rankplan.runtime.rank.memory import MemoryUse
 from rankplan.runtime.rank.ports import PORTS
@@ -43,10 +45,16 @@ class Call:
         self._component, self._method = component, method
         self._ranks, self._answers, self._ticket = ranks, answers, ticket
         self._session = current_session()
+        for rank in ranks:
+            rank.calls.add(self)
 
     def __repr__(self) -> str:
         state = "closed" if self._session != current_session() else "done" if self.done() else "running"
         return f"<{self._component}.{self._method}() on {len(self._answers)} ranks, {state}>"
+
+    def _answers_of(self, rank: LiveRank) -> list[_Answer]:
+        """Return the answers of this rank, which may not have arrived yet."""
+        return [answer for one, answer in zip(self._ranks, self._answers, strict=True) if one.actor == rank.actor]
 
     def done(self) -> bool:
         """Whether every rank has answered or failed. Raises ``WorkerError`` if the cluster was closed."""
@@ -113,10 +121,14 @@ class RankSelection:
     def __init__(self, crew: Crew, ranks: Sequence[int] | None = None) -> None:
         self._crew, self._worker_class, self._selected = crew, crew.terms.worker[0], ranks
 
+    def _some(self, all_ranks: Sequence[LiveRank]) -> Sequence[LiveRank]:
+        """Return the selected ones of all ranks that run now: a restart replaces some."""
+        ranks = all_ranks if self._crew.is_running else []
+        return ranks if self._selected is None else [ranks[rank] for rank in self._selected if rank < len(ranks)]
+
     @property
     def _ranks(self) -> Sequence[LiveRank]:
-        ranks = list(self._crew.ranks) if self._crew.is_running else []  # a restart replaces some
-        return ranks if self._selected is None else [ranks[rank] for rank in self._selected if rank < len(ranks)]
+        return self._some(list(self._crew.ranks))
 
     def __repr__(self) -> str:
         ranks = [rank.placement.rank for rank in self._ranks]
@@ -151,24 +163,28 @@ class RankSelection:
 
     def _send(self, method: str, /, *args: Any, **kwargs: Any) -> Call:
         ticket = next(_tickets)
-        with using_session():
-            ranks = self._running(method)
+        with using_session(), self._sending(method) as ranks:
             try:
                 answers = [rank.actor.call.remote(ticket, method, *args, **kwargs) for rank in ranks]
             except TypeError as error:
                 call, why = f"{self._crew.component}.{method}()", sending_fault(error)
                 raise TypeError(f"{call}: an argument cannot be sent to the ranks: {why}") from error
-        return Call(self._crew.component, method, ranks, answers, ticket)
+            return Call(self._crew.component, method, ranks, answers, ticket)
 
     def _asked(self, task: str, doing: str, timeout: float | None) -> tuple[Sequence[LiveRank], list[Any]]:
         """Run a task of the host in every rank; return the ranks and their answers."""
-        with using_session():
-            ranks = self._running(doing)
+        with using_session(), self._sending(doing) as ranks:
             call = Call(self._crew.component, doing, ranks, [getattr(rank.actor, task).remote() for rank in ranks])
         return ranks, call.wait(timeout)
 
-    def _running(self, method: str) -> Sequence[LiveRank]:
-        component, ranks = self._crew.component, self._ranks
+    @contextmanager
+    def _sending(self, method: str) -> Iterator[Sequence[LiveRank]]:
+        """Yield the ranks, to send them a call; none of them is removed before it has finished that call."""
+        with self._crew.sending() as all_ranks:
+            yield self._running(method, all_ranks)
+
+    def _running(self, method: str, all_ranks: Sequence[LiveRank] | None = None) -> Sequence[LiveRank]:
+        component, ranks = self._crew.component, self._ranks if all_ranks is None else self._some(all_ranks)
         if not self._crew.is_running:
             raise WorkerError(f"{component}.{method}(): the group was shut down; launch it again", component)
         if self._selected is not None and len(ranks) < len(self._selected):
@@ -227,22 +243,30 @@ class WorkerGroup(RankSelection):
         """
         return verified(self._crew.component, *self._asked("look", "verify", timeout))
 
-    def restart(self, component: Component | None = None, timeout: float | None = None) -> list[RankReport]:
-        """Start the ranks that are dead, or whose place another plan has changed, and return their reports.
+    def restart(self, plan: Plan | Component | None = None, timeout: float | None = None) -> list[RankReport]:
+        """Start the ranks that are dead, new, or whose place another plan has changed, and return their reports.
 
-        ``component`` is that of a new plan: ``replan(plan, cluster.refresh()).plan["rollout"]``. Without one, dead
-        ranks start again at their places. The other ranks continue their calls, in their processes. Ranks that
-        the new plan lacks are ended. Every rank that starts gets ``MASTER_ADDR``, a new ``MASTER_PORT`` and the number
-        of restarts as ``RANKPLAN_RESTART``; `refresh_environment` gives these to the others.
+        ``plan`` is a new plan, or its component for this group: ``replan(plan, cluster.refresh()).plan["rollout"]``.
+        Without one, dead ranks start again at their places. The other ranks continue their calls, in their processes.
+        Every rank that starts gets ``MASTER_ADDR``, a new ``MASTER_PORT`` and the number of restarts as
+        ``RANKPLAN_RESTART``; `refresh_environment` gives these to the others, with the new ``WORLD_SIZE``.
+
+        A plan with more ranks adds the last ones. One with fewer removes the last ones: they get no new calls, finish
+        those that they have received, and end. While other ranks are dead they end at once, as their calls may wait for
+        these. With another number of ranks, the others must stay where they are, unless they are dead or the plan marks
+        their hardware as lost.
 
         All or nothing, as in a launch: raises ``LaunchError``, and leaves the group as it was, if a rank does not come
-        up within ``timeout`` seconds (default: that of `GroupSpec.launch`) or differs from the plan. A rank that is
-        alive but moves ends only then. A group with a reservation reserves the new places in addition; the old ones
-        stay reserved until it is released. Raises ``PlacementError`` if the component does not fit the cluster,
-        ``ValueError`` for the component of another group, ``WorkerError`` after the shutdown.
+        up within ``timeout`` seconds (default: that of `GroupSpec.launch`) or differs from the plan, or if a rank that
+        leaves does not finish its calls within ``timeout`` seconds (default: 300). A rank that is alive but moves ends
+        only then. A group with a reservation reserves the new places in addition. Places that a removed rank has left
+        are returned if they were reserved for this group alone and no rank uses the node any more; all others stay
+        reserved until the reservation is released. Raises ``PlacementError`` if the component does not fit the cluster,
+        ``ValueError`` for the component of another group and a change of size that moves others, ``WorkerError`` after
+        the shutdown.
         """
         self._running("restart")
-        return restart(self._crew, component, None if timeout is None else as_timeout(timeout))
+        return restart(self._crew, plan, None if timeout is None else as_timeout(timeout))
 
     def refresh_environment(self, timeout: float | None = None) -> list[RankReport]:
         """Send all ranks the changes of restarts, and return their reports.
@@ -302,9 +326,10 @@ class WorkerGroup(RankSelection):
         """Find, for every rank, ``count`` consecutive ports that are free on its node; return them in rank order.
 
         The ranks find them themselves, avoiding the ports of Ray's workers and, if possible, the system's ephemeral
-        ports. They are not handed out again in this program until the group is shut down. A rank answers once the calls
-        it received before are done. Raises ``LaunchError`` if a node has too few, ``ValueError`` for a ``count`` below
-        1, ``WorkerError`` and ``TimeoutError`` like other calls; all ports found are returned then.
+        ports. They are not handed out again in this program until a restart removes the rank or the group is shut down.
+        A rank answers once the calls it received before are done. Raises ``LaunchError`` if a node has too few,
+        ``ValueError`` for a ``count`` below 1, ``WorkerError`` and ``TimeoutError`` like other calls; all ports found
+        are returned then.
         """
         if (as_int(count) or 0) < 1:
             raise ValueError(f"count is {shown(count)}; it must be a whole number of 1 or more")
@@ -329,7 +354,7 @@ class WorkerGroup(RankSelection):
                         PORTS.give_back(search, machines[index], set(choice) - set(block))
                         if block:
                             blocks[index] = block
-                crew.hold(search)
+                crew.hold(search, [(ranks[index], machines[index], block) for index, block in blocks.items()])
             return [blocks[index] for index in range(len(ranks))]
         except BaseException:
             for index, block in blocks.items():

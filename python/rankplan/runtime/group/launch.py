@@ -1,4 +1,4 @@
-"""Starting and restarting the ranks of a component, all or none, and comparing their reports with the plan."""
+"""Starting the ranks of a component, all or none, and comparing their reports with the plan."""
 
 from __future__ import annotations
 
@@ -11,21 +11,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import ray
 
 from rankplan._core import Placement, RankSet
-from rankplan.environment import MASTER_VARIABLES, restart_environment
 from rankplan.errors import LaunchError
-from rankplan.plans.component import Component
-from rankplan.runtime.group.crew import Crew, LiveRank, dead_ranks
-from rankplan.runtime.group.ranks import check_interpreters, pickled, rank_specs
+from rankplan.runtime.group.crew import Crew, LiveRank, Master
+from rankplan.runtime.group.ranks import pickled
 from rankplan.runtime.nodes.nodes import Nodes, pinned
 from rankplan.runtime.rank.host import AsyncHostActor, GroupSetup, HostActor, has_async_methods
 from rankplan.runtime.rank.ports import PORTS, free_block
 from rankplan.runtime.rank.spec import RankReport, RankSpec, differences, shared_devices
-from rankplan.runtime.ray.answers import Failed, Unanswered, collect, launch_error, ranks_text
+from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import Failed, Fault, Unanswered, collect, launch_error, outcomes, ranks_text
 from rankplan.runtime.ray.connection import using_session
 from rankplan.runtime.ray.internals import has_process
 from rankplan.runtime.ray.timeouts import launch_timeout
@@ -51,8 +49,8 @@ def started(
     search: object,
     timeout: float | None,
     restarts: int = 0,
-) -> tuple[list[LiveRank], tuple[str, int], list[RankReport]]:
-    """Start newcomers of a crew, and verify them; return them, the address and the port of rank 0, and the reports.
+) -> tuple[list[LiveRank], Master, list[RankReport]]:
+    """Start newcomers of a crew, and verify them; return them, where they meet, and their reports.
 
     ``first`` is the row of rank 0, which may be running already, and ``search`` gets its port. The default of
     ``timeout`` depends on the specs. If one fails, newcomers are left to the caller.
@@ -85,7 +83,7 @@ def started(
             if specs[0].placement.rank == 0:
                 port = newcomers[0].actor.free_block.remote(choice, 1)
             else:  # rank 0 runs, and may be busy
-                port = _free_block.options(scheduling_strategy=pinned(nodes.ids[node])).remote(choice, 1)
+                port = _port_on(nodes.ids[node], choice)
             starts = [rank.actor.start.remote(rank.spec, setup, port, payload) for rank in newcomers]
             master_port, *found = collect([port, *starts], timeout, tell)
         except Failed as failed:
@@ -101,8 +99,9 @@ def started(
     reports = verified(component, newcomers, found)
     if not nodes.simulated and (unbound := unbound_text(reports)):
         _logger.warning("%s: %s", component, unbound)
-    up = [replace(rank, pid=one.pid) for rank, one in zip(newcomers, reports, strict=True)]
-    return up, (address, master_port), reports
+    master = Master(address, master_port, machine)
+    up = [replace(rank, pid=one.pid, master=master) for rank, one in zip(newcomers, reports, strict=True)]
+    return up, master, reports
 
 
 def _created(crew: Crew, nodes: Nodes, specs: Sequence[RankSpec]) -> list[LiveRank]:
@@ -122,6 +121,25 @@ def _created(crew: Crew, nodes: Nodes, specs: Sequence[RankSpec]) -> list[LiveRa
 
 
 _free_block = ray.remote(num_cpus=0)(free_block)
+
+
+def _port_on(node_id: str, choice: range) -> ray.ObjectRef[int | None]:
+    """Find a free port on a node whose ranks may be busy."""
+    found: ray.ObjectRef[int | None] = _free_block.options(scheduling_strategy=pinned(node_id)).remote(choice, 1)
+    return found
+
+
+def new_master(crew: Crew, nodes: Nodes, first: Placement, search: object) -> Master:
+    """Return where the ranks of a crew, without newcomers, may meet again; ``first`` is the row of rank 0."""
+    node = first.cluster_node_rank
+    address, machine, choice = nodes.address(node), nodes.machine(node), PORTS.choice(search, nodes.machine(node), 1)
+    (answer,) = outcomes([_port_on(nodes.ids[node], choice)], timeouts.ENVIRONMENT)
+    if not isinstance(answer, int):
+        why = f"it {answer.reason}" if isinstance(answer, Fault) else "none of the ports tried is free"
+        text = f"{crew.component}: node {node} ({address}), where rank 0 runs, has no port for its ranks: {why}"
+        raise LaunchError(text, crew.component, first.rank, node)
+    PORTS.give_back(search, machine, set(choice) - {answer})
+    return Master(address, answer, machine)
 
 
 def _not_up(component: str, ranks: Sequence[LiveRank], late: set[int], timeout: float, undone: str) -> LaunchError:
@@ -146,84 +164,6 @@ def _import_path() -> list[str]:
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     folders = (Path(entry).absolute() for entry in sys.path)
     return [str(folder) for folder in folders if not any(folder.is_relative_to(path) for path in installed)]
-
-
-def restart(crew: Crew, component: Component | None, timeout: float | None) -> list[RankReport]:
-    """Start the ranks that are dead or elsewhere in this component; see ``WorkerGroup.restart``."""
-    with crew.restarting, using_session():
-        crew.connection.check_alive()
-        crew.check_open()
-        nodes, component = _fitted(crew, component)
-        terms, old = crew.terms, list(crew.ranks)
-        dead = {rank.placement.rank for rank in dead_ranks(old)}
-        kept: dict[int, LiveRank] = {}
-        for rank, row in zip(old, component, strict=False):
-            if row.rank not in dead and _place(rank.placement, crew.nodes) == _place(row, nodes):
-                kept[row.rank] = replace(rank, placement=row)
-        moved = RankSet(row.rank for row in component if row.rank not in kept)
-        if not moved:
-            crew.settle([kept[row.rank] for row in component], nodes, crew.master, crew.restarts)
-            terms.component = component
-            return []
-        specs = rank_specs(nodes, component, terms.prove, moved)
-        check_interpreters(specs)
-        rows, restarts = [spec.placement for spec in specs], crew.restarts + 1
-        addition = None
-        try:
-            if crew.reservation is not None:
-                addition = crew.reservation.extend(nodes, crew.component, rows)
-            crew.announce(list(component), nodes)
-            with PORTS.searching() as search:
-                newcomers, master, reports = started(crew, nodes, specs, component[0], search, timeout, restarts)
-                up = dict(zip(moved, newcomers, strict=True))
-                ranks = [kept.get(row.rank) or up[row.rank] for row in component]
-                crew.settle(ranks, nodes, master, restarts, search)
-        except BaseException:
-            if crew.restarts < restarts:
-                crew.dismiss()
-                if addition is not None:
-                    addition.release()
-            raise
-        terms.component = component
-        _logger.info("%s: restarted %s", crew.component, ranks_text(moved))
-        return reports
-
-
-def _fitted(crew: Crew, component: Component | None) -> tuple[Nodes, Component]:
-    """Return the component on the nodes of the cluster, in the order of its plan."""
-    terms = crew.terms
-    if component is None:
-        component = terms.component
-    elif not isinstance(component, Component):
-        raise TypeError(f"component is of type {type(component).__name__}; pass a component of a plan: plan[name]")
-    elif component.name != terms.planned:
-        raise ValueError(f"this group runs {terms.planned}, not {component.name}; pass plan[{terms.planned!r}]")
-    nodes, (component,) = terms.nodes().fitted(component.inventory, [replace(component, name=terms.planned)])
-    component = replace(component, name=crew.component)
-    if terms.visibility is not None:
-        component = component.with_settings(visibility=terms.visibility)
-    return nodes, component
-
-
-def _place(row: Placement, nodes: Nodes) -> tuple[Any, ...]:
-    """Return the machines, devices and settings that a process is bound to."""
-    devices = [(nodes.ids[node], index) for node, index in row.devices]
-    seen = row.visible_accelerators, row.accelerator_type, row.visibility
-    return nodes.ids[row.cluster_node_rank], devices, seen, row.local_hardware_ranks, row.node_group_label
-
-
-def renewals(crew: Crew) -> tuple[list[LiveRank], list[ray.ObjectRef[RankReport]]]:
-    """Send every rank the changes of restarts; return the ranks with their new specs, and their answers."""
-    rendezvous = restart_environment(crew.restarts)
-    if crew.master is not None:
-        rendezvous |= zip(MASTER_VARIABLES, map(str, crew.master), strict=True)
-    nodes = ray.put(pickle.dumps(crew.nodes))
-    ranks: list[LiveRank] = []
-    for rank in list(crew.ranks):
-        coordinates = crew.terms.component.coordinates(rank.placement.rank)
-        spec = replace(rank.spec, placement=rank.placement, coordinates=coordinates)
-        ranks.append(replace(rank, spec=spec))
-    return ranks, [rank.actor.renew.remote(rank.spec, rendezvous, nodes) for rank in ranks]
 
 
 def verified(component: str, ranks: Sequence[LiveRank], reports: Sequence[RankReport]) -> list[RankReport]:

@@ -3,44 +3,47 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from math import ceil
+from typing import TypeAlias
 
 import ray
-from rankplan_hook.pins import Pins, Planned
+from rankplan_hook.install import WRAPPED
+from rankplan_hook.pins import Pins, Planned, bundles
 
 from rankplan._core import RankSet
 from rankplan.accelerators import VENDORS
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.dialects import DIALECTS
+from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
+from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.look import look
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes, pinned
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import Tables
+from rankplan.words import counted, shown, unknown
 
 USE_RUN = "RLinf places its processes by node itself: use `rankplan run`"
 
 _MOST = 8
 """Nodes named in a message."""
 
+Planner: TypeAlias = Callable[[Nodes, Held], Plan]
+"""Returns the plan on the nodes of a cluster, on what others do not hold."""
+
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A plan, the nodes that it has on a cluster, and the pins that a run writes into the head's store.
-
-    ``notes`` tell what was left out, and why.
-    """
+    """A plan, the nodes that it has on a cluster, and the pins that a run writes into the head's store."""
 
     run: str
     plan: Plan
     nodes: Nodes
     pins: Pins
-    notes: tuple[str, ...]
 
     def publish(self, head: Head) -> None:
         """Write the pins where the processes of the command look for them."""
@@ -54,79 +57,136 @@ class Binding:
         """Return a node of the plan as messages show it: ``node 2 (10.0.0.10)``."""
         return f"node {node} ({self.nodes.address(node)})"
 
+    def lines(self) -> list[str]:
+        """Return what the run wraps, and where each request of the plan is bound to."""
+        wrapped = [f"{module}.{name}" for module, names in WRAPPED.items() for name in names]
+        lines = [f"run {self.run} wraps {', '.join(wrapped)}"]
+        for number, one in enumerate(self.pins.requests):
+            what = f"{bundles(one.sizes)}{' without a group' if one.strategy is None else ''}"
+            named = f" named like `{one.name}`" if one.name else ""
+            on = _first([self.name(node) for node in dict.fromkeys(one.nodes)]) or "optional, on any node"
+            lines.append(f"request {number}: {one.component or 'the cluster'}, {what}{named}: {on}")
+        return lines
 
-def bound(planned: Callable[[Nodes], Plan], nodes: Nodes, tables: Tables, *, lenient: bool) -> Binding:
+
+def bound(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[str], None], *, lenient: bool) -> Binding:
     """Plan on what other jobs leave free, and return the plan with the node ids that its requests are bound to.
 
-    Raises `PlacementError`: also ``order-not-kept``, if the trainer sorts the nodes of a pool in another order.
+    ``tell`` gets notes about what was left out, and why. Raises `PlacementError`: also ``order-not-kept``, if the
+    trainer sorts the nodes of a pool in another order.
     """
-    notes = []
-    if held := held_by_others(nodes, tables):
-        texts = [f"{nodes.address(rank)}: {taken}" for rank, taken in held.items()]
-        more = f" and {len(texts) - _MOST} more nodes" if len(texts) > _MOST else ""
-        notes.append(f"other jobs hold accelerators, which the plan leaves out: {'; '.join(texts[:_MOST])}{more}")
-        records = [nodes.inventory.node(rank) for rank in range(nodes.inventory.num_nodes)]
-        for rank, taken in held.items():
-            records[rank] = records[rank].model_copy(update={"unhealthy": records[rank].unhealthy | taken})
-        nodes = replace(nodes, inventory=nodes.inventory.updated(records))
-    plan = planned(nodes)
+    if held := Held.of(look(tables, planned=nodes.inventory)):
+        texts = [f"{nodes.address(rank)}: {held.text(rank)}" for rank in held.nodes()]
+        tell(f"other jobs hold accelerators, which the plan leaves out: {_first(texts)}")
+    plan = planned(nodes, held)
+    uncertain = [nodes.ids[rank] for rank in held.hidden]
     nodes = nodes.of_plan(plan.inventory)
     plan, changes = in_trainers_order(plan, nodes.ids)
-    notes += [f"{change.message}; the plan now has that order" for change in changes]
+    for change in changes:
+        tell(f"{change.message}; the plan now has that order")
     check_requests(plan)
+    used = {node for request in plan.requests for node in request.nodes}
+    if unsure := [nodes.address(rank) for rank, id in enumerate(nodes.ids) if rank in used and id in uncertain]:
+        reason = "Ray does not tell which accelerators tasks, or groups without actors, hold there"
+        tell(f"the plan needs {_first(unsure)}, but {reason}: ranks may get others than planned")
     known = [
         Planned(one.component, one.name, one.accelerators, one.nodes, one.strategy, one.optional)
         for one in plan.requests
     ]
-    idle = plan.idle()
-    free = tuple(len(idle.get(rank, ())) for rank in range(len(nodes.ids)))
     resources = tuple(sorted({row.resource for row in VENDORS}))
-    pins = Pins(tuple(known), nodes.ids, free, resources, lenient)
-    return Binding(uuid.uuid4().hex[:16], plan, nodes, pins, tuple(notes))
+    pins = Pins(tuple(known), nodes.ids, _free(plan), resources, lenient)
+    return Binding(uuid.uuid4().hex[:16], plan, nodes, pins)
+
+
+def fit(saved: Plan, nodes: Nodes, held: Held, without: Sequence[str] = ()) -> Plan:
+    """Return a saved plan on the nodes of a cluster.
+
+    Raises `PlacementError` (``plan-mismatch``) if the nodes are others than planned, or others hold what it needs.
+    """
+    there = nodes.of_plan(saved.inventory)
+    found = saved.fitted(there.inventory.without(without) if without else there.inventory)
+    places = {id: rank for rank, id in enumerate(nodes.ids)}
+    used: dict[int, RankSet] = {}
+    for component in found.values():
+        for rank, local in component.inventory.core.by_node(component.rows.accelerators()).items():
+            place = places[there.ids[rank]]
+            used[place] = used.get(place, RankSet()) | local
+    left = held.left(nodes.inventory, used)
+    faults = []
+    for rank in held.nodes():
+        if used.get(rank, RankSet()) & left.node(rank).unhealthy:
+            message = f"{nodes.address(rank)}: the plan needs {used[rank]}, but other jobs hold {held.text(rank)}"
+            help = "wait until these jobs end, or plan again on what they leave free"
+            faults.append(Diagnostic("plan-mismatch", message, help))
+    if faults:
+        raise PlacementError(faults)
+    marked = replace(nodes, inventory=left).of_plan(saved.inventory).inventory
+    return saved.fitted(marked.without(without) if without else marked)
+
+
+def _free(plan: Plan) -> tuple[int, ...]:
+    """Return the number of accelerators that a plan leaves free on each node, also of nodes that it has set aside."""
+    idle = plan.idle()
+    found = [len(idle.get(rank, ())) for rank in range(plan.inventory.num_nodes)]
+    for rank in plan.inventory.taken:
+        record = plan.inventory.node(rank)
+        found[rank] = record.num_accelerators - len(record.unhealthy) if record.healthy else 0
+    return tuple(found)
+
+
+def _first(texts: Sequence[str]) -> str:
+    """Return the texts of the first nodes, and how many more there are."""
+    more = f" and {counted(len(texts) - _MOST, 'more node')}" if len(texts) > _MOST else ""
+    return "; ".join(texts[:_MOST]) + more
 
 
 def check_requests(plan: Plan) -> None:
-    """Raise `PlacementError` for a plan that does not know what its trainer asks Ray for."""
+    """Raise `PlacementError` for a plan of an unknown trainer, or one that does not know what it asks Ray for."""
+    if plan.dialect is not None and plan.dialect not in DIALECTS:
+        message = f"the plan is of the unknown dialect {shown(plan.dialect)}; the dialects are {', '.join(DIALECTS)}"
+        raise PlacementError(
+            [Diagnostic("plan-mismatch", message, "plan the trainer's config again with this version")]
+        )
+    names = dict.fromkeys(one.component for one in plan.requests if not one.optional and one.component)
+    if faults := [unknown("component", name, plan, code="plan-mismatch") for name in names if name not in plan]:
+        raise PlacementError(faults)
     if not any(not one.optional for one in plan.requests):
         message = "the plan does not know what its trainer asks Ray for"
         help = f"plan the trainer's config again, and save it with this version; {USE_RUN}"
         raise PlacementError([Diagnostic("plan-mismatch", message, help)])
 
 
-def held_by_others(nodes: Nodes, tables: Tables) -> dict[int, RankSet]:
-    """Return the accelerators that are taken: local indices by node rank.
+def check_nodes() -> None:
+    """Check every node of the connected cluster with a task.
 
-    Ray tells which ones actors hold. Of tasks, and of groups without actors, it only knows how many: the last ones
-    count, because Ray hands out the first ones first.
+    Raises `PlacementError` (``hook-missing``) with every node that lacks the hook, and ``ClusterError`` for nodes with
+    another version of Ray.
     """
-    live = look(tables, planned=nodes.inventory)
-    found = live.held()
-    for rank, amount in live.hidden().items():
-        known = found.get(rank, RankSet())
-        left = [index for index in range(nodes.inventory.node(rank).num_accelerators) if index not in known]
-        found[rank] = known | RankSet(left[-ceil(amount) :])
-    return found
 
+    def hook_and_version() -> tuple[bool, str]:  # inside another, sent by value: the node need not have rankplan
+        return find_spec("rankplan_hook") is not None, ray.__version__
 
-def check_hook() -> None:
-    """Raise `PlacementError` (``hook-missing``) with every node of the connected cluster that lacks the hook."""
-
-    def missing() -> bool:  # a function inside another is sent by value: the node need not have rankplan
-
-        return find_spec("rankplan_hook") is None
-
-    task = ray.remote(num_cpus=0)(missing)
+    task = ray.remote(num_cpus=0)(hook_and_version)
     entries = list(live_nodes().values())
     answers = outcomes(
         [task.options(scheduling_strategy=pinned(entry["NodeID"])).remote() for entry in entries],
         timeouts.ENVIRONMENT,
     )
     faults = []
+    others = []
     for entry, answer in zip(entries, answers, strict=True):
-        if answer is not False:
-            why = "lacks rankplan_hook" if answer is True else "did not run a task"
-            message = f"node {entry['NodeManagerAddress']} ({entry['NodeManagerHostname']}) {why}"
+        name = f"{entry['NodeManagerAddress']} ({entry['NodeManagerHostname']})"
+        has_hook, version = answer if isinstance(answer, tuple) else (None, ray.__version__)
+        if version != ray.__version__:
+            others.append(f"{name} has {version}")
+        if not has_hook:
+            message = f"node {name} {'did not run a task' if has_hook is None else 'lacks rankplan_hook'}"
             help = "install this version of rankplan there, for the Python that Ray runs in"
             faults.append(Diagnostic("hook-missing", message, help))
+    if others:
+        raise ClusterError(
+            f"the nodes have several versions of Ray: this program has {ray.__version__}, {_first(others)}; "
+            "install one version on all nodes, and start Ray again"
+        )
     if faults:
         raise PlacementError(faults)

@@ -5,12 +5,13 @@ Pure: it reads what runs (`Live`) and the plan, and asks nobody.
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import Any, TypeAlias
+
+from rankplan_hook.pins import matcher
 
 from rankplan._core import RankSet
 from rankplan.plans.node_order import sort_key
@@ -108,7 +109,7 @@ def claimed(live: Live, requests: Sequence[Request], job: str) -> Claims:
         if requests[at].strategy is None:
             alone.append(at)
         else:
-            free[requests[at].accelerators].append((_matcher(requests[at].name), at))
+            free[requests[at].accelerators].append((matcher(requests[at].name), at))
     for group in live.groups:
         if group.job == job and any(group.bundles):
             here = free[group.bundles]
@@ -129,14 +130,6 @@ def claimed(live: Live, requests: Sequence[Request], job: str) -> Claims:
                 alone.remove(at)
                 break
     return found
-
-
-def _matcher(pattern: str | None) -> Callable[[str], object]:
-    """Return the test of a name; most patterns are names without special characters, and need not be compiled."""
-    if pattern is None:
-        return lambda name: True
-    literal = pattern.replace("\\", "")
-    return literal.__eq__ if re.escape(literal) == pattern else re.compile(pattern).fullmatch
 
 
 def _nearest(request: Request, actors: Sequence[LiveActor]) -> list[LiveActor]:

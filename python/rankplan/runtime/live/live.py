@@ -12,6 +12,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.runtime.live.compare import asking, compare
 from rankplan.runtime.live.devices import with_devices
+from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.look import look, short
 from rankplan.runtime.live.model import Live
 from rankplan.runtime.ray.connection import head_of
@@ -89,8 +90,8 @@ def _known(tables: Tables, job: str | None) -> str | None:
     # Detached actors and groups outlive their job.
     owners = {short(actor.job_id) for actor in tables.actors} | {short(group.job_id) for group in tables.groups}
     if (number := short(job.lower())) not in {*running, *owners}:
-        known = ", ".join(running) or "none"
-        raise ClusterError(f"no job {shown(job)} has anything on the cluster; the running jobs are {known}")
+        known = f"the running jobs are {', '.join(running)}" if running else "no job is running"
+        raise ClusterError(f"no job {shown(job)} has anything on the cluster; {known}")
     return number
 
 
@@ -99,15 +100,12 @@ def _planned(base: Live, config: Job, job: str | None) -> Plan:
     ids = [node.node_id for node in base.nodes]
 
     def plan_on(inventory: Inventory) -> Plan:
-        return replace(config, inventory=inventory, labelled=True).plan(pinned=True, node_ids=ids)
+        attempt = replace(config, reader=config.reader.fork(), inventory=inventory, labelled=True)
+        return attempt.plan(pinned=True, node_ids=ids)
 
     first = plan_on(base.inventory)
-    held = base.held(but=job or asking(base, first.requests))
-    specs = [
-        node.spec.model_copy(update={"unhealthy": held[node.rank]}) if node.rank in held else node.spec
-        for node in base.nodes
-    ]
-    return plan_on(base.inventory.updated(specs)) if held else first
+    held = Held.of(base, but=job or asking(base, first.requests))
+    return held.planned(held.left(base.inventory), plan_on) if held else first
 
 
 def _only(found: Live, job: str) -> Live:

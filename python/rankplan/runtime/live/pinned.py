@@ -19,10 +19,12 @@ from ray.exceptions import RayError
 from rankplan.dialects import DIALECTS
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.front import Config, read_job, saved_plan
+from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.runtime.cluster import Cluster
-from rankplan.runtime.live.binding import USE_RUN, Binding, bound, check_hook, check_requests
+from rankplan.runtime.live.binding import USE_RUN, Binding, Planner, bound, check_nodes, check_requests, fit
 from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
+from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.model import Difference, Live
 from rankplan.runtime.live.report import difference_lines
 from rankplan.runtime.live.watch import Watch
@@ -86,7 +88,8 @@ class Ran:
             on_nodes = f"{compared.on_nodes} of {counted(compared.ranks, 'rank')} on their nodes"
             lines += [f"{on_nodes}, {compared.on_accelerators} on their accelerators"]
             lines += difference_lines(self.live) if compared.differences else []
-        lines.append(f"groups: {self.pinned} of {self.requests} pinned")
+        alone = any(one.strategy is None and not one.optional for one in self.plan.requests)
+        lines.append(f"groups{' and actors' if alone else ''}: {self.pinned} of {self.requests} pinned")
         if self.seconds is not None:
             lines.append(f"started in {self.seconds:.1f} s")
         for id, name in self.detached.items():
@@ -130,6 +133,7 @@ def pin(
     without: Sequence[str] = (),
     isolate: bool | None = None,
     node_order: str | None = None,
+    verbose: bool = False,
     tell: Tell | None = None,
     report: Callable[[Ran], None] | None = None,
 ) -> Ran:
@@ -140,8 +144,9 @@ def pin(
     ``others`` tells what happens to requests with accelerators that the plan lacks: ``"refuse"``, at the call, or
     ``"pass"``, on what the plan leaves free. With ``devices="require"``, other accelerators than planned on the right
     node are a fault. ``timeout`` are the seconds from the first group to the last rank, after which missing ones are
-    told. ``tell`` gets every fault and note at once, ``report`` what ran when all ranks are up, and when that changes.
-    The call returns when the command ends.
+    told. ``verbose`` tells what is wrapped in the program, and the nodes of each request. ``tell`` gets every fault and
+    note at once, ``report`` what ran when all ranks are up, and when that changes. The call returns when the command
+    ends.
 
     Raises `PlacementError` with every fault of the config, the script or the cluster, `ClusterError`, ``ValueError``
     for invalid arguments, and ``OSError`` for a file that cannot be read or a command that cannot be started.
@@ -159,10 +164,10 @@ def pin(
     check_hook_folder()
     planned = _planner(config, dialect, overrides, without, isolate=isolate)
     head = head_of(ray)
-    binding = _looked_at(planned, head, node_order, lenient=others == "pass")
     say: Tell = tell or (lambda told: None)
-    for note in binding.notes:
-        say(note)
+    binding = _looked_at(planned, head, say, node_order, lenient=others == "pass")
+    for line in binding.lines() if verbose else ():
+        say(line)
     # Ray offers the token of this machine only to a cluster that it finds itself.
     address = (environment.get("RAY_ADDRESS") or "auto") if ray in (None, "auto") else ray
 
@@ -207,8 +212,9 @@ def pinned(plan: Config, ray: str | None = None) -> Iterator[Binding]:
     planned = _planner(plan, None, (), (), isolate=None)
     head = head_of(ray)
     connect(head.address, None)
-    binding = _looked_at(planned, head, None, lenient=False)
-    watch = Watch(binding, head, lambda told: None, math.inf)
+    silent: Tell = lambda told: None  # noqa: E731
+    binding = _looked_at(planned, head, silent, None, lenient=False)
+    watch = Watch(binding, head, silent, math.inf)
     modules = [sys.modules[name] for name in WRAPPED if name in sys.modules]
     binding.publish(head)
     os.environ[VARIABLE] = binding.run
@@ -227,14 +233,13 @@ def pinned(plan: Config, ray: str | None = None) -> Iterator[Binding]:
 
 def _planner(
     config: Config, dialect: str | None, overrides: Sequence[str], without: Sequence[str], *, isolate: bool | None
-) -> Callable[[Nodes], Plan]:
+) -> Planner:
     """Return the function from the nodes of a cluster to the plan; faults that need no cluster are raised now."""
     if (saved := saved_plan(config, None, dialect, overrides)) is not None:
         check_requests(saved)
 
-        def fitted(nodes: Nodes) -> Plan:
-            inventory = nodes.of_plan(saved.inventory).inventory
-            found = saved.fitted(inventory.without(without) if without else inventory)
+        def fitted(nodes: Nodes, held: Held) -> Plan:
+            found = fit(saved, nodes, held, without)
             return found if isolate is None else found.with_visibility("own" if isolate else "node")
 
         return fitted
@@ -243,10 +248,15 @@ def _planner(
         raise PlacementError([Diagnostic("plan-mismatch", f"{job.name} asks Ray for no placement groups", USE_RUN)])
     job.reader.fork().finish()
 
-    def plan(nodes: Nodes) -> Plan:
-        inventory = nodes.inventory.without(without) if without else nodes.inventory
-        there = replace(job, inventory=inventory, labelled=True, assumed=False)
-        found = there.plan(isolate=isolate, pinned=True, node_ids=nodes.ids)
+    def plan(nodes: Nodes, held: Held) -> Plan:
+        there = replace(job, labelled=True, assumed=False)
+
+        def on(inventory: Inventory) -> Plan:
+            attempt = replace(there, reader=job.reader.fork(), inventory=inventory)
+            return attempt.plan(isolate=isolate, pinned=True, node_ids=nodes.ids)
+
+        left = held.left(nodes.inventory)
+        found = held.planned(left.without(without) if without else left, on)
         there.announce_unknown()
         there.announce_torn(found)
         return found
@@ -254,7 +264,7 @@ def _planner(
     return plan
 
 
-def _looked_at(planned: Callable[[Nodes], Plan], head: Head, node_order: str | None, *, lenient: bool) -> Binding:
+def _looked_at(planned: Planner, head: Head, tell: Tell, node_order: str | None, *, lenient: bool) -> Binding:
     """Look at the cluster as a job of its own, which has ended when the command starts."""
     if tuple(map(int, _ray.__version__.split(".")[:2])) < _OLDEST:
         raise ClusterError(f"Ray {_ray.__version__} cannot bind placement groups to nodes; use 2.49 or later")
@@ -262,9 +272,9 @@ def _looked_at(planned: Callable[[Nodes], Plan], head: Head, node_order: str | N
     connected = _ray.is_initialized()
     connect(head.address, None)
     try:
-        check_hook()
+        check_nodes()
         with Cluster(node_order=node_order) as cluster:
-            return bound(planned, cluster.nodes, tables, lenient=lenient)
+            return bound(planned, cluster.nodes, tables, tell, lenient=lenient)
     finally:
         if not connected:
             _ray.shutdown()

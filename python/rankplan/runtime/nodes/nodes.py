@@ -186,15 +186,22 @@ class Nodes:
         return str(self.inventory.node(rank).ip)
 
     def of_plan(self, planned: Inventory) -> Nodes:
-        """Return these nodes in the order of a plan that names them: its node 3 may be a spare of this cluster."""
-        present = self.inventory.num_nodes
-        ranks = [rank if node is None else node for rank, node in enumerate(same_nodes(planned, self.inventory))]
-        unknown = next((place for place, rank in enumerate(ranks) if rank >= present), len(ranks))
-        if ranks[:unknown] == list(range(unknown)):
+        """Return these nodes in the order of a plan that names them: its node 3 may be a spare of this cluster.
+
+        Other nodes stand for those that the plan names and the cluster lacks.
+        """
+        present = range(self.inventory.num_nodes)
+        places = same_nodes(planned, self.inventory)
+        others = iter(sorted({*present} - {*places}))
+        order: dict[int, None] = {}
+        for place in places:
+            rank = next(others, None) if place is None or place in order else place
+            if rank is not None:
+                order[rank] = None
+        order |= dict.fromkeys(present)
+        if list(order) == list(present):
             return self
-        taken = set(ranks)
-        order = [*ranks[:unknown], *(rank for rank in range(present) if rank not in taken)]
-        inventory = self.inventory.reordered(order)
+        inventory = self.inventory.reordered(list(order))
         return replace(self, ids=tuple(self.ids[rank] for rank in order), inventory=inventory)
 
     def fitted(

@@ -305,6 +305,11 @@ class Host(Rank):
                 return found
             return asyncio.run_coroutine_threadsafe(_awaited(self, ticket, method, found), self._event_loop()).result()
 
+    def finish(self) -> None:
+        """Return once no call runs."""
+        while self._stopwatch.running:
+            time.sleep(timeouts.FINISH_POLL)
+
     def _event_loop(self) -> asyncio.AbstractEventLoop:
         """Return the one event loop of this process: tasks of one method continue during the next."""
         with self._lock:
@@ -340,6 +345,11 @@ class AsyncHost(Rank):
             # it would end only the event loop, and every call would wait forever; Ray keeps no exit code here
             print(f"{method}() ends the process (code {end.code})", file=sys.stderr, flush=True)
             return ray.actor.exit_actor()
+
+    async def finish(self) -> None:
+        """Return once no call runs."""
+        while self._stopwatch.running:
+            await asyncio.sleep(timeouts.FINISH_POLL)
 
     async def _in_thread(self, function: Callable[..., Any], *args: Any) -> Any:
         run = partial(contextvars.copy_context().run, function, *args)

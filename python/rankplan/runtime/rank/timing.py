@@ -74,9 +74,13 @@ class Timing:
 
 
 class Stopwatch:
-    """The latest calls of a rank, in the order in which they ended, and what they timed, by the ticket of the call."""
+    """The latest calls of a rank, in the order in which they ended, and what they timed, by the ticket of the call.
+
+    ``running`` counts the calls that have begun and not ended.
+    """
 
     def __init__(self) -> None:
+        self.running = 0
         self.calls: deque[tuple[str, float, float]] = deque(maxlen=_MOST_CALLS)
         self.durations: OrderedDict[int, dict[str, float]] = OrderedDict()
         self._lock = threading.Lock()
@@ -85,8 +89,14 @@ class Stopwatch:
     def timing(self, method: str) -> Iterator[None]:
         """Remember how long a call takes; a call that raises is not remembered."""
         started, before = time.time(), time.perf_counter()
-        yield
-        self.calls.append((method, started, time.perf_counter() - before))
+        with self._lock:
+            self.running += 1
+        try:
+            yield
+            self.calls.append((method, started, time.perf_counter() - before))
+        finally:
+            with self._lock:
+                self.running -= 1
 
     @contextmanager
     def measured(self, ticket: int) -> Iterator[None]:

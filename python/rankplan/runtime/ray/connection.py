@@ -235,6 +235,11 @@ def _connecting() -> Iterator[None]:
 def _running_cluster(address: str | None) -> str | None:
     """Return host:port of the cluster to connect to, found as ``ray.init`` finds it; ``None`` if there is none."""
     given = os.environ.get("RAY_ADDRESS", "") if address is None else address
+    if given.startswith(("http://", "https://")):
+        raise ClusterError(
+            f"{given} is the address of a job server; give the host:port of the head, such as 10.0.0.1:6379, or submit "
+            "this command as a job (`ray job submit`)"
+        )
     if "://" in given:
         raise ClusterError(
             f"{given} is a Ray Client address, which cannot launch groups; run on a node of the cluster, with its "

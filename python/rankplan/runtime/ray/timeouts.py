@@ -23,6 +23,11 @@ INTERPRETER_TASK = 2 * INTERPRETER  # the same, plus starting the process that t
 DRIVER = 60.0  # starting a CUDA driver without persistence mode takes seconds per card
 TICK = 0.5  # how often a launch reports progress and notices that the cluster was closed
 
+# Ranks that leave a group.
+FINISH = LAUNCH  # restart(timeout): a batch of long answers takes minutes
+FINISH_POLL = 0.02  # calls are seldom shorter
+SENDING = 0.001  # sending a call takes 0.1 ms
+
 # Watching.
 WATCH = 0.5  # asking the head which ranks and nodes are dead takes milliseconds
 

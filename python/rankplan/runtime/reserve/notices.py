@@ -64,6 +64,7 @@ class Notice:
         self._nodes = nodes
         self._uses = {name: _uses(rows) for name, rows in components.items()}
         self._records = NamedGroups(connection)
+        self._names: dict[int, str] = {}
 
     def post(self) -> None:
         """Record the used accelerators of each node."""
@@ -79,6 +80,7 @@ class Notice:
                 if node in nodes
             }
             text = json.dumps({**record, "node": node_id, "uses": uses}, separators=(",", ":"))
+            self._names[node] = text
             self._records.create(text, [{resource: _AMOUNT}])
 
     def overlaps(self) -> list[Overlap]:
@@ -100,6 +102,11 @@ class Notice:
                     place = found.setdefault((f"job {record.job} ({record.by})", component), {})
                     place[node] = place.get(node, {}) | both
         return [Overlap(holder, name, dict(sorted(nodes.items()))) for (holder, name), nodes in sorted(found.items())]
+
+    def leave(self, node: int) -> None:
+        """Remove the record of a node, if there is one."""
+        if (name := self._names.pop(node, None)) is not None:
+            self._records.remove(name)
 
     def withdraw(self) -> None:
         """Remove the records; may be called again."""

@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Self, TypeAlias
+from typing import Protocol, Self, TypeAlias, runtime_checkable
 
 from ray.util.placement_group import PlacementGroup, placement_group_table
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -27,6 +27,9 @@ from rankplan.runtime.reserve.notices import Notice, listed
 from rankplan.words import counted
 
 _ADVICE = "end what holds the rest, use other nodes, or launch without a reservation"
+
+Place: TypeAlias = tuple[str, int | None]
+"""An accelerator, as Ray's id of its node and its local index; ``None``: what processes there without any use."""
 
 Bundles: TypeAlias = dict[int | None, dict[str, float]]
 """The bundles of a node: one for each accelerator, by local index, and one (``None``) for processes without any."""
@@ -56,6 +59,8 @@ class Reservation(Owner):
         self._bundles = _bundles(nodes, components.values(), parent)
         self._ranks = {nodes.ids[rank]: rank for rank in self._bundles}
         self._groups: dict[int, PlacementGroup] = {}  # those that Ray has granted
+        self._names: dict[int, str] = {}  # of the same
+        self._vacant: set[Place] = set()  # removed processes have left them, and nothing was wrong with them
         self._asked = NamedGroups(connection)
         self._notice = Notice(connection, nodes, components)
         self.components = tuple(components)
@@ -111,6 +116,7 @@ class Reservation(Owner):
                 "these names, or reserve it too",
                 component,
             )
+        self._vacant -= places([row], nodes)
         home, own = row.cluster_node_rank, _accelerators(row)
         outside = [
             f"accelerator {index} of node {node}" for node, index in own if not self.place(nodes.ids[node], index)
@@ -141,6 +147,36 @@ class Reservation(Owner):
         except BaseException:
             addition.release()
             raise
+
+    def vacate(self, left: set[Place]) -> None:
+        """Return nodes to Ray of which no place is used any more, now that removed processes have left these places.
+
+        What ``Cluster.reserve`` reserved stays reserved, as its user has asked for it.
+        """
+        with Uninterrupted():
+            self._vacant |= left
+            parts = [one for one in self._owned if isinstance(one, Reservation)]
+            for one in self._owned:
+                if isinstance(one, _Tenant):
+                    self._vacant -= one.places()
+            for part in [*parts, self] if self._ends_with_groups else parts:
+                part._return_nodes(self._vacant)
+
+    def _return_nodes(self, vacant: set[Place]) -> None:
+        """Return the nodes all of whose places are vacant; release an addition that has no other."""
+        for rank in list(self._groups):
+            node_id = self._nodes.ids[rank]
+            if {(node_id, index) for index in self._bundles[rank]} <= vacant:
+                self._notice.leave(rank)
+                self._asked.remove(self._names.pop(rank))
+                del self._groups[rank], self._bundles[rank]
+                with _claiming:
+                    for place in [
+                        place for place, holder in _claimed.items() if holder is self and place[0] == node_id
+                    ]:
+                        del _claimed[place]
+        if self._parent is not None and not self._bundles:
+            self.release()
 
     def disown(self, thing: Ends) -> None:
         """Forget a thing that has ended, such as an addition."""
@@ -197,7 +233,7 @@ class Reservation(Owner):
                     raise self._error(rank, f"{place} did not answer within {timeouts.GRANT:g} s")
                 time.sleep(timeouts.GRANT_POLL)
             if answer:
-                self._groups[rank] = group
+                self._groups[rank], self._names[rank] = group, name
                 return
             self._asked.remove(name)
             self.check_open()
@@ -257,6 +293,23 @@ def _bundles(nodes: Nodes, components: Iterable[Iterable[Placement]], held: Rese
             accelerator = {kind.resource: 1} if kind is not None and index is not None else {}
             found.setdefault(node, {})[index] = {**accelerator, **({"CPU": counts[index]} if counts[index] else {})}
     return found
+
+
+@runtime_checkable
+class _Tenant(Protocol):
+    """A group that runs in a reservation."""
+
+    def places(self) -> set[Place]:
+        """Return the places that its processes use."""
+
+
+def places(rows: Iterable[Placement], nodes: Nodes) -> set[Place]:
+    """Return the places that these processes use on these nodes."""
+    return {
+        (nodes.ids[node], index)
+        for row in rows
+        for node, index in _accelerators(row) or [(row.cluster_node_rank, None)]
+    }
 
 
 def _accelerators(row: Placement) -> Sequence[tuple[int, int | None]]:

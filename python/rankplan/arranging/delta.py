@@ -1,0 +1,208 @@
+"""Shrink and grow components of a plan by a number of data groups, while everything else stays where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import lcm
+
+from rankplan._core import CLUSTER, NODE, RankSet
+from rankplan.arranging.arrange import Arrangement, Task, equipment
+from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.refusal import Refusal
+from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, resized_section, unmarked, used_nodes
+from rankplan.arranging.rules import Network
+from rankplan.arranging.shrinking import removed
+from rankplan.arranging.units import Step, grown_rule, num_data_groups, reject_without_groups, resized
+from rankplan.config.models import ClusterSection
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.component import Component, Rule
+from rankplan.plans.diff import Move, coordinates_of
+from rankplan.plans.plan import Plan
+from rankplan.words import counted
+
+
+def resize(
+    found: Replanned, inventory: Inventory, shrink: Mapping[str, int], grow: Mapping[str, int], *, renumber: bool
+) -> Replanned:
+    """Remove data groups of a repaired plan, then add some, on the nodes of the same inventory.
+
+    No process that stays moves. New node ranks come after all others, new processes after the last rank of their
+    component. Raises `PlacementError`: ``invalid-value``, ``no-spare``, ``group-spans``, ``segment-incomplete``.
+    """
+    before, places = found.plan, found.arrangement.nodes
+    kept: dict[str, Sequence[int]] = {name: range(len(one)) for name, one in before.items()}
+    parts, faults = dict(before), list[Diagnostic]()
+    for name, count in shrink.items():
+        try:
+            kept[name], parts[name] = removed(before, name, count, renumber=renumber)
+        except PlacementError as error:
+            faults += error.diagnostics
+    for name, count in grow.items():
+        try:
+            reject_without_groups(parts[name])
+            Step.of(parts[name]).times(name, count)
+        except PlacementError as error:
+            faults += error.diagnostics
+    if faults:
+        raise PlacementError(faults)
+    sizing = _Sizing(before, parts, inventory, places)
+    sized = sizing.sized(grow)
+    if not isinstance(sized, _Sized):
+        raise PlacementError([sizing.fault(grow)])
+    arrangement = sized.task.solve()
+    nodes = nodes_of(before.inventory, inventory, places, arrangement.nodes, sized.section)
+    after = before.placed(nodes, [moved_to(one, nodes) for one in sized.task.parts.values()])
+    return _joined(found, after, kept, arrangement)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sized:
+    """The task to find nodes for components of another size, and the cluster section with their node ranks."""
+
+    task: Task
+    section: ClusterSection | None
+
+
+class _Sizing:
+    """Components that lost data groups, and may get others; ``places`` are the nodes of the plan in the inventory."""
+
+    def __init__(self, plan: Plan, parts: Mapping[str, Component], inventory: Inventory, places: Sequence[int]) -> None:
+        self._plan, self._inventory, self._parts = plan, inventory, parts
+        self._network = Network.of(inventory, plan.inventory)
+        self._excluded = Exclusion.of(plan.inventory, inventory, places)
+        used = RankSet().union(*(part.used_nodes() for part in parts.values()))
+        freed, left = used_nodes(plan) - used, len(places)
+        groups = plan.section.node_groups if plan.section is not None else []
+        needed = {group.node_ranks[0] for group in groups}
+        needed.update(node for group in groups if group.hardware is not None for node, _ in group.hardware.counts())
+        while left - 1 in freed and left - 1 not in needed:  # a last node rank without processes is none any more
+            left -= 1
+        self._places = places[:left]
+        self._pinned = [place if rank in used else None for rank, place in enumerate(self._places)]
+        self._section = plan.section and resized_section(plan.section, left)
+
+    def sized(self, grow: Mapping[str, int]) -> _Sized | Refusal | None:
+        """Return nodes for these numbers of data groups more, or why there are none: ``None`` for too few nodes."""
+        order, section = list(self._places), self._section
+        rules: dict[str, Rule] = {}
+        for name, count in grow.items():
+            part = self._parts[name]
+            step, node = Step.of(part), part.rows[len(part) - 1].cluster_node_rank
+            times = step.times(name, count)
+            ranks = range(len(order), len(order) + times * step.nodes)
+            if ranks.stop > self._inventory.num_nodes:
+                return None
+            if ranks:
+                start = len(self._planned(order, section).pool(part.node_groups, by_node=part.by_node))
+                rules[name] = self._rule(name, start, step, times)
+                order += [self._places[node]] * len(ranks)
+                section = section and resized_section(section, len(order), part.node_groups[0], ranks, like=node)
+        planned = self._planned(order, section)
+        parts = {}
+        for name, part in self._parts.items():
+            rule = rules.get(name)
+            groups = num_data_groups(part) + grow.get(name, 0)
+            parts[name] = moved_to(part, planned) if rule is None else resized(part, planned, rule, groups)
+        new = [None] * (len(order) - len(self._places))
+        pinned, were = [*self._pinned, *new], [*self._places, *new]
+        task = Task(self._inventory, planned, parts, self._network, self._excluded, (), were, pinned)
+        try:
+            return task.answer if isinstance(task.answer, Refusal) else _Sized(task, section)
+        except PlacementError as error:
+            if error.code != "too-few-nodes":
+                raise
+            return None
+
+    def _planned(self, order: Sequence[int], section: ClusterSection | None) -> Inventory:
+        """Return nodes like those of the plan, and of its new node ranks, as if all their hardware could be used."""
+        found = self._inventory.reordered(order)
+        if section is not None:
+            found = found.with_config(section.model_copy(update={"exclude": ()}), planned=True)
+        return unmarked(found)
+
+    def _rule(self, name: str, start: int, step: Step, times: int) -> Rule:
+        """Return the rule of a component on more resources, which must be the last ones of its node groups."""
+        part = self._parts[name]
+        label, *others = part.node_groups
+        later = [one for one, part in self._plan.items() if label in part.node_groups[:-1]]
+        if label not in (CLUSTER, NODE) and (others or later):
+            message = f"{(later or [name])[0]} counts the resources of several node groups, `{label}` not as the last"
+            raise PlacementError([Diagnostic("invalid-value", message, "give it a node group of its own")])
+        rule = grown_rule(part, start, step, times)
+        if rule is None:
+            more = counted(times * step.processes, "more process", "more processes")
+            message = f"no rule can express {name} with {more}"
+            raise PlacementError([Diagnostic("invalid-value", message, "plan it again, with more data groups")])
+        return rule
+
+    def fault(self, grow: Mapping[str, int]) -> Diagnostic:
+        """Return why the first component that cannot grow cannot, and by how much it can."""
+        done: dict[str, int] = {}
+        for name, count in grow.items():
+            sized = self.sized(done | {name: count})
+            if not isinstance(sized, _Sized):
+                break
+            done[name] = count
+        part = self._parts[name]
+        step, unit = Step.of(part), self._network.whole_segments(name)
+        nodes = lcm(step.nodes, unit)
+        groups = nodes // step.nodes * step.groups
+        least, most = 0, count // groups - 1
+        while least < most:
+            middle = (least + most + 1) // 2
+            if self._possible(done | {name: middle * groups}):
+                least = middle
+            else:
+                most = middle - 1
+        more = counted(count // step.groups * step.nodes, "more node")
+        possible = f"{least * nodes or 'none'} can be added"
+        help = f"grow by {least * groups}" if least else "shrink another component"
+        if isinstance(sized, Refusal):
+            return sized.of_growth(name, more, possible, help)
+        spec = self._inventory.node(self._places[part.rows[len(part) - 1].cluster_node_rank])
+        hardware = equipment(spec.accelerator_type, spec.num_accelerators, spec.accelerator_model)
+        message = f"{name}: no {more} with {hardware}; {possible}"
+        return Diagnostic("no-spare", message, f"add spare nodes to the inventory, or {help}")
+
+    def _possible(self, grow: Mapping[str, int]) -> bool:
+        try:
+            return isinstance(self.sized(grow), _Sized)
+        except PlacementError:
+            return False
+
+
+def _joined(found: Replanned, after: Plan, kept: Mapping[str, Sequence[int]], arrangement: Arrangement) -> Replanned:
+    """Return a repair and the change of sizes that follows it as one; ``kept`` has the rank before of each rank."""
+    moves, losses, gains = list[Move](), list(found.losses), list[Move]()
+    for name, ranks in kept.items():
+        repaired, sized, whole = found.plan[name], after[name], found.before[name]
+        gone = RankSet(move.rank for move in found.losses if move.component == name)
+        old_of: Sequence[int] = RankSet(range(len(whole))) - gone if gone else range(len(whole))  # type: ignore[assignment]
+        mine = {move.rank: move for move in found.moves if move.component == name}
+        for new, rank in enumerate(ranks) if mine else ():
+            if rank in mine:
+                now = coordinates_of(sized, sized[new])
+                moves.append(replace(mine[rank], rank=new, after=sized[new], now=now))
+        for rank in RankSet(range(len(repaired))) - RankSet(ranks):
+            old = whole[old_of[rank]]
+            losses.append(Move(name, old.rank, old, None, coordinates_of(whole, old)))
+        for row in sized.rows[len(ranks) :]:
+            gains.append(Move(name, row.rank, None, row, [], coordinates_of(sized, row)))
+    homes = {move.after.cluster_node_rank for move in moves if move.after is not None and move.replaced}
+    return Replanned(
+        found.before,
+        after,
+        tuple(moves),
+        tuple(losses),
+        tuple(gains),
+        {rank: nodes for rank, nodes in found.successors.items() if rank in homes},
+        replace(
+            arrangement,
+            before=found.arrangement.before,
+            optimal=found.arrangement.optimal and arrangement.optimal,
+            moved=found.arrangement.moved,
+            as_block=found.arrangement.as_block,
+        ),
+    )

@@ -1,0 +1,206 @@
+"""The units by which a component grows and shrinks: data groups, as many as go together, on whole nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import gcd, lcm
+
+from rankplan._core import ACCELERATOR, Packed, Placement, RankMap, RankSet
+from rankplan.arranging.repair import lists_of, placed, rule_of
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import ENGINE_ORDER, NO_SIZES
+from rankplan.plans.component import Component, Rule
+from rankplan.words import counted
+
+
+def num_data_groups(component: Component) -> int:
+    """Return the number of data groups; without parallel sizes, of engines."""
+    return component.layout.size("dp") if component.parallel.stated else -(-len(component) // component.engines)
+
+
+def resized(component: Component, inventory: Inventory, rule: Rule, data_groups: int) -> Component:
+    """Return a component with another rule and number of data groups on an inventory. Raises `PlacementError`."""
+    parallel = component.parallel
+    if parallel.dp is not None:
+        parallel = replace(parallel, dp=data_groups)
+    # The sizes fit the rows only together.
+    without_sizes = component.with_settings(parallel=NO_SIZES)
+    return placed(without_sizes, inventory, rule).with_settings(parallel=parallel)
+
+
+def reject_without_groups(component: Component) -> None:
+    """Raise `PlacementError` (``invalid-value``) for a component whose data groups are not known."""
+    if not (component.parallel.stated or component.engines > 1 or component.parallel.order == ENGINE_ORDER):
+        help = "state its parallel sizes, such as `parallel: {dp: 8}`"
+        raise PlacementError([Diagnostic("invalid-value", f"{component.name} has no data groups", help)])
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """The last data groups of a component, the fewest that go together, and their processes: its last ranks.
+
+    Data groups go together if they have a process, shards (``fsdp``) or an expert group in common.
+    """
+
+    groups: int
+    processes: int
+
+    @classmethod
+    def of(cls, component: Component) -> Together:
+        """Return those of a component. Raises `PlacementError` if its last data group is not its last ranks."""
+        parallel, layout = component.parallel, component.layout
+        if not parallel.stated:
+            return cls(1, component.engines)
+        kinds = parallel.order.split("-")
+        inside = [kind for kind in kinds[kinds.index("dp") + 1 :] if getattr(parallel, kind) != 1]
+        if inside:
+            message = f"the last data group of {component.name} is not its last ranks: {inside[0]} comes after dp"
+            help = f"use an order with dp last, such as {ENGINE_ORDER}"
+            raise PlacementError([Diagnostic("invalid-value", message, help)])
+        count, each = num_data_groups(component), len(layout.slots_of(len(component) - 1))
+        shards = lcm(parallel.fsdp, parallel.expert // gcd(parallel.expert, parallel.dense))
+        groups = lcm(shards, each // gcd(each, parallel.dense))
+        processes = groups * parallel.dense // each
+        first = len(component) - processes
+        if count % groups or first < 0 or layout.slots_of(first).start != layout.slots - groups * parallel.dense:
+            return cls(count, len(component))
+        return cls(groups, processes)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The least by which a component grows: data groups that fill whole nodes.
+
+    ``each`` is the part of a node, or the nodes, that one data group uses. ``resources`` are those of a node.
+    """
+
+    groups: int
+    processes: int
+    nodes: int
+    each: Fraction
+    resources: int
+
+    @classmethod
+    def of(cls, component: Component) -> Step:
+        """Return the step of a component. Raises `PlacementError` (``invalid-value``)."""
+        together, last = Together.of(component), component.rows[len(component) - 1]
+        resources = _resources(component, last)
+        cell = Cell.of(component, together.processes)
+        nodes = Fraction(cell.resources, resources)
+        times = nodes.denominator
+        sets = times * cell.processes // together.processes
+        return cls(
+            sets * together.groups,
+            times * cell.processes,
+            nodes.numerator,
+            nodes * together.processes / cell.processes / together.groups,
+            resources,
+        )
+
+    def times(self, name: str, count: int) -> int:
+        """Return how often this many data groups take the step. Raises `PlacementError` (``invalid-value``)."""
+        if count % self.groups == 0:
+            return count // self.groups
+        message = f"one data group of {name} uses {_part(self.each)}"
+        if (self.each * self.groups).denominator == 1 and (self.each * count).denominator == 1:
+            message = f"{counted(self.groups, 'data group')} of {name} go together"
+        help = f"grow by {self.groups}, {2 * self.groups}, ..."
+        raise PlacementError([Diagnostic("invalid-value", message, help)])
+
+
+def _resources(component: Component, row: Placement) -> int:
+    """Return the resources of a node like that of a process."""
+    if component.inventory.pool(component.node_groups, by_node=component.by_node).by_node:
+        return 1
+    if row.resource_type == ACCELERATOR:
+        return component.inventory.node(row.cluster_node_rank).num_accelerators
+    message = f"{component.name} uses the {row.resource_type} of its nodes, which no other node has"
+    raise PlacementError([Diagnostic("invalid-value", message, "add its hardware to the config, and plan again")])
+
+
+def _part(nodes: Fraction) -> str:
+    """Return a number of nodes in words: ``half a node``."""
+    if nodes == Fraction(1, 2):
+        return "half a node"
+    return f"{nodes} of a node" if nodes < 1 else f"{float(nodes):g} nodes"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The last processes of a component that share no resources with others.
+
+    ``pattern`` are the resources of each, from 0; ``None`` if the last segment of a rank map tells it.
+    """
+
+    processes: int
+    resources: int
+    pattern: tuple[tuple[int, ...], ...] | None = None
+
+    @classmethod
+    def of(cls, component: Component, together: int) -> Cell:
+        """Return sets of ``together`` processes: the fewest whose resources follow each other, else the fewest."""
+        rule = component.rule
+        if isinstance(rule, RankMap) and sum(len(used) for used, _ in rule.segments) == len(rule.resources):
+            resources, processes = rule.segments[-1]
+            each = Fraction(len(resources), len(processes)) * together
+            return cls(together * each.denominator, each.numerator)
+        lists = lists_of(component)
+        users = Counter(rank for ranks in lists for rank in set(ranks))
+        here: Counter[int] = Counter()
+        apart = None
+        for start in range(len(lists) - together, -1, -together):
+            here.update(rank for ranks in lists[start : start + together] for rank in set(ranks))
+            if all(users[rank] == count for rank, count in here.items()):
+                apart = start if apart is None else apart
+                if max(here) - min(here) < len(here):
+                    apart = start
+                    break
+        tail = lists[apart or 0 :]
+        order = {rank: index for index, rank in enumerate(sorted({rank for ranks in tail for rank in ranks}))}
+        return cls(len(tail), len(order), tuple(tuple(order[rank] for rank in ranks) for ranks in tail))
+
+
+def grown_rule(component: Component, start: int, step: Step, times: int) -> Rule | None:
+    """Return the rule with more processes on resources from ``start`` on; ``None`` if no rule can express it."""
+    rule, cell = component.rule, Cell.of(component, Together.of(component).processes)
+    count, first = times * step.nodes * step.resources, len(component)
+    if isinstance(rule, RankMap) and cell.pattern is None:
+        *segments, (resources, processes) = rule.segments
+        resources |= RankSet(range(start, start + count))
+        processes |= RankSet(range(first, first + times * step.processes))
+        return RankMap.parse(",".join(f"{used}:{by}" for used, by in [*segments, (resources, processes)]))
+    if isinstance(rule, Packed) and start == rule.end + 1 and len(rule.resources) == start - rule.start:
+        return Packed(rule.start, rule.end + count, rule.per_process, rule.stride)
+    places = range(start, start + count, cell.resources)
+    added = [[at + rank for rank in ranks] for at in places for ranks in cell.pattern or ()]
+    return rule_of([*lists_of(component), *added], rule)
+
+
+def first_ranks(component: Component, kept: int) -> Rule | None:
+    """Return the rule of the first processes, written like the whole one; ``None`` if no rule can express it."""
+    rule = component.rule
+    if isinstance(rule, RankMap) and (found := _first_segments(rule, kept)) is not None:
+        return found
+    if isinstance(rule, Packed) and kept % rule.stride == 0:
+        return Packed(rule.start, rule.start + kept * rule.per_process - 1, rule.per_process, rule.stride)
+    return rule_of(lists_of(component)[:kept], rule)
+
+
+def _first_segments(rule: RankMap, kept: int) -> RankMap | None:
+    texts: list[str] = []
+    first = 0
+    for resources, processes in rule.segments:
+        if processes[0] != first or processes[-1] - processes[0] != len(processes) - 1:
+            return None  # a process has resources of several segments
+        here = min(len(processes), kept - first)
+        used = Fraction(len(resources), len(processes)) * here
+        if used.denominator != 1:
+            return None
+        texts.append(f"{resources[: used.numerator]}:{processes[:here]}")
+        first += here
+        if first == kept:
+            return RankMap.parse(",".join(texts))
+    return None

@@ -1,0 +1,137 @@
+"""How a config states the memory of a component in its trainer's own keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import Any
+
+from rankplan.config.memory import MemoryEntry
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Reader
+from rankplan.dialects.memory.rules import Key, Rule
+from rankplan.errors import Diagnostic
+from rankplan.memory.settings import OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
+from rankplan.words import path_text
+
+_WORDS = (*RECOMPUTE, *SLEEP, *PRECISIONS, *OPTIMIZERS)
+_MOST_KEYS = 2
+"""Keys that one setting may take."""
+_TRIED: dict[str, tuple[Any, ...]] = {
+    "size": (1,),
+    "switch": (True, False),
+    "any": (True, False),
+    "number": (0.5,),
+    "share": (0.5,),
+    "fraction": (0.5,),
+    "text": _WORDS,
+}
+"""Values of each kind of key, to see whether it decides a setting."""
+
+Changed = Callable[[Mapping[KeyPath, Any]], MemoryEntry | None]
+Stated = Callable[[Key], tuple[KeyPath, Any]]
+
+
+class KeySpelling:
+    """The keys of a trainer that state the memory of one of its components.
+
+    ``changed`` returns the memory with other values of some keys, ``stated`` the path of a key, and its value or
+    default; ``paths`` are those of the settings that the config states.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        component: str,
+        rules: Sequence[Rule],
+        paths: Mapping[str, KeyPath],
+        changed: Changed,
+        stated: Stated,
+    ) -> None:
+        self._reader, self._component, self._rules, self._paths = reader, component, rules, paths
+        self._changed, self._stated = changed, stated
+        self._names: dict[str, str | None] = {}
+
+    def place(self, setting: str) -> KeyPath | None:
+        """Return the path of the key that states a setting, else that of the model."""
+        return self._paths.get(setting, self._paths.get("model"))
+
+    def values(self, settings: Mapping[str, Any]) -> dict[KeyPath, Any] | None:
+        """Return values of keys that state exactly these settings, and change no other one; ``None`` if none do."""
+        now = self._changed({})
+        found: dict[KeyPath, Any] = {}
+        for setting, value in settings.items():
+            if now is None or (keys := self._setting(now, setting, value)) is None:
+                return None
+            found |= keys
+        both = None if now is None else now.model_copy(update=dict(settings))
+        return found if self._changed(found) == both else None
+
+    def written(self, settings: Mapping[str, Any], sizes: Mapping[str, int]) -> str | None:
+        """Return the keys to write for these settings and parallel sizes, with the lines of those that are there."""
+        values = self.values(settings) if settings else {}
+        if values is None:
+            return None
+        texts = [f"{kind} {size}" for kind, size in sizes.items() if self._size(kind) is None]
+        values |= {path: size for kind, size in sizes.items() if (path := self._size(kind)) is not None}
+        return " and ".join([self._text(path, f": {_plain(value)}") for path, value in values.items()] + texts)
+
+    def named(self, setting: str) -> str | None:
+        """Return the keys that are missing for a setting to be known; ``None`` if no key states it."""
+        if setting not in self._names:
+            self._names[setting] = self._named(setting)
+        return self._names[setting]
+
+    def _named(self, setting: str) -> str | None:
+        for rule in self._of(setting):
+            free = [key for key in rule.keys if key.kind != "fact" and self._stated(key)[1] is None]
+            free.sort(key=lambda key: key.kind in ("switch", "any"))
+            for paths in self._tried(free, lambda key: _TRIED[key.kind]):
+                entry = self._changed(paths)
+                if entry is not None and getattr(entry, setting) is not None:
+                    return " and ".join(self._text(path) for path in paths)
+        return None
+
+    def _setting(self, now: MemoryEntry, setting: str, value: Any) -> dict[KeyPath, Any] | None:
+        wanted = now.model_copy(update={setting: value})
+        for rule in self._of(setting):
+
+            def values(key: Key, words: tuple[str, ...] = rule.words) -> tuple[Any, ...]:
+                if key.kind in ("switch", "any"):
+                    return True, False
+                return (value, *words) if isinstance(value, str) == (key.kind == "text") else words
+
+            for found in self._tried([key for key in rule.keys if key.kind != "fact"], values):
+                if self._changed(found) == wanted:
+                    return found
+        return None
+
+    def _tried(self, keys: Sequence[Key], values: Callable[[Key], Sequence[Any]]) -> Iterator[dict[KeyPath, Any]]:
+        """Yield values of one key, then of two, that differ from those that are stated."""
+        for count in range(1, _MOST_KEYS + 1):
+            for some in combinations(keys, count):
+                places = [self._stated(key) for key in some]
+                for chosen in product(*map(values, some)):
+                    if all(value != now for value, (_, now) in zip(chosen, places, strict=True)):
+                        yield {path: value for value, (path, _) in zip(chosen, places, strict=True)}
+
+    def _of(self, setting: str) -> list[Rule]:
+        return [rule for rule in self._rules if rule.setting == setting]
+
+    def _size(self, kind: str) -> KeyPath | None:
+        section = self._reader.size_paths.get(self._component, ())
+        keys = {**self._reader.size_names.get(section, {}), **self._reader.size_keys.get(section, {})}
+        return keys.get(kind)
+
+    def _text(self, path: KeyPath, value: str = "") -> str:
+        text = f"`{path_text(path)}{value}`"
+        reader = self._reader.fork()
+        if reader.at(path) is None:
+            return text
+        found = reader.located(path, Diagnostic("", ""))
+        return text if found.line is None else f"{text} (line {found.line})"
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

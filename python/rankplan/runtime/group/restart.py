@@ -1,0 +1,241 @@
+"""Changing a running group, all or nothing: dead ranks start again, ranks move, join and leave."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import ray
+
+from rankplan._core import Placement, RankSet
+from rankplan.environment import MASTER_VARIABLES, restart_environment
+from rankplan.errors import LaunchError
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.component import Component
+from rankplan.plans.diff import same_nodes
+from rankplan.plans.plan import Plan
+from rankplan.runtime.group.crew import Crew, LiveRank, dead_ranks
+from rankplan.runtime.group.launch import new_master, started
+from rankplan.runtime.group.ranks import check_interpreters, rank_specs
+from rankplan.runtime.nodes.nodes import Nodes
+from rankplan.runtime.rank.ports import PORTS
+from rankplan.runtime.rank.spec import RankReport
+from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import Failed, Unanswered, collect, ranks_text
+from rankplan.runtime.ray.connection import using_session
+from rankplan.runtime.ray.signals import Uninterrupted
+from rankplan.runtime.reserve.reserve import places
+from rankplan.words import counted, ranges_text
+
+_logger = logging.getLogger("rankplan")
+
+
+def restart(crew: Crew, plan: Plan | Component | None, timeout: float | None) -> list[RankReport]:
+    """Start the ranks that are new, dead or elsewhere in this plan, and end the others; see ``WorkerGroup.restart``."""
+    with crew.restarting, using_session():
+        crew.connection.check_alive()
+        crew.check_open()
+        terms, old, here = crew.terms, list(crew.ranks), crew.nodes
+        given = _component(crew, plan)
+        nodes, component = _fitted(crew, given)
+        dead = {rank.placement.rank for rank in dead_ranks(old)}
+        lost = _lost_ranks(crew, given.inventory)
+        if len(component) != len(old):
+            _check_staying(crew, component, nodes, dead | lost)
+        kept: dict[int, LiveRank] = {}
+        for rank, row in zip(old, component, strict=False):
+            if row.rank not in dead and _place(rank.placement, here) == _place(row, nodes):
+                kept[row.rank] = replace(rank, placement=row)
+        starting = RankSet(row.rank for row in component if row.rank not in kept)
+        leaving = old[len(component) :]
+        if not starting and not leaving:
+            crew.settle([kept[row.rank] for row in component], nodes, crew.master, crew.restarts)
+            terms.component = component
+            return []
+        specs = rank_specs(nodes, component, terms.prove, starting) if starting or not component.rows else []
+        check_interpreters(specs)
+        restarts, addition = crew.restarts + 1, None
+        try:
+            if crew.reservation is not None and specs:
+                addition = crew.reservation.extend(nodes, crew.component, [spec.placement for spec in specs])
+            crew.announce(list(component), nodes)
+            with PORTS.searching() as search:
+                if specs:
+                    newcomers, master, reports = started(crew, nodes, specs, component[0], search, timeout, restarts)
+                else:
+                    newcomers, master, reports = [], new_master(crew, nodes, component[0], search), []
+                up = dict(zip(starting, newcomers, strict=True))
+                if leaving:
+                    crew.retire(leaving)
+                if leaving and not dead:  # calls in flight may wait for dead ranks
+                    _finish(crew, leaving, timeouts.FINISH if timeout is None else timeout)
+                with Uninterrupted():
+                    ranks = [kept.get(row.rank) or up[row.rank] for row in component]
+                    crew.settle(ranks, nodes, master, restarts, search)
+                    terms.component = component
+                    left = [rank.placement for rank in leaving if rank.placement.rank not in dead | lost]
+                    if crew.reservation is not None and left:
+                        crew.reservation.vacate(places(left, here))
+        except BaseException:
+            if crew.restarts < restarts:
+                crew.dismiss()
+                if addition is not None:
+                    addition.release()
+            raise
+        _logger.info("%s: %s", crew.component, _summary(len(old), starting, leaving))
+        return reports
+
+
+def _summary(before: int, starting: RankSet, leaving: Sequence[LiveRank]) -> str:
+    again = RankSet(rank for rank in starting if rank < before)
+    new = starting - again
+    gone = RankSet(rank.placement.rank for rank in leaving)
+    parts = {"restarted": again, "added": new, "removed": gone}
+    return ", ".join(f"{what} {ranks_text(ranks)}" for what, ranks in parts.items() if ranks)
+
+
+def _component(crew: Crew, plan: Plan | Component | None) -> Component:
+    """Return the component that the group shall run."""
+    terms, name = crew.terms, crew.terms.planned
+    if plan is None:
+        return terms.component
+    if isinstance(plan, Plan):
+        if name not in plan:
+            raise ValueError(f"this group runs {name}, which the plan lacks; it has {', '.join(plan) or 'nothing'}")
+        return plan[name]
+    if not isinstance(plan, Component):
+        raise TypeError(f"plan is of type {type(plan).__name__}; pass a plan, or a component of one: plan[name]")
+    if plan.name != name:
+        raise ValueError(f"this group runs {name}, not {plan.name}; pass plan[{name!r}]")
+    return plan
+
+
+def _fitted(crew: Crew, component: Component) -> tuple[Nodes, Component]:
+    """Return the component on the nodes of the cluster, in the order of its plan."""
+    terms = crew.terms
+    nodes, (component,) = terms.nodes().fitted(component.inventory, [replace(component, name=terms.planned)])
+    component = replace(component, name=crew.component)
+    if terms.visibility is not None:
+        component = component.with_settings(visibility=terms.visibility)
+    return nodes, component
+
+
+def _place(row: Placement, nodes: Nodes) -> tuple[Any, ...]:
+    """Return the machines, devices and settings that a process is bound to."""
+    devices = [(nodes.ids[node], index) for node, index in row.devices]
+    seen = row.visible_accelerators, row.accelerator_type, row.visibility
+    return nodes.ids[row.cluster_node_rank], devices, seen, row.local_hardware_ranks, row.node_group_label
+
+
+def _check_staying(crew: Crew, component: Component, nodes: Nodes, lost: set[int]) -> None:
+    """Raise ``ValueError`` if a plan with more or fewer ranks changes a rank that stays and is not lost."""
+    before, here, why = crew.terms.component, crew.nodes, ""
+    sizes = [(replace(one.parallel, dp=None), one.engines) for one in (before, component)]
+    if sizes[0] != sizes[1]:
+        why = "has other parallel sizes"
+    for rank, row in zip(crew.ranks, component, strict=False):
+        old = rank.placement
+        if why or row.rank in lost:
+            continue
+        if _place(old, here) != _place(row, nodes):
+            why = f"moves rank {row.rank} from {_where(old, here)} to {_where(row, nodes)}"
+        elif _coordinates(before, row.rank) != _coordinates(component, row.rank):
+            why = f"gives rank {row.rank} other coordinates in its parallel groups"
+    if why:
+        name, there = crew.terms.planned, counted(len(component), "rank")
+        raise ValueError(
+            f"{crew.component}: the plan has {there}, the group {len(crew.ranks)}, and it {why}; a group grows or "
+            f"shrinks by its last ranks, and the others stay as they are: plan with replan(plan, nodes, grow="
+            f"{{{name!r}: N}}) or shrink={{{name!r}: N}}, or shut the group down and launch this plan"
+        )
+
+
+def _lost_ranks(crew: Crew, planned: Inventory) -> set[int]:
+    """Return the ranks whose nodes or accelerators the inventory of a plan lacks, or marks as out of use."""
+    found = same_nodes(crew.nodes.inventory, planned)
+    rows = [rank.placement for rank in crew.ranks]
+    return {row.rank for row in rows if any(_is_lost(planned, found[node], local) for node, local in _uses(row))}
+
+
+def _uses(row: Placement) -> Sequence[tuple[int, int | None]]:
+    """Return the nodes that a process uses, with the local indices of its accelerators there."""
+    return row.devices if row.num_accelerators else [(row.cluster_node_rank, None)]
+
+
+def _is_lost(inventory: Inventory, node: int | None, local: int | None) -> bool:
+    """Whether an inventory lacks a node, or marks it or this accelerator of it as out of use."""
+    if node is None:
+        return True
+    if node not in inventory.marks:
+        return False
+    marked = inventory.marks[node]
+    return marked is None or (local is not None and local in marked)
+
+
+def _where(row: Placement, nodes: Nodes) -> str:
+    """Return the node of a process, with its accelerators there, as a message names them."""
+    home = nodes.address(row.cluster_node_rank)
+    local = [local for node, local in _uses(row) if node == row.cluster_node_rank and local is not None]
+    return f"{home} (accelerators {ranges_text(RankSet(local))})" if local else home
+
+
+def _coordinates(component: Component, rank: int) -> list[dict[str, int]]:
+    """Return the coordinates of the slots of a process, without zeros: those of a group of one are left out."""
+    return [{kind: at for kind, at in slot.items() if at} for slot in component.coordinates(rank)]
+
+
+def _finish(crew: Crew, leaving: Sequence[LiveRank], timeout: float) -> None:
+    """Wait until these ranks, which get no more calls, have finished those that they have received.
+
+    Raises ``LaunchError`` after ``timeout`` seconds, or if a rank of the group dies: calls may wait for it forever.
+    """
+    name, which = crew.component, ranks_text(rank.placement.rank for rank in leaving)
+    undone = "so the group is not restarted"
+    deadline = time.monotonic() + timeout
+    with crew.connection.progress() as report:
+
+        def tell(done: int) -> None:
+            crew.check_open()
+            report(f"{name}: {done} of {len(leaving)} ranks that leave have finished their calls")
+            if gone := dead_ranks(list(crew.ranks)):
+                text = f"{ranks_text(rank.placement.rank for rank in gone)} died while {which} finished their calls"
+                raise LaunchError(f"{name}: {text}, {undone}; restart it with a plan that repairs it", name)
+
+        try:
+            collect([rank.actor.finish.remote() for rank in leaving], timeout, tell)
+        except Failed as failed:
+            row, fault, also = failed.culprit([rank.placement for rank in leaving])
+            text = f"{name} rank {row.rank}, which leaves, did not finish its calls, {undone}: it {fault.reason}{also}"
+            raise LaunchError(text, name, row.rank, row.cluster_node_rank) from fault.cause
+        except Unanswered as unanswered:
+            late = [leaving[index].placement for index in unanswered.pending]
+            raise LaunchError(
+                f"{name}: {ranks_text(row.rank for row in late)}, which the plan lacks, did not finish their calls "
+                f"within {timeout:g} s, {undone}; end these calls first, or allow more time (timeout)",
+                name,
+                late[0].rank,
+                late[0].cluster_node_rank,
+            ) from None
+    # the last answers are on their way
+    answers = [answer for rank in leaving for call in list(rank.calls) for answer in call._answers_of(rank)]
+    if answers:
+        left = max(timeouts.ANSWER, deadline - time.monotonic())
+        ray.wait(answers, num_returns=len(answers), timeout=left, fetch_local=False)
+
+
+def renewals(crew: Crew) -> tuple[list[LiveRank], list[ray.ObjectRef[RankReport]]]:
+    """Send every rank the changes of restarts; return the ranks with their new specs, and their answers."""
+    rendezvous = restart_environment(crew.restarts)
+    if crew.master is not None:
+        rendezvous |= zip(MASTER_VARIABLES, (crew.master.address, str(crew.master.port)), strict=True)
+    nodes = ray.put(pickle.dumps(crew.nodes))
+    ranks: list[LiveRank] = []
+    for rank in list(crew.ranks):
+        coordinates = crew.terms.component.coordinates(rank.placement.rank)
+        spec = replace(rank.spec, placement=rank.placement, coordinates=coordinates)
+        ranks.append(replace(rank, spec=spec, master=crew.master))
+    return ranks, [rank.actor.renew.remote(rank.spec, rendezvous, nodes) for rank in ranks]

@@ -1,0 +1,85 @@
+"""What other jobs hold of a cluster, and plans on what they leave free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from rankplan._core import RankSet
+from rankplan.errors import PlacementError
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
+from rankplan.runtime.live.model import Live
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What other jobs hold, by node rank: the local indices that Ray tells, and the amount of which it tells none.
+
+    Tasks, and groups without actors, are among the latter.
+    """
+
+    known: Mapping[int, RankSet]
+    hidden: Mapping[int, float]
+
+    @classmethod
+    def of(cls, live: Live, *, but: str | None = None) -> Held:
+        """Return what all jobs ``but`` one hold."""
+        return cls(live.held(but=but), live.hidden(but=but))
+
+    def __bool__(self) -> bool:
+        return bool(self.known or self.hidden)
+
+    def nodes(self) -> RankSet:
+        """Return the nodes of which they hold something."""
+        return RankSet([*self.known, *self.hidden])
+
+    def text(self, rank: int) -> str:
+        """Return what they hold of a node: ``0-1``, ``0 and 2 that Ray does not tell``."""
+        known = [str(self.known[rank])] if rank in self.known else []
+        hidden = [f"{self.hidden[rank]:g} that Ray does not tell"] if rank in self.hidden else []
+        return " and ".join(known + hidden)
+
+    def left(self, inventory: Inventory, used: Mapping[int, RankSet] | None = None) -> Inventory:
+        """Return the nodes without what others hold.
+
+        Of accelerators that Ray does not tell, the last ones count, because it hands out the first ones first; those
+        that a plan has ``used`` only if the others of the node are not enough.
+        """
+        records = [inventory.node(rank) for rank in range(inventory.num_nodes)]
+        for rank in self.nodes():
+            record, wanted = records[rank], (used or {}).get(rank, RankSet())
+            taken = self.known.get(rank, RankSet())
+            unknown = [index for index in range(record.num_accelerators) if index not in taken]
+            unknown.sort(key=lambda index, wanted=wanted: (index in wanted, -index))  # type: ignore[misc]
+            hidden = RankSet(unknown[: ceil(self.hidden.get(rank, 0))])
+            records[rank] = record.model_copy(update={"unhealthy": record.unhealthy | taken | hidden})
+        return inventory.updated(records) if self else inventory
+
+    def planned(self, inventory: Inventory, plan_on: Callable[[Inventory], Plan]) -> Plan:
+        """Return the plan on these nodes that uses as few as possible of which Ray does not tell what is free.
+
+        Of those, it uses the ones with the most free accelerators. Raises `PlacementError` if there is no plan on all
+        nodes.
+        """
+        free = {rank: inventory.node(rank).num_accelerators - held for rank, held in self.hidden.items()}
+        aside = sorted(free, key=lambda rank: (free[rank], -rank))
+
+        def attempt(ranks: Sequence[int]) -> Plan | None:
+            try:
+                return plan_on(inventory.taken_by("tasks, or groups without actors", ranks))
+            except PlacementError:
+                return None
+
+        if not aside:
+            return plan_on(inventory)
+        if (found := attempt(aside)) is not None:
+            return found
+        found = plan_on(inventory)
+        fewest, most = 0, len(aside)  # nodes that can, and that cannot be set aside
+        while most - fewest > 1:
+            middle = (fewest + most) // 2
+            better = attempt(aside[:middle])
+            fewest, most, found = (middle, most, better) if better is not None else (fewest, middle, found)
+        return found

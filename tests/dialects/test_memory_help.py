@@ -1,0 +1,113 @@
+"""Help about memory in a trainer's own keys: what it says to write gives the settings that it promises."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rankplan
+from rankplan.dialects.memory.spelling import KeySpelling
+from rankplan.errors import Diagnostic
+from rankplan.front import read_job
+from support.memory_configs import BASES, planned
+
+WANTED: list[tuple[str, Any]] = [
+    ("optimizer_on_host", 1.0),
+    ("sleep", "host"),
+    ("sleep", "none"),
+    ("recompute", "full"),
+    ("recompute", "none"),
+    ("share", 0.3),
+    ("length", 2048),
+    ("sequences", 17),
+    ("tokens", 4096),
+    ("zero_stage", 3),
+    ("gradients", "fp32"),
+    ("distributed_optimizer", True),
+    ("sequence_parallel", True),
+]
+
+
+def _spellings(base: str) -> dict[str, KeySpelling]:
+    job = read_job(BASES[base], "1x8")
+    job.plan()
+    return {name: one for name, one in job.reader.spellings.items() if isinstance(one, KeySpelling)}
+
+
+SPELT = {base: _spellings(base) for base in BASES}
+
+
+def _dotted(values: dict[tuple[Any, ...], Any]) -> dict[str, Any]:
+    return {".".join(map(str, path)): value for path, value in values.items()}
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_keys_to_write_state_the_setting_and_change_no_other(base: str) -> None:
+    stated = 0
+    usual = planned(base, {})
+    for component, spelling in SPELT[base].items():
+        entry = usual[component].memory
+        assert entry is not None
+        for setting, value in WANTED:
+            values = spelling.values({setting: value})
+            if not values:
+                continue
+            stated += 1
+            found = planned(base, _dotted(values))
+            assert found[component].memory == entry.model_copy(update={setting: value}), (component, values)
+            assert list(found) == list(usual)
+    assert stated
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_keys_that_are_missing_make_a_setting_known(base: str) -> None:
+    usual = planned(base, {})
+    for component, spelling in SPELT[base].items():
+        for setting in ("tokens", "length", "share", "sequences", "recompute", "sleep"):
+            entry = usual[component].memory
+            if entry is None or getattr(entry, setting) is not None or (text := spelling.named(setting)) is None:
+                continue
+            assert text.startswith("`") and setting not in text.split("`")[1].split("."), text
+
+
+VERL = """\
+trainer: {nnodes: 1, n_gpus_per_node: 8}
+algorithm: {adv_estimator: grpo}
+actor_rollout_ref:
+  model: {path: Qwen/Qwen2.5-32B}
+  actor:
+    strategy: STRATEGY
+    fsdp_config:
+      offload_policy: false
+  rollout:
+    name: vllm
+    tensor_model_parallel_size: 2
+    gpu_memory_utilization: 0.5
+    max_model_len: 32768
+"""
+NODES = {"nodes": [{"ranks": 0, "accelerators": 8, "accelerator_model": "NVIDIA L40S"}]}
+
+
+def _help(tmp_path: Path, strategy: str) -> dict[str, Diagnostic]:
+    (tmp_path / "verl.yaml").write_text(VERL.replace("STRATEGY", strategy))
+    (tmp_path / "nodes.yaml").write_text(json.dumps(NODES))
+    faults = rankplan.check(tmp_path / "verl.yaml", tmp_path / "nodes.yaml").faults
+    return {one.code: one for one in reversed(faults)}
+
+
+def test_help_has_the_trainers_keys_and_their_lines(tmp_path: Path) -> None:
+    found = _help(tmp_path, "fsdp2")
+    assert "use `actor_rollout_ref.actor.fsdp_config.offload_policy: true` (line 8) (" in str(
+        found["memory-exceeded"].help
+    )
+    share = found["engine-share"]
+    assert (share.path, share.line) == ("actor_rollout_ref.rollout.gpu_memory_utilization", 12)
+    assert "`actor_rollout_ref.rollout.tensor_model_parallel_size: 4` (line 11) (" in str(share.help)
+
+
+def test_a_trainer_that_cannot_offload_is_told_the_strategy_that_can(tmp_path: Path) -> None:
+    text = str(_help(tmp_path, "fsdp")["memory-exceeded"].help)
+    assert "fsdp_config.offload_policy: true` (line 8) and `actor_rollout_ref.actor.strategy: fsdp2` (line 6)" in text
+    assert "optimizer_on_host" not in text

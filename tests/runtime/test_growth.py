@@ -1,0 +1,237 @@
+"""Groups that grow and shrink while they work: what joins, what leaves, and what fails, on one cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from rankplan import Cluster, ComponentPlacement, LaunchError, Plan, WorkerError, WorkerGroup
+from rankplan.runtime.rank.ports import PORTS
+from rankplan.runtime.reserve import reserve
+from ray.util.placement_group import placement_group_table
+from support.paths import DOCS, EXAMPLES
+from support.workers import AsyncCounting, Counting, Reader, has_ended, stuck
+
+pytestmark = pytest.mark.usefixtures("nothing_stays")
+
+VARIABLES = ("WORLD_SIZE", "RANKPLAN_RESTART", "CLUSTER_NODE_RANK", "CUDA_VISIBLE_DEVICES", "MASTER_ADDR")
+
+
+def engines(cluster: Cluster, placement: str, tp: int = 2) -> Plan:
+    """Return a plan of engines with two accelerators each."""
+    entry = {"placement": placement, "parallel": {"tp": tp}}
+    return ComponentPlacement({"cluster": {"num_nodes": 2, "component_placement": {"rollout": entry}}}, cluster).plan()
+
+
+def posted() -> list[str]:
+    """Return the names of the placement groups: reservations and notices."""
+    return sorted(entry["name"] for entry in placement_group_table().values() if entry["state"] != "REMOVED")
+
+
+def state() -> tuple[list[str], dict[Any, Any], set[int]]:
+    """Return everything of a group that Ray and this program know besides its ranks."""
+    return posted(), dict(reserve._claimed), PORTS.taken(socket.gethostname())
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def beside() -> Iterator[Callable[[Callable[[], Any]], Future[Any]]]:
+    """Yield a function that does something in another thread."""
+    with ThreadPoolExecutor() as threads:
+        yield threads.submit
+
+
+@contextmanager
+def answering(group: WorkerGroup) -> Iterator[list[list[int]]]:
+    """Yield the answers of two ranks, which are asked again and again."""
+    answers: list[list[int]] = []
+    end = Event()
+
+    def ask() -> None:
+        while not end.is_set():
+            answers.append(group.execute_on(0, 1).answer().wait())
+
+    with ThreadPoolExecutor() as threads:
+        asking = threads.submit(ask)
+        try:
+            yield answers
+        finally:
+            end.set()
+            asking.result()
+
+
+def test_engines_join_and_leave_while_the_others_answer(two_nodes: Cluster, tmp_path: Path, beside: Any) -> None:
+    """A reservation of the group alone grows and shrinks with it, and no port is kept."""
+    small, large = engines(two_nodes, "0-3:0-1"), engines(two_nodes, "0-7:0-3")
+    with Counting.create_group(tmp_path).launch(two_nodes, small["rollout"], reserve=True) as group:
+        pids, before = group.pid().wait(), state()
+        (first_port,) = set(group.environment("MASTER_PORT").wait())
+        with answering(group) as answers:
+            growing = beside(lambda: group.restart(large))
+            stuck(tmp_path, 2), stuck(tmp_path, 3)
+            asked = len(answers)
+            until(lambda: len(answers) > asked + 3)
+            assert (group.world_size, growing.done()) == (2, False)
+            (tmp_path / "go").touch()
+            assert [(report.rank, report.node_rank) for report in growing.result(60)] == [(2, 1), (3, 1)]
+            asked = len(answers)
+            until(lambda: len(answers) > asked)
+            assert group.restart(large) == []
+        assert answers == [[number, number] for number in range(1, len(answers) + 1)]
+        grown = group.pid().wait()
+        assert grown[:2] == pids and len(set(grown)) == 4
+        assert group.environment(*VARIABLES).wait() == [
+            ("2", None, "0", "0,1", "127.0.0.2"),
+            ("2", None, "0", "2,3", "127.0.0.2"),
+            ("4", "1", "1", "0,1", "127.0.0.2"),
+            ("4", "1", "1", "2,3", "127.0.0.2"),
+        ]
+        ports = [port for (port,) in group.environment("MASTER_PORT").wait()]
+        assert ports[:2] == [*first_port, *first_port] and ports[2] == ports[3] != ports[0]
+        assert len(state()[0]) == len(before[0]) + 2 and len(state()[1]) == 8
+        given = [port for block in group.free_ports(3) for port in block]
+
+        leaving = group.execute_on(2, 3)
+        calls = [leaving.wait_for(tmp_path / "done"), leaving.answer()]
+        leaving.write_after(tmp_path / "done", "nobody waits")
+        shrinking = beside(lambda: group.restart(small))
+        until(lambda: group.world_size == 2)
+        with pytest.raises(
+            WorkerError, match=r"rollout.answer\(\): a restart has removed ranks 2-3; select other ranks"
+        ):
+            leaving.answer()
+        assert group.answer().wait() == [len(answers) + 1] * 2 and not shrinking.done()
+        (tmp_path / "done").touch()
+        assert shrinking.result(60) == []
+        assert [call.wait(60) for call in calls] == [grown[2:], [1, 1]] and (tmp_path / "nobody waits").exists()
+        assert all(map(has_ended, grown[2:])) and group.pid().wait() == pids
+        names, claimed, taken = state()
+        assert (names, claimed) == before[:2]
+        assert not taken & {*given[6:], int(ports[2])} and taken > {*given[:6], int(ports[0])}
+
+        assert [report.pid for report in group.refresh_environment()] == pids
+        assert {(*of_rank[:2],) for of_rank in group.environment(*VARIABLES).wait()} == {("2", "2")}
+        (port,) = set(group.environment("MASTER_PORT").wait())
+        assert state()[2] == {*given[:6], int(port[0])} and port != first_port
+        for sizes in (4, 2):
+            group.restart(large if sizes == 4 else small)
+            assert group.world_size == len(group.verify()) == sizes
+        assert state()[:2] == before[:2] and len(state()[2]) == 6 + 2
+    assert state() == ([], {}, set())
+
+
+@pytest.mark.parametrize(
+    ("worker", "at_a_time", "method"),
+    [(Counting, None, "wait_for"), (Counting, 3, "wait_for"), (AsyncCounting, None, "wait_long")],
+)
+def test_a_rank_that_leaves_finishes_its_calls(
+    two_nodes: Cluster, tmp_path: Path, beside: Any, worker: type[Counting], at_a_time: int | None, method: str
+) -> None:
+    """One at a time, several in threads, or in an event loop; also a call whose answer nobody waits for."""
+    both, one = engines(two_nodes, "0-3:0-1"), engines(two_nodes, "0-1:0")
+    made = worker.create_group(tmp_path)
+    with made.launch(two_nodes, both["rollout"], max_concurrency=at_a_time) as group:
+        last = group.pid().wait()[1]
+        calls = [group.call(method, tmp_path / "done") for _ in range(2)]
+        group.write_after(tmp_path / "done", "nobody waits")
+        shrinking = beside(lambda: group.restart(one))
+        until(lambda: group.world_size == 1)
+        assert not shrinking.done()
+        (tmp_path / "done").touch()
+        assert shrinking.result(60) == []
+        assert [call.wait(60)[1] for call in calls] == [last, last] and (tmp_path / "nobody waits").exists()
+        assert has_ended(last)
+
+
+def test_a_change_that_fails_leaves_the_group_as_it_was(two_nodes: Cluster, tmp_path: Path, beside: Any) -> None:
+    small, large = engines(two_nodes, "0-3:0-1"), engines(two_nodes, "0-7:0-3")
+    with Counting.create_group(tmp_path).launch(two_nodes, small["rollout"]) as group:
+        pids, before = group.pid().wait(), state()
+        with answering(group) as answers:
+            growing = beside(lambda: group.restart(large))
+            newcomers = [stuck(tmp_path, rank) for rank in (2, 3)]
+            os.kill(newcomers[1], signal.SIGKILL)
+            with pytest.raises(
+                LaunchError, match=r"rollout rank 3 \(node 1\) did not come up, so the group is not resta"
+            ):
+                growing.result(60)
+            assert all(map(has_ended, newcomers)) and state() == before
+            asked = len(answers)
+            until(lambda: len(answers) > asked)
+        assert answers == [[number, number] for number in range(1, len(answers) + 1)] and group.pid().wait() == pids
+
+        (tmp_path / "go").touch()
+        assert len(group.restart(large)) == 2
+        grown, before = group.pid().wait(), state()
+        busy = group.execute_on(3, 0).wait_for(tmp_path / "done")
+        late = (
+            "rollout: rank 3, which the plan lacks, did not finish their calls within 0.5 s, so the group is not resta"
+        )
+        with pytest.raises(LaunchError, match=late):
+            group.restart(small, timeout=0.5)
+        assert group.world_size == 4 and state()[:2] == before[:2] and group.execute_on(1, 2).pid().wait() == grown[1:3]
+
+        shrinking = beside(lambda: group.restart(small))
+        until(lambda: group.world_size == 2)
+        os.kill(pids[0], signal.SIGKILL)
+        with pytest.raises(
+            LaunchError, match="rollout: rank 0 died while ranks 2-3 finished their calls, so the group"
+        ):
+            shrinking.result(60)
+        assert (group.world_size, state()[:2]) == (4, before[:2])
+        # calls may wait for the dead rank, so nobody waits for them
+        assert [report.rank for report in group.restart(small)] == [0]
+        assert all(map(has_ended, grown[2:])) and group.pid().wait()[1] == pids[1]
+        with pytest.raises(WorkerError, match="its process is gone"):
+            busy.wait(60)
+        assert [report.rank for report in group.restart(large)] == [2, 3]
+
+
+def test_the_example_grows_and_shrinks() -> None:
+    """Its output is that on the page."""
+    done = subprocess.run([sys.executable, str(EXAMPLES / "growth.py")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert f"```text\n{done.stdout}```" in (DOCS / "failures.md").read_text()
+
+
+def test_ranks_that_stay_must_not_change(two_nodes: Cluster) -> None:
+    small = engines(two_nodes, "0-3:0-1")
+    with Reader.create_group().launch(two_nodes, small["rollout"]) as group:
+        before = group.pid().wait(), state()
+        for plan, why in [
+            (
+                engines(two_nodes, "4-7:0-3"),
+                r"moves rank 0 from 127.0.0.2 \(accelerators 0-1\) to 127.0.0.3 \(accelerators 0",
+            ),
+            (
+                engines(two_nodes, "0-7:0-7"),
+                r"moves rank 0 from 127.0.0.2 \(accelerators 0-1\) to 127.0.0.2 \(accelerators 0",
+            ),
+            (engines(two_nodes, "0-7:0-3", tp=4), "has other parallel sizes"),
+        ]:
+            with pytest.raises(
+                ValueError, match=rf"rollout: the plan has . ranks, the group 2, and it {why}"
+            ) as refused:
+                group.restart(plan)
+            advice = (
+                "plan with replan(plan, nodes, grow={'rollout': N}) or shrink={'rollout': N}, or shut the group down"
+            )
+            assert advice in str(refused.value)
+        assert (group.pid().wait(), state()) == before
