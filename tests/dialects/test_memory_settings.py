@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan.dialects import DIALECTS, name_of
 from rankplan.dialects.keys import TABLES
+from rankplan.dialects.memory.read import SCORING
 from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
 from rankplan.dialects.memory.slime import SLIME
 from rankplan.dialects.memory.tables import MEMORY
@@ -42,7 +43,8 @@ def refusals(base: str, keys: dict[str, Any]) -> list[tuple[str, str | None]]:
 def test_keys_and_defaults(base: str, keys: dict[str, Any], component: str, wanted: dict[str, Any]) -> None:
     memory = planned(base, keys)[component].memory
     assert memory is not None
-    assert memory.model == Model.of(MODEL)
+    model = Model.of(MODEL)
+    assert memory.model == (model.scoring() if component in SCORING else model)
     assert {key: getattr(memory, key) for key in wanted} == wanted
 
 
@@ -51,6 +53,24 @@ def test_every_component_of_a_known_model_has_a_memory(base: str) -> None:
     plan = planned(base, {})
     assert all(component.memory is not None for component in plan.values())
     assert plan.memory()
+
+
+def test_what_is_not_read_beside_a_trainer_leaves_its_phases_unknown() -> None:
+    for base, keys, unread in (
+        ("nemo_rl ppo", {"value.hf_config_overrides": {"num_hidden_layers": 2}}, "value"),
+        ("verl megatron", {"critic.model.path": "someone/unknown"}, "critic"),
+    ):
+        plan = planned(base, keys)
+        assert plan[unread].memory is None
+        found = [need for phases in plan.memory().values() for need in phases.values() if unread in need.others]
+        assert found
+        assert {need.answer for need in found} == {"unknown"}
+
+
+def test_a_critic_has_no_switch_with_an_engine() -> None:
+    phases = planned("verl megatron", {}).memory()
+    assert ("actor", "rollout") in phases
+    assert ("critic", "rollout") not in phases
 
 
 @pytest.mark.parametrize("base", BASES)

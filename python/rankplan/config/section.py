@@ -126,6 +126,14 @@ class Reading(Reader):
         self.section = section.model_copy(
             update={"component_placement": components, "node_groups": list(groups.values())}
         )
+        for key, entry in components.items():
+            memory = entry.memory
+            if (
+                memory is not None
+                and not (memory.model or memory.params)
+                and (ends := memory.ends_fault(section.model))
+            ):
+                self.add(("component_placement", key, "memory"), ends)
         for (index, *path), found in group_faults(groups, section.num_nodes if self.num_nodes_known else None):
             self.add(("node_groups", index, *path), found)
             if path[0] != "env_configs":
