@@ -349,14 +349,25 @@ def within(inner: tuple[float, ...], outer: tuple[float, ...]) -> bool:
 
 def test_the_map_on_a_terminal_has_headings_for_domains() -> None:
     done = run("show", "conf.yaml", "--inventory", "nodes.yaml")
-    kept = [
-        line for line in done.stdout.splitlines() if line.lstrip().startswith(("node", "block", "nvlink", "actor:"))
+    assert done.stdout.splitlines()[3:16] == [
+        "network: 2 block domains, 3 nvlink domains, 4 nodes",
+        "  block b0    3 nodes: actor; crossed by expert groups of actor",
+        "    nvlink a  ##  2 nodes: actor; crossed by expert groups of actor",
+        "    nvlink b  #   1 node: actor; crossed by expert groups of actor",
+        "  block b1    1 node: actor; crossed by expert groups of actor",
+        "    nvlink a  #   1 node: actor; crossed by expert groups of actor",
+        "  each node: # in use",
+        "actor: expert group 1 (ranks 8-15) spans two block domains: node 2 (b0), node 3",
+        "  (b1)",
+        "actor: 2 of 2 expert groups span nvlink domains; the first is group 0 (ranks",
+        "  0-7): node 0 (a), node 1 (b)",
+        "",
+        "block b0",
     ]
+    kept = [line for line in done.stdout.splitlines()[15:] if line.lstrip().startswith(("node", "block", "nvlink"))]
     assert kept == [
         *("block b0", "  nvlink a", "node 0  4 x NV_GPU", "  nvlink b", "node 1  4 x NV_GPU"),
         *("  nvlink a", "node 2  4 x NV_GPU", "block b1", "  nvlink a", "node 3  4 x NV_GPU"),
-        "actor: expert group 0 on nodes 0-1 crosses nvlink domains",
-        "actor: expert group 1 on nodes 2-3 crosses nvlink domains",
     ]
     Path("small.yaml").write_text("cluster: {num_nodes: 4, component_placement: {actor: 0-11}}\n")
     done = run("show", "small.yaml", "--inventory", "nodes.yaml", "--without", "node-3", "--without", "node-3/1")

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -68,7 +68,7 @@ dialect_option = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Choice:
     """The nodes and the dialect that the options of a command choose."""
 
@@ -86,9 +86,9 @@ class Choice:
             return self.nodes
         return None if self.file is None and self.ray is None else self
 
-    @property
+    @cached_property
     def inventory(self) -> Inventory:
-        """The nodes of the file or the Ray cluster, in the order that the options state."""
+        """The nodes of the file or the Ray cluster, in the order that the options state. They are read once."""
         if self.file is not None:
             found = Inventory.load(self.file)
         else:

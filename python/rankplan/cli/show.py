@@ -7,29 +7,41 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import Choice, Suffixed, config_options, faults_end_it, planned, print_lines, text_console
+from rankplan.cli.common import (
+    Choice,
+    Suffixed,
+    beside_option,
+    config_options,
+    faults_end_it,
+    planned,
+    print_lines,
+    text_console,
+)
 from rankplan.config.text.files import write_whole
+from rankplan.front import load_plan
 from rankplan.parallel import KINDS
-from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines
+from rankplan.render.map.domains import around
 from rankplan.render.map.model import has_groups, map_of
-from rankplan.render.map.network import network_of
 from rankplan.render.map.page import page
 from rankplan.render.map.svg import svg
 from rankplan.render.map.terminal import lines
 
-_DRAWN: dict[str, Callable[[Plan, str, str | None], str]] = {".svg": svg, ".html": page}
+_DRAWN: dict[str, Callable[..., str]] = {".svg": svg, ".html": page}
 
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
 @config_options
 @click.option("--by", type=click.Choice(KINDS), help="Color and number parallel groups of this kind.")
+@beside_option
 @click.option("-o", "--output", type=Suffixed(*_DRAWN), help="Write map.svg, or map.html for a page with tooltips.")
-def show(file: str, choice: Choice, by: str | None, output: Path | None) -> None:
+def show(file: str, choice: Choice, by: str | None, beside: tuple[str, ...], output: Path | None) -> None:
     """Show a map: nodes, their accelerators, the processes on them.
 
-    FILE is a config or a saved plan. With more than 16 nodes, nodes that run the same processes are folded.
+    FILE is a config or a saved plan. With more than 16 nodes, nodes that run the same processes are folded. If the
+    network is known, a row for each domain has its nodes: those in use, those of other jobs, and the spares of the
+    inventory. Equal domains are one row.
     """
     with faults_end_it():
         plan = planned(file, choice)
@@ -38,11 +50,12 @@ def show(file: str, choice: Choice, by: str | None, output: Path | None) -> None
             help = f"use {' or '.join(kinds)}" if kinds else "no component states parallel sizes"
             message = f"no component has {by} groups of two or more slots; {help}"
             raise click.BadParameter(message, param_hint="--by")
+        everything = around(plan, choice.among(plan.inventory), map(load_plan, beside))
         if output is not None:
-            write_whole(output, _DRAWN[output.suffix.lower()](plan, Path(file).name, by))
+            write_whole(output, _DRAWN[output.suffix.lower()](plan, Path(file).name, by, around=everything))
             return
-        picture = map_of(plan, by)
+        picture = map_of(plan, by, around=everything)
         console = text_console()
-        for line in lines(picture, console.width, network_of(plan, picture)):
+        for line in lines(picture, console.width):
             console.print(line)
         print_lines(sharing_lines(plan))

@@ -23,7 +23,7 @@ from rankplan.config.models import (
     NodeGroup,
     with_all,
 )
-from rankplan.config.network import Topology
+from rankplan.config.network import USUAL_TOPOLOGY, Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import CUT, RANKS, KeyPath, diagnostics, missing, wrong_type
 from rankplan.config.text.hydra import compose
@@ -142,8 +142,15 @@ class Reading(Reader):
         except ValidationError as error:
             self._add_invalid(error, ())
             faulty = {found["loc"][0] for found in error.errors(include_url=False)}
+            paths = [
+                (*found["loc"], *found.get("ctx", {}).get("path", ())) for found in error.errors(include_url=False)
+            ]
         self.num_nodes_known = self.num_nodes_known and "num_nodes" not in faulty
         rest = {key: value for key, value in settings.items() if key not in faulty}
+        if "topology" in faulty:  # its other names and sizes are checked, too
+            rest["topology"] = _valid_topology(
+                settings["topology"], [path[1:] for path in paths if path[0] == "topology"]
+            )
         return ClusterSection.model_validate({"num_nodes": 1} | rest)
 
     def _groups(self, raw: Any, num_nodes: int) -> dict[int, NodeGroup]:
@@ -219,6 +226,27 @@ class Reading(Reader):
                 yield key, value[key]
             except Exception as error:
                 self.add((*path, key), unreadable(key, error))
+
+
+def _valid_topology(topology: Any, faulty: Sequence[KeyPath]) -> Topology:
+    """Return a topology without the values at fault."""
+    kept = topology if isinstance(topology, dict) else {}
+    for path in faulty:
+        kept = _cut(kept, path)
+    try:
+        return Topology.model_validate(kept)
+    except ValidationError:
+        return USUAL_TOPOLOGY
+
+
+def _cut(mapping: dict[str, Any], path: KeyPath) -> dict[str, Any]:
+    """Return a mapping without the value at a path, or around it, and without mappings that this leaves empty."""
+    if not path or path[0] not in mapping:
+        return mapping
+    inner = mapping[path[0]]
+    found = _cut(inner, path[1:]) if isinstance(inner, dict) and len(path) > 1 else None
+    rest = {key: value for key, value in mapping.items() if key != path[0]}
+    return rest | {str(path[0]): found} if found else rest
 
 
 def _without(group: Any, faulty: Sequence[KeyPath]) -> NodeGroup | None:

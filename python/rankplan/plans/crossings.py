@@ -24,7 +24,7 @@ WORDS = {
 }
 """The kinds of groups, and the words for them in messages."""
 
-_NEAR = ("tp", "cp", "etp", "ep")
+NEAR = ("tp", "cp", "etp", "ep")
 """The kinds of groups that communicate so much that they should stay within a domain."""
 
 _NUMBERS = {2: "two", 3: "three", 4: "four"}
@@ -40,7 +40,7 @@ def spans_of(layout: Layout, inventory: Inventory, kind: str, level: str) -> Spa
 def level_warnings(name: str, layout: Layout, inventory: Inventory) -> Iterator[Diagnostic]:
     """Yield a warning for each level, and each kind of group that should not cross it but does."""
     for domains in inventory.domains:
-        for kind in _NEAR:
+        for kind in NEAR:
             if layout.size(kind) > 1 and (found := crossing(name, layout, inventory, kind, domains)) is not None:
                 yield Diagnostic("group-spans", *found, warning=True)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -16,7 +16,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains
 from rankplan.plans.component import Component
 from rankplan.plans.crossings import WORDS, crossing, few, places_text
-from rankplan.plans.segments import cut
+from rankplan.plans.segments import cut, level_sizes
 from rankplan.words import counted, nodes_text, unknown
 
 Sets: TypeAlias = list[tuple[int, ...]]
@@ -85,16 +85,20 @@ class Rules:
         labelled: bool = True,
         complete: bool = True,
         arranging: bool = False,
+        unplaced: Collection[str] = (),
     ) -> Rules:
         """Return the rules of a topology on these components.
 
         ``labelled``: whether the labels of the nodes are known; otherwise only what concerns nodes is a rule.
         ``complete``: whether these are all components; otherwise the topology may name others. ``arranging``: whether
         nodes are looked for, so that a segment requires levels; otherwise it says nothing about nodes without any.
+        ``unplaced`` are names of components whose nodes are not known.
         """
         found = cls(levels)
         lost = topology.levels or ()
-        find = _Finder(found, parts, labelled=labelled, complete=complete, arranging=arranging, lost=lost)
+        find = _Finder(
+            found, parts, labelled=labelled, complete=complete, arranging=arranging, lost=lost, unplaced=unplaced
+        )
         find.segments(topology.segment)
         for stated, key, rules in ((topology.keep, "keep", found.kept), (topology.prefer, "prefer", found.preferred)):
             find.together(stated, key, rules)
@@ -122,6 +126,7 @@ class _Finder:
     arranging: bool
     lost: Sequence[str]
     """Levels that a section names; the nodes of a repaired plan may have lost their labels."""
+    unplaced: Collection[str]
 
     def segments(self, stated: int | Mapping[str, Any] | None) -> None:
         sizes = {ALL: stated} if isinstance(stated, int) else stated or {}
@@ -132,10 +137,13 @@ class _Finder:
                 if (found := self.nodes(name, path)) is not None:
                     nodes[name] = found
         plain = not self.rules.levels and all(isinstance(size, int) for size in sizes.values())
-        if not self.labelled or not nodes or (plain and not self.arranging):
+        if not self.labelled or (plain and not self.arranging):
             return
         known = {key: size for key, size in sizes.items() if all(name in nodes for name in component_names(key))}
         runs, faults = cut(known, nodes, self.rules.levels)
+        for key, size in sizes.items():
+            if key not in known and isinstance(size, Mapping) and self.complete:
+                faults += level_sizes(key, size, self.rules.levels)[1]
         by_name = isinstance(stated, Mapping)
         self.rules.faults += (((SEGMENT, *path) if by_name else (SEGMENT,), fault) for path, fault in faults)
         by_rule: dict[tuple[tuple[str, ...], str, int], Sets] = {}
@@ -162,6 +170,8 @@ class _Finder:
         self, rules: list[Rule], path: tuple[str, ...], names: list[str], kind: str, level: str, most: int
     ) -> None:
         if not all(name in self.parts for name in names):
+            if level != NODE_LEVEL and level not in self.lost:
+                self.level(level, path)
             return
         if kind == WORLD:
             nodes = tuple(RankSet().union(*(self.parts[name].used_nodes() for name in names)))
@@ -195,14 +205,15 @@ class _Finder:
             if ALL in self.parts:
                 message = f"`{ALL}` means all nodes of the plan here"
                 self.rules.faults.append((path, Diagnostic("invalid-value", message, "name the components")))
-            elif self.complete:
+            elif self.complete and not self.unplaced:
                 return RankSet().union(*(part.used_nodes() for part in self.parts.values()))
             return None
         return self.parts[name].used_nodes() if self._known(name, path) and name in self.parts else None
 
     def _known(self, name: str, path: tuple[str, ...]) -> bool:
-        if name not in self.parts and self.complete:
-            self.rules.faults.append((path, unknown("component", name, self.parts, "the components are")))
+        if name not in self.parts and name not in self.unplaced and self.complete:
+            names = [*self.parts, *self.unplaced]
+            self.rules.faults.append((path, unknown("component", name, names, "the components are")))
             return False
         return True
 

@@ -9,27 +9,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol, Self, TypeAlias
+from functools import cached_property, partial
+from typing import Any, Protocol, Self, TypeAlias
 
 import yaml
 
+from rankplan.config.text.events import DEEPEST, LARGEST, Events, NodesNeeded
+from rankplan.config.text.scalars import BOOL, NULL, TAG, Composer, Written, number
 from rankplan.errors import Diagnostic, Label, PlacementError
-
-_TAG = "tag:yaml.org,2002:"
-_NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
-_BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
-_INT = re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$")
-_FLOAT = re.compile(
-    r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
-)
-
 
 AT_KEY = {"unknown-key", "duplicate-env-var", "reserved-env-var", "empty-name", "duplicate-component"}
 """Faults of a key; others are at its value."""
-_DEEPEST = 200
-_LARGEST = 2_000_000
 _LINE_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 
 # A part of the YAML library's message, and the help for it; the first match counts.
@@ -47,48 +40,6 @@ _CURES = {
     "another document": "keep one document per file, without `---` between documents",
     "escape character": "use single quotes, where a backslash is literal",
 }
-
-
-class _Composer(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """Parses text into nodes with places; Python values are made by `Document`."""
-
-    yaml_implicit_resolvers: ClassVar[dict[str | None, list[tuple[str, re.Pattern[str]]]]] = {}
-
-
-for _name, _pattern, _first in (
-    ("null", _NULL, ["~", "n", "N", ""]),
-    ("bool", _BOOL, list("tTfF")),
-    ("int", _INT, list("-+0123456789")),
-    ("float", _FLOAT, list("-+.0123456789")),
-    ("merge", re.compile("^<<$"), ["<"]),
-):
-    _Composer.add_implicit_resolver(_TAG + _name, _pattern, _first)
-
-
-class _Written:
-    """A number that Python writes differently: ``str`` gives it as written in the file."""
-
-    text: str
-    plain: ClassVar[Any]
-
-    def __new__(cls, value: int | str, text: str) -> Self:
-        self = super().__new__(cls, value)  # type: ignore[call-arg]
-        self.text = text
-        return self
-
-    def __str__(self) -> str:
-        return self.text
-
-    def __reduce__(self) -> tuple[type[float], tuple[float]]:
-        return self.plain, (self.plain(self),)
-
-
-class _WrittenInt(_Written, int):
-    plain = int
-
-
-class _WrittenFloat(_Written, float):
-    plain = float
 
 
 class Source(Protocol):
@@ -128,37 +79,16 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, Section):
         return value.to_dict()
-    return value.plain(value) if isinstance(value, _Written) else value
-
-
-def _number(kind: str, text: str) -> Any:
-    """Return the number that a text is, ``None`` if it is none."""
-    # Python rejects ints of thousands of digits, which no key accepts.
-    if kind == "int" and _INT.match(text) and len(text) < 1000:
-        number = int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-        return number if str(number) == text else _WrittenInt(number, text)
-    if kind in ("float", "int") and _FLOAT.match(text):
-        return _WrittenFloat(text.replace(".", "") if text[-1].isalpha() else text, text)
-    return None
-
-
-def plain_scalar(text: str) -> Any:
-    """Return the value of a text without quotes: null, a boolean, a number, else the text."""
-    if _NULL.match(text):
-        return None
-    if _BOOL.match(text):
-        return text.lower() == "true"
-    number = _number("int", text)
-    return text if number is None else number
+    return value.plain(value) if isinstance(value, Written) else value
 
 
 def _node(text: str) -> yaml.Node | None:
     """Return the node of the only document of a file; of several objects of Kubernetes, a RayJob or else the first."""
     try:
-        node: yaml.Node | None = _Composer(text).get_single_node()
+        node: yaml.Node | None = Composer(text).get_single_node()
         return node
     except yaml.composer.ComposerError as error:
-        kinds = {_kind(node): node for node in reversed(list(yaml.compose_all(text, Loader=_Composer)))}
+        kinds = {_kind(node): node for node in reversed(list(yaml.compose_all(text, Loader=Composer)))}
         if None in kinds or "another document" not in str(error.problem):
             raise
         return kinds.get("RayJob", next(reversed(kinds.values())))
@@ -170,21 +100,27 @@ def _kind(node: yaml.Node) -> str | None:
 
 
 _Pairs: TypeAlias = dict[str, tuple[yaml.ScalarNode, yaml.Node]]
+_UNREAD: Any = object()
 
 
 class Document:
-    """A file as lines and YAML nodes."""
+    """A file as lines and YAML nodes. Its nodes are composed when they are needed: for places, and for anchors."""
 
     def __init__(self, file: str, text: str, compose: Callable[[str], yaml.Node | None] = _node) -> None:
         self.file = file
-        self.lines = _LINE_BREAK.split(text)
         self.faults: list[Diagnostic] = []
         self.warnings: list[Diagnostic] = []
+        self._text = text
+        self._content = _UNREAD
         self._made: dict[int, tuple[Any, int]] = {}
         self._pairs: dict[int, _Pairs] = {}
         try:
-            self._check_depth(text)
-            self.root = compose(text)
+            if compose is _node:
+                with suppress(NodesNeeded):
+                    self._content = Events(text, partial(Section, self)).content()
+            if self._content is _UNREAD:
+                self._check_depth(text)
+                self.root = compose(text)
         except yaml.MarkedYAMLError as error:
             raise PlacementError([self._not_yaml(error)]) from None
         except yaml.reader.ReaderError as error:
@@ -193,11 +129,21 @@ class Document:
             message = f"invalid YAML: control character U+{error.character:04X} is not allowed"
             raise PlacementError([self.refuse(message, mark, help="remove the character")]) from None
 
+    @cached_property
+    def root(self) -> yaml.Node | None:
+        """The node of the whole content, if there is any."""
+        return _node(self._text)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """The lines of the text."""
+        return _LINE_BREAK.split(self._text)
+
     @classmethod
     def each(cls, file: str, text: str) -> list[Self]:
         """Return every document of a file that is not empty. Raises as the constructor does."""
         roots: list[yaml.Node] = []
-        whole = cls(file, text, lambda text: roots.extend(yaml.compose_all(text, Loader=_Composer)))
+        whole = cls(file, text, lambda text: roots.extend(yaml.compose_all(text, Loader=Composer)))
         found = []
         for root in roots:
             if not (isinstance(root, yaml.ScalarNode) and not root.value):
@@ -221,10 +167,10 @@ class Document:
     def _check_depth(self, text: str) -> None:
         """Reject nesting that would exhaust the stack of the recursive composer."""
         depth = 0
-        for event in yaml.parse(text, Loader=_Composer):
+        for event in yaml.parse(text, Loader=Composer):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST:
-                help = f"use at most {_DEEPEST} levels"
+            if depth > DEEPEST:
+                help = f"use at most {DEEPEST} levels"
                 raise PlacementError([self.refuse("the file is nested too deeply", event.start_mark, help=help)])
 
     def refuse(self, message: str, mark: Any = None, code: str = "invalid-yaml", help: str | None = None) -> Diagnostic:
@@ -238,6 +184,8 @@ class Document:
 
     def value(self) -> Any:
         """Return the content as Python values, mappings as `Section`. Raises `PlacementError` with every fault."""
+        if self._content is not _UNREAD:
+            return self._content
         value = self._value(self.root, (), ())[0] if self.root is not None else None
         if self.faults:
             raise PlacementError(self.faults)
@@ -255,7 +203,7 @@ class Document:
             return None, 1
         if id(node) in self._made:
             return self._made[id(node)]
-        if node.tag not in (_TAG + "map", _TAG + "seq"):
+        if node.tag not in (TAG + "map", TAG + "seq"):
             self._refuse_tag(node)
         value: Any
         if isinstance(node, yaml.MappingNode):
@@ -266,8 +214,8 @@ class Document:
         for key, item in items:
             value[key], size = self._value(item, (*path, key), (*above, node))
             total += size
-        if total > _LARGEST:
-            message, help = f"the file has {total:,} values with aliases expanded", f"use at most {_LARGEST:,}"
+        if total > LARGEST:
+            message, help = f"the file has {total:,} values with aliases expanded", f"use at most {LARGEST:,}"
             raise PlacementError([self.refuse(message, node.start_mark, help=help)])
         self._made[id(node)] = value, total
         return value, total
@@ -279,7 +227,7 @@ class Document:
         merged: _Pairs = {}
         own: _Pairs = {}
         for key, value in node.value:
-            if key.tag == _TAG + "merge":
+            if key.tag == TAG + "merge":
                 parts = value.value if isinstance(value, yaml.SequenceNode) else [value]
                 for part in reversed(parts):
                     if isinstance(part, yaml.MappingNode) and part not in (*above, node):
@@ -300,15 +248,15 @@ class Document:
 
     def _scalar(self, node: yaml.Node) -> Any:
         text = node.value
-        kind = node.tag.removeprefix(_TAG)
+        kind = node.tag.removeprefix(TAG)
         if kind == "str":
             return text
-        if kind == "null" and _NULL.match(text):
+        if kind == "null" and NULL.match(text):
             return None
-        if kind == "bool" and _BOOL.match(text):
+        if kind == "bool" and BOOL.match(text):
             return text.lower() == "true"
-        if (number := _number(kind, text)) is not None:
-            return number
+        if (found := number(kind, text)) is not None:
+            return found
         self._refuse_tag(node)
         return text
 

@@ -22,8 +22,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rankplan.config.text.document import Section, plain_scalar
+from rankplan.config.text.document import Section
 from rankplan.config.text.places import Path, Place, Places, Text, relocated
+from rankplan.config.text.scalars import plain_scalar
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.words import nearest, path_text, shown
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, Self
 
-from rankplan.config.text.document import Section, plain_scalar
+from rankplan.config.text.document import Section
 from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.text.load import load_config
 from rankplan.config.text.programs import started
+from rankplan.config.text.scalars import plain_scalar
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.words import as_int, misspelt, must_be, path_text

@@ -91,7 +91,7 @@ def parse_script(
     except RecursionError:
         message = "the script is nested too deeply"
         raise PlacementError([Diagnostic("syntax", message, "split it", file=origin.file)]) from None
-    found = [_started(command, sources) for command in followed.commands]
+    found = [_started(command, sources) for command in dict.fromkeys(followed.commands)]
     chosen = _chosen(found, origin, sources)
     command, tokens = chosen.command, chosen.tokens
     names = [  # the key under which Hydra keeps the name

@@ -31,7 +31,7 @@ def inventory_of(cluster: AnyCluster) -> Inventory:
     Raises ``TypeError`` for anything else.
     """
     given: Any = cluster
-    if getattr(given, "inventory", None) is None and callable(getattr(given, "get_node_info", None)):
+    if callable(getattr(given, "get_node_info", None)) and getattr(given, "inventory", None) is None:
         return _rlinf_inventory(given)
     return clusters.inventory_of(given)
 

@@ -20,6 +20,7 @@ from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.component import Component, PlacementMode, Settings, Visibility, check_size
 from rankplan.plans.configured import with_memory, with_sizes
 from rankplan.plans.plan import Plan
+from rankplan.plans.topology import Rules
 
 
 class Roles:
@@ -60,6 +61,13 @@ class Roles:
                 break  # a fault by now; the others would take more memory
         reject_conflicts(reading)
         self._arrange(reading)
+        if reading.faults:  # without any, the rules are checked with the groups of the plan
+            levels, unplaced = self.inventory.levels, seen - {"", *self.components}
+            rules = Rules.of(
+                reading.section.topology, self.components, levels, labelled=bool(levels), unplaced=sorted(unplaced)
+            )
+            for path, found in rules.faults:
+                reading.add(("topology", *path), found)
         reading.finish()
 
     def _arrange(self, reading: Reading) -> None:

@@ -8,11 +8,14 @@ from itertools import groupby, islice
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, RankSet
 from rankplan.environment import planned_environment
-from rankplan.nodes.inventory import NodeSpec
+from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import Component
 from rankplan.plans.plan import NodeKind, Plan, node_kinds
 from rankplan.render.lines import coordinates_text
+from rankplan.render.map.domains import NO_CHART, Chart, chart_of
 from rankplan.render.map.memory import MOST_GAUGES, Gauge, Gauges, Memory, texts_of
+from rankplan.render.map.network import NO_NETWORK, Network, network_of
+from rankplan.render.map.text import clean, ranks_text, short
 from rankplan.words import counted
 
 EACH_NODE = 16
@@ -20,7 +23,7 @@ EACH_NODE = 16
 MOST_NODES, MOST_CELLS, MOST_COMPONENTS = 64, 64, 64
 MOST_BANDS = 4096
 """Bands on all nodes together, so that a page can hold the picture of any plan."""
-_MOST_RANKS, _MOST_TEXT = 4, 160
+_MOST_RANKS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +134,18 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """The whole picture; ``more`` counts the nodes and components left out. Colors stand for groups of kind ``by``."""
+    """The whole picture; ``more`` counts the nodes and components left out. Colors stand for groups of kind ``by``.
+
+    ``chart`` has the domains of the network, ``network`` the frames and lines around nodes that are shown one by one.
+    """
 
     summary: str
     legend: tuple[Entry, ...]
     nodes: tuple[Node, ...]
     more: str
     by: str | None = None
+    chart: Chart = NO_CHART
+    network: Network = NO_NETWORK
 
     @property
     def bands(self) -> Iterator[Band]:
@@ -162,11 +170,18 @@ def has_groups(component: Component, kind: str) -> bool:
     return component.parallel.stated and kind in component.layout.kinds and component.layout.size(kind) > 1
 
 
-def map_of(plan: Plan, by: str | None = None, most_bands: int = MOST_BANDS, notes: Notes | None = None) -> Map:
+def map_of(
+    plan: Plan,
+    by: str | None = None,
+    most_bands: int = MOST_BANDS,
+    notes: Notes | None = None,
+    around: Inventory | None = None,
+) -> Map:
     """Return the map of a plan. The work is linear in the plan; the size of the picture is limited.
 
     Colors stand for components or, with ``by``, for the parallel groups of that kind. With ``notes``, no node is folded
-    if ranks are marked, and those with marked ranks come first.
+    if ranks are marked, and those with marked ranks come first. ``around`` are the nodes of the cluster: the network
+    shows those that the plan does not use, too.
     """
     inventory = plan.inventory
     legend: dict[str, Entry] = {}
@@ -199,7 +214,8 @@ def map_of(plan: Plan, by: str | None = None, most_bands: int = MOST_BANDS, note
     if by is not None:
         others = all(entry.groups for entry in legend.values())
         summary += f"; numbers are {by} groups{'' if others else ', or ranks (grey) of components without'}"
-    return Map(summary, tuple(legend.values()), tuple(nodes), rest, by)
+    network = network_of(plan, [node.rank for node in nodes], list(legend))
+    return Map(summary, tuple(legend.values()), tuple(nodes), rest, by, chart_of(plan, around), network)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +236,10 @@ class _Drawing:
         devices = f"{kind.num_accelerators} x {kind.accelerator_type}" if kind.num_accelerators else "no accelerators"
         broken = self.plan.inventory.marks.get(spec.rank, RankSet())
         excluded = "excluded" if broken is None else f"excluded: {broken}" if broken else ""
-        facts = (devices, kind.accelerator_model, spec.hostname, spec.ip, excluded)
+        where = ""
+        if len(kind.nodes) > 1 and (domains := self.plan.inventory.domains):
+            where = f"in {domains[-1].text(domains[-1].ids[spec.rank])}"
+        facts = (devices, kind.accelerator_model, spec.hostname, spec.ip, where, excluded)
         same = ""
         if others := kind.nodes - RankSet([kind.nodes[0]]):
             held = self._held(kind.ranks)
@@ -327,22 +346,3 @@ def tip(plan: Plan, band: Band, strip: Strip, notes: Notes | None = None) -> str
         lines.append(f"{name}={listed(environment.get(name, '') for environment in environments)}")
     lines += [f"python {interpreter}"] if interpreter else []
     return "\n".join(short(line) for line in lines)
-
-
-def short(text: str) -> str:
-    """Return a user's text, cleaned, and cut if it is long."""
-    return clean(text) if len(text) <= _MOST_TEXT else f"{clean(text[:_MOST_TEXT])}..."
-
-
-def clean(text: str) -> str:
-    """Return a user's text without control characters and lone surrogates, which terminals and XML cannot hold."""
-    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
-
-
-def ranks_text(ranks: RankSet, room: int) -> str:
-    """Return ranks in at most ``room`` characters: all, the first few, or their number."""
-    text = str(ranks)
-    if len(text) <= room:
-        return text
-    kept = text[: max(room - 3, 0)].rpartition(",")[0]
-    return f"{kept},..." if kept else f"{len(ranks)} ranks"[:room]

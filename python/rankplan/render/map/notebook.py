@@ -13,9 +13,10 @@ from typing import Any
 from rankplan._core import Placements
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
-from rankplan.render.map.model import map_of, short
+from rankplan.render.map.model import map_of
 from rankplan.render.map.svg import svg
 from rankplan.render.map.terminal import lines
+from rankplan.render.map.text import short
 from rankplan.render.tables import COLUMNS, MOST_ROWS, cells
 
 _MOST_BANDS, _MOST_TEXT = 512, 1_000_000

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from html import escape
 from importlib.resources import files
 from string import Template
 
 from rankplan._core import WHOLE_NODE
+from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines
+from rankplan.render.map.domains import Chart, Row
 from rankplan.render.map.markup import attributes, band_data, columns, counts, fill, hatch
 from rankplan.render.map.memory import gauge_note, texts_of
-from rankplan.render.map.model import Band, Entry, Node, Notes, Strip, clean, map_of, tip
+from rankplan.render.map.model import Band, Entry, Map, Node, Notes, Strip, map_of, tip
+from rankplan.render.map.text import clean
+from rankplan.words import nodes_text
 
 _ROOM, _WIDE = 32, 8
 """Most characters of numbers per cell, and the cells of a band as wide as the page; the page cuts longer texts."""
+_WIDEST_NODE, _WIDEST_BAR = 12, 420
+"""Most pixels of a node in the bar of a domain, and of the bar."""
 
 
-def page(plan: Plan, title: str, by: str | None = None, notes: Notes | None = None) -> str:
-    """Return the map of a plan as an HTML page; see `map_of` for ``by`` and ``notes``."""
-    picture = map_of(plan, by, notes=notes)
+def page(
+    plan: Plan, title: str, by: str | None = None, notes: Notes | None = None, around: Inventory | None = None
+) -> str:
+    """Return the map of a plan as an HTML page; see `map_of` for ``by``, ``notes`` and ``around``."""
+    picture = map_of(plan, by, notes=notes, around=around)
     lines = sharing_lines(plan) if notes is None else notes.lines
     across, width = columns(picture)
     here = files("rankplan.render.map")
@@ -35,7 +43,8 @@ def page(plan: Plan, title: str, by: str | None = None, notes: Notes | None = No
         ),
         across=across,
         width=width,
-        nodes="\n".join(_node(node, plan, across, notes) for node in picture.nodes),
+        network=_chart(picture.chart) if picture.chart.rows else "",
+        nodes="\n".join(_nodes(picture, plan, across, notes)),
         more=f'<p class="more">{escape(picture.more)}</p>' if picture.more else "",
     )
 
@@ -52,14 +61,62 @@ def _entry(entry: Entry, by: str | None) -> str:
     )
 
 
-def _node(node: Node, plan: Plan, across: int, notes: Notes | None) -> str:
+def _chart(chart: Chart) -> str:
+    meanings = "".join(f'<li><span class="run {state}"></span>{text}</li>' for state, text in chart.states.items())
+    rows = "\n".join(map(_row, chart.rows))
+    notes = "".join(f"<li>{escape(note)}</li>" for note in filter(None, (chart.more, *chart.notes)))
+    unit = f"--unit:{min(_WIDEST_NODE, _WIDEST_BAR / chart.widest):.3g}px"
+    return (
+        f'<section class="network" aria-label="network" style="{unit}">\n<h2>{escape(chart.summary)}</h2>\n'
+        f'<ul class="key">{meanings}</ul>\n{rows}\n<ul>{notes}</ul>\n</section>'
+    )
+
+
+def _row(row: Row) -> str:
+    runs = "".join(
+        f'<span class="run {share.state}" style="--nodes:{share.count}{_stripes(share.components)}"></span>'
+        for share in (row.shares if row.innermost else ())
+    )
+    bar = f'<span class="nodes">{runs}</span>' if runs else ""
+    title = attributes(title=f"{row.name}: {nodes_text(row.nodes)}")
+    return (
+        f'<div class="domain" style="--depth:{row.depth}"{title}><b>{escape(row.name)}</b>{bar}'
+        f"<span>{escape(row.text())}</span></div>"
+    )
+
+
+def _stripes(components: Sequence[int]) -> str:
+    """Return the colors of components as stripes, one below the other."""
+    if not components:
+        return ""
+    each = 100 / len(components)
+    stops = (f"{fill(one)} {at * each:.4g}% {(at + 1) * each:.4g}%" for at, one in enumerate(components))
+    return f";--fill:linear-gradient({','.join(stops)})"
+
+
+def _nodes(picture: Map, plan: Plan, across: int, notes: Notes | None) -> Iterator[str]:
+    """Yield the nodes, with frames around those of a domain."""
+    for index, node in enumerate(picture.nodes):
+        for frame in picture.network.opening(index):
+            yield f'<div class="frame"><p>{escape(frame.name)}</p>'
+        crossing = "".join(
+            f'<p class="crossing"><span{attributes(**_color(line.component))}></span>{escape(line.text)}</p>'
+            for line in picture.network.crossing(index)
+        )
+        yield _node(node, plan, across, notes, crossing)
+        yield "</div>" * picture.network.closing(index)
+    if picture.network.more:
+        yield f'<p class="more">{escape(picture.network.more)}</p>'
+
+
+def _node(node: Node, plan: Plan, across: int, notes: Notes | None, crossing: str = "") -> str:
     strips = "\n".join(text for strip in node.strips for text in _strip(strip, plan, across, notes))
     facts = "".join(f"<span>{escape(fact)}</span> " for fact in node.facts)
     same = f'<p class="same">{escape(node.same)}</p>' if node.same else ""
     return (
         f'<section class="node{" fold" if node.same else ""}" aria-label="node {node.rank}">\n'
         f"<header><h2>node {node.rank}</h2><p>{facts}</p></header>\n"
-        f'<div class="strips">\n{strips}\n</div>\n{same}</section>'
+        f'<div class="strips">\n{strips}\n</div>\n{same}{crossing}</section>'
     )
 
 

@@ -11,8 +11,10 @@ from textwrap import wrap
 from rich.cells import cell_len, chop_cells
 
 from rankplan._core import WHOLE_NODE
+from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines
+from rankplan.render.map.domains import EXCLUDED, SPARE, TAKEN, Chart, Row
 from rankplan.render.map.markup import (
     CHARACTER,
     MARK,
@@ -26,11 +28,17 @@ from rankplan.render.map.markup import (
     hatch,
 )
 from rankplan.render.map.memory import gauge_note, texts_of
-from rankplan.render.map.model import MOST_BANDS, Band, Entry, Map, Node, Notes, Strip, clean, map_of, tip
-from rankplan.render.map.network import FOOT, HEAD, drawn, network_of
+from rankplan.render.map.model import MOST_BANDS, Band, Entry, Map, Node, Notes, Strip, map_of, tip
+from rankplan.render.map.network import Network
+from rankplan.render.map.text import clean
+from rankplan.words import nodes_text
 
 _EDGE, _LEFT, _GAP = 16, 136, 4
 _INDEX, _LANE, _LINE, _BAR = 16, 24, 16, 7
+_HEAD, _FOOT, _BETWEEN = 18, 6, 10
+"""Height of the name above the nodes of a frame, and of the space below them; width between two lines."""
+_NODE, _STEP = 12, 14
+"""Most width of a node in the bar of a domain, and the shift of a level."""
 
 _INK = "#1b1f24"
 _LOOK: dict[str, dict[str, object]] = {
@@ -40,6 +48,9 @@ _LOOK: dict[str, dict[str, object]] = {
     "idle": {"fill": "none", "stroke": "#9aa2ad", "stroke_dasharray": "3 3"},
     "bar": {"stroke": "#000", "stroke_opacity": ".35"},
     "hatch": {},
+    "taken": {"fill": "#8a94a3"},
+    "excluded": {"fill": "none", "stroke": "#9aa2ad", "stroke_dasharray": "3 3"},
+    "gap": {"stroke": "#d5d9df", "stroke_width": 1.5, "fill": "none"},
     "free": {"fill": "#d0d5dc"},
     "most": {"fill": "#a9b4c2"},
     "least": {"fill": "#4a5568"},
@@ -57,10 +68,15 @@ _MARK: dict[str, object] = {"stroke": MARK, "stroke_opacity": 1, "stroke_width":
 
 
 def svg(
-    plan: Plan, title: str = "", by: str | None = None, most_bands: int = MOST_BANDS, notes: Notes | None = None
+    plan: Plan,
+    title: str = "",
+    by: str | None = None,
+    most_bands: int = MOST_BANDS,
+    notes: Notes | None = None,
+    around: Inventory | None = None,
 ) -> str:
-    """Return the map of a plan as SVG; see `map_of` for ``by`` and ``notes``."""
-    return _Drawing(plan, map_of(plan, by, most_bands, notes), clean(title), notes).text()
+    """Return the map of a plan as SVG; see `map_of` for ``by``, ``notes`` and ``around``."""
+    return _Drawing(plan, map_of(plan, by, most_bands, notes, around), clean(title), notes).text()
 
 
 class _Drawing:
@@ -70,7 +86,7 @@ class _Drawing:
         self._parts: list[str] = []
         self._across, self._cell = columns(picture)
         self._right = _LEFT + self._across * self._cell
-        self._network = network_of(plan, picture)
+        self._network = picture.network
         self._y = _EDGE
         self._title = title or "map"
         if title:
@@ -81,13 +97,15 @@ class _Drawing:
         if picture.gauges:
             self._paragraph(_EDGE, gauge_note(picture.gauges), "soft")
         self._legend(picture.legend, picture.by)
+        if picture.chart.rows:
+            self._chart(picture.chart)
         self._nodes(picture.nodes)
         if picture.more:
             self._y += 10
             self._paragraph(_EDGE, picture.more, "soft")
 
     def text(self) -> str:
-        width, height = self._right + 2 * _EDGE + self._network.right, self._y + _EDGE
+        width, height = self._right + 2 * _EDGE + _beside(self._network), self._y + _EDGE
         here = files("rankplan.render.map")
         return Template(here.joinpath("map.svg").read_text("utf-8")).substitute(
             size=attributes(viewBox=f"0 0 {width} {height}", width=width, height=height),
@@ -134,17 +152,50 @@ class _Drawing:
             x += width
         self._y += 28
 
+    def _chart(self, chart: Chart) -> None:
+        """Draw the domains: a line of text for each, and below it the nodes of an innermost one."""
+        self._say(_EDGE, chart.summary, "strong")
+        means = {TAKEN: "grey", SPARE: "white", EXCLUDED: "dashed"}
+        words = [f"{means[state]} if {text}" for state, text in chart.states.items() if state in means]
+        self._paragraph(_EDGE, f"squares are nodes: in the color of a component if in use, {', '.join(words)}", "soft")
+        unit = min(_NODE, (self._right - _EDGE - 4 * _STEP) / chart.widest)
+        for row in chart.rows:
+            self._row(row, unit)
+        for line in filter(None, (chart.more, *chart.notes)):
+            self._paragraph(_EDGE, line, "soft")
+        self._y += 4
+
+    def _row(self, row: Row, unit: float) -> None:
+        x, start = _EDGE + row.depth * _STEP, len(self._parts)
+        self._paragraph(x, f"{row.name}: {row.text()}", "")
+        if row.innermost:
+            at: float = x
+            for share in row.shares:
+                width, stripes = share.count * unit, len(share.components)
+                style = {SPARE: "cell", TAKEN: "taken", EXCLUDED: "excluded"}.get(share.state, "bar")
+                for index, component in enumerate(share.components or [None]):
+                    height = 10 / max(stripes, 1)
+                    more = {} if component is None else {"fill": fill(component)}
+                    self._rect(at, self._y + index * height, width, height, style, **more)
+                at += width
+            if unit >= 4:
+                path = "".join(f"M{x + count * unit:g} {self._y}v10" for count in range(1, row.size))
+                self._parts.append(f"<path{attributes(class_='gap', d=path or None, **_LOOK['gap'])}/>")
+            self._y += 16
+        title = f"<title>{escape(f'{row.name}: {nodes_text(row.nodes)}')}</title>"
+        self._parts[start:] = ['<g class="domain">' + title, *self._parts[start:], "</g>"]
+
     def _nodes(self, nodes: Sequence[Node]) -> None:
         """Draw the nodes, with frames around those of a domain and lines between those of a crossing group."""
         boxes, back = [], len(self._parts)
         for index, node in enumerate(nodes):
             opening = self._network.opening(index)
-            self._y += HEAD * len(opening)
+            self._y += _HEAD * len(opening)
             top = self._y + 10
             self._node(node)
             boxes.append((top, self._y))
-            self._y += FOOT * self._network.closing(index)
-        frames, lines = drawn(self._network, boxes, _EDGE, self._right + _EDGE)
+            self._y += _FOOT * self._network.closing(index)
+        frames, lines = _drawn(self._network, boxes, _EDGE, self._right + _EDGE)
         self._parts[back:] = frames + self._parts[back:] + lines
         if self._network.more:
             self._paragraph(_EDGE, self._network.more, "soft")
@@ -223,6 +274,40 @@ class _Drawing:
         anchor = "start" if name else "middle"
         self._text(middle + shift, y + height / 2 + 4, numbers, "on mark", anchor=anchor)
         self._parts.append("</g>")
+
+
+def _beside(network: Network) -> int:
+    """Return the space that lines take beside the nodes, in addition to the margin."""
+    return (len(network.lines) + 1) * _BETWEEN if network.lines else 0
+
+
+def _drawn(
+    network: Network, boxes: Sequence[tuple[float, float]], left: float, right: float
+) -> tuple[list[str], list[str]]:
+    """Return the frames, which belong behind the nodes, and the lines, which belong before them.
+
+    ``boxes`` has the top and the bottom of each node, ``left`` and ``right`` are their sides.
+    """
+    inset = min(5.0, 14 / max(network.depth, 1))  # the frames of all levels fit into the margin
+    frames = []
+    for frame in network.frames:
+        inside = network.depth - frame.depth
+        above = sum(1 for other in network.opening(frame.first) if other.depth >= frame.depth)
+        below = sum(1 for other in network.frames if other.last == frame.last and other.depth >= frame.depth)
+        top, bottom = boxes[frame.first][0] - above * _HEAD, boxes[frame.last][1] + below * _FOOT
+        x, width = left - inside * inset, right - left + 2 * inside * inset
+        place = attributes(x=f"{x:g}", y=f"{top:g}", width=f"{width:g}", height=f"{bottom - top:g}", rx=6)
+        look = attributes(class_="frame", fill="none", stroke="#8a94a3", stroke_dasharray="6 3")
+        text = attributes(x=f"{x + 8:g}", y=f"{top + 13:g}", class_="soft", font_size=11, fill=SOFT)
+        frames.append(f"<rect{look}{place}/>\n<text{text}>{escape(frame.name)}</text>")
+    lines = []
+    for lane, line in enumerate(network.lines, 1):
+        x = right + network.depth * inset + lane * _BETWEEN
+        middles = [(boxes[node][0] + boxes[node][1]) / 2 + lane * 3 - 12 for node in line.nodes]
+        path = "".join(f"M{right:g} {y:g}H{x:g}" for y in middles) + f"M{x:g} {middles[0]:g}V{middles[-1]:g}"
+        style = attributes(d=path, stroke=fill(line.component), stroke_width=2.5, fill="none")
+        lines.append(f'<g class="crossing"><title>{escape(line.text)}</title><path{style}/></g>')
+    return frames, lines
 
 
 def _fitted(text: str, width: float) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from textwrap import wrap
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from rankplan._core import WHOLE_NODE
+from rankplan.render.map.domains import EXCLUDED, SPARE, TAKEN, USED, Chart, Row
 from rankplan.render.map.markup import fill
 from rankplan.render.map.memory import Gauge, gauge_labels
 from rankplan.render.map.model import Entry, Map, Strip
-from rankplan.render.map.network import NOTHING, Network
 from rankplan.words import counted
 
 _MOST_NAME, _MOST_RANKS = 24, 17
@@ -19,12 +20,15 @@ _LEAST, _MOST, _FREE, _REFUSED = "#", "=", ".", "!"
 """Characters of the bar of a phase."""
 _CELL = 7
 """Width of a cell in characters, if there is room and its ranks fit."""
+_NODES = {USED: "#", SPARE: ".", TAKEN: "+", EXCLUDED: "x"}
+"""A character for each node of a domain."""
+_MOST_BAR, _LEAST_ROOM = 24, 24
 
 
-def lines(picture: Map, width: int, network: Network = NOTHING) -> Iterator[Text]:
+def lines(picture: Map, width: int) -> Iterator[Text]:
     """Yield the map in lines of ``width`` characters; sentences may be longer.
 
-    The domains of the ``network`` are headings above their nodes, and its crossing groups are the last lines.
+    Domains whose nodes are shown one by one are headings above them.
     """
     names = max((cell_len(component.name) for component in picture.legend), default=0)
     labels = gauge_labels(picture.gauges)
@@ -33,9 +37,12 @@ def lines(picture: Map, width: int, network: Network = NOTHING) -> Iterator[Text
     cell, across = _columns(picture, width - margin)
     yield Text(picture.summary)
     yield from _legend(picture.legend, picture.by, width)
+    if picture.chart.rows:
+        yield Text()
+        yield from _chart(picture.chart, width)
     for index, node in enumerate(picture.nodes):
         yield Text()
-        for frame in network.opening(index):
+        for frame in picture.network.opening(index):
             yield Text(f"{'  ' * frame.depth}{frame.name}", "italic")
         yield Text.assemble((f"node {node.rank}", "bold"), f"  {', '.join(node.facts)}")
         for strip in node.strips:
@@ -52,11 +59,41 @@ def lines(picture: Map, width: int, network: Network = NOTHING) -> Iterator[Text
         yield Text(f"\nmemory of a phase: {_LEAST} at least, {_MOST} at most, {_FREE} free, {_REFUSED} refused", "dim")
     if picture.more:
         yield Text.assemble("\n", (picture.more, "italic"))
-    if network.lines:
-        yield Text()
-        yield from (Text(line.text) for line in network.lines)
-    if network.more:
-        yield Text(network.more)
+
+
+def _chart(chart: Chart, width: int) -> Iterator[Text]:
+    """Yield a line for each domain, what the characters mean, and the notes about the network."""
+    yield Text(chart.summary)
+    names = min(max(cell_len(_indented(row)) for row in chart.rows), max(width // 3, 8))
+    bar = min(chart.widest, _MOST_BAR)
+    for row in chart.rows:
+        line = Text(_fitted(_indented(row), names) + "  ")
+        if row.innermost:
+            _draw(line, row, bar)
+        margin = line.cell_len
+        first, *more = wrap(row.text(), max(width - margin, _LEAST_ROOM))
+        yield line.append(first)
+        yield from (Text(" " * margin + text) for text in more)
+    if chart.more:
+        yield Text(f"  {chart.more}", "italic")
+    meanings = ", ".join(f"{_NODES[state]} {meaning}" for state, meaning in chart.states.items())
+    yield Text(f"  each node: {meanings}", "dim")
+    for note in chart.notes:
+        yield from map(Text, wrap(note, width, subsequent_indent="  "))
+
+
+def _draw(line: Text, row: Row, most: int) -> None:
+    """Append a bar with a character for each node of a domain, or for several of a large one."""
+    used = 0
+    for share, wanted in zip(row.shares, row.widths(most), strict=True):
+        width = min(wanted, most - used)
+        used += width
+        line.append(_NODES[share.state] * width, f"black on {fill(share.components[0])}" if share.components else "")
+    line.append(" " * (most - used + 2))
+
+
+def _indented(row: Row) -> str:
+    return "  " * (row.depth + 1) + row.name
 
 
 def _columns(picture: Map, room: int) -> tuple[int, int]:
@@ -133,5 +170,9 @@ def _by_node(strip: Strip, margin: int, width: int) -> Iterator[Text]:
 
 def _name(name: str, margin: int) -> str:
     """Return a name, padded or cut to the common width, as the start of a line."""
-    room = margin - 4
-    return "  " + set_cell_size(name if cell_len(name) <= room else set_cell_size(name, room - 3) + "...", room + 2)
+    return "  " + _fitted(name, margin - 4) + "  "
+
+
+def _fitted(name: str, room: int) -> str:
+    """Return a name, padded or cut to a width."""
+    return set_cell_size(name if cell_len(name) <= room else set_cell_size(name, room - 3) + "...", room)

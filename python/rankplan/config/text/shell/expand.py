@@ -87,6 +87,8 @@ def unknown(cause: Cause, start: int = 0, end: int = 0) -> Piece:
 
 def text_of(value: Value) -> str | None:
     """Return the text of a value, ``None`` if any of it is unknown."""
+    if len(value) == 1:
+        return None if value[0].cause else value[0].text
     return None if any(piece.cause for piece in value) else "".join(piece.text for piece in value)
 
 
@@ -138,8 +140,12 @@ class Scope:
 
     def fields(self, word: Word) -> list[Field]:
         """Return the fields of a word: none, one or several."""
-        if len(word.parts) == 1 and isinstance(part := word.parts[0], Expansion) and part.elements:
-            return list(self._elements(part))  # each one keeps its own place
+        if len(word.parts) == 1:
+            part = word.parts[0]
+            if isinstance(part, Literal) and (part.quoted or "{" not in part.text):
+                return [Field(self._pieces(part), word.start, word.end)]  # most words
+            if isinstance(part, Expansion) and part.elements:
+                return list(self._elements(part))  # each one keeps its own place
         done: list[Field] = []
         pieces: list[Piece] | None = None
         for part in word.parts:

@@ -198,9 +198,7 @@ class Flow(ABC):
                 scopes.append(self.scope)
         self.scope, self.ended, self.left = before, False, False
         if scopes:
-            names = dict.fromkeys(name for scope in scopes for name in scope.variables)
-            merged = {name: _merged([scope.variables.get(name) for scope in scopes], cause) for name in names}
-            self.scope.variables = {name: value for name, value in merged.items() if value is not None}
+            self.scope.variables = _joined([scope.variables for scope in scopes], cause)
             self.scope.arguments = _same([scope.arguments for scope in scopes])
 
     def _loop(self, loop: Loop) -> bool | None:
@@ -224,6 +222,28 @@ class Flow(ABC):
 def _same(arguments: Sequence[tuple[Field, ...] | None]) -> tuple[Field, ...] | None:
     """Return the arguments if they are the same in every way that a script may take."""
     return arguments[0] if all(one == arguments[0] for one in arguments) else None
+
+
+def _joined(ways: Sequence[dict[str, Variable]], cause: Cause) -> dict[str, Variable]:
+    """Return the variables after one of several ways."""
+    first, *others = ways
+    # Most variables are the same objects in every way: only the others are compared.
+    differing = {
+        name: None
+        for other in others
+        if other != first
+        for one, two in ((first, other), (other, first))
+        for name, value in one.items()
+        if two.get(name) is not value
+    }
+    found = dict(first)
+    for name in differing:
+        value = _merged([way.get(name) for way in ways], cause)
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = value
+    return found
 
 
 def _merged(values: Sequence[Variable | None], cause: Cause) -> Variable | None:

@@ -92,6 +92,8 @@ class _Run(Flow):
         self.depth = 0
         self.running: list[str] = [sources.file(0)]
         """The scripts and functions on the way here."""
+        self.files: dict[str, tuple[str, int, Block]] = {}
+        """The scripts that were read: by path, their text, their offset and their commands."""
         self.locals: list[dict[str, Variable | None]] = []
         """The variables that the functions on the way here have made their own, and the values before."""
 
@@ -179,10 +181,11 @@ class _Run(Flow):
     def _launch(self, one: Launched, found: tuple[Field, ...], start: int, own: frozenset[str]) -> bool | None:
         """Follow the script that a command runs, or add the command."""
         begin: int | None = None
+        block: Block | None = None
         if one.kind == "text" and one.text is not None and self.depth < _MOST_SCRIPTS:
             begin = self._add_text(one.text.value)
         elif one.kind == "script" and one.program and self.depth < _MOST_SCRIPTS:
-            begin = self._add_file(one.program)
+            begin, block = self._file(one.program) or (None, None)
             if begin is not None and self.running.count(self.scope.sources.file(begin)) >= _MOST_TURNS:
                 begin = None
         if begin is None:
@@ -200,7 +203,7 @@ class _Run(Flow):
         self.functions, self.depth = {}, self.depth + 1
         self.running.append(before.sources.file(begin))
         try:
-            status = self.block(parse(before.sources.text, begin))
+            status = self.block(parse(before.sources.text, begin) if block is None else block)
         except ShellSyntaxError:
             if one.kind == "script":
                 raise
@@ -211,11 +214,18 @@ class _Run(Flow):
         self.ended = self.left = False
         return status
 
-    def _add_file(self, name: str) -> int | None:
-        """Add the text of a script; return its offset, ``None`` if it cannot be read."""
+    def _file(self, name: str) -> tuple[int, Block] | None:
+        """Return the offset and the commands of a script, which is parsed once; ``None`` if it cannot be read."""
         script = text_of(scalar(self.scope.variables["0"])) or ""
         found = self.opened(name, self.scope.folder, script)
-        return None if found is None else self.scope.sources.add(*found)
+        if found is None:
+            return None
+        text, origin = found
+        known = self.files.get(origin.file)
+        if known is None or known[0] != text:
+            begin = self.scope.sources.add(text, origin)
+            known = self.files[origin.file] = text, begin, parse(self.scope.sources.text, begin)
+        return known[1:]
 
     def _add_text(self, value: Value) -> int | None:
         """Add the text of ``bash -c``, in which an unknown piece is a variable; return its offset."""
@@ -234,16 +244,17 @@ class _Run(Flow):
     def _source(self, found: tuple[Field, ...], cause: Cause) -> bool | None:
         """Follow the commands of another file as if they were here."""
         name = found[0].text if found else None
-        begin = self._add_file(name) if name and self.depth < _MOST_SCRIPTS else None
-        if begin is None:
+        read = self._file(name) if name and self.depth < _MOST_SCRIPTS else None
+        if read is None:
             self.skipped.append(cause)
             return None
+        begin, block = read
         before, arguments = self.scope.variables.get("BASH_SOURCE"), self.scope.arguments
         self.scope.variables["BASH_SOURCE"] = (Piece(self.scope.sources.file(begin), 0, 0),)
         if found[1:]:
             self.scope.arguments = found[1:]
         self.depth += 1
-        status = self.block(parse(self.scope.sources.text, begin))
+        status = self.block(block)
         self.depth -= 1
         self.left, self.scope.arguments = False, arguments
         self.restore("BASH_SOURCE", before)

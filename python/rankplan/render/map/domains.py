@@ -1,0 +1,319 @@
+"""The domains of the network on a map: who uses their nodes, which groups cross them, and the rules about them.
+
+Equal domains are one row, so that the network of any cluster fits on a screen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from rankplan._core import RankSet
+from rankplan.config.network import NODE_LEVEL, USUAL_TOPOLOGY
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.crossings import NEAR, WORDS, crossing
+from rankplan.plans.diff import same_nodes_of
+from rankplan.plans.plan import Plan
+from rankplan.plans.topology import SEGMENT, Rule, Rules, broken
+from rankplan.render.map.text import clean, names_text, short
+from rankplan.words import counted, nodes_text
+
+USED, SPARE, TAKEN, EXCLUDED = "used", "spare", "taken", "excluded"
+"""What a node is on a map: in use by the plan, free, in use by another job, or not to be used."""
+
+MOST_ROWS = 64
+_MOST_NOTES, _MOST_NAMED = 16, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """So many nodes of a domain in one state. ``components`` are the indices of those on them."""
+
+    state: str
+    count: int
+    text: str
+    components: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A domain, or ``count`` equal ones: the nodes and shares of the first, and in ``same`` the names of the others.
+
+    ``innermost`` domains have a bar of their nodes.
+    """
+
+    depth: int
+    name: str
+    count: int
+    nodes: RankSet
+    shares: tuple[Share, ...]
+    facts: tuple[str, ...]
+    same: str
+    innermost: bool
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return len(self.nodes)
+
+    def widths(self, most: int) -> list[int]:
+        """Return the units of each share in a bar of at most ``most``, at least one each."""
+        scale = min(1.0, most / max(self.size, 1))
+        return [max(round(share.count * scale), 1) for share in self.shares]
+
+    def text(self) -> str:
+        """Return what is on the nodes: ``4 nodes: actor 3, spare 1; cap 3; 2 more the same: b-c``."""
+        whole = len(self.shares) == 1
+        shares = ", ".join(one.text if whole else f"{one.text} {one.count:,}" for one in self.shares)
+        return "; ".join([f"{counted(self.size, 'node')}: {shares}", *self.facts, *filter(None, [self.same])])
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """The rows of the domains, outermost first, each before those inside it, and what else is known of the network.
+
+    Without rows, nothing is known. ``notes`` are the rules, the crossings and the neighbours, and ``more`` counts rows
+    that are left out.
+    """
+
+    summary: str = ""
+    rows: tuple[Row, ...] = ()
+    notes: tuple[str, ...] = ()
+    more: str = ""
+
+    @property
+    def states(self) -> dict[str, str]:
+        """What the bars mean, by state, for those that occur."""
+        found = {share.state for row in self.rows for share in row.shares}
+        return {state: text for state, text in _MEANINGS.items() if state in found}
+
+    @property
+    def widest(self) -> int:
+        """The most nodes of an innermost domain."""
+        return max((row.size for row in self.rows if row.innermost), default=1)
+
+
+_MEANINGS = {USED: "in use", SPARE: "spare", TAKEN: "of another job", EXCLUDED: "excluded"}
+NO_CHART = Chart()
+
+
+def around(plan: Plan, inventory: Inventory | None = None, others: Iterable[Plan] = ()) -> Inventory:
+    """Return the nodes to show around a plan: those of an inventory, or its own; others' nodes belong to them.
+
+    ``others`` are plans of other jobs; nodes of theirs that the inventory lacks come last.
+    """
+    found = plan.inventory if inventory is None else inventory
+    others = list(others)
+    places = list(same_nodes_of((other.inventory for other in others), found))
+    records = [found.node(rank) for rank in range(found.num_nodes)] if others else []
+    for other, place in zip(others, places, strict=True):
+        job = ", ".join(other)
+        for rank in RankSet().union(*(component.used_nodes() for component in other.values())):
+            at = place[rank]
+            record = other.inventory.node(rank) if at is None else records[at]
+            at = len(records) if at is None else at
+            records[at : at + 1] = [record.model_copy(update={"taken": job, "ranks": RankSet([at])})]
+    return Inventory(records, found.section, found.levels or None) if others else found
+
+
+def chart_of(plan: Plan, inventory: Inventory | None = None) -> Chart:
+    """Return the chart of a plan, with the other nodes of an inventory around it; empty if no network is known."""
+    everything = plan.inventory if inventory is None else inventory
+    if not everything.domains and not everything.taken:
+        return NO_CHART
+    chart = _Charting(plan, everything)
+    rows = tuple(chart.rows())
+    more = f"and {counted(len(rows) - MOST_ROWS, 'more row')} of other domains" if len(rows) > MOST_ROWS else ""
+    counts = [f"{len(level):,} {level.level} domain{'s' if len(level) > 1 else ''}" for level in everything.domains]
+    summary = f"network: {', '.join([*counts, counted(everything.num_nodes, 'node')])}"
+    return Chart(summary, rows[:MOST_ROWS], tuple(chart.notes()), more)
+
+
+@dataclass
+class _Charting:
+    plan: Plan
+    everything: Inventory
+    crossed: list[dict[int, dict[str, None]]] = field(init=False)
+    """By level and domain: the groups that cross it."""
+
+    def __post_init__(self) -> None:
+        self.domains = self.everything.domains
+        section = self.plan.inventory.section
+        topology = USUAL_TOPOLOGY if section is None else section.topology
+        self.rules = Rules.of(topology, self.plan, self.everything.levels)
+        same = self.everything is self.plan.inventory
+        found = (
+            range(self.everything.num_nodes) if same else next(same_nodes_of([self.plan.inventory], self.everything))
+        )
+        self.places: Sequence[int | None] = found
+        self.names = [clean(name) for name in self.plan]
+        self.states = self._states()
+        self.crossed = [self._crossed(level.ids) for level in self.domains]
+        self._profiles: list[list[object]] = []
+        self._nodes = self.domains[-1].nodes() if self.domains else []
+        self._inside: list[list[list[int]]] = []
+        for depth, level in enumerate(self.domains[1:]):
+            inside: list[list[int]] = [[] for _ in self.domains[depth].names]
+            for index, parent in enumerate(level.parents):
+                inside[parent].append(index)
+            self._inside.append(inside)
+
+    def _states(self) -> list[tuple[str, tuple[int, ...], str]]:
+        """Return the state of each node, the components on it, and the job that has it."""
+        uses: dict[int, list[int]] = {}
+        for index, component in enumerate(self.plan.values()):
+            for rank in component.used_nodes():
+                if (place := self.places[rank]) is not None:
+                    uses.setdefault(place, []).append(index)
+        marks = self.everything.marks
+        jobs = {node: spec.taken for nodes, spec in self.everything.stretches() if spec.taken for node in nodes}
+        return [
+            (USED, tuple(uses[node]), jobs.get(node) or "")
+            if node in uses
+            else (TAKEN, (), jobs[node] or "")
+            if node in jobs
+            else (EXCLUDED if marks.get(node, ()) is None else SPARE, (), "")
+            for node in range(self.everything.num_nodes)
+        ]
+
+    def _crossed(self, ids: Sequence[int]) -> dict[int, dict[str, None]]:
+        found: dict[int, dict[str, None]] = {}
+        for name, component in self.plan.items():
+            for kind in NEAR if component.parallel.stated else ():
+                if component.layout.size(kind) < 2:
+                    continue
+                text = f"crossed by {WORDS[kind]} groups of {clean(name)}"
+                for ranks in component.layout.node_sets(kind):
+                    held = {ids[place] for rank in ranks if (place := self.places[rank]) is not None}
+                    for domain in held if len(held) > 1 else ():
+                        found.setdefault(domain, {})[text] = None
+        return found
+
+    def rows(self) -> Iterator[Row]:
+        """Yield the rows; equal domains of one parent are one."""
+        if not self.domains:
+            nodes = RankSet(range(self.everything.num_nodes))
+            yield Row(0, "nodes", 1, nodes, self._shares(nodes), (), "", innermost=True)
+            return
+        self._find_profiles()
+        yield from self._below(0, range(len(self.domains[0])))
+
+    def _find_profiles(self) -> None:
+        """Give each domain a value that equal domains share, innermost first."""
+        of_nodes = [frozenset(Counter(map(self.states.__getitem__, nodes)).items()) for nodes in self._nodes]
+        inner: list[object] = list(of_nodes)
+        self._profiles = [[]] * len(self.domains)
+        for depth in reversed(range(len(self.domains))):
+            if depth < len(self._inside):
+                inner = [frozenset(Counter(inner[one] for one in inside).items()) for inside in self._inside[depth]]
+            names = self.domains[depth].names
+            keys: dict[object, int] = {}
+            profiles: list[object] = [
+                keys.setdefault((content, tuple(self.crossed[depth].get(index, ())), names[index][-1] is None), index)
+                for index, content in enumerate(inner)
+            ]
+            self._profiles[depth] = inner = profiles
+
+    def _below(self, depth: int, domains: Iterable[int]) -> Iterator[Row]:
+        alike: dict[object, list[int]] = {}
+        for index in domains:
+            alike.setdefault(self._profiles[depth][index], []).append(index)
+        for first, *others in alike.values():
+            yield self._row(depth, first, others)
+            if depth < len(self._inside):
+                yield from self._below(depth + 1, self._inside[depth][first])
+
+    def _row(self, depth: int, index: int, others: Sequence[int]) -> Row:
+        level = self.domains[depth]
+        label = level.names[index][-1]
+        nodes = RankSet(self._nodes_of(depth, index))
+        same = ""
+        if others:
+            named = names_text([clean(level.names[one][-1] or "") for one in others]) if label is not None else ""
+            same = f"{len(others):,} more the same{': ' if named else ''}{named}"
+        facts = list(self.crossed[depth].get(index, ()))
+        if (cap := self.rules.caps.get(depth)) is not None and label is not None:
+            facts.insert(0, f"cap {cap:,}")
+        name = f"no {level.level}" if label is None else f"{level.level} {label}"
+        innermost = depth + 1 == len(self.domains)
+        return Row(depth, short(name), len(others) + 1, nodes, self._shares(nodes), tuple(facts), same, innermost)
+
+    def _nodes_of(self, depth: int, index: int) -> Iterator[int]:
+        if depth == len(self._inside):
+            yield from self._nodes[index]
+            return
+        for one in self._inside[depth][index]:
+            yield from self._nodes_of(depth + 1, one)
+
+    def _shares(self, nodes: Iterable[int]) -> tuple[Share, ...]:
+        counts = Counter(map(self.states.__getitem__, nodes))
+        order = list(_MEANINGS)
+        found = sorted(counts.items(), key=lambda one: (order.index(one[0][0]), one[0][1:]))
+        return tuple(Share(state, count, self._named(state, who, job), who) for (state, who, job), count in found)
+
+    def _named(self, state: str, components: Sequence[int], job: str) -> str:
+        if state == TAKEN:
+            return f"of {short(job)}"
+        if state != USED:
+            return state
+        names = [self.names[index] for index in components]
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        return " + ".join(names[:_MOST_NAMED]) + more + (f" (also of {short(job)})" if job else "")
+
+    def notes(self) -> Iterator[str]:
+        """Yield the rules with whether they hold, the crossings of each level, and the neighbours."""
+        found = [*self._rules(), *self._crossings(), *self._neighbours()]
+        yield from found[:_MOST_NOTES]
+        if len(found) > _MOST_NOTES:
+            yield f"and {counted(len(found) - _MOST_NOTES, 'more line')}"
+
+    def _rules(self) -> Iterator[str]:
+        inventory = self.plan.inventory
+        labelled = inventory.levels == self.everything.levels
+        for word, rules in (("kept", self.rules.kept), ("preferred", self.rules.preferred)):
+            alike: dict[str, list[Rule]] = {}
+            for rule in rules:
+                alike.setdefault(self._rule(rule), []).append(rule)
+            for text, several in alike.items():
+                wrong = [lack[0] for rule in several if labelled and (lack := broken(rule, self.plan, inventory))]
+                yield clean(f"{word}, but {wrong[0]}" if wrong else f"{word}: {text}")
+        for level, nodes in self.rules.balanced:
+            ids = self.domains[level].ids
+            places = (place for rank in nodes if (place := self.places[rank]) is not None)
+            counts = Counter(ids[place] for place in places)
+            shares = sorted(Counter(counts.values()).items(), reverse=True)
+            each = ", ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in shares)
+            yield f"balanced: shares of {each} nodes in {counted(len(counts), f'{self.domains[level].level} domain')}"
+
+    def _rule(self, rule: Rule) -> str:
+        level = NODE_LEVEL if rule.level is None else self.everything.levels[rule.level]
+        who = f"{rule.who}: " if rule.who else ""
+        if rule.kind == SEGMENT:
+            sizes = {len(one) for one in rule.sets()}
+            return f"{who}segments of {', '.join(map(str, sorted(sizes)))} nodes, each in one {level}"
+        what = "all nodes" if rule.kind not in WORDS else f"each {WORDS[rule.kind]} group"
+        where = f"one {level}" if rule.most == 1 else f"at most {rule.most} {level} domains, with equal shares"
+        return f"{who}{what} in {where}"
+
+    def _crossings(self) -> Iterator[str]:
+        inventory = self.plan.inventory
+        for domains in inventory.domains:
+            for name, component in self.plan.items():
+                for kind in NEAR if component.parallel.stated else ():
+                    if component.layout.size(kind) > 1:
+                        found = crossing(clean(name), component.layout, inventory, kind, domains)
+                        if found is not None:
+                            yield clean(found[0])
+
+    def _neighbours(self) -> Iterator[str]:
+        jobs: dict[str, list[int]] = {}
+        both: list[int] = []
+        for node, (state, _, job) in enumerate(self.states):
+            if job:
+                jobs.setdefault(job, []).append(node)
+                both += [node] if state == USED else []
+        for job, nodes in jobs.items():
+            yield f"beside: {short(job)} on {nodes_text(RankSet(nodes))}"
+        if both:
+            yield f"in use by two jobs: {nodes_text(RankSet(both))}"

@@ -1,0 +1,86 @@
+"""The content of a file from events is the content of its nodes, whatever the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from rankplan import PlacementError
+from rankplan.config.text.document import Document, Section
+from support.paths import ROOT
+
+WORDS = ["a", "b", "<<", "007", "0x1f", "1e3", "~", "", "yes", "true", "1:0", "- x", "é", "${a}", "a b", "null", "12"]
+SCALARS = st.none() | st.booleans() | st.integers(-99, 99) | st.floats(allow_nan=False) | st.sampled_from(WORDS)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(WORDS), inner, max_size=4),
+    max_leaves=12,
+)
+ODD = [
+    "", "# only a comment\n", "a: 1\na: 2\n", "a: &x 1\nb: *x\n", "<<: {a: 1}\nb: 2\n", '"<<": 1\n', "a: <<\n",
+    "a: !!str 1\n", "a: ! 1\n", "? [1]\n: 2\n", "? a\n", "--- 1\n--- 2\n", "--- {kind: A}\n--- {kind: RayJob}\n",
+    "[1, 2",
+    "a: b: c\n", "a: \x07\n", "%YAML 1.1\n---\na: 010\n", "a: |\n  x\n  y\n", "a: >-\n  1\n  2\n",
+    "a:\n- b:\n  - {c: [1, {d: 2}]}\n",
+    "[" * 250 + "]" * 250, "- " * 199 + "x\n", "a: *x\n", "\tb: 1\n", "{a, b: 1}\n", "a: 1_0\nb: .5\nc: -.inf\nd: +1\n",
+]  # fmt: skip
+
+
+def composed(text: str) -> Any:
+    """Return the content of a text by its nodes."""
+    from rankplan.config.text import document
+
+    return Document("file.yaml", text, lambda text: document._node(text)).value()
+
+
+def answer(read: Any, text: str) -> tuple[Any, ...]:
+    """Return the content of a text, each value with its type and each mapping with its path; or the faults."""
+    try:
+        return ("content", typed(read(text)))
+    except PlacementError as error:
+        return ("faults", [str(one) for one in error.diagnostics], error.render())
+
+
+def typed(value: Any) -> Any:
+    if isinstance(value, Section):
+        return "section", value.path, [(key, typed(item)) for key, item in value.items()]
+    if isinstance(value, list):
+        return list(map(typed, value))
+    return type(value).__name__, str(value)
+
+
+def agree(text: str) -> None:
+    assert answer(lambda text: Document("file.yaml", text).value(), text) == answer(composed, text)
+
+
+@given(VALUES, st.booleans() | st.none(), st.sampled_from([None, "'", '"']))
+def test_events_tell_what_nodes_tell(value: Any, flow: bool | None, quote: str | None) -> None:
+    agree(yaml.safe_dump(value, default_flow_style=flow, default_style=quote, allow_unicode=True, sort_keys=False))
+
+
+@given(st.text("ab:-[]{}&*!<|>'\"# \n\t01.,?%", max_size=30))
+def test_any_text_has_one_answer(text: str) -> None:
+    agree(text)
+
+
+@pytest.mark.parametrize("text", ODD, ids=[repr(text)[:24] for text in ODD])
+def test_odd_files_have_one_answer(text: str) -> None:
+    agree(text)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("examples/**/*.yaml")), ids=lambda path: path.name)
+def test_examples_have_one_answer(path: Path) -> None:
+    agree(path.read_text())
+
+
+def test_places_of_a_file_that_events_told() -> None:
+    document = Document("file.yaml", "a:\n  b: [1, x]\n")
+    assert document.value() == {"a": {"b": [1, "x"]}}
+    from rankplan.errors import Diagnostic
+
+    fault = document.locate(("a", "b", 1), Diagnostic("invalid-value", "wrong", None))
+    assert (fault.line, fault.column) == (2, 10)
