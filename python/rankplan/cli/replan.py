@@ -10,7 +10,7 @@ import click
 
 from rankplan.arranging.replan import replan as repaired
 from rankplan.cli.common import Choice, beside_option, faults_end_it, inventory_options
-from rankplan.config.text.document import plain_scalar
+from rankplan.config.text.scalars import plain_scalar
 from rankplan.errors import PlacementError
 from rankplan.front import load_plan
 from rankplan.render.changes import replan_lines
