@@ -92,6 +92,7 @@ def check(
         warnings: tuple[Diagnostic, ...] = tuple(found)
         if memory:
             warnings += tuple(located(reader, name, one) for name, one in memory_unknown(needs))
+            warnings += tuple(reader.located(path, one) for path, one in reader.unknown_models.items())
     except PlacementError as error:
         plan, warnings = None, error.diagnostics
     told = [one for one in reader.warnings if verbose or reader.decides(one)]
@@ -193,8 +194,8 @@ def tune(
         raise PlacementError([Diagnostic("invalid-value", *told, file=_name(config))])
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
-    read = costs_for(read, job.reader, job.dialect, job.inventory, job.name)
-    return search(read, job.inventory, job.reader, extrapolate=extrapolate, present=present)
+    read, memory = costs_for(read, job.reader, job.dialect, job.inventory, job.name)
+    return search(read, job.inventory, job.reader, extrapolate=extrapolate, present=present, memory=memory)
 
 
 def is_saved(file: str | os.PathLike[str]) -> bool:

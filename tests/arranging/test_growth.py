@@ -211,6 +211,15 @@ def test_repair_then_shrink_then_grow() -> None:
     ]
 
 
+def test_a_repair_before_growth_may_move_survivors() -> None:
+    before = engines([0, 1, 2, 3, 4, 5], {"segment": 2}, tp=4)
+    found = replan(before, NODES, without=["n1", "n4"], grow={"rollout": 2})
+    assert hosts(found.plan) == [11, 12, 2, 3, 6, 5, 7, 8]
+    with pytest.raises(PlacementError) as refused:
+        replan(before, NODES, without=["n1", "n4"], grow={"rollout": 2}, fixed=True)
+    assert refused.value.code == "no-spare"
+
+
 def test_last_node_ranks_without_processes_are_spares() -> None:
     found = replan(engines([0, 1, 2, 3, 4], {}, tp=4), NODES, shrink={"rollout": 2})
     assert hosts(found.plan) == [0, 1, 2] and len(found.arrangement.spares) == 10

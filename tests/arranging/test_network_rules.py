@@ -16,6 +16,7 @@ from rankplan._core import Chunks
 from rankplan.cli import main
 from rankplan.errors import PlacementError
 from rankplan.plans.component import Component
+from rankplan.render.changes import replan_lines
 
 LEVELS = ("block", "nvlink")
 PAGE = [("b0", "a")] * 4 + [("b0", "b")] * 3 + [("b1", "c")] * 4 + [("b1", "d")] * 2
@@ -189,6 +190,27 @@ def test_a_fixed_repair_moves_no_survivor() -> None:
         6,
         5,
     ]
+
+
+def test_the_report_says_why_survivors_move() -> None:
+    nodes = cluster(PAGE)
+    lines = list(replan_lines(replan(used({"segment": 2}), nodes, without=["n1", "n4"])))
+    assert lines[1:3] == [
+        "4 ranks on 1 healthy node move:",
+        "segment 0 (ranks 0-7) has no spare in a; it moves as a whole to d",
+    ]
+    assert not replan(used({"segment": 2}), nodes, without=["n4"]).reasons
+    labels = [("x", "a")] * 2 + [("x", "b")] * 2 + [("x", "c")] * 2 + [("y", "d")] * 2
+    rules = {"segment": 2, "keep": {"rollout": {"world": "block"}}}
+    placed = cluster(labels).first(4).with_config({"num_nodes": 4, "component_placement": {}, "topology": rules})
+    parts = [
+        Component.place(name, placed, ("cluster",), Chunks(list(range(first, first + 8)), 1))
+        for name, first in (("actor", 0), ("rollout", 8))
+    ]
+    assert replan(Plan(placed, parts), cluster(labels), without=["n2", "n4"]).reasons == (
+        "4 ranks on 1 healthy node move:",
+        "the whole (rollout 0-7) has no spare in x; it moves as a whole to y",
+    )
 
 
 @settings(max_examples=30)

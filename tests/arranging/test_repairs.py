@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+import rankplan
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from rankplan import Inventory, Plan, arrange, diff, replan
@@ -181,6 +182,21 @@ def failures(draw: st.DrawFn) -> tuple[Job, Inventory, list[str], set[Device]]:
     entries = [{**node.described(), "ranks": rank} for rank, node in enumerate(left)]
     levels = [level for level in job.cluster.levels if any(level in node.labels for node in left)]
     return job, Inventory.from_dict({"nodes": entries}).with_levels(levels), without, lost
+
+
+def test_a_survivor_moves_where_its_idle_accelerator_is_needed() -> None:
+    """Node 3 cannot take over the second accelerator of node 0; the node of rank 2 can, as node 3 has the first one."""
+    nodes = Inventory.from_dict(
+        {"nodes": [{"ranks": rank, "accelerators": 2, "hostname": f"h{rank}"} for rank in range(4)]}
+    )
+    section = {"num_nodes": 3, "component_placement": {"rollout": "1:0,3:1,4:2"}}
+    plan = rankplan.plan({"cluster": section}, nodes.first(3))
+    found = replan(plan, nodes, without=["h0", "h2/0", "h3/1"])
+    assert [found.plan.inventory.node(row.cluster_node_rank).hostname for row in found.plan["rollout"]] == [
+        "h2",
+        "h1",
+        "h3",
+    ]
 
 
 @given(failures())

@@ -53,6 +53,12 @@ AT = "cluster.component_placement.actor.memory"
         ({"training": "fsdp", "model": 8}, ".model"),
         ({"training": "fsdp", "model": "${model.path}"}, ".model"),
         ({"training": "megatron", "model": "Qwen/Qwen3-8B", "first_layers": 30, "last_layers": 30}, ""),
+        ({"training": "megatron", "zero_stage": 3}, ".zero_stage"),
+        ({"training": "megatron", "whole_gradients": True}, ".whole_gradients"),
+        ({"training": "fsdp", "sequence_parallel": True}, ".sequence_parallel"),
+        ({"forward": "fsdp", "zero_stage": 3}, ".zero_stage"),
+        ({"resident": 17}, ".resident"),
+        ({"resident": {"8": "17 GiB", "x": "3 GiB"}}, ".resident"),
         ("bind", ""),
         (17, ""),
         (["training"], ""),
@@ -62,6 +68,20 @@ def test_a_fault_has_a_code_a_place_and_a_help(memory: Any, path: str) -> None:
     ((code, where, help),) = _faults(memory)
     assert (code, where) == ("invalid-value", AT + path)
     assert help
+
+
+def test_keys_that_contradict_the_model_of_the_section_are_a_fault() -> None:
+    memory = {"training": "megatron", "first_layers": 90}
+    assert [one[:2] for one in _faults(memory, model="Qwen/Qwen3-8B")] == [("invalid-value", AT)]
+    rankplan.plan(_config(memory | {"params": 7e9}, model="Qwen/Qwen3-8B"), "1x8")
+
+
+def test_messages_name_the_key() -> None:
+    for memory, name in (({"engine": "vllm", "share": "60%"}, "share"), ({"resident": "x"}, "resident")):
+        with pytest.raises(PlacementError, match=f"`{name}` is "):
+            rankplan.plan(_config(memory), "1x8")
+    with pytest.raises(PlacementError, match="`accelerator_memory` is 80; it must be a size from 1 MiB"):
+        rankplan.plan(_config({"resident": "3 GiB"}, accelerator_memory=80), "1x8")
 
 
 def test_typos_get_a_suggestion() -> None:

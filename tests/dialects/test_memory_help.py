@@ -11,7 +11,7 @@ import rankplan
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic
 from rankplan.front import read_job
-from support.memory_configs import BASES, planned
+from support.memory_configs import BASES, MODEL, planned
 
 WANTED: list[tuple[str, Any]] = [
     ("optimizer_on_host", 1.0),
@@ -111,3 +111,15 @@ def test_a_trainer_that_cannot_offload_is_told_the_strategy_that_can(tmp_path: P
     text = str(_help(tmp_path, "fsdp")["memory-exceeded"].help)
     assert "fsdp_config.offload_policy: true` (line 8) and `actor_rollout_ref.actor.strategy: fsdp2` (line 6)" in text
     assert "optimizer_on_host" not in text
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_an_unknown_model_is_a_warning_only_if_memory_is_asked_for(base: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"hidden_size": -1}')
+    for name, code in (("Qwen/Qwen3-8C", "unknown-model"), (str(tmp_path), "model-keys")):
+        config = json.loads(json.dumps(BASES[base]).replace(MODEL, name))
+        assert not rankplan.check(config, "1x8").diagnostics
+        found = rankplan.check(config, "1x8", memory=True)
+        assert not found.faults
+        assert {one.code for one in found.warnings} == {code}
+        assert all(one.path and one.help for one in found.warnings)

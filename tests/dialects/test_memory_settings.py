@@ -15,12 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan.dialects import DIALECTS, name_of
 from rankplan.dialects.keys import TABLES
+from rankplan.dialects.memory.read import SCORING
 from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
 from rankplan.dialects.memory.slime import SLIME
 from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import PlacementError
 from rankplan.memory.model import Model
 from rankplan.memory.settings import GIB
+from rankplan.plans.plan import Plan
 from support.memory_configs import BASES, CASES, MODEL, changed, planned
 
 SETTINGS = [(base, *row) for base, cases in CASES.items() for row in cases["rows"]]
@@ -42,7 +44,8 @@ def refusals(base: str, keys: dict[str, Any]) -> list[tuple[str, str | None]]:
 def test_keys_and_defaults(base: str, keys: dict[str, Any], component: str, wanted: dict[str, Any]) -> None:
     memory = planned(base, keys)[component].memory
     assert memory is not None
-    assert memory.model == Model.of(MODEL)
+    model = Model.of(MODEL)
+    assert memory.model == (model.scoring() if component in SCORING else model)
     assert {key: getattr(memory, key) for key in wanted} == wanted
 
 
@@ -51,6 +54,40 @@ def test_every_component_of_a_known_model_has_a_memory(base: str) -> None:
     plan = planned(base, {})
     assert all(component.memory is not None for component in plan.values())
     assert plan.memory()
+
+
+def test_what_is_not_read_beside_a_trainer_leaves_its_phases_unknown() -> None:
+    for base, keys, unread in (
+        ("nemo_rl ppo", {"value.hf_config_overrides": {"num_hidden_layers": 2}}, "value"),
+        ("verl megatron", {"critic.model.path": "someone/unknown"}, "critic"),
+    ):
+        plan = planned(base, keys)
+        assert plan[unread].memory is None
+        found = [need for phases in plan.memory().values() for need in phases.values() if unread in need.others]
+        assert found
+        assert {need.answer for need in found} == {"unknown"}
+
+
+def test_sizes_that_a_trainer_leaves_out_are_one() -> None:
+    """Unless another file has its defaults, and in a config of one's own, where nothing is known of them."""
+    one = {"actor_rollout_ref.rollout.tensor_model_parallel_size": 1}
+    plan = planned("verl", one)
+    model = Model.of(MODEL)
+    assert plan["rollout"].memory is not None
+    assert plan["rollout"].memory.undivided
+    assert plan.memory()["rollout",]["generate"].parts["weights"][0] == 2 * model.params
+    assert Plan.from_dict(plan.to_dict()).memory() == plan.memory()
+    elsewhere = planned("verl", one | {"hydra.job.config_name": "somebody_elses"})["rollout"].memory
+    assert elsewhere is None or not elsewhere.undivided
+    entries = {"rollout": {"placement": "0-7", "memory": {"engine": "vllm", "model": MODEL}}}
+    own = {"cluster": {"num_nodes": 1, "component_placement": entries}}
+    assert rankplan.plan(own, "1x8").memory()["rollout",]["generate"].parts["weights"][0] < model.params
+
+
+def test_a_critic_has_no_switch_with_an_engine() -> None:
+    phases = planned("verl megatron", {}).memory()
+    assert ("actor", "rollout") in phases
+    assert ("critic", "rollout") not in phases
 
 
 @pytest.mark.parametrize("base", BASES)

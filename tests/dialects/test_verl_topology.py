@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rankplan
 import yaml
-from rankplan import Component, PlacementError, Plan
+from rankplan import Component, Inventory, PlacementError, Plan, replan
 from rankplan._core import Chunks
 from rankplan.dialects import verl
 from rankplan.dialects.convert import convert
@@ -125,3 +126,102 @@ def test_what_a_topology_cannot_express_is_named() -> None:
     )
     with pytest.raises(ValueError, match="only verl has a topology section"):
         convert(plan, "roll", topology=True)
+
+
+def topology(**attributes: Any) -> Plan:
+    """Return a job of two pools of two nodes and a standby pool of one, in this order: train, spare, infer."""
+    pools = [
+        {"name": "train", "cluster": "all", "nnodes": 2, "n_gpus_per_node": 8},
+        {"name": "spare", "cluster": "all", "nnodes": 1, "n_gpus_per_node": 8, "attributes": {"standby": True}},
+        {"name": "infer", "cluster": "all", "nnodes": 2, "n_gpus_per_node": 8},
+    ]
+    for pool in pools:
+        pool["attributes"] = {**pool.get("attributes", {}), **attributes.get(pool["name"], {})}
+    models = [
+        {"name": name, "worker": name, "config_key": "actor_rollout_ref", "resource_pool": pool}
+        for name, pool in (("actor", "train"), ("rollout", "infer"))
+    ]
+    clusters = [{"name": "all", "nnodes": 5, "n_gpus_per_node": 8}]
+    section = {"clusters": clusters, "device_pools": pools, "models": models}
+    config = {"topology": section, "actor_rollout_ref": {"rollout": {"tensor_model_parallel_size": 8}}}
+    return rankplan.plan(config, CLUSTER.first(5))
+
+
+CLUSTER = Inventory.from_dict(
+    {"nodes": [{"ranks": rank, "accelerators": 8, "hostname": f"n{rank}"} for rank in range(9)]}
+)
+
+
+def hosts(plan: Plan, component: str) -> list[str]:
+    return [plan.inventory.node(rank).name for rank in plan[component].used_nodes()]
+
+
+def test_a_reserve_is_for_the_pools_that_it_protects() -> None:
+    plan = topology(spare={"protects": ["train"]})
+    five = CLUSTER.first(5)
+    assert hosts(replan(plan, five, without=["n0"]).plan, "actor") == ["n2", "n1"]
+    with pytest.raises(PlacementError) as refused:
+        replan(plan, five, without=["n3"])
+    assert refused.value.code == "no-spare"
+    # Other spares are for everybody; if both pools lose a node, each gets one that it may use.
+    assert hosts(replan(plan, CLUSTER.first(6), without=["n3"]).plan, "rollout") == ["n5", "n4"]
+    both = replan(plan, CLUSTER.first(6), without=["n0", "n3"]).plan
+    assert (hosts(both, "actor"), hosts(both, "rollout")) == (["n2", "n1"], ["n5", "n4"])
+    loaded = Plan.from_dict(plan.to_dict())
+    assert loaded == plan
+    with pytest.raises(PlacementError):
+        replan(loaded, five, without=["n4"])
+    assert (
+        hosts(replan(topology(spare={"protects": ["train", "infer"]}), five, without=["n3"]).plan, "rollout")[0] == "n2"
+    )
+
+
+def test_a_broken_accelerator_moves_nothing_to_a_strange_reserve() -> None:
+    with pytest.raises(PlacementError) as refused:
+        replan(topology(spare={"protects": ["train"]}), CLUSTER.first(5), without=["n3/0"])
+    assert refused.value.code == "no-spare"
+
+
+def test_bounds_hold_for_growing_and_shrinking() -> None:
+    plan = topology(infer={"elastic": True, "min_gpus": 16, "max_gpus": 24}, spare={"protects": ["train"]})
+    assert hosts(replan(plan, CLUSTER, grow={"rollout": 1}).plan, "rollout") == ["n3", "n4", "n5"]
+    with pytest.raises(PlacementError) as refused:
+        replan(plan, CLUSTER, grow={"rollout": 2})
+    assert refused.value.message == "pool `infer` would have 32 accelerators; at most 24 are allowed"
+    assert refused.value.help == "grow by less, or plan with another size of the pool"
+    with pytest.raises(PlacementError) as refused:
+        replan(plan, CLUSTER, shrink={"rollout": 1})
+    assert refused.value.message == "pool `infer` would have 8 accelerators; at least 16 must stay"
+    with pytest.raises(PlacementError) as refused:
+        replan(plan, CLUSTER.first(5), without=["n3"], shrink="rollout")
+    assert refused.value.help is not None and "at least 16 must stay" in refused.value.help
+
+
+def test_pools_of_a_cluster_section() -> None:
+    """Any config can state reserves and bounds; wrong names and sizes are faults."""
+    entry = {"placement": "0-15", "parallel": {"tp": 8}}
+    section: dict[str, Any] = {"num_nodes": 3, "component_placement": {"actor": entry}}
+    good = [{"name": "train", "components": ["actor"]}, {"name": "spare", "node_ranks": 2, "protects": ["train"]}]
+    plan = rankplan.plan({"cluster": {**section, "pools": good}}, CLUSTER.first(3))
+    assert hosts(replan(plan, CLUSTER.first(3), without=["n0"]).plan, "actor") == ["n2", "n1"]
+    wrong = [
+        {"name": "train", "components": ["actr"], "min_accelerators": 8},
+        {"name": "spare", "node_ranks": "2-3", "protects": ["train"]},
+    ]
+    with pytest.raises(PlacementError) as refused:
+        rankplan.plan({"cluster": {**section, "pools": wrong}}, CLUSTER.first(3))
+    assert [(one.path, one.code) for one in refused.value.diagnostics] == [
+        ("cluster.pools[0].components[0]", "unknown-component"),
+        ("cluster.pools[1].node_ranks", "node-out-of-range"),
+    ]
+    for broken, message in (
+        ([{"name": "a", "protects": ["b"]}], "unknown pool `b`"),
+        ([{"name": "a"}, {"name": "a"}], "two pools are named `a`"),
+        (
+            [{"name": "a", "min_accelerators": 9, "max_accelerators": 8}],
+            "min_accelerators 9 is more than max_accelerators 8",
+        ),
+    ):
+        with pytest.raises(PlacementError) as refused:
+            rankplan.plan({"cluster": {**section, "pools": broken}}, CLUSTER.first(3))
+        assert refused.value.message == message

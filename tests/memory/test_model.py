@@ -7,10 +7,11 @@ import math
 from pathlib import Path
 
 import pytest
+from rankplan._core import training_memory
 from rankplan.errors import PlacementError
 from rankplan.memory.cards import card_of, size_of, size_text
 from rankplan.memory.model import Model
-from rankplan.memory.settings import GIB
+from rankplan.memory.settings import GIB, Training
 
 # Numbers of parameters of the checkpoints themselves.
 PUBLISHED = {
@@ -116,6 +117,10 @@ def test_other_layers_have_no_upper_bound() -> None:
         {"num_hidden_layers": 0},
         {"num_attention_heads": 1.5},
         {"num_experts": 8, "decoder_sparse_step": 2},
+        {"num_experts": 4, "num_experts_per_tok": 8},
+        {"num_key_value_heads": 64},
+        {"layer_types": ["full_attention"] * 3},
+        {"hidden_size": 10**15, "vocab_size": 10**15},
     ],
 )
 def test_odd_keys_are_faults(change: dict[str, object]) -> None:
@@ -162,3 +167,19 @@ def test_sizes() -> None:
     assert size_of("17") == 17
     assert [size_of(text) for text in ("", "x", "-1 GiB", "1e9", "8 XiB", "9" * 30)] == [None] * 6
     assert size_text(1.5 * GIB) == "1.5 GiB"
+
+
+def test_a_model_that_scores_may_lack_its_output_layer() -> None:
+    model = Model.of(LLAMA)
+    assert model.shape is not None
+    scoring = model.scoring()
+    assert scoring.params == model.params - model.shape.vocab * model.shape.hidden
+    for pp in (1, 2):
+        training = Training(framework="megatron", pp=pp, tokens=1000, length=1000)
+        plain, scored = (training_memory(one, training)[-1][0][0] for one in (model, scoring))
+        assert scored[1] == plain[1] - 2 * model.shape.vocab * model.shape.hidden
+        assert scored[2] == plain[2]
+    assert Model.of(scoring.plain()) == scoring
+    linear = Model.of(LLAMA | {"vision_config": {}}).scoring()
+    assert linear.stated == (scoring.params, math.inf)
+    assert Model.sized(7e9).scoring() == Model.sized(7e9)

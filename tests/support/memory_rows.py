@@ -64,7 +64,7 @@ def training_of(row: dict[str, Any]) -> Training:
     seq, batch, most = given("seq"), given("micro_batch"), given("max_tokens")
     tokens = most or (seq * batch if seq and batch else None)
     optimizer = "adam-8bit" if given("optimizer") else "adam"
-    if given("precision_aware") is not False and framework == "megatron" and optimizer == "adam":
+    if given("precision_aware", False) is not False and framework == "megatron" and optimizer == "adam":
         optimizer = "adam-precision-aware"
     fp8 = given("fp8")
     host = float(given("optimizer_cpu_fraction") or 0.0)

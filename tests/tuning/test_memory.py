@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,62 @@ def test_what_is_refused_is_dropped_with_its_reason() -> None:
     with pytest.raises(PlacementError) as caught:
         _tuned(_config("20 GiB", model="Qwen/Qwen2.5-32B"), components=components, memory=80)
     assert {fault.code for fault in caught.value.diagnostics} >= {"engine-share", "memory-exceeded"}
+
+
+def _best(tuning_costs: dict[str, Any], config: dict[str, Any], nodes: str) -> dict[str, float]:
+    """Return the seconds of the best placement of each way to share, nothing if all are refused."""
+    try:
+        tuning = rankplan.tune(
+            {"after": {"actor": ["rollout"]}, "memory": 80, "components": tuning_costs}, nodes, config
+        )
+    except PlacementError:
+        return {}
+    return {one.sharing: one.seconds for one in tuning.ranking}
+
+
+@pytest.mark.parametrize(
+    ("card", "changes"),
+    [
+        ("60 GiB", {}),  # the actor needs 16 accelerators
+        ("70 GiB", {"sleep": "none"}),  # and more, where it shares them with the rollout
+        ("90 GiB", {"sleep": "none"}),
+        ("20 GiB", {}),
+    ],
+)
+def test_a_slower_schedule_takes_the_place_of_a_refused_one(card: str, changes: dict[str, Any]) -> None:
+    """The oracle tunes every pair of sizes on its own."""
+    sizes = (8, 16, 24)
+    seconds = {"rollout": {8: 90, 16: 34, 24: 30}, "actor": {8: 30, 16: 28, 24: 27}}
+    config = _config(card, model="Qwen/Qwen2.5-32B", **changes)
+    alone: dict[str, float] = {}
+    for pair in itertools.product(sizes, sizes):
+        costs = {
+            name: {"seconds": seconds[name], "memory": 1, "sizes": [size]}
+            for name, size in zip(("rollout", "actor"), pair, strict=True)
+        }
+        for sharing, one in _best(costs, config, "3x8").items():
+            alone[sharing] = min(alone.get(sharing, one), one)
+    costs = {name: {"seconds": one, "memory": 1, "sizes": list(sizes)} for name, one in seconds.items()}
+    assert _best(costs, config, "3x8") == alone
+
+
+def test_the_keys_of_a_trainer_tell_the_memory_of_a_placement() -> None:
+    verl = {
+        "trainer": {"nnodes": 2, "n_gpus_per_node": 8},
+        "algorithm": {"adv_estimator": "grpo"},
+        "actor_rollout_ref": {
+            "model": {"path": "Qwen/Qwen2.5-32B"},
+            "actor": {"strategy": "fsdp2"},
+            "rollout": {"name": "vllm", "tensor_model_parallel_size": 4},
+        },
+    }
+    content = {"after": {"actor": ["rollout"]}, "components": SECONDS}
+    plain = rankplan.tune(content, "2x8", verl)
+    assert {one.memory for one in plain.ranking} == {"unknown"}  # no accelerator is known
+    cards = rankplan.Inventory.from_dict({"nodes": [{"ranks": "0-1", "accelerators": 8, "accelerator_model": "L4"}]})
+    with pytest.raises(PlacementError) as caught:
+        rankplan.tune(content, cards, verl)
+    assert {one.code for one in caught.value.diagnostics} <= {"memory-exceeded", "engine-share", "size-does-not-fit"}
 
 
 def test_the_placement_keeps_what_its_components_state(tmp_path: Path) -> None:

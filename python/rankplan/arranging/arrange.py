@@ -10,9 +10,11 @@ from itertools import chain, product
 from typing import TypeAlias
 
 from rankplan._core import Arrangement as Found
-from rankplan._core import Hierarchy, Layout, Placements, Problem, RankSet
+from rankplan._core import Hierarchy, Problem, RankSet
 from rankplan.arranging import rules
+from rankplan.arranging.crossings import crossings, domains_at, hierarchy_of, layouts
 from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.pools import reserves, strangers
 from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.rules import Balance, Cap, Keep, Network, Prefer, Segments
 from rankplan.errors import Diagnostic, PlacementError
@@ -111,7 +113,7 @@ class Task:
     ``excluded`` is the hardware of the inventory that it cannot use; nodes that are named by their rank keep it.
     ``old`` has, by node rank, the rank in the inventory of the node that it may keep, or ``None``; it is empty without
     an old plan. ``were`` has the node that each had, lost or not; ``pinned`` the node that it must keep, if it is not
-    empty. ``whole_group``: see `replan`.
+    empty. ``whole_group``: see `replan`. ``before`` are the crossings before, if they are known.
     """
 
     inventory: Inventory
@@ -123,6 +125,7 @@ class Task:
     were: Sequence[int | None] = ()
     pinned: Sequence[int | None] = ()
     whole_group: bool = False
+    before: list[list[int]] | None = None
 
     def solve(self) -> Arrangement:
         """Find a node for every node rank.
@@ -154,7 +157,7 @@ class Task:
             nodes=tuple(filled),
             spares=tuple(spares),
             levels=self.network.levels,
-            before=self._before(),
+            before=self._before() if self.before is None else self.before,
             after=problem.crossings(found.nodes),
             optimal=found.optimal,
             moved=found.moved,
@@ -172,7 +175,7 @@ class Task:
         return RankSet().union(*(part.used_nodes() for part in self.parts.values()))
 
     @cached_property
-    def _rules(self) -> Rules:
+    def rules(self) -> Rules:
         """What must, and should, hold on these nodes.
 
         Raises `PlacementError` with every fault, also for what must stay within a node and is on several node ranks.
@@ -196,7 +199,7 @@ class Task:
         With an old plan, one that moves fewer processes is better. Raises `PlacementError` for wrong rules, and too few
         nodes.
         """
-        kept = self._rules.kept
+        kept = self.rules.kept
         answer: tuple[Problem, Found] | Refusal | None = None
         for parts in product(*map(self._divisions, kept)):
             problem = self._problem([rule.divided(count) for rule, count in zip(kept, parts, strict=True)])
@@ -211,7 +214,7 @@ class Task:
                     break
             elif not isinstance(answer, tuple):
                 proved = found.impossible and (answer is None or answer.proved)
-                answer = Refusal(self, self._rules, problem, found, parts, proved)
+                answer = Refusal(self, self.rules, problem, found, parts, proved)
         if answer is None:
             raise PlacementError([])
         return answer
@@ -231,13 +234,12 @@ class Task:
 
     @cached_property
     def hierarchy(self) -> Hierarchy:
-        return _hierarchy(self.domains, self.usable)
+        return hierarchy_of(self.domains, self.usable)
 
     @cached_property
     def domains(self) -> tuple[Domains, ...]:
         """The domains of the inventory at each level of the rules."""
-        same = self.network.levels == self.inventory.levels
-        return self.inventory.domains if same else domains(self.inventory.labels(), self.network.levels)
+        return domains_at(self.inventory, self.network.levels)
 
     @cached_property
     def _places(self) -> Sequence[int | None]:
@@ -265,7 +267,10 @@ class Task:
         rank_classes: list[int | None] = [None] * self.planned.num_nodes
         for rank in self.needed:
             rank_classes[rank] = needs[rank]
-        unfit = {position[node]: ranks for node, ranks in self._unfit() if node in position}
+        unfit: dict[int, RankSet] = {}
+        for node, unsuited in chain(self._unfit(), self._reserved()):
+            if (index := position.get(node)) is not None:
+                unfit[index] = unfit.get(index, RankSet()) | unsuited
         old = [None if node is None else position.get(node) for node in self.old]
         pinned: list[int | None] = [None] * self.planned.num_nodes
         for rank, place in self._fixtures():
@@ -275,7 +280,7 @@ class Task:
             if index is not None and (node_classes[index] != rank_classes[rank] or rank in unfit.get(index, ())):
                 old[rank] = None
         sets: dict[tuple[int, tuple[int, ...]], int] = {}
-        for index, (rule, divided) in enumerate(zip(self._rules.kept, kept, strict=True)):
+        for index, (rule, divided) in enumerate(zip(self.rules.kept, kept, strict=True)):
             for ranks in divided:
                 sets.setdefault((rule.level or 0, ranks), index)  # components may have the same segments
         return Problem(
@@ -283,10 +288,10 @@ class Task:
             node_classes=node_classes,
             rank_classes=rank_classes,
             unfit=list(unfit.items()),
-            parts=self._parts(),
+            parts=layouts(self.parts),
             sets=[(level, ranks, index) for (level, ranks), index in sets.items()],
-            preferred=[(rule.level or 0, ranks) for rule in self._rules.preferred for ranks in rule.sets()],
-            balanced=[(level, list(ranks)) for level, ranks in self._rules.balanced if ranks],
+            preferred=[(rule.level or 0, ranks) for rule in self.rules.preferred for ranks in rule.sets()],
+            balanced=[(level, list(ranks)) for level, ranks in self.rules.balanced if ranks],
             caps=list(self._caps()),
             pinned=pinned,
             old=old,
@@ -296,16 +301,13 @@ class Task:
     def _caps(self) -> Iterator[tuple[int, list[int]]]:
         """Yield each level with caps, and what they leave of each domain beside other jobs."""
         usable = self.usable
-        for level, most in self._rules.caps.items():
+        for level, most in self.rules.caps.items():
             ids = self.domains[level].ids
             taken = Counter(ids[node] for node in self.inventory.taken)
             left = [most] * len(self.hierarchy.sizes(level))
             for index, domain in enumerate(self.hierarchy.at(level)) if taken else ():
                 left[domain] = max(0, most - taken[ids[usable[index]]])
             yield level, left
-
-    def _parts(self) -> list[tuple[Placements, Layout | None]]:
-        return [(part.rows, part.layout if part.parallel.stated else None) for part in self.parts.values()]
 
     def _unfit(self) -> Iterator[tuple[int, RankSet]]:
         """Yield each node of which only some accelerators are excluded, with the node ranks that need one of these."""
@@ -319,6 +321,21 @@ class Task:
                 ranks_of[local] = RankSet(chain.from_iterable(needing))
             if ranks_of[local]:
                 yield node, ranks_of[local]
+
+    def _reserved(self) -> Iterator[tuple[int, RankSet]]:
+        """Yield each node of a reserve, with the node ranks that must not use it.
+
+        These are the ones of components that it does not protect; if such a one needs a node, also those that would
+        leave theirs to it.
+        """
+        places, kept = self.were or self._places, self.old or self.pinned
+        for ranks, names in () if self._new else reserves(self.planned.section):
+            others = strangers(self.parts, names)
+            stay = RankSet(rank for rank in self.needed if kept[rank] is not None)
+            if others - stay:
+                others |= stay
+            if others:
+                yield from ((place, others) for rank in ranks if (place := places[rank]) is not None)
 
     def _fixtures(self) -> Iterator[tuple[int, int | None]]:
         """Yield the node ranks that keep their nodes, and these: those with configured hardware, such as robots;
@@ -370,32 +387,17 @@ class Task:
 
     def _before(self) -> list[list[int]]:
         """Return the crossings on the nodes before; on those of the plan where the inventory does not have them."""
-        count = self.planned.num_nodes
-        problem = Problem(
-            self._hierarchy_before(),
-            node_classes=[0] * count,
-            rank_classes=[0] * count,
-            unfit=[],
-            parts=self._parts(),
-            sets=[],
-            preferred=[],
-            balanced=[],
-            caps=[],
-            pinned=[None] * count,
-            old=[],
-            segment=1,
-        )
-        return problem.crossings(range(count))
+        return crossings(self.parts, self._hierarchy_before(), self.planned.num_nodes)
 
     def _hierarchy_before(self) -> Hierarchy:
         places = self.were or self._places
         known = [place for place in places if place is not None]
         if len(known) == len(places):
-            return _hierarchy(self.domains, known)
+            return hierarchy_of(self.domains, known)
         both = self.planned, self.inventory
         planned, present = ([record for nodes, record in one.stretches() for _ in nodes] for one in both)
         nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
-        return _hierarchy(domains(one_by_one(node.labels for node in nodes), self.network.levels), range(len(nodes)))
+        return hierarchy_of(domains(one_by_one(node.labels for node in nodes), self.network.levels), range(len(nodes)))
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
         message = f"the plan needs {counted(needed, 'node')} with {self.equipment(kind)}; {found} can be used"
@@ -415,14 +417,3 @@ def _placed(path: tuple[str, ...], found: Diagnostic) -> Diagnostic:
     """Return the fault of an option; that of an unknown component says where it is named."""
     named = found.code == "unknown-component"
     return replace(found, message=f"{found.message} in {path[0]}") if named else found
-
-
-def _hierarchy(levels: Iterable[Domains], nodes: Sequence[int]) -> Hierarchy:
-    """Return the domains of these nodes, given those of all nodes of an inventory level by level."""
-    columns = []
-    for level in levels:
-        ids = [level.ids[node] for node in nodes]
-        if alone := {index for index, name in enumerate(level.names) if name[-1] is None}:
-            ids = [Hierarchy.UNKNOWN if index in alone else index for index in ids]
-        columns.append(ids)
-    return Hierarchy(len(nodes), columns)

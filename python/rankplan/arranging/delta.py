@@ -9,6 +9,7 @@ from math import lcm
 from rankplan._core import CLUSTER, NODE, RankSet
 from rankplan.arranging.arrange import Arrangement, Task, equipment
 from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.pools import size_faults
 from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, resized_section, unmarked, used_nodes
 from rankplan.arranging.rules import Network
@@ -26,14 +27,14 @@ from rankplan.words import counted
 def resize(
     found: Replanned, inventory: Inventory, shrink: Mapping[str, int], grow: Mapping[str, int], *, renumber: bool
 ) -> Replanned:
-    """Remove data groups of a repaired plan, then add some, on the nodes of the same inventory.
+    """Remove data groups of a plan that was repaired if necessary, then add some, on nodes of the same inventory.
 
     No process that stays moves. New node ranks come after all others, new processes after the last rank of their
     component. Raises `PlacementError`: ``invalid-value``, ``no-spare``, ``group-spans``, ``segment-incomplete``.
     """
     before, places = found.plan, found.arrangement.nodes
     kept: dict[str, Sequence[int]] = {name: range(len(one)) for name, one in before.items()}
-    parts, faults = dict(before), list[Diagnostic]()
+    parts, faults, more = dict(before), list[Diagnostic](), dict[str, int]()
     for name, count in shrink.items():
         try:
             kept[name], parts[name] = removed(before, name, count, renumber=renumber)
@@ -42,12 +43,14 @@ def resize(
     for name, count in grow.items():
         try:
             reject_without_groups(parts[name])
-            Step.of(parts[name]).times(name, count)
+            step = Step.of(parts[name])
+            more[name] = step.times(name, count) * step.nodes * step.resources
         except PlacementError as error:
             faults += error.diagnostics
+    faults += size_faults(before.section, parts, more)
     if faults:
         raise PlacementError(faults)
-    sizing = _Sizing(before, parts, inventory, places)
+    sizing = _Sizing(found, parts, inventory)
     sized = sizing.sized(grow)
     if not isinstance(sized, _Sized):
         raise PlacementError([sizing.fault(grow)])
@@ -66,10 +69,12 @@ class _Sized:
 
 
 class _Sizing:
-    """Components that lost data groups, and may get others; ``places`` are the nodes of the plan in the inventory."""
+    """Components of a plan that lost data groups, and may get others on the nodes of an inventory."""
 
-    def __init__(self, plan: Plan, parts: Mapping[str, Component], inventory: Inventory, places: Sequence[int]) -> None:
+    def __init__(self, found: Replanned, parts: Mapping[str, Component], inventory: Inventory) -> None:
+        plan, places = found.plan, found.arrangement.nodes
         self._plan, self._inventory, self._parts = plan, inventory, parts
+        self._crossings = found.arrangement.before
         self._network = Network.of(inventory, plan.inventory)
         self._excluded = Exclusion.of(plan.inventory, inventory, places)
         used = RankSet().union(*(part.used_nodes() for part in parts.values()))
@@ -107,7 +112,9 @@ class _Sizing:
             parts[name] = moved_to(part, planned) if rule is None else resized(part, planned, rule, groups)
         new = [None] * (len(order) - len(self._places))
         pinned, were = [*self._pinned, *new], [*self._places, *new]
-        task = Task(self._inventory, planned, parts, self._network, self._excluded, (), were, pinned)
+        task = Task(
+            self._inventory, planned, parts, self._network, self._excluded, (), were, pinned, before=self._crossings
+        )
         try:
             return task.answer if isinstance(task.answer, Refusal) else _Sized(task, section)
         except PlacementError as error:
@@ -200,9 +207,9 @@ def _joined(found: Replanned, after: Plan, kept: Mapping[str, Sequence[int]], ar
         {rank: nodes for rank, nodes in found.successors.items() if rank in homes},
         replace(
             arrangement,
-            before=found.arrangement.before,
             optimal=found.arrangement.optimal and arrangement.optimal,
             moved=found.arrangement.moved,
             as_block=found.arrangement.as_block,
         ),
+        found.reasons,
     )

@@ -98,6 +98,8 @@ class Refusal:
             message = f"{name}: no {more} with `cap: {self._caps()}`; {possible}{unproved}"
             return Diagnostic("no-spare", message, f"raise the cap, or {help}")
         rule, ranks = min(wrong, key=lambda one: (one[0].kind == SEGMENT, one[0].kind != WORLD, len(one[1]), one[1]))
+        if all(self.task.pinned[rank] is not None for rank in ranks) and (torn := self._spareless(rule, ranks)):
+            return torn
         level, pinned = rule.level or 0, [node for rank in ranks if (node := self.task.pinned[rank]) is not None]
         where, domains = f"a {self.rules.levels[level]} domain", self.task.domains[level]
         if len({domains.ids[node] for node in pinned}) == 1:

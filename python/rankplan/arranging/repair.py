@@ -12,6 +12,7 @@ from itertools import chain, combinations, islice
 from typing import TypeAlias
 
 from rankplan._core import CLUSTER, Chunks, RankMap, RankSet
+from rankplan.arranging.pools import reserves
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import NodeSpec
@@ -41,13 +42,19 @@ class Repair:
 
     @classmethod
     def several(
-        cls, parts: Mapping[str, Component], planned: Inventory, broken: Mapping[int, RankSet | None]
+        cls,
+        parts: Mapping[str, Component],
+        planned: Inventory,
+        broken: Mapping[int, RankSet | None],
+        *,
+        swapping: bool = True,
     ) -> Iterator[Repair]:
         """Yield repairs that move processes off broken accelerators, those first that move the fewest.
 
         ``broken`` has the local indices of the accelerators by node rank, or ``None`` for the whole node. The
         processes use other accelerators of the same node, if enough are idle. Otherwise the components that use a
-        broken one move to another node, while the others stay, or the whole node rank moves.
+        broken one move to another node, while the others stay, or the whole node rank moves. Without ``swapping``, no
+        process uses another accelerator of its node: those that it uses may be what another node rank needs.
         """
         repair = cls(dict(parts))
         used = {name: _used(component, set(broken)) for name, component in parts.items()}
@@ -68,7 +75,7 @@ class Repair:
             needed = RankSet().union(*(uses[name] & accelerators for name in names))
             idle = RankSet(range(planned.node(rank).num_accelerators)) - RankSet().union(accelerators, *uses.values())
             local = dict(zip(needed, idle, strict=False))
-            if len(local) == len(needed):
+            if swapping and len(local) == len(needed):
                 swaps[rank] = names, local
         if not repair._swap(swaps):
             swaps = {rank: swap for rank, swap in swaps.items() if repair._swap({rank: swap})}
@@ -81,6 +88,8 @@ class Repair:
             if ranks:
                 one._leave(planned, {rank: leaving[rank] for rank in ranks})
             yield one
+        if swaps:
+            yield from cls.several(parts, planned, broken, swapping=False)
 
     def _swap(self, swaps: Mapping[int, Swap]) -> bool:
         """Let components use other accelerators of these node ranks, all or none; return whether rules express that."""
@@ -109,7 +118,8 @@ class Repair:
     def _leave(self, planned: Inventory, leaving: Mapping[int, list[str]]) -> None:
         """Give components another node rank, with the same accelerators: an unused one, or one behind the others."""
         first, section = planned.num_nodes, planned.section
-        unused = RankSet(range(first)) - RankSet().union(*(part.used_nodes() for part in self.parts.values()))
+        used = RankSet().union(*(part.used_nodes() for part in self.parts.values()))
+        unused = RankSet(range(first)) - used.union(*(ranks for ranks, _ in reserves(section)))
         free: dict[tuple[object, ...], list[int]] = {}
         for rank in reversed(list(unused)):
             free.setdefault(_hardware(planned.node(rank)), []).append(rank)

@@ -8,10 +8,12 @@ from dataclasses import replace
 from rankplan._core import RankSet
 from rankplan.arranging import rules
 from rankplan.arranging.arrange import Arrangement, Task
+from rankplan.arranging.crossings import crossings_at
 from rankplan.arranging.delta import resize
 from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.reasons import reasons
 from rankplan.arranging.repair import Repair
-from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, unmarked, used_nodes
+from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, ranks_at, unmarked, used_nodes
 from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import Shrinking
 from rankplan.arranging.units import num_data_groups
@@ -76,10 +78,13 @@ def replan(
         help = "pass the inventory of the cluster that the plan was made for"
         raise PlacementError([Diagnostic("plan-mismatch", "no node of the plan is in the inventory", help)])
     gone = {plan.inventory.node(rank).name for rank, node in enumerate(known) if node is None}
+    _ = inventory.domains  # found once: what is lost changes no labels
     left = inventory.without(name for name in one_or_several(without) if name not in gone)
-    failure = _Failure(plan, left, known, whole_group=whole_group, fixed=fixed or bool(fewer or more))
-    found = failure.repaired(names, renumber=renumber)
-    return resize(found, failure.inventory, fewer, more, renumber=renumber) if fewer or more else found
+    failure = _Failure(plan, left, known, whole_group=whole_group, fixed=fixed)
+    if not fewer and not more:
+        return failure.repaired(names, renumber=renumber)
+    found = failure.repaired(names, renumber=renumber) if failure.broken else failure.unchanged()
+    return resize(found, failure.inventory, fewer, more, renumber=renumber)
 
 
 def _sizes(
@@ -115,7 +120,7 @@ class _Failure:
     def __init__(
         self, plan: Plan, inventory: Inventory, known: Sequence[int | None], *, whole_group: bool, fixed: bool
     ) -> None:
-        self._plan, self._whole_group, self.fixed = plan, whole_group, fixed
+        self._plan, self._whole_group, self._fixed = plan, whole_group, fixed
         self.inventory, self._known = _with_gone(plan.inventory, inventory, known)
         self._excluded = Exclusion.of(plan.inventory, self.inventory, self._known)
         marks = self._excluded.marks
@@ -125,6 +130,14 @@ class _Failure:
         self._planned = unmarked(plan.inventory)
         parts = {name: moved_to(one, self._planned) for name, one in plan.items()}
         self._repairs = list(Repair.several(parts, self._planned, self.broken))
+
+    def unchanged(self) -> Replanned:
+        """Return the plan as it is; whether it follows the rules is not checked."""
+        levels = Network.of(self.inventory, self._plan.inventory).levels
+        before = crossings_at(self._plan, self.inventory, levels, self._known)
+        nodes = tuple(self._known)
+        arrangement = Arrangement(self.inventory, nodes, (), levels, before, before, optimal=True)
+        return Replanned(self._plan, self._plan, (), (), (), {}, arrangement)
 
     def repaired(self, shrink: Sequence[str], *, renumber: bool) -> Replanned:
         """Return the plan on other nodes; the components in ``shrink`` may lose data groups.
@@ -151,7 +164,7 @@ class _Failure:
         lost = {rank for rank in used_nodes(self._plan) if places[rank] is None}
         self._check_hardware(repair.parts, lost)
         shrinking = Shrinking(repair.parts, shrink, lost, self._usable, renumber=renumber, lost_first=lost_first)
-        arrangement = self._arranged(shrinking, places, [self._known[origin] for origin in origins])
+        task, arrangement = self._arranged(shrinking, places, [self._known[origin] for origin in origins])
         planned = self._plan.inventory
         nodes = nodes_of(planned, self.inventory, self._known, arrangement.nodes, planned.section)
         components = [moved_to(one, nodes) for one in shrinking.parts.values()]
@@ -170,6 +183,7 @@ class _Failure:
             (),
             {rank: (specs(self._known[origins[rank]]), specs(arrangement.nodes[rank])) for rank in sorted(homes)},
             arrangement,
+            tuple(reasons(task, arrangement.nodes)),
         )
 
     def _check_hardware(self, parts: Mapping[str, Component], lost: set[int]) -> None:
@@ -182,7 +196,9 @@ class _Failure:
                     message = f"{name} uses the {kind} of {nodes_text(RankSet(nodes))}, which no other node has"
                     raise PlacementError([Diagnostic("no-spare", message, "repair the node, or plan without it")])
 
-    def _arranged(self, shrinking: Shrinking, places: Sequence[int | None], were: Sequence[int]) -> Arrangement:
+    def _arranged(
+        self, shrinking: Shrinking, places: Sequence[int | None], were: Sequence[int]
+    ) -> tuple[Task, Arrangement]:
         """Find a node for every node rank, and remove data groups until the nodes suffice."""
         network = Network.of(self.inventory, self._plan.inventory)
         while True:
@@ -196,12 +212,12 @@ class _Failure:
                 self._excluded,
                 places,
                 were,
-                places if self.fixed else (),
+                places if self._fixed else (),
                 whole_group=self._whole_group,
             )
             if len(task.needed) <= self._usable or not shrinking.possible():
                 try:
-                    return task.solve()
+                    return task, task.solve()
                 except PlacementError as error:
                     if error.code != "too-few-nodes":
                         raise
@@ -212,7 +228,7 @@ class _Failure:
     def _moves(self, repair: Repair, after: Component, kept: Sequence[int], changed: set[int]) -> Iterator[Move]:
         """Yield the moves of a component; ``kept`` has the old rank of each rank."""
         before = self._plan[after.name]
-        elsewhere = _at_home(after, changed)
+        elsewhere = ranks_at(after, changed)
         shifted = repair.shifted.get(after.name, set())
         for rank in elsewhere | RankSet(new for new, old in enumerate(kept if shifted else ()) if old in shifted):
             old, new = before[kept[rank]], after[rank]
@@ -236,18 +252,6 @@ def _with_gone(planned: Inventory, inventory: Inventory, known: Sequence[int | N
     for rank, new in ranks.items():
         entries.append(planned.node(rank).model_copy(update={"ranks": RankSet([new]), "healthy": False}))
     return Inventory(entries, inventory.section, inventory.levels or None), found
-
-
-def _at_home(component: Component, nodes: set[int]) -> RankSet:
-    """Return the ranks that run on these nodes."""
-    found: list[int] = []
-    for run in component.rows.runs() if nodes else ():
-        for node in nodes.intersection(range(run.node, run.node + run.nodes)):
-            start = run.first_rank + (node - run.node) * run.pattern.processes
-            # A process on several nodes has a run on each of them.
-            here = range(start, start + run.pattern.processes)
-            found.extend(rank for rank in here if component.rows[rank].cluster_node_rank == node)
-    return RankSet(found)
 
 
 def _no_spare(fault: Diagnostic, shrinking: Shrinking) -> Diagnostic:

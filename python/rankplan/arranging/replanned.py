@@ -23,7 +23,7 @@ class Replanned:
     ``moves`` are processes on another node (``replaced``), or on other accelerators of their node. ``losses`` are
     processes of data groups that are removed, ``gains`` those of data groups that are added. ``successors`` has the
     node before and the node now, by node rank of ``plan``, for the nodes of the processes that move. ``arrangement``
-    has the groups that cross domains before and after.
+    has the groups that cross domains before and after. ``reasons`` says in words why processes leave healthy nodes.
     """
 
     before: Plan
@@ -33,6 +33,7 @@ class Replanned:
     gains: tuple[Move, ...]
     successors: dict[int, tuple[NodeSpec, NodeSpec]]
     arrangement: Arrangement
+    reasons: tuple[str, ...] = ()
 
 
 def nodes_of(
@@ -95,3 +96,15 @@ def moved_to(component: Component, nodes: Inventory) -> Component:
 def used_nodes(plan: Plan) -> RankSet:
     """Return the node ranks with processes."""
     return RankSet().union(*(component.used_nodes() for component in plan.values()))
+
+
+def ranks_at(component: Component, nodes: set[int]) -> RankSet:
+    """Return the ranks that run on these nodes."""
+    found: list[int] = []
+    for run in component.rows.runs() if nodes else ():
+        for node in nodes.intersection(range(run.node, run.node + run.nodes)):
+            start = run.first_rank + (node - run.node) * run.pattern.processes
+            # A process on several nodes has a run on each of them.
+            here = range(start, start + run.pattern.processes)
+            found.extend(rank for rank in here if component.rows[rank].cluster_node_rank == node)
+    return RankSet(found)

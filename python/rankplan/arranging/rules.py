@@ -93,6 +93,8 @@ class Network:
 def beside(inventory: Inventory, plans: Plan | Iterable[Plan]) -> Inventory:
     """Return an inventory in which other jobs have the nodes of their plans; it may lack some of these."""
     others = [plans] if isinstance(plans, Plan) else list(plans)
+    if not others:
+        return inventory
     taken: dict[str, set[int]] = {}
     for other, places in zip(others, same_nodes_of((one.inventory for one in others), inventory), strict=True):
         used = RankSet().union(*(component.used_nodes() for component in other.values()))

@@ -9,6 +9,7 @@ from itertools import accumulate, chain
 from math import gcd, lcm
 
 from rankplan._core import Hierarchy, Placements, Problem, RankSet
+from rankplan.arranging.pools import size_faults
 from rankplan.arranging.repair import lists_of, rule_of
 from rankplan.arranging.units import Together, first_ranks, num_data_groups, resized
 from rankplan.config.models import topology_of
@@ -133,10 +134,14 @@ class Shrinking:
             return False
         left = num_data_groups(whole) * len(groups) // len(self._nodes[name])
         try:
-            self.parts[name] = resized(whole, whole.inventory, rule, left)
+            smaller = resized(whole, whole.inventory, rule, left)
         except PlacementError as error:
             self.obstacle = f"{name} cannot shrink to {counted(left, 'data group')}: {error.message}"
             return False
+        for fault in size_faults(whole.inventory.section, self.parts | {name: smaller}, {name: 0}):
+            self.obstacle = f"{name} cannot shrink to {counted(left, 'data group')}: {fault.message}"
+            return False
+        self.parts[name] = smaller
         self._left[name] = groups
         return True
 
@@ -175,7 +180,10 @@ def removed(plan: Plan, name: str, count: int, *, renumber: bool) -> tuple[Seque
     if rule is None:
         message = f"no rule can express the first {counted(kept, 'process', 'processes')} of {name}"
         raise PlacementError([Diagnostic("invalid-value", message, "shrink by another number")])
-    return range(kept), resized(component, component.inventory, rule, total - count)
+    smaller = resized(component, component.inventory, rule, total - count)
+    if faults := list(size_faults(plan.section, {**plan, name: smaller}, {name: 0})):
+        raise PlacementError(faults)
+    return range(kept), smaller
 
 
 _MOST_SIZES = 64

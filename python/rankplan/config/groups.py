@@ -1,18 +1,19 @@
-"""The rules within each node group and between node groups, which hold once each group is valid on its own."""
+"""The rules within and between node groups, and of pools, which hold once each of them is valid on its own."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import ValidationError
 
 from rankplan._core import RankSet
 from rankplan.config.hardware import hardware_model
 from rankplan.config.models import Hardware, NodeGroup
+from rankplan.config.pools import PoolEntry
 from rankplan.config.text.faults import KeyPath, diagnostics
 from rankplan.errors import Diagnostic
-from rankplan.words import nodes_text
+from rankplan.words import nodes_text, unknown
 
 Fault = tuple[KeyPath, Diagnostic]
 """A fault and its path within the list of node groups."""
@@ -30,14 +31,23 @@ def group_faults(groups: Mapping[int, NodeGroup], num_nodes: int | None) -> Iter
             message = f"two node groups have the label `{group.label}`"
             yield (index, "label"), Diagnostic("duplicate-node-group", message, "give each group a label of its own")
         labels.add(group.label)
-        for found in (_node_rank_faults(group, num_nodes), _env_faults(group), _hardware_faults(group)):
+        for found in (_node_rank_faults(group.node_ranks, num_nodes), _env_faults(group), _hardware_faults(group)):
             yield from (((index, *path), fault) for path, fault in found)
         if group.hardware is not None:
             yield from (((index, "hardware"), fault) for fault in _shared_hardware(group, group.hardware, owners))
 
 
-def _node_rank_faults(group: NodeGroup, num_nodes: int | None) -> Iterator[Fault]:
-    ranks = group.node_ranks
+def pool_faults(pools: Sequence[PoolEntry], num_nodes: int | None, components: Sequence[str]) -> Iterator[Fault]:
+    """Yield the faults of the nodes and components of pools; without ``components``, these are not known."""
+    for index, pool in enumerate(pools):
+        if pool.node_ranks:
+            yield from (((index, *path), fault) for path, fault in _node_rank_faults(pool.node_ranks, num_nodes))
+        for at, name in enumerate(pool.components if components else ()):
+            if name not in components:
+                yield (index, "components", at), unknown("component", name, components, "the components are")
+
+
+def _node_rank_faults(ranks: RankSet, num_nodes: int | None) -> Iterator[Fault]:
     if not ranks:
         help = "name at least one node, e.g. 0"
         yield ("node_ranks",), Diagnostic("invalid-value", "node_ranks is empty", help)

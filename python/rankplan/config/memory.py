@@ -9,9 +9,10 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.config.base import Model, words
-from rankplan.config.text.faults import RESOLVE, as_pydantic, fault, number, unresolved
+from rankplan.config.text.faults import RESOLVE, THIS, as_pydantic, fault, number, unresolved
+from rankplan.errors import Diagnostic
 from rankplan.hardware.policies import MEMORY_POLICIES
-from rankplan.memory.cards import LARGEST_SIZE, size_of
+from rankplan.memory.cards import LARGEST_SIZE, SMALLEST_SIZE, size_of
 from rankplan.memory.model import LARGEST
 from rankplan.memory.model import Model as LanguageModel
 from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
@@ -24,9 +25,9 @@ _ONE_KIND = "write one of training: megatron, forward: true, engine: vllm, or re
 def _bytes(value: Any) -> Any:
     size = as_int(value)
     size = size_of(value) if isinstance(value, str) else size
-    if size is None or not 0 < size <= LARGEST_SIZE:
+    if size is None or not SMALLEST_SIZE <= size <= LARGEST_SIZE:
         help = RESOLVE if unresolved(value) else "write a number and a unit, such as 80 GiB"
-        raise as_pydantic(must_be("this", value, "a size in bytes", help))
+        raise as_pydantic(must_be(THIS, value, "a size from 1 MiB to 1 EiB", help))
     return size
 
 
@@ -41,7 +42,7 @@ def _model(value: Any) -> Any:
 
 def _float(value: Any) -> Any:
     if isinstance(value, bool) or (isinstance(value, str) and not _is_number(value)):
-        raise as_pydantic(must_be("this", value, "a number", RESOLVE if unresolved(value) else "write a number"))
+        raise as_pydantic(must_be(THIS, value, "a number", RESOLVE if unresolved(value) else "write a number"))
     return value
 
 
@@ -79,7 +80,7 @@ def _resident(value: Any) -> Any:
     for accelerators, size in value.items():
         count = whole_number(accelerators)
         if count is None or not 1 <= count <= MAX_PROCESSES:
-            raise as_pydantic(must_be("this", accelerators, "a number of accelerators", "write {8: 17 GiB, 16: 9 GiB}"))
+            raise as_pydantic(must_be(THIS, accelerators, "a number of accelerators", "write {8: 17 GiB, 16: 9 GiB}"))
         sizes[count] = _bytes(size)
     return sizes or _bytes(None)
 
@@ -117,6 +118,9 @@ class MemoryEntry(Model):
     )
     precision: _Precision | None = Field(
         default=None, description="Of the weights (trainers: bf16; engines: as in the checkpoint)."
+    )
+    undivided: bool = Field(
+        default=False, description="Sizes that `parallel` leaves out are 1, as in a trainer, rather than unknown."
     )
     sleep: _Sleep | None = Field(
         default=None, description="Where it goes while others have their turn: nowhere (none), to the host, or away."
@@ -156,6 +160,14 @@ class MemoryEntry(Model):
         """One of ``KINDS``."""
         return next(kind for kind in KINDS if getattr(self, kind))
 
+    def ends_fault(self, model: LanguageModel | None) -> Diagnostic | None:
+        """Return the fault of a first and a last pipeline stage that have more layers than a model."""
+        layers, ends = None if model is None else model.layers, (self.first_layers or 0) + (self.last_layers or 0)
+        if layers is None or ends <= layers:
+            return None
+        message = f"the first and the last stage have {ends} layers, but the model has {layers}"
+        return Diagnostic("invalid-value", message, "lower first_layers or last_layers")
+
     def written(self) -> dict[str, Any]:
         """Return the entry as a config states it, with the name of a model that the table has."""
         plain = self.model_dump(mode="json", exclude_defaults=True)
@@ -177,30 +189,37 @@ class MemoryEntry(Model):
         if len(kinds) != 1:
             found = f"states {' and '.join(f'`{kind}`' for kind in kinds)}" if kinds else "does not say what it is for"
             raise fault("invalid-value", f"`memory` {found}", _ONE_KIND)
-        stated = self.model_fields_set
-        for key in sorted(stated - FITTING[kinds[0]]):
-            if getattr(self, key) not in (None, False):
+        stated = [key for key in sorted(self.model_fields_set) if getattr(self, key) not in (None, False)]
+        for key in stated:
+            if key not in FITTING[kinds[0]]:
                 help = f"remove it, or one of {', '.join(KINDS)}"
                 raise fault("invalid-value", f"`{key}` says nothing about `{kinds[0]}`", help, [key])
+            framework, own = getattr(self, kinds[0]), _FRAMEWORK.get(key)
+            if own is not None and framework not in (own, True):
+                message = f"`{key}` says nothing about `{kinds[0]}: {framework}`"
+                raise fault("invalid-value", message, f"remove it: only {own} has it", [key])
         for one, other in (("model", "params"), ("tokens", "micro_batch")):
             if getattr(self, one) is not None and getattr(self, other) is not None:
                 message = f"`{one}` and `{other}` are both stated"
                 raise fault("invalid-value", message, "remove one of the two", [other])
-        shape = self.model.shape if self.model else None
-        ends = (self.first_layers or 0) + (self.last_layers or 0)
-        if shape is not None and ends > shape.layers:
-            message = f"the first and the last stage have {ends} layers, but the model has {shape.layers}"
-            raise fault("invalid-value", message, "lower first_layers or last_layers")
+        if (ends := self.ends_fault(self.model)) is not None:
+            raise as_pydantic(ends)
         return self
 
 
-_COMPUTES = {"model", "params", "precision", "sleep", "length", "tokens", "micro_batch", "optimizer_on_host"}
+_MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "tokens"}
+_COMPUTES = {*_MODEL, "micro_batch", "optimizer_on_host"}
 FITTING = {
     "resident": {"resident", "sleep"},
-    "engine": {"engine", "model", "params", "precision", "sleep", "length", "tokens", "share", "cache_precision"}
-    | {"sequences"},
+    "engine": {"engine", *_MODEL, "share", "cache_precision", "sequences"},
     "forward": {"forward", "zero_stage", *_COMPUTES},
     "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
     | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"},
 }
 """The keys that say something about each kind."""
+_FRAMEWORK = {
+    "zero_stage": "deepspeed",
+    "whole_gradients": "fsdp",
+    **dict.fromkeys(("distributed_optimizer", "sequence_parallel", "first_layers", "last_layers"), "megatron"),
+}
+"""The framework of the keys that only one of them has."""

@@ -11,11 +11,9 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
-    PlainSerializer,
     SerializerFunctionWrapHandler,
     ValidationError,
     ValidationInfo,
@@ -34,68 +32,24 @@ from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_ty
 from rankplan.config.memory import Bytes, MemoryEntry, ModelName
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
-from rankplan.config.text.faults import RANKS, as_pydantic, diagnostics, fault, number
+from rankplan.config.pools import PoolEntries
+from rankplan.config.ranks import TEXT_OR_NUMBER, Count, Label, Ranks, with_all
+from rankplan.config.text.faults import RANKS, as_pydantic, diagnostics, fault
 from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, reserved_variables
-from rankplan.errors import PlacementError, refusal
+from rankplan.errors import refusal
 from rankplan.words import as_int, must_be, shown, unknown
 
 RESERVED_LABELS = {CLUSTER: "all nodes", NODE: "all nodes, counted as nodes"}
 
 
-def _rank_set(value: Any) -> Any:
-    one = as_int(value)
-    if one is None and not isinstance(value, (str, list, tuple, RankSet)):
-        message, help = f"{shown(value)} is not a set of ranks", "write a range such as 0-7, an int, or a list of ints"
-        raise fault("invalid-value", message, help)
-    if isinstance(value, (list, tuple)) and (odd := [rank for rank in value if as_int(rank) is None]):
-        help = "write a list of ints, or a range such as 0-7"
-        if all(isinstance(rank, str) for rank in odd):
-            help += f"; a list of ranges is one text: {','.join(map(str, value))}"
-        raise fault("invalid-value", f"{shown(odd[0])} is not a rank", help)
-    try:
-        return RankSet(value if one is None else [one])
-    except PlacementError:
-        raise
-    except ValueError as error:
-        help = f"ranks count from 0, up to {MAX_RANK}"
-        raise fault("invalid-value", f"{shown(value)} is not a set of ranks", help) from error
-
-
-def with_all(value: Any, every: Any) -> Any:
-    """Return a mapping with ``all`` in its ``node_ranks`` replaced by these ranks; any other value unchanged."""
-    ranks = value.get("node_ranks") if isinstance(value, Mapping) else None
-    return {**value, "node_ranks": every} if isinstance(ranks, str) and ranks.strip().lower() == "all" else value
-
-
-def _label(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str) or not value.isprintable():
-        help = "write a name, e.g. a800; quote it if it looks like a number"
-        raise fault("invalid-value", f"{shown(value)} is not a label", help)
-    return value
-
-
 _ONE_KEY = 'write one-key entries: - NAME: "value"'
 _COUNTED = {ACCELERATOR, WHOLE_NODE}
 
-_TEXT_OR_NUMBER = {"type": ["string", "integer"]}
 _VALUES = {"additionalProperties": {"type": ["string", "number"]}}
 _ONE_VARIABLE = {"type": "object", **_VALUES, "minProperties": 1, "maxProperties": 1}
 _VARIABLES = {"type": ["array", "object", "null"], "items": _ONE_VARIABLE, **_VALUES}
 _FILLED_IN = {"type": "string", "pattern": r"^[0-9]+$|\$\{"}
 """For editors: a number as text, or an interpolation."""
-
-Count = Annotated[int, BeforeValidator(number)]
-Label = Annotated[str, BeforeValidator(_label), WithJsonSchema(_TEXT_OR_NUMBER)]
-Ranks = Annotated[
-    RankSet,
-    BeforeValidator(_rank_set),
-    PlainSerializer(str, return_type=str),
-    WithJsonSchema(
-        {"type": ["string", "integer", "array"], "items": {"type": "integer"}, "examples": ["0-7", 0, [0, 1]]}
-    ),
-]
 
 
 def _or_nothing(schema: JsonSchemaValue) -> None:
@@ -114,10 +68,10 @@ class ComponentEntry(Model):
 
     node_group: Annotated[
         tuple[Label, ...],
-        WithJsonSchema({"type": ["string", "integer", "array"], "items": _TEXT_OR_NUMBER}),
+        WithJsonSchema({"type": ["string", "integer", "array"], "items": TEXT_OR_NUMBER}),
     ] = Field(default=(CLUSTER,), description="Label of the node group, or several: a list, or separated by commas.")
     placement: Annotated[
-        str, WithJsonSchema({**_TEXT_OR_NUMBER, "examples": ["all", "0-7", "0-1:0-3", "0-7:0-1,8"]})
+        str, WithJsonSchema({**TEXT_OR_NUMBER, "examples": ["all", "0-7", "0-1:0-3", "0-7:0-1,8"]})
     ] = Field(description="resources[:processes], ...: resource ranks and the process ranks that use them.")
     parallel: ParallelEntry = Field(default=ParallelEntry(), description="Sizes of the parallel groups.")
     visibility: VisibilityWord = Field(default="own", description=DESCRIPTIONS["visibility"])
@@ -382,6 +336,9 @@ class ClusterSection(BaseModel):
         default_factory=lambda: USUAL_TOPOLOGY, description="Levels of the network, and what must stay within them."
     )
     exclude: Excluded = Field(default=(), description="Nodes, accelerators and domains that no component may use.")
+    pools: PoolEntries = Field(
+        default=(), description="Sizes between which components may grow and shrink, and reserves for some of them."
+    )
     accelerator_memory: Bytes | None = Field(default=None, description="Memory of each accelerator: 80 GiB.")
     host_memory: Bytes | None = Field(default=None, description="Memory of each node: 2 TiB.")
     # for components that do not state them; a saved plan has them with each component
@@ -396,8 +353,9 @@ class ClusterSection(BaseModel):
     def _only_stated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out keys that most sections lack."""
         plain: dict[str, Any] = handler(self)
-        if not self.exclude:
-            plain.pop("exclude", None)
+        for key in ("exclude", "pools"):
+            if not getattr(self, key):
+                plain.pop(key, None)
         if self.topology == USUAL_TOPOLOGY:
             plain.pop("topology", None)
         return {key: value for key, value in plain.items() if value is not None or key not in _SIZES}

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from rankplan.config.groups import group_faults
+from rankplan.config.groups import group_faults, pool_faults
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.memory import MemoryEntry
 from rankplan.config.models import (
@@ -19,12 +19,13 @@ from rankplan.config.models import (
     ComponentEntry,
     EnvConfig,
     Hardware,
-    Label,
     NodeGroup,
-    with_all,
+    component_names,
 )
 from rankplan.config.network import USUAL_TOPOLOGY, Topology
 from rankplan.config.parallel import ParallelEntry
+from rankplan.config.pools import PoolEntry
+from rankplan.config.ranks import Label, with_all
 from rankplan.config.text.faults import CUT, RANKS, KeyPath, diagnostics, missing, wrong_type
 from rankplan.config.text.hydra import compose
 from rankplan.config.text.load import load_config
@@ -47,6 +48,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "hardware": Hardware,
     "configs": HardwareConfig,
     "topology": Topology,
+    "pools": PoolEntry,
 }
 _KNOWN = {key for model in (NodeGroup, EnvConfig, Hardware, HardwareConfig) for key in model.model_fields}
 _OPTIONAL = {"env_configs", "env_vars", "python_interpreter_path", "path_env", "hardware", "ignore_hardware"}
@@ -126,10 +128,22 @@ class Reading(Reader):
         self.section = section.model_copy(
             update={"component_placement": components, "node_groups": list(groups.values())}
         )
+        for key, entry in components.items():
+            memory = entry.memory
+            if (
+                memory is not None
+                and not (memory.model or memory.params)
+                and (ends := memory.ends_fault(section.model))
+            ):
+                self.add(("component_placement", key, "memory"), ends)
         for (index, *path), found in group_faults(groups, section.num_nodes if self.num_nodes_known else None):
             self.add(("node_groups", index, *path), found)
             if path[0] != "env_configs":
                 self._lost_groups.add(groups[int(index)].label)
+        num_nodes = section.num_nodes if self.num_nodes_known else None
+        names = [name for key in self.keys for name in component_names(key)]
+        for where, found in pool_faults(section.pools, num_nodes, names):
+            self.add(("pools", *where), found)
 
     def _settings(self, raw: Mapping[str, Any], others: Sequence[str]) -> ClusterSection:
         """Return the section without groups and components; a faulty setting has its default."""

@@ -335,7 +335,7 @@ class Job(ABC):
             read = job.memory(attempt).memory
             components = [with_memory(one, read, pools.facts.get(one.name, {})) for one in pools.components]
             attempt.finish()
-            return Plan(inventory, components, None, cls.name, pools.requests)
+            return Plan(pools.inventory, components, None, cls.name, pools.requests)
 
         with suppress(PlacementError):  # whole steps may leave too little for what comes after them
             if pinned:

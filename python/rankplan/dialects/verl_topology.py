@@ -12,7 +12,8 @@
 A cluster is the next ``nnodes`` nodes of the inventory. A pool takes the first nodes of its cluster with enough free
 accelerators. Each model is a component. The workers ``actor``, ``critic`` and ``ref`` have one process per accelerator;
 ``rollout``, ``reward`` and ``teacher`` have engines of the sizes in the section ``config_key``. A pool with ``standby``
-stays free: its nodes are spares.
+stays free: its nodes are spares, with ``protects`` for the models of these pools only. The bounds of elastic pools are
+those of ``rankplan replan --grow`` and ``--shrink``. The plan has both as ``pools`` of its cluster section.
 
 Follows RFC #7269 of verl as of 2026-08-05, a draft, which may change.
 """
@@ -24,6 +25,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
+from rankplan._core import RankSet
+from rankplan.config.models import ClusterSection
+from rankplan.config.pools import PoolEntry
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.pools import Pools
@@ -63,6 +67,7 @@ class _DevicePool:
     each: int
     standby: bool
     protects: Sequence[Any]
+    bounds: tuple[int | None, int | None] = (None, None)
     models: list[_Model] = field(default_factory=list)
 
 
@@ -157,9 +162,11 @@ class Topology:
             help = "write the names of pools in brackets"
             self.reader.add((*where, "protects"), must_be(("protects",), protects, "a list", help))
             protects = None
-        self.pools[name] = _DevicePool(path, cluster or "", nodes, each, bool(switches["standby"]), protects or ())
+        bounds: tuple[int | None, int | None] = None, None
         if nodes * each and switches["elastic"] is not None:
-            self._check_bounds(attributes, where, nodes * each, elastic=switches["elastic"])
+            bounds = self._bounds(attributes, where, nodes * each, elastic=switches["elastic"])
+        standby = bool(switches["standby"])
+        self.pools[name] = _DevicePool(path, cluster or "", nodes, each, standby, protects or (), bounds)
         if cluster is not None and cluster not in self.clusters:
             self.reader.add((*path, "cluster"), _unknown("cluster", cluster, self.clusters))
         elif cluster is not None and each > self.clusters[cluster].each > 0:
@@ -175,8 +182,10 @@ class Topology:
         self.reader.add((*path, key), must_be((key,), value, "true or false", "write true or false"))
         return None
 
-    def _check_bounds(self, attributes: Mapping[Any, Any], path: KeyPath, total: int, *, elastic: bool) -> None:
-        """Check how many accelerators an elastic pool may have."""
+    def _bounds(
+        self, attributes: Mapping[Any, Any], path: KeyPath, total: int, *, elastic: bool
+    ) -> tuple[int | None, int | None]:
+        """Return how few and how many accelerators an elastic pool may have."""
         given = {
             key: self.reader.number(attributes[key], (*path, key), 1)
             for key in _BOUNDS
@@ -196,6 +205,7 @@ class Topology:
             message = f"the pool has {total} accelerators, {bound} than {key} {given[key]}"
             help = f"use {total}, or change nnodes or n_gpus_per_node"
             self.reader.add((*path, key), Diagnostic("invalid-value", message, help))
+        return given.get("min_gpus"), given.get("max_gpus")
 
     def _read_model(self, path: KeyPath, entry: Mapping[Any, Any], name: str) -> None:
         worker, pool = self._text(entry, "worker", path), self._text(entry, "resource_pool", path)
@@ -263,15 +273,40 @@ class Topology:
         if reader.faults:
             return
         firsts = list(accumulate(counts, initial=0))
+        places = {
+            name: self._take(reader, name, pool, self._ranks()[pool.cluster], left) for name, pool in self.pools.items()
+        }
+        if not reader.faults:
+            pools.inventory = self._with_pools(pools.inventory, places)
         for name, pool in self.pools.items():
-            ranks = self._ranks()[pool.cluster]
-            taken = self._take(reader, name, pool, ranks, left)
             resources = [
                 firsts[node] + self.clusters[pool.cluster].each - left_before + offset
-                for node, left_before in taken
+                for node, left_before in places[name]
                 for offset in range(pool.each)
             ]
             self._place_models(pools, pool, resources)
+
+    def _with_pools(self, inventory: Inventory, places: Mapping[str, Sequence[tuple[int, int]]]) -> Inventory:
+        """Return the inventory with what protects pools, and bounds their sizes, if anything does."""
+        if not any(pool.protects or any(pool.bounds) for pool in self.pools.values()):
+            return inventory
+        used = {node for name, pool in self.pools.items() if not pool.standby for node, _ in places[name]}
+        entries = []
+        for name, pool in self.pools.items():
+            nodes = RankSet(node for node, _ in places[name] if pool.standby and node not in used)
+            least, most = pool.bounds
+            entries.append(
+                PoolEntry(
+                    name=name,
+                    components=tuple(model.name for model in pool.models),
+                    min_accelerators=least,
+                    max_accelerators=most,
+                    node_ranks=nodes,
+                    protects=tuple(pool.protects),
+                )
+            )
+        section = ClusterSection(num_nodes=inventory.num_nodes, pools=tuple(entries))
+        return inventory.with_config(section, planned=True)
 
     def _take(
         self, reader: Reader, name: str, pool: _DevicePool, ranks: range, left: dict[int, int]

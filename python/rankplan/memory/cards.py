@@ -31,7 +31,8 @@ _UNITS = {"": 1, "B": 1} | {
     for suffix, base in (("IB", 1024), ("I", 1024), ("B", 1000))
 }
 _SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]{0,3})\s*")
-LARGEST_SIZE = 1 << 60
+SMALLEST_SIZE, LARGEST_SIZE = 1 << 20, 1 << 60
+"""No stated size is smaller or larger: 80 is a forgotten unit."""
 
 
 def card_of(model: str) -> tuple[float, float] | None:

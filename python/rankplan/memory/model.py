@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,10 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The layers of a model. ``cached_layers`` are those whose cache grows with the whole sequence."""
+    """The layers of a model. ``cached_layers`` are those whose cache grows with the whole sequence.
+
+    ``tied``: the embedding is the output layer, too. ``scored``: a scalar head may take the place of the output layer.
+    """
 
     layers: int
     hidden: int
@@ -72,6 +75,7 @@ class Shape:
     cached_layers: int
     gated: bool = True
     tied: bool = False
+    scored: bool = False
     qkv_bias: bool = False
     qk_norm: bool = False
     positions: int = 0
@@ -124,9 +128,20 @@ class Model:
         if path.is_file():
             return _from_file(path)
         message = f"model {shown(text)} is in no table, and there is no such file or folder"
+        if Path(text).is_dir() and text:
+            raise _keys_fault(Path(text), "has no config.json")
         near = did_you_mean(text, _names()) if text else ""
         help = near if near.startswith("did you mean") else _PARAMS
         raise PlacementError([Diagnostic("unknown-model", message, help)])
+
+    def scoring(self) -> Model:
+        """Return the model as one that scores sequences (a critic, a reward model), which may lack an output layer."""
+        shape, stated = self.shape, self.stated
+        if shape is None:
+            return self
+        if stated is not None:
+            stated = max(stated[0] - shape.vocab * shape.hidden, 0.0), stated[1]
+        return replace(self, name=f"{self.name}, scoring", shape=replace(shape, scored=True), stated=stated)
 
     @classmethod
     def sized(cls, params: float) -> Model:
@@ -224,20 +239,21 @@ class _Facts:
         if value is None:
             raise _keys_fault(self.path, f"has no `{key}`")
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST:
-            raise _keys_fault(self.path, f"has `{key}` {shown(value)}, which is not a size")
+            raise _keys_fault(self.path, f"has `{key}` {shown(value)}; it must be a whole number up to {LARGEST:g}")
         return value
 
     def positive(self, key: str, *, usual: int | None = None) -> int:
         """Return a whole number above 0."""
         value = self.size(key, usual=usual)
         if value < 1:
-            raise _keys_fault(self.path, f"has `{key}` 0")
+            raise _keys_fault(self.path, f"has `{key}` 0; it must be 1 or more")
         return value
 
     def model(self) -> Model:
         kind = str(self.content.get("model_type", ""))
         hidden, heads = self.positive("hidden_size"), self.positive("num_attention_heads")
         layers = self.positive("num_hidden_layers")
+        self._at_most("num_key_value_heads", "`num_attention_heads`", heads)
         shape = Shape(
             layers=layers,
             hidden=hidden,
@@ -255,9 +271,18 @@ class _Facts:
             latent=self._latent(),
         )
         whole = Model(self.path.parent.name or str(self.path), shape, None, self._stored())
+        if whole.params > LARGEST:
+            raise _keys_fault(
+                self.path, f"makes a model of {whole.params:.0e} parameters; at most {LARGEST:g} are counted"
+            )
         if self._other_layers():
             return Model(whole.name, shape, (float(self._attention_only(shape)), math.inf), whole.stored)
         return whole
+
+    def _at_most(self, key: str, other: str, most: int) -> None:
+        """Raise the fault of a number that is larger than another one, which it is a part of."""
+        if self.size(key, usual=most) > most:
+            raise _keys_fault(self.path, f"has `{key}` {self.size(key)}, more than {other}, which is {most}")
 
     def _attention_only(self, shape: Shape) -> int:
         """Return the parameters that are surely there: the embeddings, and layers of other kinds count nothing."""
@@ -280,7 +305,11 @@ class _Facts:
 
     def _cached(self, layers: int) -> int:
         types = self.content.get("layer_types")
-        return sum(kind == "full_attention" for kind in types) if isinstance(types, list) and types else layers
+        if not isinstance(types, list) or not types:
+            return layers
+        if len(types) != layers:
+            raise _keys_fault(self.path, f"has {len(types)} `layer_types` for `num_hidden_layers` {layers}")
+        return sum(kind == "full_attention" for kind in types)
 
     def _experts(self, layers: int) -> Experts | None:
         names = ("num_experts", "n_routed_experts", "num_local_experts")
@@ -289,6 +318,7 @@ class _Facts:
             return None
         if self.size("decoder_sparse_step", usual=1) != 1 or self.content.get("mlp_only_layers"):
             raise _keys_fault(self.path, "has layers without experts between those with experts")
+        self._at_most("num_experts_per_tok", "the number of experts", count)
         ffn = self.positive("moe_intermediate_size", usual=self.positive("intermediate_size"))
         shared = self.size("n_shared_experts", usual=0) * ffn
         shared = self.size("shared_expert_intermediate_size", usual=shared)

@@ -21,7 +21,8 @@ from pydantic import (
 from rankplan._core import MAX_LOCAL, RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES
 from rankplan.config.base import Model
-from rankplan.config.models import Count, HardwareType, Ranks
+from rankplan.config.models import HardwareType
+from rankplan.config.ranks import Count, Ranks
 from rankplan.config.text.faults import as_pydantic, diagnostics, fault
 from rankplan.hardware.machine import Machine, groups_text, parse_groups
 from rankplan.hardware.pci import DISTANCES, address_of

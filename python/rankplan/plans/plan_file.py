@@ -18,8 +18,8 @@ from pydantic import BaseModel, Field, ValidationError, model_validator
 from rankplan._core import Chunks, Packed, RankMap
 from rankplan.config.base import BindingWord, MemoryWord, Model, NicsWord, VisibilityWord
 from rankplan.config.memory import MemoryEntry
-from rankplan.config.models import Count
 from rankplan.config.parallel import ParallelEntry
+from rankplan.config.ranks import Count
 from rankplan.config.text.faults import KeyPath, diagnostics, fault
 from rankplan.config.text.files import read_whole, write_whole
 from rankplan.config.text.reader import Reader

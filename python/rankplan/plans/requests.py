@@ -11,7 +11,7 @@ from pydantic import Field
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.config.base import Model
-from rankplan.config.models import Count
+from rankplan.config.ranks import Count
 
 NodeOrder: TypeAlias = Literal["text", "number", "id", "topology", "topology-id", "rank"]
 """What a trainer sorts nodes by: addresses as text or as numbers, Ray node ids, ranks in the network, these or else Ray

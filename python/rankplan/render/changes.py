@@ -257,6 +257,7 @@ def replan_lines(found: Replanned) -> Iterator[str]:
         parts[0] += ": " + "; ".join(shown + ([f"and {counted(more, 'more node')}"] if more else []))
     parts += [f"{total - len(found.moves):,} stay", _crossings(arrangement)]
     yield "; ".join(part for part in parts if part)
+    yield from found.reasons
     yield from _shifts(found)
     yield from _losses(found)
     yield from _gains(found)

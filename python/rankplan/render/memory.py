@@ -24,7 +24,10 @@ def memory_lines(needs: Needs) -> list[str]:
     """Return a table of the phases of a plan, and what caches hold."""
     found = list(needs.phases().values())
     if not found:
-        help = "state `model` and, for each component, `memory`: {training: megatron}, {engine: vllm}, ..."
+        help = (
+            "state `model` and, for each component, `memory`: {training: megatron}, {engine: vllm}, ...; in the config "
+        )
+        help += "of a trainer, name a model that rankplan knows"
         return [f"memory: no component says what it keeps; {help}"]
     reserved = [f"other programs: {size_text(needs.reserve)} of each accelerator"] if needs.reserve else []
     return [*_table([_cells(need) for need in found]), *reserved, *_caches(needs, found), *_silent(needs)]

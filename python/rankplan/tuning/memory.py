@@ -54,6 +54,14 @@ def _filled(one: ComponentCosts, evaluation: Evaluation, card: float, accelerato
     return replace(one, memory=memory, switch=switch)
 
 
+def refused_of(needs: Needs) -> list[list[str]]:
+    """Return the components of each reason why a plan cannot fit: those whose sizes decide a refused phase, or all."""
+    refused = [need for need in needs.phases().values() if need.answer == "refused"]
+    asleep = [[name for name in need.others if need.parts.get(f"{name} asleep", (0.0, 0.0))[0] > 0] for need in refused]
+    found = [[*need.components, *names] for need, names in zip(refused, asleep, strict=True)]
+    return found or [list(needs.evaluations)]
+
+
 def answer_of(needs: Needs) -> Answer | None:
     """Return the answer for all phases of a plan: the worst one, ``None`` if no component states what it keeps."""
     answers = [need.answer for need in needs.phases().values()]

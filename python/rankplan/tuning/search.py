@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
 from rankplan.config.models import component_names
@@ -24,12 +24,13 @@ from rankplan.plans.diff import PlanDiff, diff
 from rankplan.plans.memory import Answer, Needs
 from rankplan.plans.memory_faults import memory_faults
 from rankplan.plans.plan import Plan
+from rankplan.tuning.candidates import Candidates
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
-from rankplan.tuning.memory import answer_of, filled
+from rankplan.tuning.memory import answer_of, filled, refused_of
 from rankplan.tuning.profile import PROFILE, costs_of
 from rankplan.tuning.schedule import Schedule, Sensitivity, Size, reason, sensitivity, transfers_of
-from rankplan.tuning.shapes import best_of_shape, possible
+from rankplan.tuning.shapes import Found, best_of_shape, possible
 from rankplan.tuning.times import as_fast, ranked
 from rankplan.words import counted
 
@@ -108,8 +109,12 @@ def read_costs(costs: Costs | Mapping[str, Any] | str | os.PathLike[str]) -> Cos
     return Costs.from_dict(costs) if isinstance(costs, Mapping) else Costs.load(costs)
 
 
-def costs_for(costs: Costs | None, reader: Reader, dialect: Dialect, inventory: Inventory, file: str) -> Costs:
+def costs_for(
+    costs: Costs | None, reader: Reader, dialect: Dialect, inventory: Inventory, file: str
+) -> tuple[Costs, dict[str, Any]]:
     """Return the costs of a config: with its parallel sizes where they state none, or else those of its profile.
+
+    The second value is what its components keep in memory, as far as their trainer's own keys tell.
 
     Raises `PlacementError` (``missing-times``) if neither has the times of a component on accelerators.
     """
@@ -118,7 +123,7 @@ def costs_for(costs: Costs | None, reader: Reader, dialect: Dialect, inventory: 
             message, help = "the config has no measured times", "pass them with --costs, or add `profile_data:`"
             raise PlacementError([Diagnostic("missing-times", message, help, file=file)])
         present, total = dialect.plan(reader, inventory), len(inventory.core.accelerators())
-        return filled(costs_of(reader, present, total), present, total)
+        return filled(costs_of(reader, present, total), present, total), {}
     planned: Plan | None = None
     with suppress(PlacementError):  # the placement is about to be replaced
         planned = dialect.plan(reader, inventory)
@@ -136,7 +141,13 @@ def costs_for(costs: Costs | None, reader: Reader, dialect: Dialect, inventory: 
         faults = [Diagnostic("missing-times", message, help) for message in messages]
         raise PlacementError(costs.located(("components",), fault) for fault in faults)
     costs = replace(costs, components=components)
-    return costs if planned is None else filled(costs, planned, len(inventory.core.accelerators()))
+    memory = {} if isinstance(reader, Reading) else _memory(known)
+    return costs if planned is None else filled(costs, planned, len(inventory.core.accelerators())), memory
+
+
+def _memory(components: Mapping[str, Component]) -> dict[str, Any]:
+    """Return the ``memory`` of components, as a config states it."""
+    return {name: one.memory.written() for name, one in components.items() if one.memory is not None}
 
 
 def search(
@@ -146,31 +157,27 @@ def search(
     *,
     extrapolate: bool = False,
     present: Plan | None = None,
+    memory: Mapping[str, Any] | None = None,
 ) -> Tuning:
     """Rank the placements of components with these costs on an inventory; see `rankplan.tune`.
 
-    If ``reader`` has a config of RLinf's or rankplan's own, its sections decide which placements are valid.
+    If ``reader`` has a config of RLinf's or rankplan's own, its sections decide which placements are valid. ``memory``
+    is what components keep that their trainer's own keys tell.
     """
     total = len(inventory.core.accelerators())
     sizes = possible(costs, total, extrapolate=extrapolate)
     config = _plain(reader.config) if isinstance(reader, Reading) else None
     cluster = Cluster.of(costs, inventory, present)
+    placing = _Placing(costs, inventory, config, memory or {})
     placed: list[tuple[Ranked, tuple[int, ...]]] = []
     rejected: list[Rejected] = []
     for shape in costs.shapes if len(costs.components) > 1 else ("collocated",):
-        if (found := best_of_shape(costs, sizes, cluster, shape)) is None:
-            continue
-        seconds, node, starts, rest = found
-        ranks = {name: RankSet(f"{starts[name]}-{starts[name] + size - 1}") for name, size in node.sizes.items()}
         sharing = "collocated" if shape == "equal" else shape
-        try:
-            plan, whole = _placed(ranks, costs, inventory, config)
-            needs = Needs(plan.inventory, plan, peaks=costs.peaks)
-            if faults := [fault for _, fault in memory_faults(needs)]:
-                raise PlacementError(faults)
-        except PlacementError as error:
-            rejected.append(Rejected(seconds, node, sharing, error.diagnostics))
+        chosen, refused = _fitting(Candidates(costs, sizes, cluster, shape), sharing, placing)
+        rejected += [] if refused is None else [refused]
+        if chosen is None:
             continue
+        (seconds, node, _, rest), ranks, plan, whole, needs = chosen
         far = [name for name, size in node.sizes.items() if not costs.components[name].times.within(size)]
         one = Ranked(
             seconds,
@@ -198,6 +205,39 @@ def search(
     return Tuning(tuple(ranking), tuple(rejected), decides, costs.warnings, costs, inventory, sizes, total)
 
 
+@dataclass(frozen=True)
+class _Placing:
+    """What a schedule is placed with: the costs, the nodes, the config, and the memory of its components."""
+
+    costs: Costs
+    inventory: Inventory
+    config: Mapping[str, Any] | None
+    memory: Mapping[str, Any]
+
+
+_Chosen: TypeAlias = tuple[Found, Mapping[str, RankSet], Plan, dict[str, Any], Needs]
+
+
+def _fitting(candidates: Candidates, sharing: str, placing: _Placing) -> tuple[_Chosen | None, Rejected | None]:
+    """Return the fastest schedule that may fit into memory, and the fastest one whose plan is rejected."""
+    rejected: Rejected | None = None
+    costs = placing.costs
+    while (found := candidates.best()) is not None:
+        seconds, node, starts, _ = found
+        ranks = {name: RankSet(f"{starts[name]}-{starts[name] + size - 1}") for name, size in node.sizes.items()}
+        try:
+            plan, whole = _placed(ranks, placing)
+        except PlacementError as error:
+            return None, rejected or Rejected(seconds, node, sharing, error.diagnostics)
+        needs = Needs(plan.inventory, plan, peaks=costs.peaks)
+        if not (faults := [fault for _, fault in memory_faults(needs)]):
+            return (found, ranks, plan, whole, needs), rejected
+        rejected = rejected or Rejected(seconds, node, sharing, tuple(faults))
+        together = [[costs.like.get(name, name) for name in names] for names in refused_of(needs)]
+        candidates.exclude(node.sizes, together)
+    return None, rejected
+
+
 def _plain(value: Any) -> Any:
     """Return nested mappings and lists of any kind as dicts and lists."""
     if isinstance(value, Section):
@@ -207,32 +247,29 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _placed(
-    ranks: Mapping[str, RankSet], costs: Costs, inventory: Inventory, config: Mapping[str, Any] | None
-) -> tuple[Plan, dict[str, Any]]:
+def _placed(ranks: Mapping[str, RankSet], placing: _Placing) -> tuple[Plan, dict[str, Any]]:
     """Return the plan of components on these accelerators, and its config.
 
     Other entries of the config, and its sections, stay. Raises `PlacementError` if the plan is rejected.
     """
-    whole = _config(ranks, costs, inventory, config)
+    whole = _config(ranks, placing)
     try:
-        return rlinf.plan(whole, inventory), whole
+        return rlinf.plan(whole, placing.inventory), whole
     except PlacementError:
         # Collocated, RLinf's actor computes the log probabilities itself.
         alike = len({str(one) for one in ranks.values()}) == 1
-        if config is None or not alike or _IN_THE_ACTOR not in ranks or "actor" not in ranks:
+        if placing.config is None or not alike or _IN_THE_ACTOR not in ranks or "actor" not in ranks:
             raise
-        return _placed({name: one for name, one in ranks.items() if name != _IN_THE_ACTOR}, costs, inventory, config)
+        return _placed({name: one for name, one in ranks.items() if name != _IN_THE_ACTOR}, placing)
 
 
-def _config(
-    ranks: Mapping[str, RankSet], costs: Costs, inventory: Inventory, config: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def _config(ranks: Mapping[str, RankSet], placing: _Placing) -> dict[str, Any]:
     """Return a config that places components on these accelerators."""
+    costs, config = placing.costs, placing.config
     section = dict(config["cluster"]) if config is not None else {}
     entries: dict[str, Any] = {}
     alike = {name: ranks[other] for name, other in costs.like.items() if other in ranks}
-    stated = {
+    stated = dict(placing.memory) | {
         name: entry["memory"]
         for key, entry in section.get("component_placement", {}).items()
         if isinstance(entry, Mapping) and "memory" in entry
@@ -251,7 +288,7 @@ def _config(
     for key, value in section.get("component_placement", {}).items():
         if known.isdisjoint(component_names(str(key))):
             entries[key] = value
-    section |= {"num_nodes": inventory.num_nodes, "component_placement": entries}
+    section |= {"num_nodes": placing.inventory.num_nodes, "component_placement": entries}
     return {**(config or {}), "cluster": section}
 
 

@@ -110,9 +110,9 @@ def best_of_shape(costs: Costs, sizes: Sizes, cluster: Cluster, shape: str) -> F
                 for sync in over:
                     most, size = network.levels[pairs[sync]].most, node.sizes[sync.sender]
                     if size + node.sizes[sync.receiver] > most:
-                        left.append(_kept(limited, sync.sender, most=size - 1))
-                        fewer = _kept(limited, sync.receiver, most=most - size)
-                        left.append(_kept(fewer, sync.sender, least=size))
+                        left.append(kept(limited, sync.sender, most=size - 1))
+                        fewer = kept(limited, sync.receiver, most=most - size)
+                        left.append(kept(fewer, sync.sender, least=size))
                         break
     return best
 
@@ -130,11 +130,11 @@ def _within(costs: Costs, sizes: Sizes, network: Network, levels: Sequence[int])
             most = network.levels[level].most
             for name, other in ((sync.sender, sync.receiver), (sync.receiver, sync.sender)):
                 least = min((size.accelerators for size in sizes[other]), default=most)
-                sizes = _kept(sizes, name, most=most - least)
+                sizes = kept(sizes, name, most=most - least)
     return sizes
 
 
-def _kept(sizes: Sizes, name: str, *, least: int = 0, most: float = math.inf) -> Sizes:
+def kept(sizes: Sizes, name: str, *, least: int = 0, most: float = math.inf) -> Sizes:
     """Return the sizes with those of a component between two limits."""
     return {**sizes, name: [size for size in sizes[name] if least <= size.accelerators <= most]}
 

@@ -51,6 +51,8 @@ pub struct Shape {
     pub vocab: f64,
     /// Whether the embedding is the output layer too.
     pub tied: bool,
+    /// Whether it scores sequences: it may have a scalar head in place of the output layer.
+    pub scored: bool,
     /// Whether queries, keys and values have a bias.
     pub qkv_bias: bool,
     /// Whether queries and keys are normalized.
@@ -98,6 +100,13 @@ impl Counts {
     pub fn total(self) -> f64 {
         self.divided + self.copied + self.experts
     }
+}
+
+/// Which bound is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Bound {
+    Least,
+    Most,
 }
 
 /// How layers are divided into pipeline stages.
@@ -207,8 +216,8 @@ impl Shape {
         self.layer(true).total().max(self.layer(false).total())
     }
 
-    /// The parameters of a stage with these layers.
-    fn counts(&self, StageLayers { layers, dense }: StageLayers, pp: f64, stage: f64) -> Counts {
+    /// The parameters of a stage with these layers, at least or at most.
+    fn counts(&self, StageLayers { layers, dense }: StageLayers, pp: f64, stage: f64, bound: Bound) -> Counts {
         let (first, last) = (stage == 0.0, stage == pp - 1.0);
         let mut counts = Counts::default().plus(self.layer(true), dense).plus(self.layer(false), layers - dense);
         if first {
@@ -217,7 +226,7 @@ impl Shape {
         }
         if last {
             counts.copied += self.hidden;
-            if !self.tied || pp > 1.0 {
+            if (!self.tied || pp > 1.0) && !(self.scored && bound == Bound::Least) {
                 counts.divided += self.embedding();
             }
         }
@@ -231,8 +240,9 @@ impl Model {
         self.stated.unwrap_or_else(|| {
             let whole = Stages { pp: 1.0, first: None, last: None };
             self.shape.map_or((0.0, f64::INFINITY), |shape| {
-                let total = shape.counts(whole.layers(&shape, 0.0)[0], 1.0, 0.0).total();
-                (total, total)
+                let layers = whole.layers(&shape, 0.0)[0];
+                let total = |bound| shape.counts(layers, 1.0, 0.0, bound).total();
+                (total(Bound::Least), total(Bound::Most))
             })
         })
     }
@@ -247,7 +257,11 @@ impl Model {
     /// Of a model whose layers are unknown, a stage has the average: no more can be said of the fullest one.
     pub fn stage(&self, stages: &Stages, stage: f64) -> [Counts; 2] {
         match self.known() {
-            Some(shape) => stages.layers(shape, stage).map(|layers| shape.counts(layers, stages.pp, stage)),
+            Some(shape) => {
+                let [least, most] = stages.layers(shape, stage);
+                [(least, Bound::Least), (most, Bound::Most)]
+                    .map(|(layers, bound)| shape.counts(layers, stages.pp, stage, bound))
+            }
             None => {
                 let (least, most) = self.params();
                 let most = if stages.pp > 1.0 { f64::INFINITY } else { most };

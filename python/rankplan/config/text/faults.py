@@ -28,6 +28,10 @@ def fault(code: str, message: str, help: str | None = None, path: Iterable[str |
     return as_pydantic(Diagnostic(code, message, help), path)
 
 
+THIS = "this value"
+"""The name of a value in the message of a validator that does not know its key; `diagnostics` puts it in."""
+
+
 def as_pydantic(found: Diagnostic, path: Iterable[str | int] = ()) -> PydanticCustomError:
     """Return the error that a validator raises for a diagnostic; ``path`` continues from the validated value."""
     # Pydantic treats braces in a template as placeholders, so the text is passed as a value.
@@ -61,7 +65,9 @@ def diagnostics(
         context = found.get("ctx", {})
         path: KeyPath = (*prefix, *(part for part in found["loc"] if part != "[key]"))
         if "text" in context:
-            yield path + context["path"], Diagnostic(found["type"], context["text"], context["help"])
+            at, text = path + context["path"], context["text"]
+            text = f"{_name(at)}{text.removeprefix(THIS)}" if text.startswith(f"{THIS} ") else text
+            yield at, Diagnostic(found["type"], text, context["help"])
         elif isinstance(cause := context.get("error"), PlacementError):
             for diagnostic in cause.diagnostics:
                 yield path, diagnostic

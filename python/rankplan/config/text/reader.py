@@ -68,6 +68,8 @@ class Reader:
         """The path that each size has in a section, by its kind, whether it is stated or not."""
         self.spellings: dict[str, Spelling] = {}
         """How the keys of a dialect state the memory of each component."""
+        self.unknown_models: dict[KeyPath, Diagnostic] = {}
+        """The models that are known by no name and no file, by the path of their names."""
         self._warnings: list[Diagnostic] = []
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix

@@ -7,7 +7,7 @@ from typing import Any
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.rules import Role, layers, rule, sglang_steps, stage_keys, unless
 
-_M, _D, _O = "policy.megatron_cfg", "policy.dtensor_cfg", "policy.megatron_cfg.optimizer"
+_M, _D, _O = "@.megatron_cfg", "@.dtensor_cfg", "@.megatron_cfg.optimizer"
 _DDP = f"{_M}.distributed_data_parallel_config"
 _G, _V = "policy.generation", "policy.generation.vllm_cfg"
 
@@ -37,7 +37,7 @@ def _served(name: Any, wide_first: Any, wide_last: Any) -> Any:
 
 
 _MEGATRON = (
-    rule("precision", "text policy.precision", f"any {_M}.fp8_cfg.fp8_param", by=convert.precision, only="megatron"),
+    rule("precision", "text @.precision", f"any {_M}.fp8_cfg.fp8_param", by=convert.precision, only="megatron"),
     rule("gradients", f"switch {_DDP}.grad_reduce_in_fp32", by=convert.gradients, only="megatron"),
     rule(
         "optimizer",
@@ -77,7 +77,7 @@ _MEGATRON = (
 _DTENSOR = (
     # DTensorPolicyWorker and _disable_automodel_checkpoint_dtype_restore: weights are always loaded in 32 bits
     rule("precision", f"switch {_D}.enabled", by=convert.always("fp32"), only="fsdp"),
-    rule("optimizer", "text policy.optimizer.name = torch.optim.AdamW", by=convert.torch_optimizer, only="fsdp"),
+    rule("optimizer", "text @.optimizer.name = torch.optim.AdamW", by=convert.torch_optimizer, only="fsdp"),
     rule("optimizer_on_host", f"switch {_D}.cpu_offload = false", by=convert.whole, only="fsdp"),
     rule("recompute", f"switch {_D}.activation_checkpointing", by=convert.checkpointed, only="fsdp"),
     rule("", f"any {_D}.reshard_after_forward = true", by=convert.resharded, only="fsdp"),
@@ -91,36 +91,54 @@ _DTENSOR = (
     ),
     rule("lora", f"size {_D}.lora_cfg.dim", f"switch {_D}.lora_cfg.enabled = false", by=convert.adapters, only="fsdp"),
 )
-_SHARED = (
-    rule("length", "size policy.max_total_sequence_length"),
+_STUDENT = (
     layers("policy.hf_config_overrides"),
     unless("policy.quant_cfg", "teacher", "teachers", "on_policy_distillation.enabled"),
+)
+_TRAINER = (
+    rule("training", f"switch {_M}.enabled = false", f"switch {_D}.enabled = false", by=_trainer),
+    rule("model", "text @.model_name"),
+)
+_STATES = (
+    rule("length", "size @.max_total_sequence_length"),
+    *_MEGATRON,
+    *_DTENSOR,
+    rule(
+        "tokens",
+        "size @.max_total_sequence_length",
+        "switch @.sequence_packing.enabled = false",
+        "switch @.dynamic_batching.enabled = false",
+        "size @.train_micro_batch_size",
+        "size @.logprob_batch_size",
+        "size @.sequence_packing.train_mb_tokens",
+        "size @.sequence_packing.logprob_mb_tokens",
+        "size @.dynamic_batching.train_mb_tokens",
+        "size @.dynamic_batching.logprob_mb_tokens",
+        by=_tokens,
+    ),
 )
 
 NEMO_RL = (
     Role(
         {"policy": "policy"},
-        rule("training", f"switch {_M}.enabled = false", f"switch {_D}.enabled = false", by=_trainer),
-        rule("model", "text policy.model_name"),
+        *_TRAINER,
         (
-            *_SHARED,
-            *_MEGATRON,
-            *_DTENSOR,
+            *_STUDENT,
+            *_STATES,
             # offload_after_refit: weights and optimizer leave before generation
             rule("sleep", f"switch {_G}.colocated.enabled = true", by=_shared),
-            rule(
-                "tokens",
-                "size policy.max_total_sequence_length",
-                "switch policy.sequence_packing.enabled = false",
-                "switch policy.dynamic_batching.enabled = false",
-                "size policy.train_micro_batch_size",
-                "size policy.logprob_batch_size",
-                "size policy.sequence_packing.train_mb_tokens",
-                "size policy.sequence_packing.logprob_mb_tokens",
-                "size policy.dynamic_batching.train_mb_tokens",
-                "size policy.dynamic_batching.logprob_mb_tokens",
-                by=_tokens,
-            ),
+        ),
+    ),
+    Role({"value": "value"}, *_TRAINER, (layers("@.hf_config_overrides"), unless("@.quant_cfg"), *_STATES)),
+    Role(
+        {"reward_model": "env.reward_model"},
+        # RewardModelEnvironment: always DTensor, without an optimizer
+        rule("forward", f"switch {_D}.enabled = true", by=convert.always({"forward": "fsdp"})),
+        rule("model", "text @.model_name"),
+        (
+            layers("@.hf_config_overrides"),
+            rule("length", "size @.max_model_len"),
+            rule("", f"size {_D}.dp_replicate_size = 1", by=convert.several),
         ),
     ),
     Role(
@@ -128,7 +146,7 @@ NEMO_RL = (
         rule("engine", f"text {_G}.backend", by=convert.serves),
         rule("model", "text policy.model_name"),
         (
-            *_SHARED[1:],
+            *_STUDENT,
             rule("length", f"size {_V}.max_model_len", only="vllm"),
             rule("length", f"size {_G}.sglang_cfg.context_length", only="sglang"),
             rule("length", f"size {_G}.trtllm_cfg.max_model_len", only="trtllm"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -16,7 +17,7 @@ from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
 from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.dialects.memory.tables import MEMORY
-from rankplan.errors import PlacementError
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.memory.model import LARGEST, Model
 from rankplan.words import as_int, must_be
 
@@ -29,6 +30,8 @@ _ALLOWED = {
     "share": "a number above 0, up to 1",
     "fraction": "a number from 0 to 1",
 }
+SCORING = ("critic", "value", "reward", "reward_model")
+"""Components whose model has, or may have, a scalar head."""
 _SWITCHES = {"true": True, "false": False}
 
 
@@ -52,6 +55,7 @@ class MemoryReader:
     ) -> None:
         self._reader, self._table, self._defaults, self._names = reader, MEMORY.get(system, ()), defaults, names
         self._model = model
+        self.undivided = defaults and system != "rlinf"  # whose entries may state the sizes
         self._probe = reader.fork()
         self._probe.asked = set()
         self._changes: Mapping[KeyPath, Any] = {}
@@ -64,7 +68,7 @@ class MemoryReader:
         """
         for role in self._table:
             if (section := role.section(component)) is not None:
-                reading = _Reading(self, role, section, facts)
+                reading = _Reading(self, component, role, section, facts)
                 entry = reading.memory()
                 if entry is not None:
                     self._keep(component, reading)
@@ -83,8 +87,8 @@ class MemoryReader:
         spelling = KeySpelling(self._reader, component, rules, paths, changed, reading.place)
         self._reader.spellings[component] = spelling
 
-    def model(self, name: Any) -> Model | None:
-        """Return a model, ``None`` if it is unknown."""
+    def model(self, name: Any, path: KeyPath | None) -> Model | None:
+        """Return the model with a name, which is at a path; ``None`` if it is unknown, which is kept for an answer."""
         if isinstance(name, Model):
             return name
         if not isinstance(name, str):
@@ -92,8 +96,10 @@ class MemoryReader:
         if name not in self._models:
             try:
                 self._models[name] = Model.of(name)
-            except (PlacementError, OSError, ValueError):
+            except (PlacementError, OSError, ValueError) as error:
                 self._models[name] = None
+                if path is not None and isinstance(error, PlacementError) and self._model is None:
+                    self._reader.unknown_models[path] = _unknown_model(error.diagnostics[0])
         return self._models[name] or self._model
 
     def stated(self, path: KeyPath) -> tuple[KeyPath, Any]:
@@ -129,14 +135,16 @@ class MemoryReader:
 class _Reading:
     """The values of a component: the ``rules`` that apply to it, and the ``paths`` of settings that are stated."""
 
-    def __init__(self, reader: MemoryReader, role: Role, section: str, facts: Mapping[str, Any]) -> None:
-        self._reader, self._role, self._section, self._facts = reader, role, section, facts
+    def __init__(
+        self, reader: MemoryReader, component: str, role: Role, section: str, facts: Mapping[str, Any]
+    ) -> None:
+        self._reader, self._component, self._role, self._section, self._facts = reader, component, role, section, facts
         self.paths: dict[str, KeyPath] = {}
         self.rules: tuple[Rule, ...] = ()
 
     def by(self, reader: MemoryReader) -> _Reading:
         """Return the same component as another reader reads it."""
-        return _Reading(reader, self._role, self._section, self._facts)
+        return _Reading(reader, self._component, self._role, self._section, self._facts)
 
     def place(self, key: Key) -> tuple[KeyPath, Any]:
         """Return where a key is stated, or else should be, and its value or default."""
@@ -160,12 +168,15 @@ class _Reading:
             known &= value is not EFFECT and not (value is RUN_TIME and rule.setting in GUESSED)
             if not isinstance(value, Unread) and value is not None:
                 found[rule.setting] = value
-        model = self._reader.model(self._setting(self._role.model))
+        name = self._setting(self._role.model)
+        model = self._reader.model(name, self.paths.get("model"))
         if model is None or not known:
             return None
+        model = model.scoring() if self._component in SCORING else model
         fitting = FITTING[next(iter(kind))]
         try:
-            return MemoryEntry(**kind, **{key: one for key, one in found.items() if key in fitting}, model=model)
+            settings = {key: one for key, one in found.items() if key in fitting}
+            return MemoryEntry(**kind, **settings, model=model, undivided=self._reader.undivided)
         except ValidationError as error:
             ends = (self.paths.get(key) for key in ("last_layers", "first_layers", "model"))
             self._reader.add(next((path for path in ends if path is not None), ()), error)
@@ -182,6 +193,14 @@ class _Reading:
 
     def _value(self, key: Key) -> tuple[KeyPath | None, Any]:
         return self._reader.value(key, self._section, self._facts)
+
+
+def _unknown_model(found: Diagnostic) -> Diagnostic:
+    """Return the warning of a trainer's model: its config has no number of parameters to state instead."""
+    near = found.help if found.help and found.help.startswith("did you mean") else None
+    return replace(
+        found, help=near or "use a name of the table, or the path of a folder with its config.json", warning=True
+    )
 
 
 def _plain(value: Any, kind: str) -> Any:

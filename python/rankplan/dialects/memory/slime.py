@@ -17,11 +17,11 @@ _SIZES = "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", 
 
 
 def _model(checkpoint: Any, *sizes: Any) -> Any:
-    """Return the name of a checkpoint, if its model is known, else the model of Megatron's sizes."""
+    """Return the name of a checkpoint, unless its model is unknown and Megatron's sizes are that of one."""
     try:
         Model.of(str(checkpoint))
     except (ValueError, OSError):  # a PlacementError is one
-        return _of_sizes(*sizes)
+        return _of_sizes(*sizes) or checkpoint
     return checkpoint
 
 

@@ -10,7 +10,7 @@ from rankplan.dialects.memory.rules import Role, Rule, layers, rule, sglang_step
 _A = "actor_rollout_ref"
 _TF = "@.megatron.override_transformer_config"
 _OVER = "@.optim.override_optimizer_config"
-_VLLM, _SGLANG = "@.engine_kwargs.vllm", "@.engine_kwargs.sglang"
+_TEACHERS = "distillation.teacher_models"
 _PROMPT, _RESPONSE = "size data.max_prompt_length = 512", "size data.max_response_length = 512"
 _BY_TOKENS = f"switch @.use_dynamic_bsz {_A}.actor.use_dynamic_bsz = false"
 _AWARE = "any @.optim.use_precision_aware_optimizer", f"any {_OVER}.use_precision_aware_optimizer"
@@ -141,32 +141,39 @@ def _adapted(model: str) -> tuple[Rule, ...]:
     )
 
 
-def _engine(components: dict[str, str], model: str, requests: int) -> Role:
-    """Return the role of engines; ``requests`` is the most that they serve at once."""
+def _engine(components: dict[str, str], model: str, requests: int, at: str = "@") -> Role:
+    """Return the role of engines; ``requests`` is the most that they serve at once, and their section is ``at``."""
+    usual = f" {_A}.rollout" if at != "@" else ""  # teachers interpolate the rollout's
+    vllm, sglang = f"{at}.engine_kwargs.vllm", f"{at}.engine_kwargs.sglang"
     return Role(
         components,
-        rule("engine", "text @.name", by=convert.serves),
+        rule("engine", f"text {at}.name{usual and f'{usual}.name'}", by=convert.serves),
         rule("model", f"text {model}"),
         (
-            rule("share", f"share {_VLLM}.gpu_memory_utilization @.gpu_memory_utilization = 0.5"),
-            rule("length", f"size {_VLLM}.max_model_len @.max_model_len"),
-            rule("sequences", f"size {_VLLM}.max_num_seqs @.max_num_seqs = {requests}", only="vllm"),
-            rule("sequences", f"size {_SGLANG}.max_running_requests @.max_num_seqs = {requests}", only="sglang"),
-            rule("sequences", f"size @.max_num_seqs = {requests}", only="trtllm"),
+            rule("share", f"share {vllm}.gpu_memory_utilization {at}.gpu_memory_utilization = 0.5"),
+            rule("length", f"size {vllm}.max_model_len {at}.max_model_len"),
+            rule("sequences", f"size {vllm}.max_num_seqs {at}.max_num_seqs = {requests}", only="vllm"),
+            rule("sequences", f"size {sglang}.max_running_requests {at}.max_num_seqs = {requests}", only="sglang"),
+            rule("sequences", f"size {at}.max_num_seqs = {requests}", only="trtllm"),
             rule(
                 "tokens",
-                f"size {_VLLM}.max_num_batched_tokens @.max_num_batched_tokens = 8192",
+                f"size {vllm}.max_num_batched_tokens {at}.max_num_batched_tokens = 8192",
                 only="vllm",
             ),
-            rule("tokens", "size @.max_num_batched_tokens = 8192", only="trtllm"),
+            rule("tokens", f"size {at}.max_num_batched_tokens = 8192", only="trtllm"),
             # SGLangHttpServer leaves the chunks to SGLang
-            sglang_steps(f"{_SGLANG}.", f"{_SGLANG}.context_length")[0],
-            rule("precision", "text @.quantization", "text @.dtype = bfloat16", by=convert.served),
-            rule("cache_precision", f"text {_VLLM}.kv_cache_dtype {_SGLANG}.kv_cache_dtype", by=convert.cached),
+            sglang_steps(f"{sglang}.", f"{sglang}.context_length")[0],
+            rule(
+                "precision",
+                f"text {at}.quantization",
+                f"text {at}.dtype{usual and f'{usual}.dtype'} = bfloat16",
+                by=convert.served,
+            ),
+            rule("cache_precision", f"text {vllm}.kv_cache_dtype {sglang}.kv_cache_dtype", by=convert.cached),
             rule(
                 "sleep",
-                "switch @.free_cache_engine = true",
-                "text @.name",
+                f"switch {at}.free_cache_engine = true",
+                f"text {at}.name",
                 f"size {_A}.model.lora_rank {_A}.model.lora.rank",
                 by=_released,
             ),
@@ -175,9 +182,10 @@ def _engine(components: dict[str, str], model: str, requests: int) -> Role:
                 f"{_A}.actor.qat.enable",
                 f"{_A}.actor.fsdp_config.qat.enable",
                 f"{_A}.actor.megatron.qat.enable",
-                *(f"{one}.{key}" for one in (_VLLM, _SGLANG) for key in ("quantization", "cpu_offload_gb")),
-                f"{_VLLM}.hf_overrides",
-                f"{_VLLM}.decode_context_parallel_size",
+                *(f"{one}.{key}" for one in (vllm, sglang) for key in ("quantization", "cpu_offload_gb")),
+                f"{vllm}.hf_overrides",
+                f"{vllm}.decode_context_parallel_size",
+                f"{at}.disaggregation.enabled",
             ),
         ),
     )
@@ -261,4 +269,7 @@ VERL = (
     ),
     _engine({"rollout": f"{_A}.rollout", "rollout_standalone": f"{_A}.rollout"}, f"{_A}.model.path", 256),
     _engine({"reward": "reward.reward_model.rollout"}, "reward.reward_model.model_path", 1024),
+    _engine(
+        {"teacher": f"{_TEACHERS}.teacher_model", "teacher.*": f"{_TEACHERS}.*"}, "@.model_path", 1024, "@.inference"
+    ),
 )

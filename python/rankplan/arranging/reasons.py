@@ -1,0 +1,65 @@
+"""Why survivors of a failure move: the rules that hold them together with what was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from rankplan._core import RankSet
+from rankplan.arranging.arrange import Task
+from rankplan.arranging.replanned import ranks_at
+from rankplan.config.network import TOGETHER, WORLD
+from rankplan.plans.topology import SEGMENT, Rule
+from rankplan.words import counted, nodes_text
+
+_MOST = 8
+"""The reasons that are given at most."""
+
+
+def reasons(task: Task, nodes: Sequence[int]) -> Iterator[str]:
+    """Yield how many processes leave healthy nodes and why, set by set, those of the outermost level first.
+
+    ``segment 0 (ranks 0-7) has no spare in a; it moves as a whole to d``.
+    """
+    moved = RankSet(rank for rank in task.needed if (old := task.old[rank]) is not None and old != nodes[rank])
+    if not moved:
+        return
+    processes = sum(len(ranks_at(part, set(moved))) for part in task.parts.values())
+    verb = "moves" if processes == 1 else "move"
+    yield f"{counted(processes, 'rank')} on {counted(len(moved), 'healthy node')} {verb}:"
+    found = []
+    for rule in sorted(task.rules.kept, key=lambda rule: rule.level or 0):
+        for index, ranks in enumerate(rule.sets()):
+            if moved.isdisjoint(RankSet(ranks)) or (text := _reason(task, rule, index, ranks, nodes)) is None:
+                continue
+            moved -= RankSet(ranks)
+            found.append(text)
+    yield from islice(found, _MOST)
+    if len(found) > _MOST:
+        yield f"and {counted(len(found) - _MOST, 'more set')} of nodes that must stay together"
+    if moved:
+        why = "with their group (`--whole-group`)" if task.whole_group else "to make room for others"
+        yield f"{nodes_text(moved)}: {why}"
+
+
+def _reason(task: Task, rule: Rule, index: int, ranks: Sequence[int], nodes: Sequence[int]) -> str | None:
+    """Return why a set moves; ``None`` if it stays in its domain."""
+    domains = task.domains[rule.level or 0]
+    before = {domains.ids[old] for rank in ranks if (old := task.old[rank]) is not None}
+    after = {domains.ids[nodes[rank]] for rank in ranks}
+    if len(before) != 1 or before == after:
+        return None
+    left, reached = (" and ".join(str(domains.names[one][-1]) for one in sorted(ids)) for ids in (before, after))
+    lost = any(task.old[rank] is None for rank in ranks)
+    why = f"has no spare in {left}" if lost else f"leaves {left} to others"
+    where = f"it moves as a whole to {reached}" if len(after) == 1 else f"it is divided between {reached}"
+    return f"{_named(task, rule, index, ranks)} {why}; {where}"
+
+
+def _named(task: Task, rule: Rule, index: int, ranks: Sequence[int]) -> str:
+    names = [name for name in task.parts if name in rule.who.split(f" {TOGETHER} ")] or list(task.parts)
+    found = ((name, ranks_at(task.parts[name], set(ranks))) for name in names)
+    who = "ranks" if len(task.parts) == 1 else ""
+    texts = [f"{who or name} {processes}" for name, processes in found if processes]
+    what = {SEGMENT: f"segment {index}", WORLD: "the whole"}.get(rule.kind, f"the {rule.kind} group")
+    return f"{what} ({', '.join(texts)})"
