@@ -262,9 +262,12 @@ def test_the_levels_of_kueue() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name the nodes with --inventory, --ray or --slurm"),
+        ([], "name the nodes with --inventory, --ray, --slurm or --kubernetes"),
         (["--inventory", "a", "--ray", "b"], "use only one of --inventory and --ray"),
-        (["--inventory", "a", "--accelerators", "4"], "use --accelerators only if --slurm alone lists the nodes"),
+        (
+            ["--inventory", "a", "--accelerators", "4"],
+            "use --accelerators only if Slurm's topology alone lists the nodes",
+        ),
         (["--inventory", "a", "--topology", "b"], "--topology chooses a topology of --slurm"),
     ],
 )

@@ -22,6 +22,7 @@ from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import PlacementError
 from rankplan.memory.model import Model
 from rankplan.memory.settings import GIB
+from rankplan.plans.plan import Plan
 from support.memory_configs import BASES, CASES, MODEL, changed, planned
 
 SETTINGS = [(base, *row) for base, cases in CASES.items() for row in cases["rows"]]
@@ -65,6 +66,22 @@ def test_what_is_not_read_beside_a_trainer_leaves_its_phases_unknown() -> None:
         found = [need for phases in plan.memory().values() for need in phases.values() if unread in need.others]
         assert found
         assert {need.answer for need in found} == {"unknown"}
+
+
+def test_sizes_that_a_trainer_leaves_out_are_one() -> None:
+    """Unless another file has its defaults, and in a config of one's own, where nothing is known of them."""
+    one = {"actor_rollout_ref.rollout.tensor_model_parallel_size": 1}
+    plan = planned("verl", one)
+    model = Model.of(MODEL)
+    assert plan["rollout"].memory is not None
+    assert plan["rollout"].memory.undivided
+    assert plan.memory()["rollout",]["generate"].parts["weights"][0] == 2 * model.params
+    assert Plan.from_dict(plan.to_dict()).memory() == plan.memory()
+    elsewhere = planned("verl", one | {"hydra.job.config_name": "somebody_elses"})["rollout"].memory
+    assert elsewhere is None or not elsewhere.undivided
+    entries = {"rollout": {"placement": "0-7", "memory": {"engine": "vllm", "model": MODEL}}}
+    own = {"cluster": {"num_nodes": 1, "component_placement": entries}}
+    assert rankplan.plan(own, "1x8").memory()["rollout",]["generate"].parts["weights"][0] < model.params
 
 
 def test_a_critic_has_no_switch_with_an_engine() -> None:

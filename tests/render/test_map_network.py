@@ -142,6 +142,16 @@ def test_very_many_different_domains_are_cut() -> None:
     assert len(chart_of(plan_of({"actor": "all"}, whole)).rows) == 1
 
 
+def test_levels_that_only_the_config_states() -> None:
+    entries = nodes(6, {"leaf": 2}).to_dict()["nodes"]
+    whole = Inventory.from_dict({"nodes": entries})
+    plan = plan_of({"actor": "0-31"}, whole.first(4), topology={"levels": ["leaf"]})
+    assert [row.text() for row in chart_of(plan, whole).rows] == [
+        "2 nodes: actor; 1 more the same: l1",
+        "2 nodes: spare",
+    ]
+
+
 def test_neighbours_without_a_network() -> None:
     plan = plan_of({"actor": "0-7"}, nodes(2, {}))
     assert not chart_of(plan).rows and "network" not in drawn(plan)["terminal"]

@@ -151,7 +151,7 @@ def test_an_interrupted_change_of_size(two_nodes: Cluster) -> None:
     group = Reader.create_group().launch(two_nodes, small, name="actor", reserve=True)
     (pid,), names = group.pid().wait(), len(present())
     for work, back in ((grow, shrink), (shrink, grow)):
-        found = points(work, 12)
+        found = points(work, 8)
         for point in found:
             back()
             CtrlC(point).during(work)

@@ -45,7 +45,7 @@ def state() -> tuple[list[str], dict[Any, Any], set[int]]:
 
 
 def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -90,7 +90,7 @@ def test_engines_join_and_leave_while_the_others_answer(two_nodes: Cluster, tmp_
             until(lambda: len(answers) > asked + 3)
             assert (group.world_size, growing.done()) == (2, False)
             (tmp_path / "go").touch()
-            assert [(report.rank, report.node_rank) for report in growing.result(60)] == [(2, 1), (3, 1)]
+            assert [(report.rank, report.node_rank) for report in growing.result(120)] == [(2, 1), (3, 1)]
             asked = len(answers)
             until(lambda: len(answers) > asked)
             assert group.restart(large) == []
@@ -119,8 +119,8 @@ def test_engines_join_and_leave_while_the_others_answer(two_nodes: Cluster, tmp_
             leaving.answer()
         assert group.answer().wait() == [len(answers) + 1] * 2 and not shrinking.done()
         (tmp_path / "done").touch()
-        assert shrinking.result(60) == []
-        assert [call.wait(60) for call in calls] == [grown[2:], [1, 1]] and (tmp_path / "nobody waits").exists()
+        assert shrinking.result(120) == []
+        assert [call.wait(120) for call in calls] == [grown[2:], [1, 1]] and (tmp_path / "nobody waits").exists()
         assert all(map(has_ended, grown[2:])) and group.pid().wait() == pids
         names, claimed, taken = state()
         assert (names, claimed) == before[:2]
@@ -144,10 +144,19 @@ def test_engines_join_and_leave_while_the_others_answer(two_nodes: Cluster, tmp_
 def test_a_rank_that_leaves_finishes_its_calls(
     two_nodes: Cluster, tmp_path: Path, beside: Any, worker: type[Counting], at_a_time: int | None, method: str
 ) -> None:
-    """One at a time, several in threads, or in an event loop; also a call whose answer nobody waits for."""
+    """One at a time, several in threads, or in an event loop; also a call whose answer nobody waits for.
+
+    What a restart adds to a reservation of the user is returned, and the reservation stays.
+    """
     both, one = engines(two_nodes, "0-3:0-1"), engines(two_nodes, "0-1:0")
     made = worker.create_group(tmp_path)
-    with made.launch(two_nodes, both["rollout"], max_concurrency=at_a_time) as group:
+    with (
+        two_nodes.reserve(one) as held,
+        made.launch(two_nodes, one["rollout"], reservation=held, max_concurrency=at_a_time) as group,
+    ):
+        before = state()[:2]
+        assert len(before[1]) == 2 and [report.rank for report in group.restart(both["rollout"])] == [1]
+        assert len(state()[1]) == 4
         last = group.pid().wait()[1]
         calls = [group.call(method, tmp_path / "done") for _ in range(2)]
         group.write_after(tmp_path / "done", "nobody waits")
@@ -155,9 +164,12 @@ def test_a_rank_that_leaves_finishes_its_calls(
         until(lambda: group.world_size == 1)
         assert not shrinking.done()
         (tmp_path / "done").touch()
-        assert shrinking.result(60) == []
-        assert [call.wait(60)[1] for call in calls] == [last, last] and (tmp_path / "nobody waits").exists()
-        assert has_ended(last)
+        assert shrinking.result(120) == []
+        assert [call.wait(120)[1] for call in calls] == [last, last] and (tmp_path / "nobody waits").exists()
+        assert has_ended(last) and state()[:2] == before
+        group.restart(both)
+        group.restart(one.on(one.inventory))
+        assert state()[:2] == before and group.world_size == 1
 
 
 def test_a_change_that_fails_leaves_the_group_as_it_was(two_nodes: Cluster, tmp_path: Path, beside: Any) -> None:
@@ -171,7 +183,7 @@ def test_a_change_that_fails_leaves_the_group_as_it_was(two_nodes: Cluster, tmp_
             with pytest.raises(
                 LaunchError, match=r"rollout rank 3 \(node 1\) did not come up, so the group is not resta"
             ):
-                growing.result(60)
+                growing.result(120)
             assert all(map(has_ended, newcomers)) and state() == before
             asked = len(answers)
             until(lambda: len(answers) > asked)
@@ -181,9 +193,7 @@ def test_a_change_that_fails_leaves_the_group_as_it_was(two_nodes: Cluster, tmp_
         assert len(group.restart(large)) == 2
         grown, before = group.pid().wait(), state()
         busy = group.execute_on(3, 0).wait_for(tmp_path / "done")
-        late = (
-            "rollout: rank 3, which the plan lacks, did not finish their calls within 0.5 s, so the group is not resta"
-        )
+        late = "rollout: calls on rank 3, which the plan lacks, did not end within 0.5 s, so the group is not restarted"
         with pytest.raises(LaunchError, match=late):
             group.restart(small, timeout=0.5)
         assert group.world_size == 4 and state()[:2] == before[:2] and group.execute_on(1, 2).pid().wait() == grown[1:3]
@@ -194,14 +204,23 @@ def test_a_change_that_fails_leaves_the_group_as_it_was(two_nodes: Cluster, tmp_
         with pytest.raises(
             LaunchError, match="rollout: rank 0 died while ranks 2-3 finished their calls, so the group"
         ):
-            shrinking.result(60)
+            shrinking.result(120)
         assert (group.world_size, state()[:2]) == (4, before[:2])
         # calls may wait for the dead rank, so nobody waits for them
         assert [report.rank for report in group.restart(small)] == [0]
         assert all(map(has_ended, grown[2:])) and group.pid().wait()[1] == pids[1]
         with pytest.raises(WorkerError, match="its process is gone"):
-            busy.wait(60)
+            busy.wait(120)
         assert [report.rank for report in group.restart(large)] == [2, 3]
+        leaving, grown = group.execute_on(3), group.pid().wait()
+        leaving.wait_for(tmp_path / "never")
+        shrinking = beside(lambda: group.restart(small))
+        until(lambda: group.world_size == 2)
+        group.shutdown()
+        with pytest.raises(LaunchError, match="rollout: the group was shut down meanwhile"):
+            shrinking.result(120)
+        assert all(map(has_ended, grown))
+    assert state() == ([], {}, set())
 
 
 def test_the_example_grows_and_shrinks() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,26 +13,38 @@ from rankplan.cli.common import Choice, faults_end_it, note, without_option
 from rankplan.errors import PlacementError
 from rankplan.nodes.entries import label_keys, unlabelled
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.kubernetes_nodes import read_kubernetes_nodes
+from rankplan.nodes.slurm_nodes import read_slurm_nodes, shows_nodes
 from rankplan.nodes.topology.files import Labels, read_kueue, read_slurm
 from rankplan.render.inventory import hardware_lines, tree_lines
 from rankplan.words import counted, natural
 
 _ASSUMED = 8
+_MOST_PROBLEMS = 8
 
 
 @click.command()
 @click.option("--inventory", "file", metavar="FILE", type=click.Path(), help="Read the nodes of this inventory file.")
 @click.option("--ray", metavar="ADDRESS", help="Probe the nodes of this Ray cluster (auto finds it).")
-@click.option("--slurm", metavar="FILE", type=click.Path(), help="Add labels from Slurm's topology.conf or .yaml.")
+@click.option(
+    "--slurm",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(),
+    help="Read Slurm's nodes (`scontrol show node`), or add labels from its topology.conf, topology.yaml or `scontrol "
+    "show topology`; may be repeated.",
+)
 @click.option(
     "--topology", metavar="NAME", help="Read this topology of Slurm's topology.yaml (default: that of the cluster)."
 )
+@click.option("--kubernetes", metavar="FILE", type=click.Path(), help="Read the nodes of `kubectl get nodes -o json`.")
 @click.option("--kueue", metavar="FILE", type=click.Path(), help="Use the levels of this Topology object of Kueue.")
+@click.option("--levels", metavar="KEYS", help="Use these keys of node labels as levels, outermost first: block,rack.")
 @click.option(
     "--accelerators",
     metavar="N",
     type=click.IntRange(0),
-    help=f"Accelerators of each node, if only Slurm's file lists the nodes (default: {_ASSUMED}).",
+    help=f"Accelerators of each node, if only Slurm's topology lists the nodes (default: {_ASSUMED}).",
 )
 @without_option
 @click.option(
@@ -38,45 +53,81 @@ _ASSUMED = 8
 def inventory(
     file: str | None,
     ray: str | None,
-    slurm: str | None,
+    slurm: tuple[str, ...],
     topology: str | None,
+    kubernetes: str | None,
     kueue: str | None,
+    levels: str | None,
     accelerators: int | None,
     without: tuple[str, ...],
     output: Path | None,
 ) -> None:
     """Show the nodes as a tree, with their network and hardware.
 
-    Levels are keys of node labels, outermost first: those of the inventory file or of Kueue, or else those that
-    Topograph, the GPU operator, NVML, NeMo-RL, Slurm and Kubernetes are known to write.
+    Levels are keys of node labels, outermost first: those of --levels, of the inventory file or of Kueue, or else those
+    that Topograph, the GPU operator, NVML, NeMo-RL, Slurm and Kubernetes are known to write.
     """
-    if file is not None and ray is not None:
-        raise click.UsageError("use only one of --inventory and --ray")
-    if file is None and ray is None and slurm is None:
-        raise click.UsageError("name the nodes with --inventory, --ray or --slurm")
-    if accelerators is not None and (file is not None or ray is not None):
-        raise click.UsageError("use --accelerators only if --slurm alone lists the nodes")
-    if topology is not None and slurm is None:
+    if kueue is not None and levels is not None:
+        raise click.UsageError("use only one of --kueue and --levels")
+    if topology is not None and not slurm:
         raise click.UsageError("--topology chooses a topology of --slurm")
     with faults_end_it():
-        labels = {} if slurm is None else read_slurm(slurm, topology)
-        found = _nodes(file, ray, labels, accelerators)
-        if slurm is not None:
+        chosen = None if levels is None else tuple(key.strip() for key in levels.split(","))
+        chosen = chosen if kueue is None else read_kueue(kueue)
+        records = [one for one in slurm if shows_nodes(one)]
+        networks = {one: read_slurm(one, topology) for one in slurm if one not in records}
+        sources = {"--inventory": file, "--ray": ray, "--kubernetes": kubernetes} | dict.fromkeys(records, "")
+        stated = [name for name, given in sources.items() if given is not None]
+        if len(stated) > 1:
+            raise click.UsageError(f"use only one of {' and '.join(stated)}: each lists the nodes")
+        if not stated and not networks:
+            raise click.UsageError("name the nodes with --inventory, --ray, --slurm or --kubernetes")
+        if accelerators is not None and stated:
+            raise click.UsageError("use --accelerators only if Slurm's topology alone lists the nodes")
+        if kubernetes is not None:
+            entries, problems = read_kubernetes_nodes(kubernetes, chosen or ())
+            found = _ranked(entries, problems)
+        elif records:
+            found, networks = _of_slurm(records[0], networks)
+        else:
+            found = _nodes(
+                file, ray, {name: known for one in networks.values() for name, known in one.items()}, accelerators
+            )
+        for name, labels in networks.items():
             found, unknown = found.with_labels(labels)
             if unknown:
                 told = f"{counted(len(unknown), 'node')} ({unknown})"
-                note(f"{slurm} does not list {told}; each is a domain of its own", "yellow")
-        if kueue is not None:
-            levels = read_kueue(kueue)
+                note(f"{name} does not list {told}; each is a domain of its own", "yellow")
+        if chosen is not None:
             keys = label_keys(record for _, record in found.stretches())
-            if faults := [fault for _, fault in unlabelled(levels, keys)]:
+            if faults := [fault for _, fault in unlabelled(chosen, keys)]:
                 raise PlacementError(faults)
-            found = found.with_levels(levels)
+            found = found.with_levels(chosen)
         if without:
             found = found.without(without)
         click.echo("\n".join([*tree_lines(found), *hardware_lines(found)]))
         if output is not None:
             found.save(output)
+
+
+def _of_slurm(path: str, networks: Mapping[str, Labels]) -> tuple[Inventory, dict[str, Labels]]:
+    """Return the nodes that Slurm shows, and the labels by the hostnames of nodes instead of Slurm's names."""
+    nodes = read_slurm_nodes(path)
+    hosts = {one.name: str(one.entry["hostname"]) for one in nodes}
+    found = _ranked([one.entry for one in nodes], {one.name: one.problem for one in nodes if one.problem is not None})
+    return found, {
+        network: {hosts.get(name, name): known for name, known in labels.items()}
+        for network, labels in networks.items()
+    }
+
+
+def _ranked(entries: Sequence[Mapping[str, Any]], problems: Mapping[str, str]) -> Inventory:
+    """Return the inventory of these entries in their order; say which nodes are not healthy, and why."""
+    if problems:
+        told = [f"{name} ({problem})" for name, problem in islice(problems.items(), _MOST_PROBLEMS)]
+        told += ["..."] if len(problems) > _MOST_PROBLEMS else []
+        note(f"{counted(len(problems), 'node')} not healthy: {', '.join(told)}", "yellow")
+    return Inventory.from_dict({"nodes": [{"ranks": rank, **entry} for rank, entry in enumerate(entries)]})
 
 
 def _nodes(file: str | None, ray: str | None, labels: Labels, accelerators: int | None) -> Inventory:

@@ -119,6 +119,9 @@ class MemoryEntry(Model):
     precision: _Precision | None = Field(
         default=None, description="Of the weights (trainers: bf16; engines: as in the checkpoint)."
     )
+    undivided: bool = Field(
+        default=False, description="Sizes that `parallel` leaves out are 1, as in a trainer, rather than unknown."
+    )
     sleep: _Sleep | None = Field(
         default=None, description="Where it goes while others have their turn: nowhere (none), to the host, or away."
     )
@@ -204,11 +207,11 @@ class MemoryEntry(Model):
         return self
 
 
-_COMPUTES = {"model", "params", "precision", "sleep", "length", "tokens", "micro_batch", "optimizer_on_host"}
+_MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "tokens"}
+_COMPUTES = {*_MODEL, "micro_batch", "optimizer_on_host"}
 FITTING = {
     "resident": {"resident", "sleep"},
-    "engine": {"engine", "model", "params", "precision", "sleep", "length", "tokens", "share", "cache_precision"}
-    | {"sequences"},
+    "engine": {"engine", *_MODEL, "share", "cache_precision", "sequences"},
     "forward": {"forward", "zero_stage", *_COMPUTES},
     "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
     | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"},

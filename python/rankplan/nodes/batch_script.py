@@ -21,7 +21,7 @@ _LARGEST = 4 << 20
 _ACCELERATORS = f"a number of accelerators up to {MAX_LOCAL}"
 _TASKS = ("--ntasks-per-node", "--ntasks")
 """Numbers of tasks; the first one that is stated counts."""
-_BY_NAME = {"npu": "NPU", "hpu": "HPU", "neuron": "NEURON", "tpu": "TPU"}
+BY_NAME = {"npu": "NPU", "hpu": "HPU", "neuron": "NEURON", "tpu": "TPU"}
 """Types of accelerators by the usual names of a GRES; any other GRES is no accelerator."""
 
 
@@ -126,7 +126,7 @@ def _gres(text: str, option: str) -> tuple[str | None, str] | None:
     """Return the type of accelerators that a GRES names, ``None`` for GPUs, and how many; ``None`` for any other."""
     words = text.removeprefix("gres/").removeprefix("gres:").split(":")
     name = "gpu" if option == "--gpus-per-node" else words.pop(0)
-    kind = None if name == "gpu" else _BY_NAME.get(name, name if name in TYPES else "")
+    kind = None if name == "gpu" else BY_NAME.get(name, name if name in TYPES else "")
     last = words[-1] if words else ""
     return None if kind == "" else (kind, last if last[:1].isdigit() or option == "--gpus-per-node" else "1")
 

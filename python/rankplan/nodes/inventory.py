@@ -22,6 +22,7 @@ from rankplan.nodes import entries, inventory_file
 from rankplan.nodes.batch_script import read_batch_script
 from rankplan.nodes.manifests import read_pods
 from rankplan.nodes.node import NodeSpec
+from rankplan.nodes.node_table import read_table
 from rankplan.nodes.topology import Domains, detect, domains
 from rankplan.words import counted, unknown
 
@@ -115,8 +116,11 @@ class Inventory:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Inventory:
-        """Read an inventory, or the file of a job with its pods or nodes. Raises `PlacementError`, ``OSError``."""
-        return cls.from_dict(read_pods(path) or read_batch_script(path) or load_config(path))
+        """Read an inventory, a table of nodes (``.csv``, ``.tsv``), or the file of a job with its pods or nodes.
+
+        Raises `PlacementError`, ``OSError``.
+        """
+        return cls.from_dict(read_table(path) or read_pods(path) or read_batch_script(path) or load_config(path))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""

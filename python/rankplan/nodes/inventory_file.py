@@ -27,7 +27,7 @@ _NODES = TypeAdapter[list[NodeSpec]](Annotated[list[NodeSpec], Field(min_length=
 _LEVELS = TypeAdapter[tuple[str, ...]](Levels)
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     """Quotes text that some YAML reader could take for a number."""
 
 

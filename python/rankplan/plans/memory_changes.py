@@ -122,7 +122,7 @@ def _options(needs: Needs, need: Need) -> Iterator[Option]:
 
 def _larger_sizes(needs: Needs, name: str, evaluation: Evaluation) -> Iterator[Option]:
     sizes, shape = evaluation.parallel, evaluation.model.shape if evaluation.model is not None else None
-    if not sizes.stated:
+    if not evaluation.sized:
         return  # the least is that of a model that all accelerators divide
     entry = evaluation.entry
     ends = entry.first_layers or entry.last_layers
@@ -268,7 +268,7 @@ def _unstated(needs: Needs, need: Need) -> Iterator[tuple[str, str, Sequence[Any
         if mine and entry.kind in ("training", "forward"):
             tokens = "length" if entry.micro_batch else "tokens"
             found[tokens] = [1]
-            if not evaluation.parallel.stated and entry.training not in ("fsdp", "deepspeed"):
+            if not evaluation.sized and entry.training not in ("fsdp", "deepspeed"):
                 found["parallel"] = [2**power for power in _POWERS]
         if mine and entry.kind == "training":
             found["recompute"] = ["full", "none"]

@@ -69,6 +69,11 @@ class Evaluation:
         """Whether anything can be said: of a model, or of a stated size."""
         return self.model is not None or self.entry.kind == "resident"
 
+    @property
+    def sized(self) -> bool:
+        """Whether the parallel sizes are known; otherwise they may divide the model by all slots, or not at all."""
+        return self.parallel.stated or self.entry.undivided
+
     def slot(self, card: float) -> Slot:
         """Return what a slot needs on accelerators of so many bytes."""
         if card not in self._slots:
@@ -146,7 +151,7 @@ class Evaluation:
             lora=entry.lora is not None,
             sleep=entry.sleep,
         )
-        if sizes.stated and self.spread == 1:
+        if self.sized and self.spread == 1:
             return replace(most, shard=divided), most
         everything = slots * self.spread
         return replace(most, slots=everything, tp=everything, cp=1, pp=1, ep=1, etp=everything, shard=None), most
@@ -181,6 +186,6 @@ class Evaluation:
             batch=entry.tokens,
             sleep=entry.sleep,
         )
-        if self.spread == 1 and (sizes.stated or within > 1):
+        if self.spread == 1 and (self.sized or within > 1):
             return most, most
         return replace(most, tp=slots * self.spread), most

@@ -55,6 +55,7 @@ class MemoryReader:
     ) -> None:
         self._reader, self._table, self._defaults, self._names = reader, MEMORY.get(system, ()), defaults, names
         self._model = model
+        self.undivided = defaults and system != "rlinf"  # whose entries may state the sizes
         self._probe = reader.fork()
         self._probe.asked = set()
         self._changes: Mapping[KeyPath, Any] = {}
@@ -174,7 +175,8 @@ class _Reading:
         model = model.scoring() if self._component in SCORING else model
         fitting = FITTING[next(iter(kind))]
         try:
-            return MemoryEntry(**kind, **{key: one for key, one in found.items() if key in fitting}, model=model)
+            settings = {key: one for key, one in found.items() if key in fitting}
+            return MemoryEntry(**kind, **settings, model=model, undivided=self._reader.undivided)
         except ValidationError as error:
             ends = (self.paths.get(key) for key in ("last_layers", "first_layers", "model"))
             self._reader.add(next((path for path in ends if path is not None), ()), error)

@@ -185,6 +185,7 @@ def _engine(components: dict[str, str], model: str, requests: int, at: str = "@"
                 *(f"{one}.{key}" for one in (vllm, sglang) for key in ("quantization", "cpu_offload_gb")),
                 f"{vllm}.hf_overrides",
                 f"{vllm}.decode_context_parallel_size",
+                f"{at}.disaggregation.enabled",
             ),
         ),
     )

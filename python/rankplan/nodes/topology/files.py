@@ -1,8 +1,9 @@
-"""Slurm's ``topology.conf`` and ``topology.yaml`` as labels of nodes, and Kueue's ``Topology`` object as levels.
+"""Slurm's ``topology.conf``, ``topology.yaml`` and ``scontrol show topology`` as labels of nodes; Kueue's levels.
 
 Nodes below switches get ``slurm/switch-0`` (their leaf switch), ``slurm/switch-1`` and so on; nodes in blocks get
-``slurm/block-0``, and ``slurm/block-1`` and so on for the larger block sizes. Source: topology.conf(5) and
-topology.yaml(5) of Slurm. Kueue's object lists keys of node labels, of which the last stands for the node.
+``slurm/block-0``, and ``slurm/block-1`` and so on for the larger block sizes. Source: topology.conf(5),
+topology.yaml(5) and scontrol(1) of Slurm. Kueue's ``Topology`` object lists keys of node labels, of which the last
+stands for the node.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ _MOST_NAMES = 1 << 20
 
 _TOO_MANY = f"list at most {_MOST_NAMES:,} names"
 _KEYS = ("SwitchName", "Switches", "Nodes", "LinkSpeed", "BlockName", "BlockSizes")
+_SHOWN = ("Level", "BlockIndex", "BlockSize", "AggregatedBlock")
+"""Keys that only ``scontrol show topology`` writes."""
 
 
 @dataclass
@@ -41,6 +44,8 @@ class _Topology:
     below: dict[str, list[str]] = field(default_factory=dict)
     sizes: list[int] = field(default_factory=list)
     listed: int = 0
+    shown: bool = False
+    """Whether this is what ``scontrol`` shows: a switch lists the nodes of the switches below it, too."""
 
     def add(self, name: str, nodes: Any, below: Any) -> None:
         """Add a switch or a block. Raises `PlacementError` if its name is taken, or a list is damaged."""
@@ -102,6 +107,11 @@ def _of_conf(text: str) -> tuple[_Topology, _Topology]:
             _add_line(line, number, switches, blocks)
         except PlacementError as error:
             raise PlacementError(replace(one, line=number) for one in error.diagnostics) from None
+    if switches.shown:
+        listed = {name: set(nodes) for name, nodes in switches.nodes.items()}
+        for name, below in switches.below.items():
+            inside = set[str]().union(*(listed.get(one, ()) for one in below))
+            switches.nodes[name] = [node for node in switches.nodes[name] if node not in inside]
     return switches, blocks
 
 
@@ -109,11 +119,17 @@ def _add_line(line: str, number: int, switches: _Topology, blocks: _Topology) ->
     words: dict[str, str] = {}
     for word in line.split():
         key, equals, value = word.partition("=")
-        if not equals or key.lower() not in map(str.lower, _KEYS):
+        if not equals or key.lower() not in map(str.lower, (*_KEYS, *_SHOWN)):
             help = "write KEY=VALUE" if not equals else did_you_mean(key, _KEYS)
             raise _refusal(f"line {number} has {shown(word)}, which is not a known setting", help)
         words[key.lower()] = value
     names = words.get("switchname") or words.get("blockname") or ""
+    if any(key.lower() in words for key in _SHOWN):
+        switches.shown = True
+        if "blocksize" in words:
+            blocks.sizes = sorted({*blocks.sizes, *_sizes([words["blocksize"]])})
+        if "aggregatedblock" in words:
+            return
     if words and not names and "blocksizes" not in words:
         message = f"line {number} names no switch and no block"
         raise _refusal(message, "start the line with SwitchName= or BlockName=")
@@ -241,7 +257,8 @@ def hostlist(text: str) -> list[str]:
     if not text.isprintable():
         raise _refusal(f"{shown(text)} contains unprintable characters", "write names of letters, digits, - and .")
     if set("[]") & set(_BRACKET.sub("", text)):
-        raise _refusal(f"{shown(text)} is not a list of names", "close every bracket")
+        help = "close every bracket; `scontrol` cuts lines, unless SLURM_TOPO_LEN is large"
+        raise _refusal(f"{shown(text)} is not a list of names", help)
     for part in filter(None, map(str.strip, _LIST.findall(text))):
         names += _expanded(part, _MOST_NAMES - len(names))
     return names

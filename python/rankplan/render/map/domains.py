@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rankplan._core import RankSet
 from rankplan.config.network import NODE_LEVEL, USUAL_TOPOLOGY
@@ -119,7 +119,9 @@ def around(plan: Plan, inventory: Inventory | None = None, others: Iterable[Plan
 
 def chart_of(plan: Plan, inventory: Inventory | None = None) -> Chart:
     """Return the chart of a plan, with the other nodes of an inventory around it; empty if no network is known."""
-    everything = plan.inventory if inventory is None else inventory
+    everything, levels = plan.inventory if inventory is None else inventory, plan.inventory.levels
+    if levels and everything.levels != levels:  # the config states them
+        everything = everything.with_levels(levels)
     if not everything.domains and not everything.taken:
         return NO_CHART
     chart = _Charting(plan, everything)
@@ -130,14 +132,11 @@ def chart_of(plan: Plan, inventory: Inventory | None = None) -> Chart:
     return Chart(summary, rows[:MOST_ROWS], tuple(chart.notes()), more)
 
 
-@dataclass
 class _Charting:
-    plan: Plan
-    everything: Inventory
-    crossed: list[dict[int, dict[str, None]]] = field(init=False)
-    """By level and domain: the groups that cross it."""
+    """Finds the rows and the notes of a chart."""
 
-    def __post_init__(self) -> None:
+    def __init__(self, plan: Plan, everything: Inventory) -> None:
+        self.plan, self.everything = plan, everything
         self.domains = self.everything.domains
         section = self.plan.inventory.section
         topology = USUAL_TOPOLOGY if section is None else section.topology
@@ -150,6 +149,7 @@ class _Charting:
         self.names = [clean(name) for name in self.plan]
         self.states = self._states()
         self.crossed = [self._crossed(level.ids) for level in self.domains]
+        """By level and domain: the groups that cross it."""
         self._profiles: list[list[object]] = []
         self._nodes = self.domains[-1].nodes() if self.domains else []
         self._inside: list[list[list[int]]] = []

@@ -20,8 +20,8 @@ from rankplan.words import nodes_text
 
 _ROOM, _WIDE = 32, 8
 """Most characters of numbers per cell, and the cells of a band as wide as the page; the page cuts longer texts."""
-_WIDEST_NODE, _WIDEST_BAR = 12, 420
-"""Most pixels of a node in the bar of a domain, and of the bar."""
+_MOST_APART = 64
+"""The most nodes of a domain that its bar shows one by one."""
 
 
 def page(
@@ -65,9 +65,10 @@ def _chart(chart: Chart) -> str:
     meanings = "".join(f'<li><span class="run {state}"></span>{text}</li>' for state, text in chart.states.items())
     rows = "\n".join(map(_row, chart.rows))
     notes = "".join(f"<li>{escape(note)}</li>" for note in filter(None, (chart.more, *chart.notes)))
-    unit = f"--unit:{min(_WIDEST_NODE, _WIDEST_BAR / chart.widest):.3g}px"
+    look = "network" if chart.widest <= _MOST_APART else "network many"
     return (
-        f'<section class="network" aria-label="network" style="{unit}">\n<h2>{escape(chart.summary)}</h2>\n'
+        f'<section class="{look}" aria-label="network" style="--widest:{chart.widest}">\n'
+        f"<h2>{escape(chart.summary)}</h2>\n"
         f'<ul class="key">{meanings}</ul>\n{rows}\n<ul>{notes}</ul>\n</section>'
     )
 

@@ -157,7 +157,9 @@ class _Drawing:
         self._say(_EDGE, chart.summary, "strong")
         means = {TAKEN: "grey", SPARE: "white", EXCLUDED: "dashed"}
         words = [f"{means[state]} if {text}" for state, text in chart.states.items() if state in means]
-        self._paragraph(_EDGE, f"squares are nodes: in the color of a component if in use, {', '.join(words)}", "soft")
+        self._paragraph(
+            _EDGE, f"bars are nodes: {', '.join(['in the color of a component if in use', *words])}", "soft"
+        )
         unit = min(_NODE, (self._right - _EDGE - 4 * _STEP) / chart.widest)
         for row in chart.rows:
             self._row(row, unit)

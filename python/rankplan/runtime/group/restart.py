@@ -201,21 +201,26 @@ def _finish(crew: Crew, leaving: Sequence[LiveRank], timeout: float) -> None:
         def tell(done: int) -> None:
             crew.check_open()
             report(f"{name}: {done} of {len(leaving)} ranks that leave have finished their calls")
-            if gone := dead_ranks(list(crew.ranks)):
+            gone = dead_ranks(list(crew.ranks))
+            if gone and not crew.ended:
                 text = f"{ranks_text(rank.placement.rank for rank in gone)} died while {which} finished their calls"
-                raise LaunchError(f"{name}: {text}, {undone}; restart it with a plan that repairs it", name)
+                raise LaunchError(f"{name}: {text}, {undone}; restart it again: then these end at once", name)
 
         try:
             collect([rank.actor.finish.remote() for rank in leaving], timeout, tell)
         except Failed as failed:
+            crew.check_open()
+            if crew.ended:  # by another thread
+                return
             row, fault, also = failed.culprit([rank.placement for rank in leaving])
-            text = f"{name} rank {row.rank}, which leaves, did not finish its calls, {undone}: it {fault.reason}{also}"
-            raise LaunchError(text, name, row.rank, row.cluster_node_rank) from fault.cause
+            text = f"{name} rank {row.rank}, which the plan lacks, did not finish its calls: it {fault.reason}{also}"
+            advice = f"{undone}; restart it again: then the others end at once"
+            raise LaunchError(f"{text}, {advice}", name, row.rank, row.cluster_node_rank) from fault.cause
         except Unanswered as unanswered:
             late = [leaving[index].placement for index in unanswered.pending]
             raise LaunchError(
-                f"{name}: {ranks_text(row.rank for row in late)}, which the plan lacks, did not finish their calls "
-                f"within {timeout:g} s, {undone}; end these calls first, or allow more time (timeout)",
+                f"{name}: calls on {ranks_text(row.rank for row in late)}, which the plan lacks, did not end within "
+                f"{timeout:g} s, {undone}; end these calls first, or allow more time (timeout)",
                 name,
                 late[0].rank,
                 late[0].cluster_node_rank,
