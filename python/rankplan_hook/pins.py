@@ -208,7 +208,8 @@ class Pins:
         if asked.actor is None and any(matcher(one.name)(asked.name) for one in alike):
             help = "the plan has no more groups like it: remove one before asking again, or plan for more"
         elif alike and asked.actor is None:
-            help = f"a group of this size must be named like `{shown(alike[0].name or '')}`; plan for this program"
+            name = shown(readable(alike[0].name or ""))
+            help = f"a group of this size must be named like `{name}`; plan for this program"
         if self.lenient:
             help = "--others pass allows it only on accelerators that the plan leaves free: use more nodes"
         elif not alike:
@@ -233,8 +234,14 @@ def matcher(pattern: str | None) -> Callable[[str], object]:
     """Return the test of a name; most patterns are names without special characters, and need not be compiled."""
     if pattern is None:
         return lambda name: True
-    literal = re.sub(r"\\(.)", r"\1", pattern)
+    literal = readable(pattern)
     return literal.__eq__ if re.escape(literal) == pattern else re.compile(pattern).fullmatch
+
+
+def readable(pattern: str) -> str:
+    """Return the only name that a pattern matches, or the pattern if it matches several."""
+    literal = re.sub(r"\\(.)", r"\1", pattern)
+    return literal if re.escape(literal) == pattern else pattern
 
 
 def _planned(component: str, name: str | None, runs: list[Any], strategy: str | None, optional: object) -> Planned:

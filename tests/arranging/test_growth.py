@@ -211,6 +211,19 @@ def test_repair_then_shrink_then_grow() -> None:
     ]
 
 
+@pytest.mark.parametrize("count", [4, 5])
+def test_node_ranks_without_processes_get_some_where_nodes_lack(count: int) -> None:
+    """On a full cluster, the node that one component leaves goes to another; its rank stays where it is."""
+    before = job([0, 1, 2, 3], {}, rollout=("0-7", {"tp": 4}), actor=("8-15", {"tp": 4}))
+    found = replan(before, NODES.first(count), shrink={"rollout": 1}, grow={"actor": 1})
+    assert str(found.plan["actor"].used_nodes()) == ("1-3" if count == 4 else "2-4")
+    assert sorted(hosts(found.plan)) == list(range(count)) and not found.moves
+    assert_same_rows(before.only("actor"), found.plan)
+    with pytest.raises(PlacementError) as refused:
+        replan(before, NODES.first(count), shrink={"rollout": 1}, grow={"actor": 3})
+    assert refused.value.message == f"actor: no 3 more nodes with 4 NV_GPU; {count - 3} can be added"
+
+
 def test_a_repair_before_growth_may_move_survivors() -> None:
     before = engines([0, 1, 2, 3, 4, 5], {"segment": 2}, tp=4)
     found = replan(before, NODES, without=["n1", "n4"], grow={"rollout": 2})
@@ -338,6 +351,113 @@ def test_every_small_instance(data: st.DataObject) -> None:
     assert_same_rows(before, found.plan)
     assert replan(found.plan, nodes, shrink={"rollout": more}).plan == before
     assert replan(before, nodes, grow={"rollout": 0}).plan == before
+
+
+_JOINT = st.sampled_from(
+    [
+        {"keep": {"rollout+actor": {"world": "block"}}},
+        {"prefer": {"rollout+actor": {"world": "nvlink"}}},
+        {"cap": {"block": 4}, "balance": {"rollout": "block"}},
+        {"balance": "nvlink"},
+        {"keep": {"actor": {"world": "nvlink"}}, "segment": {"rollout": {"block": 2}}},
+        {},
+    ]
+)
+
+
+@settings(max_examples=200)
+@given(st.data())
+def test_beside_another_component_other_hardware_and_another_job(data: st.DataObject) -> None:
+    labels = data.draw(_LABELS)
+    everything = range(len(labels))
+    kinds = [data.draw(st.sampled_from([0, 0, 1])) for _ in everything]
+    entries = [
+        {**entry, "accelerators": [4, 2][kind], "ranks": rank}
+        for rank, (entry, kind) in enumerate(zip(one_by_one(labels), kinds, strict=True))
+    ]
+    nodes = Inventory.from_dict({"levels": list(LEVELS), "nodes": entries})
+    order = data.draw(st.permutations(everything))
+    large, small = ([node for node in order if kinds[node] == kind] for kind in (0, 1))
+    taken = [node for node in large[2:] if data.draw(st.booleans())]
+    free = [node for node in large if node not in taken]
+    if len(free) < 2 or not small:
+        return
+    count, more, topology = data.draw(st.integers(1, len(free) - 1)), data.draw(st.integers(1, 3)), data.draw(_JOINT)
+    mine = [*small[:1], *free[:count]]
+    parts = {"actor": ("0-1", {"tp": 2}), "rollout": (f"2-{4 * count + 1}", {"tp": 4})}
+    try:
+        before = job(mine, topology, nodes, **parts)
+    except PlacementError:
+        return
+    other = job(taken, {}, nodes, other=(f"0-{4 * len(taken) - 1}", {"tp": 4})) if taken else None
+    ranks = range(count + more + 1)
+    whole = Inventory.from_dict(
+        {"nodes": [{"ranks": 0, "accelerators": 2}, {"ranks": f"1-{count + more}", "accelerators": 4}]}
+    )
+    places = {"actor": range(2), "rollout": range(2, 2 + 4 * (count + more))}
+    case = Case(
+        labels,
+        kinds,
+        [1, *[0] * (count + more)],
+        {
+            name: Component.place(name, whole, ("cluster",), Chunks(list(used), 1), parallel=Parallel(tp=tp))
+            for (name, used), tp in zip(places.items(), (2, 4), strict=True)
+        },
+    )
+    level = {name: index for index, name in enumerate(LEVELS)}
+    both = "rollout+actor"
+    case.sets = [(level[kinds["world"]], ranks) for name, kinds in topology.get("keep", {}).items() if name == both]
+    case.preferred = [(level[kinds["world"]], ranks) for kinds in topology.get("prefer", {}).values()]
+    balance = topology.get("balance", {})
+    if isinstance(balance, str):
+        case.balanced = [(level[balance], ranks)]
+    elif balance:
+        case.balanced = [(level[balance["rollout"]], ranks[1:])]
+    if "segment" in topology:
+        case.sets = [(0, ranks[at : at + 2]) for at in range(1, len(ranks), 2)]
+    case.caps = {level[name]: most for name, most in topology.get("cap", {}).items()}
+    uneven = "segment" in topology and (count + more) % 2
+    rest = free[count:]
+    costs = [counted_cost(case, [*mine, *chosen], taken) for chosen in permutations(rest, more)]
+    least = min((cost for cost in costs if cost[0] == 0), default=None) if not uneven else None
+    try:
+        found = replan(before, nodes, grow={"rollout": more}, beside=[other] if other else [])
+    except PlacementError as refused:
+        assert least is None and "ended early" not in refused.message
+        return
+    assert least is not None and counted_cost(case, hosts(found.plan), taken) == least
+    assert hosts(found.plan)[: count + 1] == mine
+    assert_same_rows(before, found.plan)
+
+
+def one_by_one(labels: list[tuple[str, str]]) -> list[dict[str, Any]]:
+    return [
+        {"hostname": f"n{rank}", "labels": dict(zip(LEVELS, pair, strict=True))} for rank, pair in enumerate(labels)
+    ]
+
+
+def counted_cost(case: Case, nodes: list[int], taken: list[int]) -> list[int]:
+    """Return the cost where the nodes of another job are no room, and count for caps only."""
+    left = [node for node in range(len(case.labels)) if node not in taken]
+    position = {node: index for index, node in enumerate(left)}
+    own = Case(
+        [case.labels[node] for node in left],
+        [case.kinds[node] for node in left],
+        case.needs,
+        case.components,
+        sets=case.sets,
+        preferred=case.preferred,
+        balanced=case.balanced,
+    )
+    cost = own.cost([position[node] for node in nodes])
+    for level, most in case.caps.items():
+        counts = [sum(case.domain(node, level) == one for node in [*nodes, *taken]) for one in used(case, nodes, level)]
+        cost[0] += sum(max(0, count - most) for count in counts)
+    return cost
+
+
+def used(case: Case, nodes: list[int], level: int) -> set[tuple[object, ...]]:
+    return {case.domain(node, level) for node in nodes}
 
 
 def assert_same_rows(before: Plan, after: Plan) -> None:

@@ -182,6 +182,16 @@ def test_a_broken_accelerator_moves_nothing_to_a_strange_reserve() -> None:
     assert refused.value.code == "no-spare"
 
 
+def test_a_reserve_is_used_for_growth_of_the_pools_that_it_protects() -> None:
+    plan, five = topology(spare={"protects": ["infer"]}), CLUSTER.first(5)
+    found = replan(plan, five, grow={"rollout": 1}).plan
+    assert hosts(found, "rollout") == ["n2", "n3", "n4"] and hosts(found, "actor") == ["n0", "n1"]
+    assert found.section is not None and not any(pool.node_ranks for pool in found.section.pools)
+    with pytest.raises(PlacementError) as refused:
+        replan(topology(spare={"protects": ["train"]}), five, grow={"rollout": 1})
+    assert refused.value.message == "rollout: no 1 more node with 8 NV_GPU; none can be added"
+
+
 def test_bounds_hold_for_growing_and_shrinking() -> None:
     plan = topology(infer={"elastic": True, "min_gpus": 16, "max_gpus": 24}, spare={"protects": ["train"]})
     assert hosts(replan(plan, CLUSTER, grow={"rollout": 1}).plan, "rollout") == ["n3", "n4", "n5"]

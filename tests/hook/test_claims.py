@@ -100,6 +100,17 @@ def test_another_size_is_refused_by_name_and_number(planned: list[Request], data
         process.ask(Asked((9,), actor="Engine"))
 
 
+@pytest.mark.parametrize(
+    ("pattern", "shown"), [(re.escape("CLUSTER-node0"), "CLUSTER-node0"), (r"pool_\d+:0", r"pool_\d+:0")]
+)
+def test_another_name_is_refused_with_the_planned_one(pattern: str, shown: str) -> None:
+    process = Process(pins := pins_of([Request("policy", pattern, (2,), (0,))]), Memory(pins.ids))
+    with pytest.raises(NotPlanned) as caught:
+        process.ask(Asked((2,), "mine"))
+    assert caught.value.help == f"a group of this size must be named like `{shown}`; plan for this program"
+    process.ask(Asked((2,), shown.replace(r"\d+", "7")))
+
+
 @given(requests(), st.randoms(use_true_random=False), st.booleans())
 def test_the_place_of_a_removed_group_is_free_again(planned: list[Request], random: Any, same: bool) -> None:
     pins = pins_of(planned)

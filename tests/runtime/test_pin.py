@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,26 +105,27 @@ def test_a_console_script_in_a_submitted_job_with_actors_without_groups(bench: B
     words = ["--verbose", "--", "train-it", *bench.command("alone")[1:]]
     with bench.running(*words, config=bench.folder / "plan.json", PATH=path, **job) as process:
         places = bench.nodes("alone")
-        told = list(until(process, "started in"))
+        assert process.stderr is not None and process.stdout is not None
+        report = "".join(until(process.stderr, "started in"))
         bench.go("alone")
-        out, rest = process.communicate()
-    report = "".join(told) + rest
-    cure = report[report.index("left running: detached placement group 'engines'; remove it with") :].splitlines()[1]
+        report += process.stderr.read()  # not by communicate(), which ignores what has been read ahead
+        code, out = process.wait(), process.stdout.read()
+    assert "left running: detached placement group 'engines'; remove it with" in report, report
+    cure = report[report.index("left running") :].splitlines()[1]
     subprocess.run(cure, shell=True, check=True, capture_output=True, env={**os.environ, "RAY_ADDRESS": bench.address})
     assert not [group for group in head_of(bench.address).tables().groups if group.name == "engines"]
-    assert (process.returncode, out) == (0, ""), report
+    assert (code, out) == (0, ""), report
     engine, actors = planned.requests
     assert actors.strategy is None and len({*engine.nodes, *actors.nodes}) == 2
     assert places == [[(SECOND, THIRD, FIRST)[node], "1"] for node in (*engine.nodes, *actors.nodes)]
-    assert "3 of 3 ranks on their nodes, 3 on their accelerators" in report, report
+    assert "3 of 3 ranks on their nodes, " in report and "groups and actors: 3 of 3 pinned" in report, report
     assert "wraps ray.util.placement_group.placement_group, " in report
     assert f"request 1: actor, 2 bundles of 1 without a group: node {actors.nodes[0]} (" in report
 
 
-def until(process: subprocess.Popen[str], part: str) -> Iterator[str]:
-    """The lines on stderr, up to one with this part."""
-    assert process.stderr is not None
-    for line in process.stderr:
+def until(lines: Iterable[str], part: str) -> Iterator[str]:
+    """The lines up to one with this part."""
+    for line in lines:
         yield line
         if part in line:
             return

@@ -32,7 +32,7 @@ class Head:
         return {f"{prefix}claim/{key}": json.dumps(value).encode() for key, value in self._claims.items()}
 
 
-def pinned(found: Cluster, requests: list[Request], claims: dict[str, Any]) -> Watch:
+def pinned(found: Cluster, requests: list[Request], claims: dict[str, Any], *, strict: bool = False) -> Watch:
     """A run of a plan of eight ranks with these requests, which has been looked at."""
     content = [{"ranks": rank, "ip": address, "accelerators": 4} for rank, address in enumerate((SECOND, FIRST))]
     config = from_overrides(["trainer.nnodes=2", "trainer.n_gpus_per_node=4", "algorithm.adv_estimator=grpo"])
@@ -40,7 +40,7 @@ def pinned(found: Cluster, requests: list[Request], claims: dict[str, Any]) -> W
     planned = Plan(named.inventory, named.values(), named.mode, named.dialect, requests)
     nodes = Nodes((found.ids[SECOND], found.ids[FIRST]), planned.inventory)
     binding = Binding("run", planned, nodes, pins_of(requests))
-    watch = Watch(binding, Head(found, claims), lambda told: None, 600.0)  # type: ignore[arg-type]
+    watch = Watch(binding, Head(found, claims), lambda told: None, 600.0, strict=strict)  # type: ignore[arg-type]
     watch.look()
     return watch
 
@@ -70,3 +70,23 @@ def test_an_actor_without_a_group_belongs_to_the_place_that_it_claimed(swapped: 
     watch = pinned(found, [Request("actor", None, (4, 4), (0, 1), None)], claims)
     assert bool(watch.seen.faults) is swapped
     assert {fault.code for fault in watch.seen.faults.values()} <= {"wrong-place"}
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_other_accelerators_than_planned_are_a_fault_if_they_must_not_be(strict: bool) -> None:
+    found = Cluster([(SECOND, 4), (FIRST, 4)])
+    claims: dict[str, Any] = {}
+    for number, address in enumerate((SECOND, FIRST)):
+        group = found.group([address] * 4, [1] * 4)
+        claims[f"{number}/0"] = {"job": MINE, "group": group}
+        for bundle in range(4):
+            found.actor(address, [3 - bundle if number else bundle], group=group, bundle=bundle)
+    requests = [Request("actor", None, (1,) * 4, (node,) * 4) for node in range(2)]
+    watch = pinned(found, requests, claims, strict=strict)
+    live = watch.seen.live
+    assert live is not None and live.compared is not None
+    assert live.compared.on_nodes == live.compared.ranks > live.compared.on_accelerators
+    assert [fault.code for fault in watch.seen.faults.values()] == ["wrong-place"] * len(live.differences) * strict
+    if strict:
+        (first, *_) = watch.seen.faults.values()
+        assert first.message == f"actor ranks 4-7: planned node 1 ({FIRST}): 0-3, found node 1 ({FIRST}): 3,2,1,0"

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import lcm
 
 from rankplan._core import CLUSTER, NODE, RankSet
 from rankplan.arranging.arrange import Arrangement, Task, equipment
 from rankplan.arranging.exclusion import Exclusion
-from rankplan.arranging.pools import size_faults
+from rankplan.arranging.pools import reserves, size_faults
 from rankplan.arranging.refusal import Refusal
-from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, resized_section, unmarked, used_nodes
+from rankplan.arranging.replanned import (
+    Replanned,
+    moved_to,
+    nodes_of,
+    resized_section,
+    unmarked,
+    used_nodes,
+    without_reserve,
+)
 from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import removed
 from rankplan.arranging.units import Step, grown_rule, num_data_groups, reject_without_groups, resized
@@ -91,32 +100,38 @@ class _Sizing:
     def sized(self, grow: Mapping[str, int]) -> _Sized | Refusal | None:
         """Return nodes for these numbers of data groups more, or why there are none: ``None`` for too few nodes."""
         order, section = list(self._places), self._section
-        rules: dict[str, Rule] = {}
+        rules, taken = dict[str, Rule](), RankSet()
         for name, count in grow.items():
             part = self._parts[name]
             step, node = Step.of(part), part.rows[len(part) - 1].cluster_node_rank
             times = step.times(name, count)
-            ranks = range(len(order), len(order) + times * step.nodes)
-            if ranks.stop > self._inventory.num_nodes:
+            more = times * step.nodes
+            lacking = max(0, len(order) + more - self._inventory.num_nodes)
+            reused = self._unused(part, node, lacking, taken)
+            if len(reused) < lacking:
                 return None
-            if ranks:
-                start = len(self._planned(order, section).pool(part.node_groups, by_node=part.by_node))
-                rules[name] = self._rule(name, start, step, times)
-                order += [self._places[node]] * len(ranks)
-                section = section and resized_section(section, len(order), part.node_groups[0], ranks, like=node)
+            new = range(len(order), len(order) + more - lacking)
+            if more:
+                order += [self._places[node]] * len(new)
+                section = section and resized_section(section, len(order), part.node_groups[0], new, like=node)
+                taken |= RankSet(reused)
+                ranks = [*reused, *new]
+                rules[name] = self._rule(name, self._resources(part, self._planned(order, section), ranks), step)
         planned = self._planned(order, section)
         parts = {}
         for name, part in self._parts.items():
             rule = rules.get(name)
             groups = num_data_groups(part) + grow.get(name, 0)
             parts[name] = moved_to(part, planned) if rule is None else resized(part, planned, rule, groups)
-        new = [None] * (len(order) - len(self._places))
-        pinned, were = [*self._pinned, *new], [*self._places, *new]
+        none = [None] * (len(order) - len(self._places))
+        pinned, were = [*self._pinned, *none], [*self._places, *none]
         task = Task(
             self._inventory, planned, parts, self._network, self._excluded, (), were, pinned, before=self._crossings
         )
         try:
-            return task.answer if isinstance(task.answer, Refusal) else _Sized(task, section)
+            if isinstance(task.answer, Refusal):
+                return task.answer
+            return _Sized(task, section and without_reserve(section, taken))
         except PlacementError as error:
             if error.code != "too-few-nodes":
                 raise
@@ -129,7 +144,37 @@ class _Sizing:
             found = found.with_config(section.model_copy(update={"exclude": ()}), planned=True)
         return unmarked(found)
 
-    def _rule(self, name: str, start: int, step: Step, times: int) -> Rule:
+    def _unused(self, part: Component, like: int, count: int, taken: RankSet) -> list[int]:
+        """Return the last node ranks without processes that can have some of a component, at most so many.
+
+        They are used where the nodes do not suffice for new ones.
+        """
+        if part.node_groups[0] not in (CLUSTER, NODE):
+            return []
+        strange = RankSet().union(*(ranks for ranks, names in reserves(self._section) if part.name not in names))
+        wanted = self._inventory.node(self._places[like])
+        free = (rank for rank, node in enumerate(self._pinned) if node is None and rank not in taken | strange)
+        nodes = ((rank, self._inventory.node(self._places[rank])) for rank in free)
+        alike = [
+            rank
+            for rank, node in nodes
+            if (node.accelerator_type, node.num_accelerators) == (wanted.accelerator_type, wanted.num_accelerators)
+        ]
+        return alike[len(alike) - count :] if count else []
+
+    def _resources(self, part: Component, planned: Inventory, ranks: Sequence[int]) -> list[int]:
+        """Return the resources of node ranks, those of a node group of its own being its last ones."""
+        pool = planned.pool(part.node_groups, by_node=part.by_node)
+        if part.node_groups[0] not in (CLUSTER, NODE):
+            each = 1 if pool.by_node else planned.node(ranks[0]).num_accelerators
+            return list(range(len(pool) - each * len(ranks), len(pool)))
+        if pool.by_node:
+            return list(ranks)
+        counts = (spec.num_accelerators for nodes, spec in planned.stretches() for _ in nodes)
+        firsts = list(accumulate(counts, initial=0))
+        return [resource for rank in ranks for resource in range(firsts[rank], firsts[rank + 1])]
+
+    def _rule(self, name: str, resources: Sequence[int], step: Step) -> Rule:
         """Return the rule of a component on more resources, which must be the last ones of its node groups."""
         part = self._parts[name]
         label, *others = part.node_groups
@@ -137,10 +182,9 @@ class _Sizing:
         if label not in (CLUSTER, NODE) and (others or later):
             message = f"{(later or [name])[0]} counts the resources of several node groups, `{label}` not as the last"
             raise PlacementError([Diagnostic("invalid-value", message, "give it a node group of its own")])
-        rule = grown_rule(part, start, step, times)
+        rule = grown_rule(part, resources, step)
         if rule is None:
-            more = counted(times * step.processes, "more process", "more processes")
-            message = f"no rule can express {name} with {more}"
+            message = f"no rule can express {name} with {counted(len(resources), 'more resource')}"
             raise PlacementError([Diagnostic("invalid-value", message, "plan it again, with more data groups")])
         return rule
 

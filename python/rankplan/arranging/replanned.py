@@ -73,6 +73,12 @@ def resized_section(
     return section.model_copy(update={"num_nodes": num_nodes, "node_groups": groups})
 
 
+def without_reserve(section: ClusterSection, ranks: RankSet) -> ClusterSection:
+    """Return a section in which these node ranks are no reserve."""
+    pools = tuple(pool.model_copy(update={"node_ranks": pool.node_ranks - ranks}) for pool in section.pools)
+    return section.model_copy(update={"pools": pools})
+
+
 def unmarked(inventory: Inventory) -> Inventory:
     """Return the nodes of a plan, and its node groups, as if all hardware could be used."""
     if not inventory.marks and not (inventory.section and inventory.section.exclude):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import gcd, lcm
@@ -132,12 +133,13 @@ def _part(nodes: Fraction) -> str:
 class Cell:
     """The last processes of a component that share no resources with others.
 
-    ``pattern`` are the resources of each, from 0; ``None`` if the last segment of a rank map tells it.
+    ``pattern`` are the resources of each, from 0. ``ascending``: the last segment of a rank map tells it.
     """
 
     processes: int
     resources: int
-    pattern: tuple[tuple[int, ...], ...] | None = None
+    pattern: tuple[tuple[int, ...], ...]
+    ascending: bool = False
 
     @classmethod
     def of(cls, component: Component, together: int) -> Cell:
@@ -145,8 +147,11 @@ class Cell:
         rule = component.rule
         if isinstance(rule, RankMap) and sum(len(used) for used, _ in rule.segments) == len(rule.resources):
             resources, processes = rule.segments[-1]
-            each = Fraction(len(resources), len(processes)) * together
-            return cls(together * each.denominator, each.numerator)
+            each = Fraction(len(resources), len(processes))
+            count = together * (each * together).denominator
+            spans = ((int(rank * each), int((rank + 1) * each)) for rank in range(count))
+            pattern = tuple(tuple(range(start, max(start + 1, end))) for start, end in spans)
+            return cls(count, int(count * each), pattern, ascending=True)
         lists = lists_of(component)
         users = Counter(rank for ranks in lists for rank in set(ranks))
         here: Counter[int] = Counter()
@@ -163,20 +168,20 @@ class Cell:
         return cls(len(tail), len(order), tuple(tuple(order[rank] for rank in ranks) for ranks in tail))
 
 
-def grown_rule(component: Component, start: int, step: Step, times: int) -> Rule | None:
-    """Return the rule with more processes on resources from ``start`` on; ``None`` if no rule can express it."""
+def grown_rule(component: Component, resources: Sequence[int], step: Step) -> Rule | None:
+    """Return the rule with more processes on these resources; ``None`` if no rule can express it."""
     rule, cell = component.rule, Cell.of(component, Together.of(component).processes)
-    count, first = times * step.nodes * step.resources, len(component)
-    if isinstance(rule, RankMap) and cell.pattern is None:
-        *segments, (resources, processes) = rule.segments
-        resources |= RankSet(range(start, start + count))
+    first, added, times = len(component), RankSet(resources), len(resources) // (step.nodes * step.resources)
+    if isinstance(rule, RankMap) and cell.ascending and added[0] > rule.segments[-1][0][-1]:
+        *segments, (used, processes) = rule.segments
         processes |= RankSet(range(first, first + times * step.processes))
-        return RankMap.parse(",".join(f"{used}:{by}" for used, by in [*segments, (resources, processes)]))
-    if isinstance(rule, Packed) and start == rule.end + 1 and len(rule.resources) == start - rule.start:
-        return Packed(rule.start, rule.end + count, rule.per_process, rule.stride)
-    places = range(start, start + count, cell.resources)
-    added = [[at + rank for rank in ranks] for at in places for ranks in cell.pattern or ()]
-    return rule_of([*lists_of(component), *added], rule)
+        return RankMap.parse(",".join(f"{these}:{by}" for these, by in [*segments, (used | added, processes)]))
+    whole = isinstance(rule, Packed) and len(rule.resources) == rule.end + 1 - rule.start
+    if isinstance(rule, Packed) and whole and added.ranges == [(rule.end + 1, rule.end + len(added))]:
+        return Packed(rule.start, rule.end + len(added), rule.per_process, rule.stride)
+    cells = range(0, len(resources), cell.resources)
+    lists = [[resources[at + index] for index in ranks] for at in cells for ranks in cell.pattern]
+    return rule_of([*lists_of(component), *lists], rule)
 
 
 def first_ranks(component: Component, kept: int) -> Rule | None:

@@ -16,6 +16,10 @@ _FLOAT = re.compile(
 )
 
 
+_FIRST = frozenset(["", *"~nNtTfF-+.0123456789"])
+"""The first letters of what is no text."""
+
+
 class Composer(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """Parses text into events, or into nodes with places."""
 
@@ -71,6 +75,8 @@ def number(kind: str, text: str) -> Any:
 
 def plain_scalar(text: str) -> Any:
     """Return the value of a text without quotes: null, a boolean, a number, else the text."""
+    if text[:1] not in _FIRST:  # most texts
+        return text
     if NULL.match(text):
         return None
     if BOOL.match(text):

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import ray
 from rankplan_hook.install import WRAPPED
-from rankplan_hook.pins import Pins, Planned, bundles
+from rankplan_hook.pins import Pins, Planned, bundles, readable
 
 from rankplan._core import RankSet
 from rankplan.accelerators import VENDORS
@@ -63,7 +63,7 @@ class Binding:
         lines = [f"run {self.run} wraps {', '.join(wrapped)}"]
         for number, one in enumerate(self.pins.requests):
             what = f"{bundles(one.sizes)}{' without a group' if one.strategy is None else ''}"
-            named = f" named like `{one.name}`" if one.name else ""
+            named = f" named like `{readable(one.name)}`" if one.name else ""
             on = _first([self.name(node) for node in dict.fromkeys(one.nodes)]) or "optional, on any node"
             lines.append(f"request {number}: {one.component or 'the cluster'}, {what}{named}: {on}")
         return lines

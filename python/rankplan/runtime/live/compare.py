@@ -280,7 +280,7 @@ def _misplaced(live: Live, table: Mapping[str, Mapping[int, tuple[list[_Device],
 
 
 def _places(live: Live, devices: Iterable[tuple[int, int | None]]) -> str:
-    """Return accelerators by node: ``node 2 (10.0.0.10): 0-1``."""
+    """Return accelerators by node: ``node 2 (10.0.0.10): 0-1``; one by one if they are in another order: ``1,0``."""
     nodes: dict[int, list[int]] = {}
     for node, index in devices:
         nodes.setdefault(node, []).extend([] if index is None else [index])
@@ -289,7 +289,8 @@ def _places(live: Live, devices: Iterable[tuple[int, int | None]]) -> str:
         address = live.inventory.node(node).ip or live.inventory.node(node).hostname
         gone = "" if node in live.node else ", which has left the cluster"
         named = f"node {node}" + (f" ({address})" if address else "") + gone
-        texts.append(f"{named}: {live.ids(node, RankSet(indices))}" if indices else named)
+        runs = [RankSet(indices)] if indices == sorted(indices) else [RankSet([index]) for index in indices]
+        texts.append(f"{named}: {','.join(live.ids(node, run) for run in runs)}" if indices else named)
     return "; ".join(texts)
 
 
