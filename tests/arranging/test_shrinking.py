@@ -10,6 +10,7 @@ import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, Plan, replan
+from rankplan.arranging.units import Together, sets_together
 from rankplan.errors import PlacementError
 from rankplan.parallel import Parallel
 from rankplan.render.changes import replan_lines
@@ -54,6 +55,16 @@ def test_what_goes_together_is_lost_together(case: tuple[int, Parallel, int], re
         (plan["policy"].layout.size("dp") if parallel.stated else len(plan["policy"])) for plan in (before, found.plan)
     ]
     assert f"policy shrinks from {counted(counts[0], 'data group')} to {counts[1]}: " in "\n".join(replan_lines(found))
+
+
+@given(sharded())
+def test_the_last_set_is_that_of_all_sets(case: tuple[int, Parallel, int]) -> None:
+    each, parallel, nodes = case
+    component = job(nodes, f"0-{nodes * 4 - 1}:0-{nodes * 4 // each - 1}", parallel)["policy"]
+    sets, last = sets_together(component), Together.of(component)
+    assert sets.count(sets[-1]) == last.processes and sets[-last.processes :] == [sets[-1]] * last.processes
+    if parallel.stated:
+        assert component.layout.size("dp") == last.groups * len(set(sets))
 
 
 @pytest.mark.parametrize(("tp", "more"), [(8, " (`--shrink policy`)"), (16, "")])

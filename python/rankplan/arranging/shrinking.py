@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate, chain
-from math import gcd, lcm
 
 from rankplan._core import Hierarchy, Placements, Problem, RankSet
 from rankplan.arranging.pools import size_faults
 from rankplan.arranging.repair import lists_of, rule_of
-from rankplan.arranging.units import Together, first_ranks, num_data_groups, resized
+from rankplan.arranging.units import Together, first_ranks, num_data_groups, resized, sets_together
 from rankplan.config.models import topology_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.component import Component
@@ -23,7 +22,7 @@ from rankplan.words import counted
 class Shrinking:
     """Removes whole data groups of components, step by step, until ``usable`` nodes suffice.
 
-    Data groups go together if the parallel sizes or a process join them, see `_together`. The last ones go, without
+    Data groups that go together (see `Together`) leave together. The last ones go, without
     ``renumber`` only if the other ranks keep their numbers; the processes of lost nodes move to the nodes that become
     free. With ``lost_first``, those on ``gone`` node ranks go before.
     """
@@ -43,7 +42,7 @@ class Shrinking:
         self.stated = names
         self._names = list(dict.fromkeys(names))
         self._renumber, self._gone = renumber, gone
-        self._groups = {name: _together(parts[name]) for name in self._names}
+        self._groups = {name: sets_together(parts[name]) for name in self._names}
         self._nodes = {name: _nodes(parts[name], groups) for name, groups in self._groups.items()}
         self._left = {name: list(range(max(groups) + 1)) for name, groups in self._groups.items()}
         self.parts: dict[str, Component] = dict(parts)
@@ -206,9 +205,10 @@ def _used(rows: Placements) -> RankSet:
 
 
 def _chosen(plan: Plan, name: str, count: int) -> tuple[Sequence[int], Component]:
-    """Remove the data groups that leave the fewest domains in use, outermost level first; of equal ones the last.
+    """Do as `removed`, but choose the data groups without which the fewest domains are in use.
 
-    Those that share a node or a segment go together.
+    The outermost level counts first; of equal choices, the last data groups go. Those that share a node or a segment go
+    together.
     """
     component = plan[name]
     shrinking = Shrinking(plan, [name], set(), 0, renumber=True)
@@ -216,7 +216,7 @@ def _chosen(plan: Plan, name: str, count: int) -> tuple[Sequence[int], Component
     groups = num_data_groups(component) // sum(map(len, cells))
     sizes = sorted({len(cell) * groups for cell in cells})
     if len(sizes) > 1:
-        message = f"{name} has {' and '.join(map(str, sizes))} data groups on its nodes, not as many everywhere"
+        message = f"nodes or segments of {name} have different numbers of data groups: {', '.join(map(str, sizes))}"
         raise PlacementError([Diagnostic("invalid-value", message, "shrink without `--renumber`")])
     if count % sizes[0]:
         raise PlacementError([_joined(name, sizes[0])])
@@ -262,22 +262,3 @@ def _nodes(component: Component, groups: Sequence[int]) -> list[set[int]]:
     for group, row in zip(groups, component.rows, strict=True):
         found[group].update([row.cluster_node_rank, *(node for node, _ in row.devices)])
     return found
-
-
-def _together(component: Component) -> list[int]:
-    """Return for each process the set of data groups that it belongs to; without parallel sizes, its engine.
-
-    The sets are the smallest ones of equally many consecutive data groups that have whole processes, whole shards
-    (``fsdp``) and whole expert groups.
-    """
-    if not component.parallel.stated:
-        return [rank // component.engines for rank in range(len(component))]
-    layout, parallel, count = component.layout, component.parallel, num_data_groups(component)
-    groups = [
-        RankSet(layout.coordinates(slot)["dp"] for slot in layout.slots_of(rank)) for rank in range(len(component))
-    ]
-    shards = lcm(parallel.fsdp, parallel.expert // gcd(parallel.expert, parallel.dense))
-    joined = {group for one in set(groups) if len(one) > 1 for group in range(one[0] + 1, one[-1] + 1)}
-    sizes = (size for size in range(shards, count, shards) if count % size == 0)
-    size = next((size for size in sizes if joined.isdisjoint(range(size, count, size))), count)
-    return [one[0] // size for one in groups]

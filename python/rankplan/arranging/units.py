@@ -12,7 +12,7 @@ from rankplan._core import ACCELERATOR, Packed, Placement, RankMap, RankSet
 from rankplan.arranging.repair import lists_of, placed, rule_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.parallel import ENGINE_ORDER, NO_SIZES
+from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plans.component import Component, Rule
 from rankplan.words import counted
 
@@ -62,13 +62,35 @@ class Together:
             help = f"use an order with dp last, such as {ENGINE_ORDER}"
             raise PlacementError([Diagnostic("invalid-value", message, help)])
         count, each = num_data_groups(component), len(layout.slots_of(len(component) - 1))
-        shards = lcm(parallel.fsdp, parallel.expert // gcd(parallel.expert, parallel.dense))
-        groups = lcm(shards, each // gcd(each, parallel.dense))
+        groups = lcm(_sharded(parallel), each // gcd(each, parallel.dense))
         processes = groups * parallel.dense // each
         first = len(component) - processes
         if count % groups or first < 0 or layout.slots_of(first).start != layout.slots - groups * parallel.dense:
             return cls(count, len(component))
         return cls(groups, processes)
+
+
+def sets_together(component: Component) -> list[int]:
+    """Return for each process the number of its set of data groups that go together; see `Together`.
+
+    Any order of the ranks will do. The sets are consecutive data groups, equally many in each. Without parallel sizes,
+    each engine is one.
+    """
+    if not component.parallel.stated:
+        return [rank // component.engines for rank in range(len(component))]
+    layout, shards, count = component.layout, _sharded(component.parallel), num_data_groups(component)
+    groups = [
+        RankSet(layout.coordinates(slot)["dp"] for slot in layout.slots_of(rank)) for rank in range(len(component))
+    ]
+    joined = {group for one in set(groups) if len(one) > 1 for group in range(one[0] + 1, one[-1] + 1)}
+    sizes = (size for size in range(shards, count, shards) if count % size == 0)
+    size = next((size for size in sizes if joined.isdisjoint(range(size, count, size))), count)
+    return [one[0] // size for one in groups]
+
+
+def _sharded(parallel: Parallel) -> int:
+    """Return the number of consecutive data groups that have shards or an expert group in common."""
+    return lcm(parallel.fsdp, parallel.expert // gcd(parallel.expert, parallel.dense))
 
 
 @dataclass(frozen=True, slots=True)
