@@ -580,4 +580,6 @@ def test_numbers_that_are_none(saved: Path, count: str) -> None:
 def test_wrong_usage(saved: Path) -> None:
     assert "'rollout' is not COMPONENT=N; write rollout=2" in run(saved, "--grow", "rollout").stderr
     assert "'=2' names no component; write rollout=2" in run(saved, "--grow", "=2").stderr
+    for flag, text in (("--grow", "rollout="), ("--shrink", "rollout="), ("--shrink", "rollout=null")):
+        assert f"{text!r} has no number; write rollout=1" in run(saved, flag, text).stderr
     assert "rollout has two numbers; state one" in run(saved, "--grow", "rollout=1", "--grow", "rollout=2").stderr

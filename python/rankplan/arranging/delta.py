@@ -86,7 +86,7 @@ class _Sizing:
         self._crossings = found.arrangement.before
         self._network = Network.of(inventory, plan.inventory)
         self._excluded = Exclusion.of(plan.inventory, inventory, places)
-        used = RankSet().union(*(part.used_nodes() for part in parts.values()))
+        used = used_nodes(parts)
         freed, left = used_nodes(plan) - used, len(places)
         groups = plan.section.node_groups if plan.section is not None else []
         needed = {group.node_ranks[0] for group in groups}
@@ -98,7 +98,7 @@ class _Sizing:
         self._section = plan.section and resized_section(plan.section, left)
 
     def sized(self, grow: Mapping[str, int]) -> _Sized | Refusal | None:
-        """Return nodes for these numbers of data groups more, or why there are none: ``None`` for too few nodes."""
+        """Return nodes for so many more data groups, or why there are none; ``None`` if there are too few nodes."""
         order, section = list(self._places), self._section
         rules, taken = dict[str, Rule](), RankSet()
         for name, count in grow.items():
@@ -126,7 +126,14 @@ class _Sizing:
         none = [None] * (len(order) - len(self._places))
         pinned, were = [*self._pinned, *none], [*self._places, *none]
         task = Task(
-            self._inventory, planned, parts, self._network, self._excluded, (), were, pinned, before=self._crossings
+            self._inventory,
+            planned,
+            parts,
+            self._network,
+            self._excluded,
+            were=were,
+            pinned=pinned,
+            before=self._crossings,
         )
         try:
             if isinstance(task.answer, Refusal):
@@ -145,9 +152,9 @@ class _Sizing:
         return unmarked(found)
 
     def _unused(self, part: Component, like: int, count: int, taken: RankSet) -> list[int]:
-        """Return the last node ranks without processes that can have some of a component, at most so many.
+        """Return the last ``count`` node ranks without processes that a component can use, or all if there are fewer.
 
-        They are used where the nodes do not suffice for new ones.
+        Growth uses them where the inventory has too few nodes for new node ranks.
         """
         if part.node_groups[0] not in (CLUSTER, NODE):
             return []
@@ -163,7 +170,7 @@ class _Sizing:
         return alike[len(alike) - count :] if count else []
 
     def _resources(self, part: Component, planned: Inventory, ranks: Sequence[int]) -> list[int]:
-        """Return the resources of node ranks, those of a node group of its own being its last ones."""
+        """Return the resources of node ranks; in a node group of its own, these are the last ones."""
         pool = planned.pool(part.node_groups, by_node=part.by_node)
         if part.node_groups[0] not in (CLUSTER, NODE):
             each = 1 if pool.by_node else planned.node(ranks[0]).num_accelerators
@@ -225,7 +232,7 @@ class _Sizing:
 
 
 def _joined(found: Replanned, after: Plan, kept: Mapping[str, Sequence[int]], arrangement: Arrangement) -> Replanned:
-    """Return a repair and the change of sizes that follows it as one; ``kept`` has the rank before of each rank."""
+    """Return a repair and the change of size after it as one; ``kept`` has the rank of each rank before that change."""
     moves, losses, gains = list[Move](), list(found.losses), list[Move]()
     for name, ranks in kept.items():
         repaired, sized, whole = found.plan[name], after[name], found.before[name]

@@ -105,13 +105,17 @@ def _sizes(
             elif size is not None or what == "grow":
                 count = as_int(size)
                 if count is None or count < 0:
-                    help = "write a number of data groups"
-                    faults.append(must_be((name,), size, "a whole number of 1 or more", help))
+                    faults.append(wrong_number(name, size))
                 elif count:
                     found[name] = count
     if faults:
         raise PlacementError(faults)
     return [name for name, size in stated.items() if size is None], numbers[0], numbers[1]
+
+
+def wrong_number(name: str, number: object) -> Diagnostic:
+    """Return the fault of a component's number of data groups."""
+    return must_be((name,), number, "a whole number of 1 or more", "write a number of data groups")
 
 
 class _Failure:
@@ -210,9 +214,9 @@ class _Failure:
                 parts,
                 network,
                 self._excluded,
-                places,
-                were,
-                places if self._fixed else (),
+                old=places,
+                were=were,
+                pinned=places if self._fixed else (),
                 whole_group=self._whole_group,
             )
             if len(task.needed) <= self._usable or not shrinking.possible():
@@ -255,10 +259,8 @@ def _with_gone(planned: Inventory, inventory: Inventory, known: Sequence[int | N
 
 
 def _no_spare(fault: Diagnostic, shrinking: Shrinking) -> Diagnostic:
-    help, groups = (
-        "add spare nodes to the inventory",
-        {name: num_data_groups(one) for name, one in shrinking.parts.items()},
-    )
+    help = "add spare nodes to the inventory"
+    groups = {name: num_data_groups(one) for name, one in shrinking.parts.items()}
     if max(groups.values()) > 1:
         help += f", or shrink a component that has data groups (`--shrink {max(groups, key=groups.__getitem__)}`)"
     if shrinking.stated:

@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from rankplan.arranging.replan import replan as repaired
+from rankplan.arranging.replan import wrong_number
 from rankplan.cli.common import Choice, beside_option, faults_end_it, inventory_options
 from rankplan.config.text.scalars import plain_scalar
 from rankplan.errors import PlacementError
 from rankplan.front import load_plan
 from rankplan.render.changes import replan_lines
-from rankplan.words import must_be
 
 
 @click.command()
@@ -24,7 +24,7 @@ from rankplan.words import must_be
     "--shrink",
     multiple=True,
     metavar="COMPONENT[=N]",
-    help="Remove N data groups of this component, or as many as the spares lack; may be repeated.",
+    help="Remove N data groups of this component; without N, as many as it takes if spares run short; may be repeated.",
 )
 @click.option(
     "--grow",
@@ -89,7 +89,7 @@ def replan(
 def data_groups(texts: Sequence[str], option: str, example: str) -> dict[str, Any]:
     """Return numbers of data groups by component from texts such as ``rollout=2``; ``None`` without a number.
 
-    Raises `PlacementError` for 0, which changes nothing; what is no number stays as it is.
+    Raises `PlacementError` for 0, which changes nothing; `rankplan.arranging.replan.replan` checks the others.
     """
     found: dict[str, Any] = {}
     for text in texts:
@@ -97,10 +97,11 @@ def data_groups(texts: Sequence[str], option: str, example: str) -> dict[str, An
         name, value = (name, plain_scalar(count)) if equals else (text, None)
         if not name:
             raise click.BadParameter(f"{text!r} names no component; write {example}", param_hint=option)
+        if equals and value is None:
+            raise click.BadParameter(f"{text!r} has no number; write {name}=1", param_hint=option)
         if found.setdefault(name, value) != value:
             raise click.BadParameter(f"{name} has two numbers; state one", param_hint=option)
-    help = "write the number of data groups"
-    none = [must_be((name,), 0, "a whole number of 1 or more", help) for name, count in found.items() if count == 0]
+    none = [wrong_number(name, count) for name, count in found.items() if count == 0]
     if none:
         raise PlacementError(none)
     return found
