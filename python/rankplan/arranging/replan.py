@@ -53,9 +53,9 @@ def replan(
     If the spares do not suffice, the components in ``shrink`` lose whole data groups: the last ones, so that the
     other ranks keep their numbers, or with ``renumber`` those on the lost nodes, else the last ones.
 
-    With a number, ``shrink={"rollout": 1}``, a component loses so many data groups after the repair: the last ones, or
-    with ``renumber`` those whose nodes free the most domains. Then ``grow={"rollout": 2}`` adds data groups. They fill
-    whole nodes, and whole segments. No process that stays moves: new node ranks come after all others, new processes
+    With a number, ``shrink={"rollout": 1}``, a component loses that many data groups after the repair: the last ones,
+    or with ``renumber`` those whose nodes free the most domains. Then ``grow={"rollout": 2}`` adds data groups, on
+    whole nodes and whole segments. No process that stays moves: new node ranks come after all others, new processes
     after the last rank of the component. ``keep``, ``segment`` and ``cap`` hold for old and new nodes together. A node
     without processes becomes a spare. 0 changes nothing.
 
@@ -90,17 +90,20 @@ def replan(
 def _sizes(
     plan: Plan, shrink: str | Iterable[str] | Mapping[str, int | None], grow: Mapping[str, int]
 ) -> tuple[list[str], dict[str, int], dict[str, int]]:
-    """Return the components that shrink if spares lack, and the data groups that others lose and get.
+    """Return the components that may shrink if spares run short, and the data groups that others lose and get.
 
     Raises `PlacementError` with every unknown component and every wrong number.
     """
     stated = shrink if isinstance(shrink, Mapping) else dict.fromkeys(one_or_several(shrink))
+    if not isinstance(grow, Mapping):
+        help = 'write the number of data groups by component: grow={"rollout": 2}'
+        raise PlacementError([must_be(("grow",), grow, "a mapping", help)])
     faults = []
     numbers: list[dict[str, int]] = [{}, {}]
     for found, what, sizes in zip(numbers, ("shrink", "grow"), (stated, grow), strict=True):
         for name, size in sizes.items():
             if name not in plan:
-                help = did_you_mean(name, plan, "the components are")
+                help = did_you_mean(str(name), plan, "the components are")
                 faults.append(Diagnostic("unknown-component", f"unknown component `{name}` to {what}", help))
             elif size is not None or what == "grow":
                 count = as_int(size)

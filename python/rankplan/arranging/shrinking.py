@@ -165,7 +165,7 @@ def removed(plan: Plan, name: str, count: int, *, renumber: bool) -> tuple[Seque
         help = "allow other numbers (`--renumber`)"
         raise PlacementError([replace(one, help=help) for one in error.diagnostics]) from None
     if count % together.groups:
-        raise PlacementError([_joined(name, together.groups)])
+        raise PlacementError([_joined(name, together.groups, total)])
 
     def apart(groups: int) -> bool:
         first = len(component) - groups // together.groups * together.processes
@@ -189,14 +189,19 @@ _MOST_SIZES = 64
 """The numbers of data groups that are tried for a help."""
 
 
-def _joined(name: str, groups: int) -> Diagnostic:
+def _joined(name: str, groups: int, total: int) -> Diagnostic:
     message = f"{counted(groups, 'data group')} of {name} go together"
-    return Diagnostic("invalid-value", message, f"shrink by {groups}, {2 * groups}, ...")
+    return Diagnostic("invalid-value", message, _possible(range(groups, total, groups)))
 
 
 def _part_of_a_node(name: str, sizes: Sequence[int]) -> Diagnostic:
-    help = f"shrink by {' or '.join(map(str, sizes[:2]))}" if sizes else "shrink another component"
-    return Diagnostic("invalid-value", f"data groups of {name} that stay are on a node of those that go", help)
+    message = f"data groups of {name} that stay are on a node of those that go"
+    return Diagnostic("invalid-value", message, _possible(sizes))
+
+
+def _possible(sizes: Sequence[int]) -> str:
+    """Return the help that names the first of the numbers by which a component can shrink."""
+    return f"shrink by {' or '.join(map(str, sizes[:2]))}" if sizes else "shrink another component"
 
 
 def _used(rows: Placements) -> RankSet:
@@ -219,7 +224,7 @@ def _chosen(plan: Plan, name: str, count: int) -> tuple[Sequence[int], Component
         message = f"nodes or segments of {name} have different numbers of data groups: {', '.join(map(str, sizes))}"
         raise PlacementError([Diagnostic("invalid-value", message, "shrink without `--renumber`")])
     if count % sizes[0]:
-        raise PlacementError([_joined(name, sizes[0])])
+        raise PlacementError([_joined(name, sizes[0], num_data_groups(component))])
     nodes = [set().union(*(shrinking.nodes(name, group) for group in cell)) for cell in cells]
     others = set().union(*(one.used_nodes() for other, one in plan.items() if other != name)) - set().union(*nodes)
     places: list[set[int]] = [*nodes, *({node} for node in sorted(others))]
