@@ -198,7 +198,7 @@ def test_bounds_hold_for_growing_and_shrinking() -> None:
     with pytest.raises(PlacementError) as refused:
         replan(plan, CLUSTER, grow={"rollout": 2})
     assert refused.value.message == "pool `infer` would have 32 accelerators; at most 24 are allowed"
-    assert refused.value.help == "grow by less, or plan with another size of the pool"
+    assert refused.value.help == "grow by less, or plan again with other bounds of the pool"
     with pytest.raises(PlacementError) as refused:
         replan(plan, CLUSTER, shrink={"rollout": 1})
     assert refused.value.message == "pool `infer` would have 8 accelerators; at least 16 must stay"

@@ -325,8 +325,8 @@ class Task:
     def _reserved(self) -> Iterator[tuple[int, RankSet]]:
         """Yield each node of a reserve, with the node ranks that must not use it.
 
-        These are the ones of components that it does not protect; if such a one needs a node, also those that would
-        leave theirs to it.
+        These are those of components that it does not protect. If one of these components needs a node, survivors must
+        not use it either: they could move to the reserve only to leave their node to that component.
         """
         places, kept = self.were or self._places, self.old or self.pinned
         for ranks, names in () if self._new else reserves(self.planned.section):

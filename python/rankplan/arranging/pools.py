@@ -1,4 +1,4 @@
-"""What the pools of a cluster section mean for a plan: reserves, and sizes between which components grow and shrink."""
+"""What the pools of a cluster section mean for a plan: reserves, and bounds on growing and shrinking."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def strangers(parts: Mapping[str, Component], names: set[str]) -> RankSet:
 def size_faults(
     section: ClusterSection | None, parts: Mapping[str, Component], more: Mapping[str, int]
 ) -> Iterator[Diagnostic]:
-    """Yield the fault of each pool that would be too small or too large with these accelerators more, by component."""
+    """Yield the fault of each pool that would be too small or too large.
+
+    ``more`` has the accelerators that components get. Pools without any of its components are not checked.
+    """
     for pool in section.pools if section is not None else ():
         if more.keys().isdisjoint(pool.components):
             continue
@@ -38,5 +41,5 @@ def size_faults(
         if size < least or (most is not None and size > most):
             bound = f"at least {least} must stay" if size < least else f"at most {most} are allowed"
             message = f"pool `{pool.name}` would have {counted(size, 'accelerator')}; {bound}"
-            help = f"{'shrink' if size < least else 'grow'} by less, or plan with another size of the pool"
+            help = f"{'shrink' if size < least else 'grow'} by less, or plan again with other bounds of the pool"
             yield Diagnostic("invalid-value", message, help)

@@ -38,7 +38,7 @@ def group_faults(groups: Mapping[int, NodeGroup], num_nodes: int | None) -> Iter
 
 
 def pool_faults(pools: Sequence[PoolEntry], num_nodes: int | None, components: Sequence[str]) -> Iterator[Fault]:
-    """Yield the faults of the nodes and components of pools; without ``components``, these are not known."""
+    """Yield the faults of the nodes and components of pools; empty ``components`` means that they are unknown."""
     for index, pool in enumerate(pools):
         if pool.node_ranks:
             yield from (((index, *path), fault) for path, fault in _node_rank_faults(pool.node_ranks, num_nodes))

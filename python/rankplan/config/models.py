@@ -337,7 +337,7 @@ class ClusterSection(BaseModel):
     )
     exclude: Excluded = Field(default=(), description="Nodes, accelerators and domains that no component may use.")
     pools: PoolEntries = Field(
-        default=(), description="Sizes between which components may grow and shrink, and reserves for some of them."
+        default=(), description="Bounds on growing and shrinking, and nodes reserved for some components."
     )
     accelerator_memory: Bytes | None = Field(default=None, description="Memory of each accelerator: 80 GiB.")
     host_memory: Bytes | None = Field(default=None, description="Memory of each node: 2 TiB.")

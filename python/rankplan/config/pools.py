@@ -1,4 +1,4 @@
-"""Pools in a cluster section: sizes between which components may grow and shrink, and reserves for some of them."""
+"""Pools in a cluster section: bounds on growing and shrinking, and nodes reserved for some components."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ _Size = Annotated[Count, Field(ge=1), WithJsonSchema({"type": "integer", "minimu
 class PoolEntry(Model):
     """A pool with components, or a reserve: nodes without processes, for the components of the pools it protects."""
 
-    name: Label = Field(description="Name that reserves protect the pool by.")
+    name: Label = Field(description="Name of the pool; `protects` of a reserve refers to it.")
     components: tuple[Label, ...] = Field(default=(), description="Components of the pool.")
     min_accelerators: _Size | None = Field(default=None, description="Fewest accelerators after shrinking.")
     max_accelerators: _Size | None = Field(default=None, description="Most accelerators after growing.")
     node_ranks: Ranks = Field(default_factory=RankSet, description="Nodes of a reserve: a range such as 4-5.")
-    protects: tuple[Label, ...] = Field(default=(), description="Pools that may use the nodes of a reserve.")
+    protects: tuple[Label, ...] = Field(
+        default=(), description="Pools whose components may use the nodes of a reserve."
+    )
 
     @model_serializer(mode="wrap")
     def _only_stated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -32,7 +34,7 @@ class PoolEntry(Model):
 
 
 def _joined(pools: tuple[PoolEntry, ...]) -> tuple[PoolEntry, ...]:
-    """Reject names that two pools have, pools that no other is, and a least size above the most."""
+    """Reject a name that two pools have, an unknown pool in ``protects``, and a lower bound above the upper one."""
     names = [pool.name for pool in pools]
     for index, pool in enumerate(pools):
         if pool.name in names[:index]:

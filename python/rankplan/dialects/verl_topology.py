@@ -12,8 +12,8 @@
 A cluster is the next ``nnodes`` nodes of the inventory. A pool takes the first nodes of its cluster with enough free
 accelerators. Each model is a component. The workers ``actor``, ``critic`` and ``ref`` have one process per accelerator;
 ``rollout``, ``reward`` and ``teacher`` have engines of the sizes in the section ``config_key``. A pool with ``standby``
-stays free: its nodes are spares, with ``protects`` for the models of these pools only. The bounds of elastic pools are
-those of ``rankplan replan --grow`` and ``--shrink``. The plan has both as ``pools`` of its cluster section.
+stays free: its nodes are spares; with ``protects``, only for the models of these pools. ``rankplan replan --grow`` and
+``--shrink`` keep elastic pools within their bounds. The plan has both as ``pools`` of its cluster section.
 
 Follows RFC #7269 of verl as of 2026-08-05, a draft, which may change.
 """
@@ -287,7 +287,7 @@ class Topology:
             self._place_models(pools, pool, resources)
 
     def _with_pools(self, inventory: Inventory, places: Mapping[str, Sequence[tuple[int, int]]]) -> Inventory:
-        """Return the inventory with what protects pools, and bounds their sizes, if anything does."""
+        """Return the inventory with the reserves and bounds of the pools, if they state any."""
         if not any(pool.protects or any(pool.bounds) for pool in self.pools.values()):
             return inventory
         used = {node for name, pool in self.pools.items() if not pool.standby for node, _ in places[name]}
