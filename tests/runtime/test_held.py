@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, RankSet, plan
 from rankplan.front import read_job
@@ -56,6 +56,7 @@ NODES = st.lists(
 
 
 @given(NODES, st.integers(1, 12))
+@example([(3, 0, 0.5), (4, 2, 0.5), (4, 2, 0.5)], 2)
 def test_as_few_uncertain_nodes_as_possible_are_used(nodes: list[tuple[int, int, float]], wanted: int) -> None:
     """``nodes`` has the accelerators of each, those that an actor holds, and the amount that a task holds."""
     found = Cluster([(f"10.0.0.{at + 1}", count) for at, (count, _, _) in enumerate(nodes)])

@@ -60,10 +60,11 @@ class Held:
     def planned(self, inventory: Inventory, plan_on: Callable[[Inventory], Plan]) -> Plan:
         """Return the plan on these nodes that uses as few as possible of which Ray does not tell what is free.
 
-        Of those, it uses the ones with the most free accelerators. Raises `PlacementError` if there is no plan on all
-        nodes.
+        Of those, it uses the ones with the most free accelerators. ``inventory`` is without what others hold (`left`).
+        Raises `PlacementError` if there is no plan on all nodes.
         """
-        free = {rank: inventory.node(rank).num_accelerators - held for rank, held in self.hidden.items()}
+        records = {rank: inventory.node(rank) for rank in self.hidden}
+        free = {rank: one.num_accelerators - len(one.unhealthy) for rank, one in records.items()}
         aside = sorted(free, key=lambda rank: (free[rank], -rank))
 
         def attempt(ranks: Sequence[int]) -> Plan | None:
