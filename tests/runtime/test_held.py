@@ -100,6 +100,23 @@ def test_what_is_held_is_told_and_left_out() -> None:
     assert binding.pins.free == (1, 0, 3)  # what the plan sets aside is free for what it lacks
 
 
+def test_nodes_outside_the_plan_do_not_count() -> None:
+    """A node with an empty rank label, and one that joins after the nodes were found, are none of the plan's."""
+    found = Cluster([("10.0.0.9", 4), ("10.0.0.10", 4), ("10.0.0.8", 4)])
+    live, outside = look(found.tables()), "10.0.0.8"
+    inside = [node for node in live.nodes if node.spec.ip != outside]
+    found.actor(outside, [0], job=OTHER)
+    found.task(outside, 1)
+    found.task("10.0.0.10", 1)
+    entries = [{"ranks": rank, "ip": str(node.spec.ip), "accelerators": 4} for rank, node in enumerate(inside)]
+    nodes = Nodes(tuple(node.node_id for node in inside), Inventory.from_dict({"nodes": entries}))
+    told: list[str] = []
+    planned = saved("10.0.0.9", "10.0.0.10", count=6)
+    binding = bound(lambda on, held: fit(planned, on, held), nodes, found.tables(), told.append, lenient=False)
+    assert binding.pins.ids == tuple(node.node_id for node in inside)
+    assert not any(outside in note for note in told) and "10.0.0.10" in told[0]
+
+
 def test_a_plan_that_needs_an_uncertain_node_warns() -> None:
     found = Cluster([("10.0.0.9", 4), ("10.0.0.10", 4)])
     found.task("10.0.0.9", 1)
