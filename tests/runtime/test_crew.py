@@ -53,8 +53,8 @@ def start(crew: Crew, nodes: Nodes, *ranks: int) -> None:
     crew.announce(list(component), nodes)
     for row in component:
         if not ranks or row.rank in ranks:
-            actor: Any = object()
-            crew.add(RankSpec("rollout", row, [], nodes.ids[row.cluster_node_rank]), lambda actor=actor: actor)
+            make_actor: Any = object
+            crew.add(RankSpec("rollout", row, [], nodes.ids[row.cluster_node_rank]), make_actor)
 
 
 def test_newcomers_are_on_the_nodes_of_their_own_plan() -> None:
