@@ -94,7 +94,7 @@ def test_what_is_held_is_told_and_left_out() -> None:
     found.task("10.0.0.9", 1.5)
     found.task("10.0.0.11", 1)
     binding, notes = fitted(found, slime(4))
-    told = "10.0.0.9: 0 and 1.5 that Ray does not tell; 10.0.0.11: 1 that Ray does not tell"
+    told = "10.0.0.9: 0 and 1.5 that Ray does not name; 10.0.0.11: 1 that Ray does not name"
     assert notes == [f"other jobs hold accelerators, which the plan leaves out: {told}"]
     assert used(binding.plan) == {1: 4}
     assert binding.pins.free == (1, 0, 3)  # what the plan sets aside is free for what it lacks
@@ -157,7 +157,7 @@ def test_a_saved_plan_that_needs_what_others_hold_names_them() -> None:
         fitted(found, saved("10.0.0.9", "10.0.0.10", count=6))
     assert [fault.message for fault in caught.value.diagnostics] == [
         "10.0.0.9: the plan needs 0-3, but other jobs hold 0",
-        "10.0.0.10: the plan needs 0-1, but other jobs hold 2.5 that Ray does not tell",
+        "10.0.0.10: the plan needs 0-1, but other jobs hold 2.5 that Ray does not name",
     ]
     assert {fault.code for fault in caught.value.diagnostics} == {"plan-mismatch"}
 

@@ -38,7 +38,7 @@ _logger = logging.getLogger("rankplan")
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """The address and the port at which ranks meet, and the machine that the port is of."""
+    """The address and the port at which ranks meet, and the machine that has the port."""
 
     address: str
     port: int
@@ -56,8 +56,8 @@ class HasAnswers(Protocol):
 class LiveRank:
     """A rank that was started: its spec, its row in the plan that the group runs, its actor, and its pid once up.
 
-    ``master`` is where its environment sends it, ``ports`` are the blocks that it was given, with their machine, and
-    ``calls`` those that somebody still holds. Copies share these two.
+    ``master`` is that of its environment, ``ports`` are the blocks that it was given, with their machine, and ``calls``
+    those that the program still refers to. Copies share these two.
     """
 
     spec: RankSpec
