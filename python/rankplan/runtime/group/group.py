@@ -275,10 +275,9 @@ class WorkerGroup(RankSelection):
         row of the new plan. A rank answers once the calls it received before are done, or at once if its class has
         ``async`` methods. Raises like `verify`.
         """
-        with using_session():
-            self._running("refresh_environment")
+        with using_session(), self._sending("refresh_environment"):
             ranks, answers = renewals(self._crew)
-        call = Call(self.component, "refresh_environment", ranks, answers)
+            call = Call(self.component, "refresh_environment", ranks, answers)
         reports = verified(self.component, ranks, call.wait(timeout))
         self._crew.renew(ranks)
         return reports
