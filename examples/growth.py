@@ -44,7 +44,8 @@ def main():
             print(f"rollout {rank} started on {larger.inventory.node(row.cluster_node_rank).ip}")
         for sender, slots in enumerate(larger.weight_map("actor", "rollout", ranks=added)):
             print(f"actor {sender} sends weights to slots", *slots)
-        print("untouched: rollout", *(rank for rank in range(2) if fleet.process().wait()[rank] == before[rank]))
+        after = fleet.process().wait()
+        print("untouched: rollout", *(rank for rank in range(2) if after[rank] == before[rank]))
 
         answers = fleet.generate("its last prompt before the change")
         smaller = rankplan.replan(larger, cluster.inventory, shrink={"rollout": 2}).plan

@@ -29,7 +29,7 @@ _FRESH = 1.0
 
 
 def wrap(module: ModuleType, *, loaded: bool = False) -> None:
-    """Wrap what a module of Ray has to be wrapped, once. ``loaded``: other modules may have imported it from there."""
+    """Wrap the functions of a module of Ray, once. ``loaded``: other modules may have imported them from there."""
     for owner, name, wrapper in _wrappers(module):
         original = getattr(owner, name)
         if not hasattr(original, "_rankplan"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, RankSet, plan
 from rankplan.front import read_job
@@ -56,6 +56,7 @@ NODES = st.lists(
 
 
 @given(NODES, st.integers(1, 12))
+@example([(3, 0, 0.5), (4, 2, 0.5), (4, 2, 0.5)], 2)
 def test_as_few_uncertain_nodes_as_possible_are_used(nodes: list[tuple[int, int, float]], wanted: int) -> None:
     """``nodes`` has the accelerators of each, those that an actor holds, and the amount that a task holds."""
     found = Cluster([(f"10.0.0.{at + 1}", count) for at, (count, _, _) in enumerate(nodes)])
@@ -93,10 +94,27 @@ def test_what_is_held_is_told_and_left_out() -> None:
     found.task("10.0.0.9", 1.5)
     found.task("10.0.0.11", 1)
     binding, notes = fitted(found, slime(4))
-    told = "10.0.0.9: 0 and 1.5 that Ray does not tell; 10.0.0.11: 1 that Ray does not tell"
+    told = "10.0.0.9: 0 and 1.5 that Ray does not name; 10.0.0.11: 1 that Ray does not name"
     assert notes == [f"other jobs hold accelerators, which the plan leaves out: {told}"]
     assert used(binding.plan) == {1: 4}
     assert binding.pins.free == (1, 0, 3)  # what the plan sets aside is free for what it lacks
+
+
+def test_nodes_outside_the_plan_do_not_count() -> None:
+    """A node with an empty rank label, and one that joins after the nodes were found, are none of the plan's."""
+    found = Cluster([("10.0.0.9", 4), ("10.0.0.10", 4), ("10.0.0.8", 4)])
+    live, outside = look(found.tables()), "10.0.0.8"
+    inside = [node for node in live.nodes if node.spec.ip != outside]
+    found.actor(outside, [0], job=OTHER)
+    found.task(outside, 1)
+    found.task("10.0.0.10", 1)
+    entries = [{"ranks": rank, "ip": str(node.spec.ip), "accelerators": 4} for rank, node in enumerate(inside)]
+    nodes = Nodes(tuple(node.node_id for node in inside), Inventory.from_dict({"nodes": entries}))
+    told: list[str] = []
+    planned = saved("10.0.0.9", "10.0.0.10", count=6)
+    binding = bound(lambda on, held: fit(planned, on, held), nodes, found.tables(), told.append, lenient=False)
+    assert binding.pins.ids == tuple(node.node_id for node in inside)
+    assert not any(outside in note for note in told) and "10.0.0.10" in told[0]
 
 
 def test_a_plan_that_needs_an_uncertain_node_warns() -> None:
@@ -139,7 +157,7 @@ def test_a_saved_plan_that_needs_what_others_hold_names_them() -> None:
         fitted(found, saved("10.0.0.9", "10.0.0.10", count=6))
     assert [fault.message for fault in caught.value.diagnostics] == [
         "10.0.0.9: the plan needs 0-3, but other jobs hold 0",
-        "10.0.0.10: the plan needs 0-1, but other jobs hold 2.5 that Ray does not tell",
+        "10.0.0.10: the plan needs 0-1, but other jobs hold 2.5 that Ray does not name",
     ]
     assert {fault.code for fault in caught.value.diagnostics} == {"plan-mismatch"}
 

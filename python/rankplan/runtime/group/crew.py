@@ -38,7 +38,7 @@ _logger = logging.getLogger("rankplan")
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """The address and the port at which ranks meet, and the machine that the port is of."""
+    """The address and the port at which ranks meet, and the machine that has the port."""
 
     address: str
     port: int
@@ -56,8 +56,8 @@ class HasAnswers(Protocol):
 class LiveRank:
     """A rank that was started: its spec, its row in the plan that the group runs, its actor, and its pid once up.
 
-    ``master`` is where its environment sends it, ``ports`` are the blocks that it was given, with their machine, and
-    ``calls`` those that somebody still holds. Copies share these two.
+    ``master`` is that of its environment, ``ports`` are the blocks that it was given, with their machine, and ``calls``
+    those that the program still refers to. Copies share these two.
     """
 
     spec: RankSpec
@@ -105,6 +105,7 @@ class Crew:
         self.restarts = 0
         self.restarting = threading.Lock()
         self.ended = False
+        self._nodes_of_newcomers = nodes
         self._owner = reservation or connection
         self._notices: list[Notice] = []
         self._sending: set[object] = set()
@@ -124,6 +125,7 @@ class Crew:
         overlaps: list[Overlap] = []
         with self._lock:
             self.check_open()
+            self._nodes_of_newcomers = nodes
             namesakes = [] if self.ranks else self.connection.enter(self.component, self)
             if self.reservation is None:  # a reservation has its own record, and has refused other jobs
                 notice = Notice(self.connection, nodes, {self.component: rows})
@@ -192,11 +194,12 @@ class Crew:
     ) -> None:
         """Make these the ranks, and end those they replace; take over the ports of a search, if there was one.
 
-        Ranks that leave return their ports. Raises ``LaunchError`` if the crew has ended.
+        Ranks that leave return their ports; those that start again keep them. Raises ``LaunchError`` if the crew has
+        ended.
         """
         with Uninterrupted(), self._lock:
             if not self.ended:
-                actors, before, left = {rank.actor for rank in ranks}, [*self.ranks, *self.leaving], self.leaving
+                actors, before = {rank.actor for rank in ranks}, [*self.ranks, *self.leaving]
                 replaced = [rank for rank in before if rank.actor not in actors]
                 masters = {self.master, *(rank.master for rank in before)}
                 self.ranks[:], self.nodes, self.master, self.restarts = ranks, nodes, master, restarts
@@ -206,8 +209,13 @@ class Crew:
                 outdated, self._notices = self._notices[:-1], self._notices[-1:]
                 if self.connection.is_current:
                     _kill(replaced)
-                for machine, block in (given for rank in left for given in rank.ports):
-                    PORTS.give_back(self, machine, block)
+                heirs = {rank.placement.rank: rank for rank in ranks}
+                for rank in replaced:
+                    if (heir := heirs.get(rank.placement.rank)) is not None:
+                        heir.ports.extend(rank.ports)
+                        continue
+                    for machine, block in rank.ports:
+                        PORTS.give_back(self, machine, block)
                 for notice in outdated:
                     notice.withdraw()
                 return
@@ -223,7 +231,9 @@ class Crew:
 
     def places(self) -> set[Place]:
         """Return the places that its ranks use."""
-        return places([rank.placement for rank in [*self.ranks, *self.newcomers, *self.leaving]], self.nodes)
+        with self._lock:
+            running = places([rank.placement for rank in [*self.ranks, *self.leaving]], self.nodes)
+            return running | places([rank.placement for rank in self.newcomers], self._nodes_of_newcomers)
 
     def _shut_down(self) -> LaunchError:
         return LaunchError(f"{self.component}: the group was shut down meanwhile", self.component)

@@ -259,11 +259,11 @@ class WorkerGroup(RankSelection):
         All or nothing, as in a launch: raises ``LaunchError``, and leaves the group as it was, if a rank does not come
         up within ``timeout`` seconds (default: that of `GroupSpec.launch`) or differs from the plan, or if a rank that
         leaves does not finish its calls within ``timeout`` seconds (default: 300). A rank that is alive but moves ends
-        only then. A group with a reservation reserves the new places in addition. Places that a removed rank has left
-        are returned if they were reserved for this group alone and no rank uses the node any more; all others stay
-        reserved until the reservation is released. Raises ``PlacementError`` if the component does not fit the cluster,
-        ``ValueError`` for the component of another group and a change of size that moves others, ``WorkerError`` after
-        the shutdown.
+        only once its successor is verified. A group with a reservation also reserves the new places. With
+        ``reserve=True``, a node is returned to Ray once removed ranks have left all its places; with
+        ``Cluster.reserve``, only a node that a restart has added. Everything else stays reserved until the reservation
+        is released. Raises ``PlacementError`` if the component does not fit the cluster, ``ValueError`` for the
+        component of another group and a change of size that moves others, ``WorkerError`` after the shutdown.
         """
         self._running("restart")
         return restart(self._crew, plan, None if timeout is None else as_timeout(timeout))
@@ -275,10 +275,9 @@ class WorkerGroup(RankSelection):
         row of the new plan. A rank answers once the calls it received before are done, or at once if its class has
         ``async`` methods. Raises like `verify`.
         """
-        with using_session():
-            self._running("refresh_environment")
+        with using_session(), self._sending("refresh_environment"):
             ranks, answers = renewals(self._crew)
-        call = Call(self.component, "refresh_environment", ranks, answers)
+            call = Call(self.component, "refresh_environment", ranks, answers)
         reports = verified(self.component, ranks, call.wait(timeout))
         self._crew.renew(ranks)
         return reports

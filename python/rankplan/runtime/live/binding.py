@@ -75,7 +75,10 @@ def bound(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[str], 
     ``tell`` gets notes about what was left out, and why. Raises `PlacementError`: also ``order-not-kept``, if the
     trainer sorts the nodes of a pool in another order.
     """
-    if held := Held.of(look(tables, planned=nodes.inventory)):
+    # others have joined since, or are outside of the plan by their label
+    ids = set(nodes.ids)
+    own = replace(tables, nodes=tuple(entry for entry in tables.nodes if entry.node_id in ids))
+    if held := Held.of(look(own, planned=nodes.inventory)):
         texts = [f"{nodes.address(rank)}: {held.text(rank)}" for rank in held.nodes()]
         tell(f"other jobs hold accelerators, which the plan leaves out: {_first(texts)}")
     plan = planned(nodes, held)

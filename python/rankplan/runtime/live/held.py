@@ -15,7 +15,7 @@ from rankplan.runtime.live.model import Live
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What other jobs hold, by node rank: the local indices that Ray tells, and the amount of which it tells none.
+    """What other jobs hold, by node rank: the local indices that Ray names, and the amount that it only counts.
 
     Tasks, and groups without actors, are among the latter.
     """
@@ -36,16 +36,16 @@ class Held:
         return RankSet([*self.known, *self.hidden])
 
     def text(self, rank: int) -> str:
-        """Return what they hold of a node: ``0-1``, ``0 and 2 that Ray does not tell``."""
+        """Return what they hold of a node: ``0-1``, ``0 and 2 that Ray does not name``."""
         known = [str(self.known[rank])] if rank in self.known else []
-        hidden = [f"{self.hidden[rank]:g} that Ray does not tell"] if rank in self.hidden else []
+        hidden = [f"{self.hidden[rank]:g} that Ray does not name"] if rank in self.hidden else []
         return " and ".join(known + hidden)
 
     def left(self, inventory: Inventory, used: Mapping[int, RankSet] | None = None) -> Inventory:
         """Return the nodes without what others hold.
 
-        Of accelerators that Ray does not tell, the last ones count, because it hands out the first ones first; those
-        that a plan has ``used`` only if the others of the node are not enough.
+        Of accelerators that Ray only counts, the last ones of the node are left out, because it hands out the first
+        ones first. Those that a plan has ``used`` are left out only if the others do not suffice.
         """
         records = [inventory.node(rank) for rank in range(inventory.num_nodes)]
         for rank in self.nodes():
@@ -58,12 +58,13 @@ class Held:
         return inventory.updated(records) if self else inventory
 
     def planned(self, inventory: Inventory, plan_on: Callable[[Inventory], Plan]) -> Plan:
-        """Return the plan on these nodes that uses as few as possible of which Ray does not tell what is free.
+        """Return the plan that uses as few nodes as possible on which Ray only counts what others hold.
 
-        Of those, it uses the ones with the most free accelerators. Raises `PlacementError` if there is no plan on all
-        nodes.
+        Of those, it uses the ones with the most free accelerators. ``inventory`` is without what others hold (`left`).
+        Raises `PlacementError` if there is no plan on all nodes.
         """
-        free = {rank: inventory.node(rank).num_accelerators - held for rank, held in self.hidden.items()}
+        records = {rank: inventory.node(rank) for rank in self.hidden}
+        free = {rank: one.num_accelerators - len(one.unhealthy) for rank, one in records.items()}
         aside = sorted(free, key=lambda rank: (free[rank], -rank))
 
         def attempt(ranks: Sequence[int]) -> Plan | None:

@@ -29,7 +29,7 @@ from rankplan.words import counted
 _ADVICE = "end what holds the rest, use other nodes, or launch without a reservation"
 
 Place: TypeAlias = tuple[str, int | None]
-"""An accelerator, as Ray's id of its node and its local index; ``None``: what processes there without any use."""
+"""An accelerator, as Ray's id of its node and its local index; with ``None``, the CPUs of processes without any."""
 
 Bundles: TypeAlias = dict[int | None, dict[str, float]]
 """The bundles of a node: one for each accelerator, by local index, and one (``None``) for processes without any."""
@@ -94,9 +94,7 @@ class Reservation(Owner):
             self._notice.withdraw()
             self._asked.end()
             self._groups = {}
-            with _claiming:
-                for place in [place for place, holder in _claimed.items() if holder is self]:
-                    del _claimed[place]
+            self._unclaim(set(self._ranks))
             (self._parent or self.connection).disown(self)
 
     end = release
@@ -170,11 +168,7 @@ class Reservation(Owner):
                 self._notice.leave(rank)
                 self._asked.remove(self._names.pop(rank))
                 del self._groups[rank], self._bundles[rank]
-                with _claiming:
-                    for place in [
-                        place for place, holder in _claimed.items() if holder is self and place[0] == node_id
-                    ]:
-                        del _claimed[place]
+                self._unclaim({node_id})
         if self._parent is not None and not self._bundles:
             self.release()
 
@@ -218,6 +212,12 @@ class Reservation(Owner):
                             "reserve these components together, or release the other reservation first",
                         )
                     _claimed[place] = self
+
+    def _unclaim(self, node_ids: set[str]) -> None:
+        """Give up the claims on accelerators of these nodes."""
+        with _claiming:
+            for place in [place for place, holder in _claimed.items() if holder is self and place[0] in node_ids]:
+                del _claimed[place]
 
     def _ask(self, rank: int, before: Amounts) -> None:
         """Reserve the bundles of a node."""
