@@ -45,7 +45,7 @@ def marked(
             key = id(record), local
             if key not in known:
                 new = whole if local is None else {"unhealthy": record.unhealthy | local}
-                known[key] = record.model_copy(update=new)
+                known[key] = record.changed(**new)
             ranges += [range(start, node)] if start < node else []
             records += [record] if start < node else []
             ranges.append(range(node, node + 1))
@@ -111,7 +111,7 @@ def with_labels(entries: Iterable[NodeSpec], labels: Mapping[str, Mapping[str, s
             found = labels.get(node.name) or labels.get(host.partition(".")[0]) or short.get(host)
             if found is None:
                 unlisted.append(node.rank)
-            records.append(node if found is None else node.model_copy(update={"labels": {**node.labels, **found}}))
+            records.append(node if found is None else node.changed(labels={**node.labels, **found}))
     return records, RankSet(unlisted)
 
 
