@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from copy import deepcopy
 from functools import reduce
 from operator import getitem
@@ -382,6 +383,22 @@ def test_nodes_and_network_of_slurm_make_an_inventory(tmp_path: Path) -> None:
     assert done.stderr == "1 node not healthy: g2 (DOWN: fan)\n"
     saved = Inventory.load(tmp_path / "saved.yaml")
     assert (saved.node(0).hostname, saved.node(0).ip, saved.node(1).healthy) == ("host1", "10.0.0.1", False)
+
+
+def test_what_slurm_shows_is_read_from_pipes(tmp_path: Path) -> None:
+    texts = {"nodes.txt": shown("a") + shown("b"), "topology.txt": "SwitchName=s Level=0 LinkSpeed=1 Nodes=a,b\n"}
+    files, pipes = [], []
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        end, start = os.pipe()
+        os.write(start, text.encode())
+        os.close(start)
+        files += ["--slurm", f"@{name}"]
+        pipes += ["--slurm", f"/dev/fd/{end}"]
+    done = run(tmp_path, *pipes)
+    for pipe in pipes[1::2]:
+        os.close(int(pipe.rpartition("/")[2]))
+    assert done.output == run(tmp_path, *files).output and "slurm/switch-0 s: nodes 0-1" in done.output
 
 
 def test_levels_of_a_table(tmp_path: Path) -> None:
