@@ -10,7 +10,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import PlacementError
-from rankplan.config.text.document import Document, Section
+from rankplan.config.text.document import Document, Section, _node
+from rankplan.errors import Diagnostic
 from support.paths import ROOT
 
 WORDS = ["a", "b", "<<", "007", "0x1f", "1e3", "~", "", "yes", "true", "1:0", "- x", "é", "${a}", "a b", "null", "12"]
@@ -26,15 +27,14 @@ ODD = [
     "[1, 2",
     "a: b: c\n", "a: \x07\n", "%YAML 1.1\n---\na: 010\n", "a: |\n  x\n  y\n", "a: >-\n  1\n  2\n",
     "a:\n- b:\n  - {c: [1, {d: 2}]}\n",
+    "9" * 1200, "0x" + "9" * 1200, "0o" + "7" * 1200, "a: &x ! 1\n", "2024-01-01T00:00:00Z: 1e400\n",
     "[" * 250 + "]" * 250, "- " * 199 + "x\n", "a: *x\n", "\tb: 1\n", "{a, b: 1}\n", "a: 1_0\nb: .5\nc: -.inf\nd: +1\n",
 ]  # fmt: skip
 
 
 def composed(text: str) -> Any:
     """Return the content of a text by its nodes."""
-    from rankplan.config.text import document
-
-    return Document("file.yaml", text, lambda text: document._node(text)).value()
+    return Document("file.yaml", text, lambda text: _node(text)).value()
 
 
 def answer(read: Any, text: str) -> tuple[Any, ...]:
@@ -80,7 +80,13 @@ def test_examples_have_one_answer(path: Path) -> None:
 def test_places_of_a_file_that_events_told() -> None:
     document = Document("file.yaml", "a:\n  b: [1, x]\n")
     assert document.value() == {"a": {"b": [1, "x"]}}
-    from rankplan.errors import Diagnostic
-
     fault = document.locate(("a", "b", 1), Diagnostic("invalid-value", "wrong", None))
     assert (fault.line, fault.column) == (2, 10)
+
+
+def test_events_count_what_nodes_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("document", "events"):
+        monkeypatch.setattr(f"rankplan.config.text.{module}.LARGEST", 9)
+    agree("[1, 2, 3, 4, 5, 6, 7, 8]")
+    agree("[1, 2, 3, 4, 5, 6, 7, 8, 9]")
+    agree("{a: 1, b: [2, 3, 4, 5, 6, 7, 8, 9]}")

@@ -5,7 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+from copy import deepcopy
+from functools import reduce
+from operator import getitem
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -136,9 +141,7 @@ def test_faults_of_slurms_nodes(text: str, line: int, message: str, tmp_path: Pa
 
 @given(st.text("NodeName=Gres gpu:h10(S:0-1)State=DOWN*+\n ,[]", max_size=80))
 def test_any_text_is_nodes_or_a_fault(text: str) -> None:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder:
         path = Path(folder, "nodes.txt")
         path.write_text(text)
         try:
@@ -155,8 +158,6 @@ def test_any_text_is_nodes_or_a_fault(text: str) -> None:
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=3), st.booleans())
 def test_a_topology_that_scontrol_shows_is_the_one_that_is_configured(sizes: list[int], levels: bool) -> None:
     """Switches in two levels above leaves: scontrol lists the nodes below each, and the level of each."""
-    import tempfile
-
     configured, written, node, leaf = [], [], 0, 0
     everything = f"n[0-{sum(sizes) * 2 - 1}]"
     configured.append(f"SwitchName=core Switches=spine[0-{len(sizes) - 1}]")
@@ -169,7 +170,7 @@ def test_a_topology_that_scontrol_shows_is_the_one_that_is_configured(sizes: lis
             configured.append(f"SwitchName=leaf{leaf} Nodes=n[{node}-{node + 1}]")
             written.append(f"SwitchName=leaf{leaf} Level=0 LinkSpeed=1 Nodes=n[{node}-{node + 1}]")
             node, leaf = node + 2, leaf + 1
-    with tempfile.TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder:
         paths = Path(folder, "topology.conf"), Path(folder, "shown.txt")
         for path, lines in zip(paths, (configured, written), strict=True):
             path.write_text("\n".join(lines) + "\n")
@@ -284,29 +285,36 @@ def test_other_files_are_refused(content: str, tmp_path: Path) -> None:
     assert refused.value.file == str(tmp_path / "x.json")
 
 
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.sampled_from(["a", "Node", "Ready", "8"]),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(["spec", "status", "taints", "allocatable", "conditions", "addresses"]), inner
-            )
-            | st.dictionaries(st.sampled_from(["type", "address", "key", "effect", "nvidia.com/gpu", "labels"]), inner)
-        ),
-        max_leaves=20,
-    )
+WHOLE = kubernetes(
+    "a",
+    {"nvidia.com/gpu": "8"},
+    labels={"topology.kubernetes.io/zone": "z", "nvidia.com/gpu.product": "H100"},
+    taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}],
 )
-def test_any_values_of_a_node_are_read_or_refused(value: Any) -> None:
-    import tempfile
 
-    node = {"kind": "Node", "metadata": {"name": "a"}, **(value if isinstance(value, dict) else {"status": value})}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "nodes.json")
-        path.write_text(json.dumps({"items": [node]}))
+
+def paths(value: Any) -> list[tuple[Any, ...]]:
+    """Return the path of every value inside a value."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [(key, *rest) for key, one in inside for rest in [(), *paths(one)]]
+
+
+@given(
+    st.sampled_from(paths(WHOLE)),
+    st.sampled_from(
+        [None, True, -1, 10**30, 1.5, float("inf"), "", "x", "-8", "\ud800", "a\nb", [], {}, ["x"], {"a": []}]
+    ),
+)
+def test_any_value_of_a_node_is_read_or_refused(path: tuple[Any, ...], value: Any) -> None:
+    node = deepcopy(WHOLE)
+    reduce(getitem, path[:-1], node)[path[-1]] = value
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "nodes.json")
+        file.write_text(json.dumps({"items": [node]}))
         try:
-            entries, _ = read_kubernetes_nodes(path)
+            entries, problems = read_kubernetes_nodes(file)
             Inventory.from_dict({"nodes": [{"ranks": rank, **entry} for rank, entry in enumerate(entries)]})
+            assert json.dumps([entries, problems], ensure_ascii=False).encode()
         except PlacementError as error:
             assert error.message
 
@@ -318,8 +326,6 @@ CELLS = st.text('abc019-.," é', max_size=5).map(str.strip)
 
 @given(st.lists(st.tuples(st.integers(0, 16), st.booleans(), CELLS, CELLS), min_size=1, max_size=8), st.booleans())
 def test_a_table_is_the_inventory_of_its_rows(rows: list[tuple[int, bool, str, str]], tabs: bool) -> None:
-    import tempfile
-
     written = io.StringIO()
     writer = csv.writer(written, delimiter="\t" if tabs else ",")
     writer.writerow(["hostname", "accelerators", "healthy", "my rack", "owner"])
@@ -329,7 +335,7 @@ def test_a_table_is_the_inventory_of_its_rows(rows: list[tuple[int, bool, str, s
         labels = {key: text for key, text in (("my rack", rack), ("owner", owner)) if text}
         entry: dict[str, Any] = {"ranks": rank, "hostname": f"gpu{rank}", "accelerators": count, "healthy": healthy}
         entries.append(entry | ({"labels": labels} if labels else {}))
-    with tempfile.TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder:
         path = Path(folder, "nodes.tsv" if tabs else "nodes.CSV")
         path.write_bytes(written.getvalue().encode())
         assert Inventory.load(path) == Inventory.from_dict({"nodes": entries})
@@ -377,6 +383,22 @@ def test_nodes_and_network_of_slurm_make_an_inventory(tmp_path: Path) -> None:
     assert done.stderr == "1 node not healthy: g2 (DOWN: fan)\n"
     saved = Inventory.load(tmp_path / "saved.yaml")
     assert (saved.node(0).hostname, saved.node(0).ip, saved.node(1).healthy) == ("host1", "10.0.0.1", False)
+
+
+def test_what_slurm_shows_is_read_from_pipes(tmp_path: Path) -> None:
+    texts = {"nodes.txt": shown("a") + shown("b"), "topology.txt": "SwitchName=s Level=0 LinkSpeed=1 Nodes=a,b\n"}
+    files, pipes = [], []
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+        end, start = os.pipe()
+        os.write(start, text.encode())
+        os.close(start)
+        files += ["--slurm", f"@{name}"]
+        pipes += ["--slurm", f"/dev/fd/{end}"]
+    done = run(tmp_path, *pipes)
+    for pipe in pipes[1::2]:
+        os.close(int(pipe.rpartition("/")[2]))
+    assert done.output == run(tmp_path, *files).output and "slurm/switch-0 s: nodes 0-1" in done.output
 
 
 def test_levels_of_a_table(tmp_path: Path) -> None:

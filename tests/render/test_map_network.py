@@ -129,6 +129,7 @@ def test_ten_thousand_nodes_in_any_number_of_levels_fit_on_a_screen(sizes: dict[
     texts = drawn(plan, whole)
     assert "313 leaf domains, 10,016 nodes" in texts["html"]
     assert len(texts["terminal"].splitlines()) < 70
+    assert "  nodes, to scale: # in use, . spare, + of another job, x excluded" in texts["terminal"]
     assert len(texts["svg"]) < 60_000 and len(texts["html"]) < 40_000
     assert counted(chart_of(plan, whole))[-1] == Counter({USED: 9_000, SPARE: 915, TAKEN: 100, EXCLUDED: 1})
 

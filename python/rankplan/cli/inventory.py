@@ -10,11 +10,12 @@ from typing import Any
 import click
 
 from rankplan.cli.common import Choice, faults_end_it, note, without_option
+from rankplan.config.text.files import read_text
 from rankplan.errors import PlacementError
 from rankplan.nodes.entries import label_keys, unlabelled
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.kubernetes_nodes import read_kubernetes_nodes
-from rankplan.nodes.slurm_nodes import read_slurm_nodes, shows_nodes
+from rankplan.nodes.slurm_nodes import SlurmNode, read_slurm_nodes, shows_nodes
 from rankplan.nodes.topology.files import Labels, read_kueue, read_slurm
 from rankplan.render.inventory import hardware_lines, tree_lines
 from rankplan.words import counted, natural
@@ -74,8 +75,9 @@ def inventory(
     with faults_end_it():
         chosen = None if levels is None else tuple(key.strip() for key in levels.split(","))
         chosen = chosen if kueue is None else read_kueue(kueue)
-        records = [one for one in slurm if shows_nodes(one)]
-        networks = {one: read_slurm(one, topology) for one in slurm if one not in records}
+        texts = {one: read_text(one) for one in slurm}  # a pipe can be read only once
+        records = [one for one, text in texts.items() if shows_nodes(text)]
+        networks = {one: read_slurm(one, topology, text=text) for one, text in texts.items() if one not in records}
         sources = {"--inventory": file, "--ray": ray, "--kubernetes": kubernetes} | dict.fromkeys(records, "")
         stated = [name for name, given in sources.items() if given is not None]
         if len(stated) > 1:
@@ -88,7 +90,7 @@ def inventory(
             entries, problems = read_kubernetes_nodes(kubernetes, chosen or ())
             found = _ranked(entries, problems)
         elif records:
-            found, networks = _of_slurm(records[0], networks)
+            found, networks = _of_slurm(read_slurm_nodes(records[0], text=texts[records[0]]), networks)
         else:
             found = _nodes(
                 file, ray, {name: known for one in networks.values() for name, known in one.items()}, accelerators
@@ -110,9 +112,8 @@ def inventory(
             found.save(output)
 
 
-def _of_slurm(path: str, networks: Mapping[str, Labels]) -> tuple[Inventory, dict[str, Labels]]:
-    """Return the nodes that Slurm shows, and the labels by the hostnames of nodes instead of Slurm's names."""
-    nodes = read_slurm_nodes(path)
+def _of_slurm(nodes: Sequence[SlurmNode], networks: Mapping[str, Labels]) -> tuple[Inventory, dict[str, Labels]]:
+    """Return the inventory of nodes that Slurm shows, and the labels by their hostnames instead of Slurm's names."""
     hosts = {one.name: str(one.entry["hostname"]) for one in nodes}
     found = _ranked([one.entry for one in nodes], {one.name: one.problem for one in nodes if one.problem is not None})
     return found, {

@@ -92,8 +92,8 @@ def plan(
     bind them to: nodes in the order of addresses that the trainer sorts them in, and no tensor group, context group or
     engine on two nodes if whole ones fit.
 
-    --memory adds what each process needs of an accelerator with so much memory, in the phase that decides, and a table
-    of all phases. json and numpy have memory_lower and memory_upper of each phase, in bytes.
+    --memory adds two columns, what each process needs in the phase that decides and the memory of its accelerator, and
+    a table of all phases. json and numpy have memory_lower and memory_upper of each phase, in bytes.
 
     --weights replaces the placements: it shows which slots of a component, such as the actor, send their weights to
     which slots of another, such as the rollout. A slot is a process, or an accelerator of a process with several.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from rankplan.accelerators import VENDORS
 from rankplan.config.text.document import Document
@@ -42,7 +42,7 @@ def read_kubernetes_nodes(
     problems: dict[str, str] = {}
     for node in _nodes(file):
         name = _at(node, "metadata", "name")
-        if not isinstance(name, str) or not name or not name.isprintable():
+        if not _is_text(name) or not name:
             raise _refusal(file, f"a node has the name {shown(name)}", _HELP)
         if name in entries:
             raise _refusal(file, f"node {shown(name)} is listed twice", "list each node once")
@@ -81,7 +81,7 @@ def _entry(node: Mapping[str, Any], name: str, keys: Collection[str]) -> dict[st
     labels = _at(node, "metadata", "labels")
     labels = labels if isinstance(labels, Mapping) else {}
     addresses = [(one.get("type"), one.get("address")) for one in _list(node, "status", "addresses")]
-    known = {kind: text for kind, text in reversed(addresses) if isinstance(text, str)}
+    known = {kind: text for kind, text in reversed(addresses) if _is_text(kind) and _is_text(text)}
     entry: dict[str, Any] = {"hostname": known.get("Hostname") or name}
     if "InternalIP" in known:
         entry["ip"] = known["InternalIP"]
@@ -89,7 +89,7 @@ def _entry(node: Mapping[str, Any], name: str, keys: Collection[str]) -> dict[st
     kept = {
         key: value
         for key, value in labels.items()
-        if isinstance(value, str) and key != HOSTNAME and (known_key(key) or key in RANK_LABELS or key in keys)
+        if _is_text(value) and key != HOSTNAME and (known_key(key) or key in RANK_LABELS or key in keys)
     }
     return entry | ({"labels": kept} if kept else {})
 
@@ -101,7 +101,7 @@ def _accelerators(node: Mapping[str, Any], labels: Mapping[str, Any]) -> dict[st
     amounts = amounts if isinstance(amounts, Mapping) else {}
     for row in VENDORS:
         if row.resource_key is not None and (count := whole_number(amounts.get(row.resource_key, 0)) or 0):
-            model = next((labels[key] for key in _MODELS if isinstance(labels.get(key), str)), None)
+            model = next((labels[key] for key in _MODELS if _is_text(labels.get(key))), None)
             kind = {} if row.accelerator_type == "NV_GPU" else {"accelerator_type": row.accelerator_type}
             return {"accelerators": count, **kind, **({"accelerator_model": model} if model else {})}
     slices = {key: whole_number(value) or 0 for key, value in amounts.items() if str(key).startswith(_SLICES)}
@@ -117,11 +117,16 @@ def _problem(node: Mapping[str, Any], taints: list[Mapping[str, Any]]) -> str | 
     ready = next((one for one in _list(node, "status", "conditions") if one.get("type") == "Ready"), None)
     if ready is not None and ready.get("status") != "True":
         reason = ready.get("reason")
-        return f"not ready{f': {reason}' if isinstance(reason, str) and reason else ''}"
+        return f"not ready{f': {reason}' if _is_text(reason) and reason else ''}"
     if _at(node, "spec", "unschedulable") is True:
         return "cordoned"
     sick = next((one["key"] for one in taints if str(one.get("key")).startswith(_SICK)), None)
     return None if sick is None else sick.removeprefix(_SICK)
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    """Return whether a value is a text that can be shown: JSON may escape lone surrogates."""
+    return isinstance(value, str) and value.isprintable()
 
 
 def _at(value: Any, *path: str) -> Any:

@@ -44,17 +44,18 @@ class SlurmNode:
     problem: str | None = None
 
 
-def shows_nodes(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file has the output of ``scontrol show node``. Raises `PlacementError`, ``OSError``."""
-    return _RECORD.search(read_text(path)) is not None
+def shows_nodes(text: str) -> bool:
+    """Return whether a text is the output of ``scontrol show node``."""
+    return _RECORD.search(text) is not None
 
 
-def read_slurm_nodes(path: str | os.PathLike[str]) -> list[SlurmNode]:
+def read_slurm_nodes(path: str | os.PathLike[str], *, text: str | None = None) -> list[SlurmNode]:
     """Return the nodes of ``scontrol show node``, in natural order of their names.
 
-    Raises `PlacementError` with every fault and its line, ``OSError`` if the file cannot be read.
+    ``text`` is read in place of the content of the file. Raises `PlacementError` with every fault and its line,
+    ``OSError`` if the file cannot be read.
     """
-    text, faults = read_text(path), list[Diagnostic]()
+    text, faults = read_text(path) if text is None else text, list[Diagnostic]()
     starts = [found.start() for found in _RECORD.finditer(text)]
     if not starts:
         fault = Diagnostic("invalid-inventory", "the file shows no nodes", "pass the output of `scontrol show node`")

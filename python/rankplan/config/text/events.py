@@ -38,7 +38,7 @@ class Events:
             raise NodesNeeded
         value = self._value(self._next(), (), 0)
         self._next()  # the end of the document
-        if type(self._next()) is not yaml.StreamEndEvent:
+        if type(self._next()) is not yaml.StreamEndEvent or self._count > LARGEST:
             raise NodesNeeded
         return value
 
@@ -46,7 +46,7 @@ class Events:
         if type(event) is yaml.ScalarEvent:
             return self._scalar(event)
         self._count += 1
-        if type(event) is yaml.AliasEvent or event.anchor or event.tag or depth == DEEPEST or self._count > LARGEST:
+        if type(event) is yaml.AliasEvent or event.anchor or event.tag or depth == DEEPEST:
             raise NodesNeeded
         if type(event) is yaml.MappingStartEvent:
             return self._pairs(path, depth)

@@ -10,7 +10,8 @@ import yaml
 TAG = "tag:yaml.org,2002:"
 NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
 BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
-_INT = re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$")
+# Python rejects ints of thousands of digits, which no key accepts.
+_INT = re.compile(r"^(?:[-+]?[0-9]{1,999}|0o[0-7]{1,999}|0x[0-9a-fA-F]{1,999})$")
 _FLOAT = re.compile(
     r"^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"
 )
@@ -64,8 +65,7 @@ class _WrittenFloat(Written, float):
 
 def number(kind: str, text: str) -> Any:
     """Return the number of a kind, ``int`` or ``float``, that a text is; ``None`` if it is none."""
-    # Python rejects ints of thousands of digits, which no key accepts.
-    if kind == "int" and _INT.match(text) and len(text) < 1000:
+    if kind == "int" and _INT.match(text):
         found = int(text, 0) if text[:2] in ("0o", "0x") else int(text)
         return found if str(found) == text else _WrittenInt(found, text)
     if kind in ("float", "int") and _FLOAT.match(text):

@@ -58,17 +58,16 @@ class _Topology:
             raise _refusal(f"the lists up to `{name}` have {self.listed:,} names", _TOO_MANY)
 
 
-def read_slurm(path: str | os.PathLike[str], topology: str | None = None) -> Labels:
+def read_slurm(path: str | os.PathLike[str], topology: str | None = None, *, text: str | None = None) -> Labels:
     """Return the labels of the nodes in a ``topology.conf`` or ``topology.yaml``, known by its suffix.
 
     ``topology`` is the name of one in a ``topology.yaml``; by default it is the first with switches or blocks, the
-    cluster's default before others. Raises `PlacementError` for a file that is neither, or that contradicts itself;
-    ``OSError`` if it cannot be read.
+    cluster's default before others. ``text`` is read in place of the content of the file. Raises `PlacementError` for a
+    file that is neither, or that contradicts itself; ``OSError`` if it cannot be read.
     """
     file = os.fspath(path)
-    data = read_whole(file)
     try:
-        return _labels(file, data.decode("utf-8-sig"), topology)
+        return _labels(file, read_whole(file).decode("utf-8-sig") if text is None else text, topology)
     except UnicodeDecodeError:
         faults = _refusal("the file is not UTF-8", "save the file as UTF-8").diagnostics
     except PlacementError as error:

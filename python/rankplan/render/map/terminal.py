@@ -77,7 +77,7 @@ def _chart(chart: Chart, width: int) -> Iterator[Text]:
     if chart.more:
         yield Text(f"  {chart.more}", "italic")
     meanings = ", ".join(f"{_NODES[state]} {meaning}" for state, meaning in chart.states.items())
-    yield Text(f"  each node: {meanings}", "dim")
+    yield Text(f"  {'each node' if bar == chart.widest else 'nodes, to scale'}: {meanings}", "dim")
     for note in chart.notes:
         yield from map(Text, wrap(note, width, subsequent_indent="  "))
 
