@@ -348,6 +348,7 @@ def test_run_launches_runs_and_verifies_every_rank(folder: Path) -> None:
         assert not Path("/proc", row[3]).exists(), "a rank is left running"
 
 
+@pytest.mark.long
 def test_a_failing_rank_ends_the_run_and_is_named(folder: Path) -> None:
     (folder / "bad.py").write_text(
         "from rankplan import Worker\n"

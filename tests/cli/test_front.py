@@ -73,6 +73,7 @@ def golden() -> Iterator[tuple[str, Any]]:
             yield line["id"], f"python3 -m openrlhf.cli.train_ppo_ray {' '.join(words)}\n"
 
 
+@pytest.mark.long
 def test_the_command_the_function_and_the_class_agree_on_every_recorded_config(tmp_path: Path) -> None:
     planned = classes = 0
     for name, content in golden():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
 from support.paths import ROOT
 
 
@@ -19,6 +20,7 @@ def test_the_table_of_the_bounds_of_memory() -> None:
         assert table[name][0] == table[name][1], name
 
 
+@pytest.mark.long
 def test_the_large_cluster_benchmark_runs() -> None:
     command = [sys.executable, str(ROOT / "benches" / "large_cluster.py"), "--largest", "1024", "--seconds", "0"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

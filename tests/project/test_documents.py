@@ -23,7 +23,14 @@ def test_commands_print_the_output_on_the_page(block: Block, command: str, outpu
     assert command_output(block, command).strip() == output.strip()
 
 
-@pytest.mark.parametrize(("block", "output"), list(programs()), ids=location)
+def _marks(block: Block) -> list[pytest.MarkDecorator]:
+    """Return the mark of programs that start a cluster, but for those of the README."""
+    return [pytest.mark.long] if "simulate(" in block.text and block.document.name != "README.md" else []
+
+
+@pytest.mark.parametrize(
+    ("block", "output"), [pytest.param(*one, marks=_marks(one[0])) for one in programs()], ids=location
+)
 def test_programs_run_and_print_the_output_on_the_page(block: Block, output: str | None) -> None:
     printed = program_output(block)
     assert output is None or printed.strip() == output.strip()

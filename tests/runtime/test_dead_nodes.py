@@ -17,6 +17,8 @@ from ray.util.placement_group import placement_group_table
 from support.raylets import Raylets
 from support.workers import Plain, Reader, Stuck, has_ended, stuck
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def raylets() -> Iterator[Raylets]:

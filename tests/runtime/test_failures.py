@@ -31,6 +31,8 @@ from support.broken_module import Broken
 from support.paths import TESTS
 from support.workers import FailsToStart, Faulty, Reader, Refuses, Stuck, has_ended, stuck
 
+pytestmark = pytest.mark.long
+
 FOUR = PackedPlacementStrategy(2, 5)
 TWO = FlexiblePlacementStrategy([[0], [4]])
 

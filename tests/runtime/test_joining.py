@@ -20,6 +20,8 @@ import pytest
 from rankplan import ComponentPlacement, Inventory
 from rankplan.runtime.nodes.processes import end, family, left_after
 
+pytestmark = pytest.mark.long
+
 JOINS = """
 import sys
 from rankplan import Cluster, ClusterError

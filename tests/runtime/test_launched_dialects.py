@@ -19,6 +19,8 @@ from ray.util.placement_group import placement_group_table
 from support.paths import EXAMPLES
 from support.workers import Reader
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:

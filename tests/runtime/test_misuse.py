@@ -35,6 +35,8 @@ from rankplan.runtime.ray import timeouts
 from ray.util.placement_group import placement_group_table
 from support.workers import Stuck, command, has_ended, stuck
 
+pytestmark = pytest.mark.long
+
 STRATEGY = FlexiblePlacementStrategy([[0], [1]])
 
 

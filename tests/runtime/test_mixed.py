@@ -31,6 +31,8 @@ from support.paths import EXAMPLES
 from support.robots import Lamp, Lighter
 from support.workers import NAMES, Reader
 
+pytestmark = pytest.mark.long
+
 NODES = {
     "nodes": [
         {"ranks": 0, "accelerators": 4, "accelerator_model": "A800"},

@@ -346,6 +346,7 @@ def started(*nodes: dict[str, Any]) -> Iterator[Started]:
         raylets.close()
 
 
+@pytest.mark.long
 def test_raylets_without_ranks_are_in_the_order_of_their_addresses(caplog: pytest.LogCaptureFixture) -> None:
     """One cluster that grows: the head is its last node, and the driver runs there."""
     caplog.set_level(logging.INFO, "rankplan")
@@ -379,6 +380,7 @@ def test_raylets_without_ranks_are_in_the_order_of_their_addresses(caplog: pytes
         assert rest.endswith("; set it on every node before its `ray start`, or on none")
 
 
+@pytest.mark.long
 def test_raylets_with_a_rank_label_are_in_its_order(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "rankplan")
     label = "rankplan.io/node-rank"
@@ -394,6 +396,7 @@ def test_raylets_with_a_rank_label_are_in_its_order(caplog: pytest.LogCaptureFix
         assert "127.0.0.6 (" not in str(refused.value)
 
 
+@pytest.mark.long
 def test_the_order_does_not_depend_on_who_joined_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four nodes start, and two are used: those with the lowest addresses, which join last."""
     monkeypatch.setattr(timeouts, "LAST_JOIN", 10.0)
@@ -409,6 +412,7 @@ def test_the_order_does_not_depend_on_who_joined_first(monkeypatch: pytest.Monke
         assert told == ["probing 4 nodes"]
 
 
+@pytest.mark.long
 def test_a_rank_on_the_only_node_is_left_over(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,6 +432,7 @@ def test_a_rank_on_the_only_node_is_left_over(
         assert nodes.hosts(num_nodes=1) == [9], "with two nodes, ranks count"
 
 
+@pytest.mark.long
 def test_nodes_that_are_not_needed_may_join_first() -> None:
     """Two of four nodes are used; they join last, one after the other, and their ranks decide."""
     ranks = [{"env_vars": {"RANKPLAN_NODE_RANK": str(rank)}} for rank in range(4)]
@@ -441,6 +446,7 @@ def test_nodes_that_are_not_needed_may_join_first() -> None:
         )
 
 
+@pytest.mark.long
 def test_a_rank_that_is_missing_is_waited_for() -> None:
     """Three of four nodes have joined, and the fourth has one of the three ranks that are used."""
     ranks = [{"env_vars": {"RANKPLAN_NODE_RANK": str(rank)}} for rank in range(4)]
@@ -455,6 +461,7 @@ def test_a_rank_that_is_missing_is_waited_for() -> None:
         )
 
 
+@pytest.mark.long
 def test_a_broken_node_is_skipped_if_it_is_not_needed(caplog: pytest.LogCaptureFixture) -> None:
     broken = {"labels": {"rankplan.io/accelerator-type": "GPU"}}
     with started(by_hand(10), by_hand(11), by_hand(12, **broken)) as nodes:
@@ -497,6 +504,7 @@ def test_raylets_in_the_order_of_the_topology() -> None:
         Cluster(node_order="rack")
 
 
+@pytest.mark.long
 def test_a_broken_node_may_be_the_one_with_the_missing_rank() -> None:
     variables = [{"env_vars": {"RANKPLAN_NODE_RANK": str(rank)}} for rank in range(3)]
     broken = {**variables[1], "labels": {"rankplan.io/accelerator-type": "GPU"}}
@@ -506,6 +514,7 @@ def test_a_broken_node_may_be_the_one_with_the_missing_rank() -> None:
             nodes.hosts(num_nodes=2, timeout=5)
 
 
+@pytest.mark.long
 def test_a_node_outside_the_plan_and_a_rank_that_it_does_not_use() -> None:
     """A head without a rank, and a plan on nodes 0 and 2: no node has rank 1."""
     section = {"num_nodes": 3, "component_placement": {"env": {"node_group": "node", "placement": "0,2"}}}

@@ -29,6 +29,8 @@ from rankplan.runtime.reserve.notices import Overlap, is_notice, listed
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from support.workers import Reader
 
+pytestmark = pytest.mark.long
+
 OTHER = """
 import sys
 from rankplan import Cluster, FlexiblePlacementStrategy

@@ -36,6 +36,8 @@ from support.pinning import (
     wait_until,
 )
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Machines]:

@@ -183,6 +183,7 @@ def test_each_rank_starts_in_the_bundle_of_its_first_accelerator(cluster: Cluste
         assert indices_of("env") == [4, 2]
 
 
+@pytest.mark.long
 def test_components_share_their_accelerators_within_a_reservation(cluster: Cluster) -> None:
     made = plan(cluster, actor="0-5", rollout="0-5:0-11")
     with cluster.reserve(made) as reserved:
@@ -354,6 +355,7 @@ def test_closing_the_cluster_releases_everything(cluster: Cluster) -> None:
         same.reserve(made)
 
 
+@pytest.mark.long
 def test_a_group_of_its_own_reservation_returns_it(cluster: Cluster) -> None:
     for _ in range(3):  # what was returned can be reserved again at once
         with Reader.create_group().launch(cluster, SIX, reserve=True) as group:
@@ -465,6 +467,7 @@ with Cluster() as cluster:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("one", "two"), [("0-7", "0-7"), ("0-5", "4-7"), ("0-4,6-7", "5-7")])
 def test_of_two_drivers_one_succeeds(cluster: Cluster, tmp_path: Path, one: str, two: str) -> None:
     environment = {**os.environ, "RAY_ADDRESS": cluster.address}

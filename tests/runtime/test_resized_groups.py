@@ -23,7 +23,7 @@ from ray.util.placement_group import placement_group_table
 from support.paths import DOCS, EXAMPLES
 from support.workers import AsyncCounting, Counting, Reader, has_ended, stuck
 
-pytestmark = pytest.mark.usefixtures("nothing_stays")
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("nothing_stays")]
 
 VARIABLES = ("WORLD_SIZE", "RANKPLAN_RESTART", "CLUSTER_NODE_RANK", "CUDA_VISIBLE_DEVICES", "MASTER_ADDR")
 

@@ -37,6 +37,8 @@ from support.paths import DOCS, EXAMPLES
 from support.raylets import Raylets
 from support.workers import Engine, Reader, has_ended
 
+pytestmark = pytest.mark.long
+
 RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT", "RANKPLAN_RESTART")
 
 

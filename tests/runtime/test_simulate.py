@@ -78,6 +78,7 @@ def test_the_drivers_own_mask_and_rank_do_not_matter(monkeypatch: pytest.MonkeyP
     assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["RLINF_NODE_RANK"]) == ("3", "7")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("error", [ValueError("no such device"), KeyboardInterrupt()])
 def test_a_start_that_fails_half_way(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     options = simulate._node_options
@@ -155,6 +156,7 @@ def test_a_section_takes_the_first_nodes() -> None:
         assert cluster.inventory.excluded == [(RankSet("0"), RankSet("0"))]
 
 
+@pytest.mark.long
 def test_a_launch_without_a_strategy_leaves_out_what_is_excluded() -> None:
     nodes = Inventory.uniform(3, 2).without(["node-0/0", "node-2"])
     with Cluster.simulate(nodes) as cluster, Reader.create_group().launch(cluster) as group:
@@ -163,6 +165,7 @@ def test_a_launch_without_a_strategy_leaves_out_what_is_excluded() -> None:
     assert [row.cluster_node_rank for row in one_process_each(nodes).get_placement(nodes)] == [0, 2]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [None, signal.SIGINT, signal.SIGTERM])
 def test_a_driver_that_does_not_close(base: Path, how: signal.Signals | None) -> None:
     with driver() as process:
@@ -172,6 +175,7 @@ def test_a_driver_that_does_not_close(base: Path, how: signal.Signals | None) ->
     assert not left_after(processes, 0)
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed(base: Path) -> None:
     """Ray's own agents would take minutes, and nobody would remove the folder."""
     with driver() as process:
@@ -205,6 +209,7 @@ finally:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("repeated", [False, True])
 def test_sigterm_leaves_time_for_cleanup(base: Path, repeated: bool) -> None:
     """Ray's own handler would abort the program after 3 seconds."""

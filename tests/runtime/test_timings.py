@@ -15,6 +15,8 @@ from rankplan.cli import main
 from rankplan.runtime.rank.timing import slowest_rank
 from support.paths import EXAMPLES
 
+pytestmark = pytest.mark.long
+
 
 class Sleeper(Worker):
     def nap(self, seconds: float) -> None:

@@ -328,16 +328,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.long
 def test_each_node_is_found_with_its_type_and_its_own_ids(cluster: Cluster) -> None:
     found = [cluster.inventory.node(rank) for rank in range(cluster.num_nodes)]
     assert {node.accelerator_type: list(node.accelerator_ids) for node in found} == IDS
 
 
+@pytest.mark.long
 def test_a_saved_inventory_keeps_the_ids(cluster: Cluster, tmp_path: Path) -> None:
     cluster.inventory.save(tmp_path / "inventory.yaml")
     assert Inventory.load(tmp_path / "inventory.yaml") == cluster.inventory
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("isolate", "reserve"), [(True, True), (False, False)])
 def test_each_rank_sees_its_devices_by_the_variables_of_the_vendor(
     cluster: Cluster, isolate: bool, reserve: bool
@@ -361,6 +364,7 @@ def test_each_rank_sees_its_devices_by_the_variables_of_the_vendor(
     assert emptied[:3] == [True, True, False]  # so Ray did rewrite what it was asked to on the first two nodes
 
 
+@pytest.mark.long
 def test_processes_by_node_see_the_whole_node(cluster: Cluster) -> None:
     with Reader.create_group().launch(cluster, NodePlacementStrategy([0, 9, 11])) as group:
         assert [list(report.accelerators) for report in group.verify()] == [IDS["NV_GPU"], IDS["TPU"], IDS["FURIOSA"]]
@@ -387,6 +391,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_a_registered_type_is_probed_launched_and_verified(tmp_path: Path) -> None:
     """In a process of its own: a registration cannot be taken back."""
     (tmp_path / "program.py").write_text(REGISTERED)

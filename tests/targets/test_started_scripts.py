@@ -16,6 +16,8 @@ import rankplan
 from support.launchers import CASES, planned
 from support.slurm import Slurm, own_rankplan, slurm
 
+pytestmark = pytest.mark.long
+
 ROW = """#!/bin/sh
 echo "ROW $1 $RANK $CLUSTER_NODE_RANK ${SLURMD_NODENAME:--} $CUDA_VISIBLE_DEVICES $MASTER_ADDR:$MASTER_PORT $WORLD_SIZE"
 """
