@@ -25,6 +25,8 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "configs/run.sh": "python -m verl.trainer.main_ppo trainer.nnodes=2 trainer.n_gpus_per_node=8\n",
         "configs/sft.sh": "torchrun -m verl.trainer.fsdp_sft_trainer data.train_files=x\n",
         "configs/nodes.yaml": "nodes: [{ranks: 0-1, accelerators: 8}]\n",
+        "configs/hooks.yaml": "- repo: local\n  id: cluster\n",
+        "configs/empty.yaml": "# nothing yet\n",
         "configs/notes.txt": BAD,
         "configs/.git/hidden.yaml": BAD,
     }
@@ -42,7 +44,7 @@ def test_faults_then_a_table_of_all_jobs() -> None:
     assert done.exit_code == 1
     assert done.stdout.count("error[") == 1
     assert "configs/deep/er/bad.yml:1:" in done.stdout
-    assert "skipped 3 files that are no jobs" in done.stderr
+    assert "skipped 5 files that are no jobs" in done.stderr
     assert "assuming" not in done.stderr
     lines = done.stdout[done.stdout.index("file ") :].splitlines()
     assert [line.split()[0] for line in lines] == [
@@ -71,7 +73,7 @@ def test_links_that_lead_in_a_circle_and_folders_without_permission() -> None:
 
 def test_a_file_that_is_named_is_never_skipped() -> None:
     done = check("configs", "configs/sft.sh")
-    assert "skipped 2 files that are no jobs" in done.stderr
+    assert "skipped 4 files that are no jobs" in done.stderr
     assert "sft.sh" in done.stdout
 
 

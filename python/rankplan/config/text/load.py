@@ -58,7 +58,7 @@ def _load(
         if value is None:
             message = "the file is empty: it describes no job and no nodes"
         help = "write keys and values: `cluster:` in a config, `nodes:` in an inventory"
-        raise PlacementError([document.refuse(message, code="invalid-value", help=help)])
+        raise PlacementError([document.refuse(message, code="no-components", help=help)])
     if "defaults" not in value:
         return value
     return composed(extended(value, _load, (*above, file)), lambda name: _read(name)[1])
