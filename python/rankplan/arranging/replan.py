@@ -139,7 +139,7 @@ class _Failure:
         self._repairs = list(Repair.several(parts, self._planned, self.broken))
 
     def unchanged(self) -> Replanned:
-        """Return the plan as it is; whether it follows the rules is not checked."""
+        """Return the plan unchanged, without checking the rules of its topology."""
         levels = Network.of(self.inventory, self._plan.inventory).levels
         before = crossings_at(self._plan, self.inventory, levels, self._known)
         nodes = tuple(self._known)

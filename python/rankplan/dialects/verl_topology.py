@@ -96,7 +96,7 @@ class Topology:
 
     @classmethod
     def read(cls, reader: Reader) -> Topology | None:
-        """Return the topology of a config, ``None`` if it has none."""
+        """Return the topology that a config states, if any."""
         return cls(reader) if reader.section_at(_BLOCK) else None
 
     def _named(self, key: str) -> Iterator[tuple[KeyPath, Mapping[Any, Any], str]]:

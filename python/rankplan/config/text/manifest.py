@@ -37,7 +37,7 @@ class Object:
 
     @property
     def kind(self) -> str:
-        """Its kind; empty if it has none."""
+        """Its ``kind``, empty if it states none."""
         return str(self.value.get("kind", ""))
 
     @property

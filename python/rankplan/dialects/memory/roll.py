@@ -23,7 +23,7 @@ def _kind(strategy: Any) -> Any:
 
 
 def _model(section: Any, actor: Any, reference: Any, infer: Any, own: Any, pretrain: Any, reward: Any) -> Any:
-    """Return the model: `pretrain` replaces all three, if one of them has none (``PPOConfig.__post_init__``)."""
+    """Return the model: if one of the three states none, `pretrain` replaces all (``PPOConfig.__post_init__``)."""
     if section in ("actor_train", "actor_infer", "reference"):
         return pretrain if None in (actor, reference, infer) else own
     return reward if section == "critic" and own is None else own

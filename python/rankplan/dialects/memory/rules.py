@@ -82,7 +82,7 @@ class Rule:
 
 
 def same(value: Any) -> Any:
-    """Return a value as it is."""
+    """Return the value unchanged."""
     return value
 
 
