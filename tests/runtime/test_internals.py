@@ -173,7 +173,7 @@ def test_available_resources_are_counted_by_node(cluster: Cluster) -> None:
     assert {node: free["GPU"] for node, free in available_resources().items()} == dict.fromkeys(cluster.node_ids, 4.0)
 
 
-def test_a_placement_group_is_granted_or_refused(cluster: Cluster) -> None:
+def test_a_placement_group_is_granted_refused_or_removed(cluster: Cluster) -> None:
     def asked(gpus: int, node_id: str = cluster.node_ids[0]) -> tuple[Any, bool | None]:
         group = placement_group([{"GPU": gpus}], bundle_label_selector=[{"ray.io/node-id": node_id}])
         deadline = time.monotonic() + SOON
@@ -188,6 +188,7 @@ def test_a_placement_group_is_granted_or_refused(cluster: Cluster) -> None:
     for group in (first, busy, too_many, nowhere):
         remove_placement_group(group)
     assert (granted_first, granted_busy, granted_too_many, granted_nowhere) == (True, False, False, False)
+    assert granted(first) is False
 
 
 # ------------------------------------------------------------------------------------------------ actors and failures

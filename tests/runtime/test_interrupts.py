@@ -20,6 +20,7 @@ import pytest
 import rankplan.runtime
 from rankplan import Cluster, ComponentPlacement, NodePlacementStrategy, WorkerGroup
 from rankplan.runtime.rank.ports import PORTS
+from rankplan.runtime.ray.internals import available_resources
 from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve import groups, reserve
 from ray.util.placement_group import placement_group_table
@@ -90,14 +91,19 @@ def present() -> list[str]:
 
 
 def left(cluster: Cluster) -> tuple[Any, ...]:
-    """Return everything that may be left behind; Ray may remove placement groups a moment later."""
+    """Return everything that may be left behind; Ray may remove placement groups and free accelerators later."""
     deadline = time.monotonic() + 20
-    while (names := present()) and time.monotonic() < deadline:
+    while any((names := present(), held := held_accelerators())) and time.monotonic() < deadline:
         time.sleep(0.01)
-    return names, dict(reserve._claimed), PORTS.taken(socket.gethostname()), cluster.connection._groups
+    return names, held, dict(reserve._claimed), PORTS.taken(socket.gethostname()), cluster.connection._groups
 
 
-NOTHING: tuple[Any, ...] = ([], {}, set(), [])
+def held_accelerators() -> float:
+    """Return how many accelerators Ray counts as taken."""
+    return 8 - sum(amounts.get("GPU", 0) for amounts in available_resources().values())
+
+
+NOTHING: tuple[Any, ...] = ([], 0, {}, set(), [])
 
 
 def test_an_interrupted_reservation(two_nodes: Cluster) -> None:
@@ -180,6 +186,16 @@ def test_an_interrupted_search_for_ports(two_nodes: Cluster) -> None:
             taken = {port for block in ports for port in block}
             assert PORTS.taken(socket.gethostname()) == before | taken, point
             before |= taken
+    assert left(two_nodes) == NOTHING
+
+
+def test_groups_that_are_removed_at_once(two_nodes: Cluster) -> None:
+    """Ray keeps the accelerators of a group that is removed while it places it."""
+    asked = groups.NamedGroups(two_nodes.connection)
+    for turn in range(400):
+        for part in ("a", "b"):
+            asked.create(f"{part}{turn}", [{"GPU": 1}] * 2)
+        asked.end()
     assert left(two_nodes) == NOTHING
 
 

@@ -193,11 +193,11 @@ def worker_ports() -> Container[int]:
 
 
 def granted(group: PlacementGroup) -> bool | None:
-    """Whether Ray has placed this group, or refused it for now; ``None`` while it has not tried."""
+    """Whether Ray has placed this group, or refused or removed it; ``None`` while it has not tried."""
     entry = placement_group_table(group)
-    if entry["state"] == "CREATED":
-        return True
-    return False if entry["stats"]["scheduling_state"] in ("NO_RESOURCES", "INFEASIBLE") else None
+    if not entry or entry["state"] == "CREATED":
+        return bool(entry)
+    return False if entry["stats"]["scheduling_state"] in ("NO_RESOURCES", "INFEASIBLE", "REMOVED") else None
 
 
 def has_process(actor: ActorHandle[Any]) -> bool:

@@ -15,6 +15,7 @@ GRANT_POLL = 0.005  # Ray grants or refuses a placement group within 3 ms
 RETRY = 0.05  # Ray reports returned resources every 0.1 s, and by itself retries only after up to 1 s
 SETTLE = 1.0  # resources of a killed process return after 0.1 s; ten times that on a busy machine
 GRANT = 10.0  # a node that neither grants nor refuses: its raylet is overloaded, or dead but not yet declared so
+REMOVE = 2.0  # Ray answers within 3 ms, also about a group that is to be removed; a dead node never does
 
 # Launching, and reading the environment of Ray on a node.
 ENVIRONMENT = 60.0  # a task that needs a new process on a busy node

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from ray.util.placement_group import (
 
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.connection import Connection
-from rankplan.runtime.ray.internals import lost_connection
+from rankplan.runtime.ray.internals import granted, lost_connection
 from rankplan.runtime.ray.signals import Uninterrupted
 
 
@@ -37,9 +38,19 @@ class NamedGroups:
 
     def remove(self, name: str) -> None:
         """Remove the group of this name, if it exists."""
+        self._remove(name, time.monotonic() + timeouts.REMOVE)
+
+    def _remove(self, name: str, deadline: float) -> None:
+        """Remove a group as soon as Ray has placed or refused it, or at this time.
+
+        A node can keep what it prepares for a group that is removed meanwhile, until Ray ends
+        (https://github.com/ray-project/ray/issues/64693).
+        """
         with Uninterrupted():
             group = self._groups[name] or _existing(name)
             if group is not None:
+                while granted(group) is None and time.monotonic() < deadline:
+                    time.sleep(timeouts.GRANT_POLL)
                 remove_placement_group(group)
             del self._groups[name]
 
@@ -48,8 +59,9 @@ class NamedGroups:
         with Uninterrupted():
             # without its head, Ray would try for a minute
             if self._groups and self._connection.is_current and lost_connection(timeouts.ANSWER) is None:
+                deadline = time.monotonic() + timeouts.REMOVE
                 for name in list(self._groups):
-                    self.remove(name)
+                    self._remove(name, deadline)
             self._groups.clear()
 
 
