@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from rankplan import load_config
 from rankplan.cli import main
 from rankplan.cli.explain import rules
-from rankplan.dialects.keys import ROLE, TABLES, properties
+from rankplan.dialects.keys import ROLE, TABLES
+from rankplan.dialects.schema import properties
 from support.configs import FULL
 from support.goldens import as_yaml, lines
 from support.paths import EXAMPLES
