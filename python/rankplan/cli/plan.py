@@ -87,7 +87,7 @@ def plan(
     bind them to: nodes in the trainer's order of addresses, and no tensor group, context group or engine on two nodes
     if whole ones fit.
 
-    --memory adds two columns (what each process needs in its largest phase, and the memory of its accelerator) and a
+    --memory adds two columns (what each process needs in its worst phase, and the memory of its accelerator) and a
     table of all phases. json and numpy have memory_lower and memory_upper of each phase, in bytes.
 
     --weights replaces the placements: it shows which slots of a component, such as the actor, send their weights to
