@@ -163,3 +163,32 @@ def test_a_key_beside_the_one_that_it_resembles_is_no_typo(tmp_path: Path) -> No
     assert not checked(path).faults
     path.write_text(text.format(own.format(key="")))
     assert [one.help for one in checked(path).faults] == ["did you mean `ppo_micro_batch_size_per_gpu`?"]
+
+
+REWARDS = [
+    ("reward_model.micro_batch_size_per_gpu=8", {"reward": 8}),
+    ("reward_model.model.fsdp_config.param_offload=True", {"reward": 8}),
+    ("reward_model.strategy=fsdp", {"reward": 8}),
+    ("reward_model.rollout.tensor_model_parallel_size=2", {}),  # of 0.7.1 to 0.8, which move it
+]
+
+
+@pytest.mark.parametrize(("word", "more"), REWARDS, ids=[word for word, _ in REWARDS])
+def test_a_reward_model_of_verl_before_0_7_1_has_a_worker_per_accelerator(
+    word: str, more: dict[str, int], tmp_path: Path
+) -> None:
+    """verl: ``add_reward_model_worker`` (v0.7.0). Since 0.7.1, Hydra refuses these keys."""
+    path = tmp_path / "run.sh"
+    program = "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo trainer.n_gpus_per_node=8"
+    path.write_text(f"{program} reward_model.enable=True {word}\n")
+    assert sizes(path) == {"actor": 8, "rollout": 4} | more
+    assert bool(more) == (not checked(path).warnings)
+    path.write_text(f"{program} {word}\n")
+    assert sizes(path) == {"actor": 8, "rollout": 4}
+
+
+@pytest.mark.parametrize("name", ["gae", "masked_gae", "bi_level_gae"])
+def test_estimators_of_vagen_have_a_critic(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"python3 -m vagen.trainer.main_ppo algorithm.adv_estimator={name} trainer.n_gpus_per_node=2\n")
+    assert sizes(path) == {"actor": 2, "critic": 2, "rollout": 1}

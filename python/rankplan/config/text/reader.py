@@ -124,10 +124,12 @@ class Reader:
         return "" if program is None else program.module
 
     def decides(self, warning: Diagnostic) -> bool:
-        """Return whether a warning matters: the dialect gives it, or has read the value, or a value inside it."""
+        """Return whether a warning matters: it is about no value, or the dialect gives it, or has read the value."""
         path = warning.path or ""
-        return warning in self._warnings or any(
-            one == path or one.startswith((f"{path}.", f"{path}[")) for one in map(path_text, self.asked)
+        return (
+            warning.code != "not-run"
+            or warning in self._warnings
+            or any(one == path or one.startswith((f"{path}.", f"{path}[")) for one in map(path_text, self.asked))
         )
 
     def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
