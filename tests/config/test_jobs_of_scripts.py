@@ -91,6 +91,16 @@ def test_values_on_a_line_that_is_cut_off_are_named(line: str, rest: str, tmp_pa
     assert load_config(written(tmp_path, run=f"{command} \\\n  {rest}\n")).document.warnings == []
 
 
+@pytest.mark.parametrize("words", ["optim=megatron optim.lr=1", "optim.lr=1 optim=megatron"])
+def test_a_name_for_a_section_chooses_a_file(words: str, tmp_path: Path) -> None:
+    """Hydra: ``key=name`` is a choice if ``key`` is a config group; other words have keys in it then."""
+    config = load_config(written(tmp_path, run=f"python3 -m verl.trainer.main_ppo trainer.nnodes=1 {words}\n"))
+    assert config["optim"] == {"lr": 1}
+    assert config["hydra"]["runtime"]["choices"] == {"/optim": "megatron"}
+    with pytest.raises(PlacementError, match="`trainer` is 1; it has no keys"):
+        load_config(written(tmp_path, run="python3 -m verl.trainer.main_ppo trainer=1 trainer.nnodes=1\n"))
+
+
 ARRAYS = ["ARGS=$(cat args)\n", 'read -ra ARGS <<< "$(cat args)"\n', "mapfile -t ARGS < args\n"]
 
 

@@ -138,6 +138,15 @@ def test_models_of_several_agents_are_not_read(tmp_path: Path) -> None:
     assert (fault.code, fault.path) == ("unknown-key", "agents")
 
 
+@pytest.mark.parametrize(("flag", "fine"), [("--init_kl_coef 0.0", True), ("", False)])
+def test_a_model_that_does_not_start_may_have_no_nodes(flag: str, fine: bool, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"python3 -m openrlhf.cli.train_ppo_ray --ref_num_nodes 0 --advantage_estimator rloo {flag}\n")
+    found = [(one.path, one.message) for one in checked(path).faults]
+    message = "`ref_num_nodes` is 0; it must be a whole number of 1 or more"
+    assert found == ([] if fine else [("ref_num_nodes", message)])
+
+
 NO_JOBS = [
     ("deepspeed --module openrlhf.cli.train_ppo --pretrain m", "PPO in the processes of `deepspeed`, without Ray"),
     ("python3 -m openrlhf.cli.serve_score_rm --port 5000", "serving of a model, not an RL job"),

@@ -260,6 +260,7 @@ class Reader:
 
     def size(self, path: KeyPath, default: int, least: int = 1) -> int:
         """Return the number at a path; the default if it is missing or invalid, which is recorded."""
+        path = self.stated(path)
         value = self.at(path)
         number = default if value is None else self.number(value, path, least)
         if number is not None and number > LARGEST:
@@ -269,6 +270,7 @@ class Reader:
 
     def switch(self, path: KeyPath, *, default: bool = False) -> bool:
         """Return the boolean at a path; the default if it is missing or invalid, which is recorded."""
+        path = self.stated(path)
         value = self.at(path)
         if isinstance(value, bool) or value is None:
             return default if value is None else value
@@ -277,6 +279,7 @@ class Reader:
 
     def coefficient(self, path: KeyPath, default: float) -> float:
         """Return the real number at a path; the default if it is missing or invalid, which is recorded."""
+        path = self.stated(path)
         value = self.at(path)
         if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
             return default if value is None else float(value)
