@@ -61,6 +61,13 @@ WARNED = [
         None,
         "no model is on pool `reward_pool`",
     ),
+    (
+        "{name: reward_pool, cluster: h20, nnodes: 1, n_gpus_per_node: 4}",
+        "{name: reward_pool, cluster: h20, nnodes: 1, n_gpus_per_node: 2}\n"
+        "    - {name: spare, cluster: h20, nnodes: 1, n_gpus_per_node: 2, "
+        "attributes: {standby: true, protects: [infer_pool]}}",
+        "pool `spare` reserves a part of node 5: replan takes only whole nodes",
+    ),
 ]
 
 
@@ -224,14 +231,3 @@ def test_pools_of_a_cluster_section() -> None:
         ("cluster.pools[0].components[0]", "unknown-component"),
         ("cluster.pools[1].node_ranks", "node-out-of-range"),
     ]
-    for broken, message in (
-        ([{"name": "a", "protects": ["b"]}], "unknown pool `b`"),
-        ([{"name": "a"}, {"name": "a"}], "two pools are named `a`"),
-        (
-            [{"name": "a", "min_accelerators": 9, "max_accelerators": 8}],
-            "min_accelerators 9 is more than max_accelerators 8",
-        ),
-    ):
-        with pytest.raises(PlacementError) as refused:
-            rankplan.plan({"cluster": {**section, "pools": broken}}, CLUSTER.first(3))
-        assert refused.value.message == message
