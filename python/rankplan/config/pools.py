@@ -26,6 +26,11 @@ class PoolEntry(Model):
         default=(), description="Pools whose components may use the nodes of a reserve."
     )
 
+    @property
+    def decides(self) -> bool:
+        """Whether it has bounds or nodes; another one is only a name for components."""
+        return bool(self.min_accelerators or self.max_accelerators or self.node_ranks)
+
     @model_serializer(mode="wrap")
     def _only_stated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         plain: dict[str, Any] = handler(self)

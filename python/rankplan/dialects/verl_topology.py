@@ -10,10 +10,11 @@
         - {name: rollout, worker: rollout, config_key: actor_rollout_ref, resource_pool: train}
 
 A cluster is the next ``nnodes`` nodes of the inventory. A pool takes the first nodes of its cluster with enough free
-accelerators. Each model is a component. The workers ``actor``, ``critic`` and ``ref`` have one process per accelerator;
-``rollout``, ``reward`` and ``teacher`` have engines of the sizes in the section ``config_key``. A pool with ``standby``
-stays free: its nodes are spares; with ``protects``, only for the models of these pools. ``rankplan replan --grow`` and
-``--shrink`` keep elastic pools within their bounds. The plan has both as ``pools`` of its cluster section.
+accelerators. Each model is a component, in their order. The workers ``actor``, ``critic`` and ``ref`` have one process
+per accelerator; ``rollout``, ``reward`` and ``teacher`` have engines of the sizes in the section ``config_key``. A pool
+with ``standby`` stays free: its nodes are spares; with ``protects``, only for the models of these pools. ``rankplan
+replan --grow`` and ``--shrink`` keep elastic pools within their bounds. The plan has both as ``pools`` of its cluster
+section.
 
 Follows RFC #7269 of verl as of 2026-08-05, a draft, which may change.
 """
@@ -22,7 +23,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -69,13 +70,13 @@ class _DevicePool:
     standby: bool
     protects: Sequence[str]
     bounds: tuple[int | None, int | None] = (None, None)
-    models: list[_Model] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
     name: str
     worker: str
+    pool: str
     path: KeyPath
     section: KeyPath
 
@@ -87,6 +88,7 @@ class Topology:
         self.reader = reader
         self.clusters: dict[str, _Cluster] = {}
         self.pools: dict[str, _DevicePool] = {}
+        self.models: list[_Model] = []
         for path, entry, name in self._named("clusters"):
             self.clusters[name] = _Cluster(*self._size(entry, path))
         for path, entry, name in self._named("device_pools"):
@@ -228,11 +230,11 @@ class Topology:
             help = f"use {' or '.join(free) or 'another pool'}, or remove standby"
             self.reader.add((*path, "resource_pool"), Diagnostic("invalid-value", message, help))
         elif worker is not None and pool is not None and key is not None:
-            self.pools[pool].models.append(_Model(name, worker, path, tuple(key.split("."))))
+            self.models.append(_Model(name, worker, pool, path, tuple(key.split("."))))
 
     def _check(self) -> None:
         """Check what a standby pool protects, and that every pool has a use."""
-        broken = bool(self.reader.faults)
+        broken, used = bool(self.reader.faults), {model.pool for model in self.models}
         for name, pool in self.pools.items():
             where, protects = (*pool.path, "attributes"), pool.protects
             others = [one for one, other in self.pools.items() if one != name and not other.standby]
@@ -250,7 +252,7 @@ class Topology:
             if protects and not pool.standby:
                 message = f"pool `{name}` protects others, but is no reserve"
                 self.reader.add((*where, "protects"), Diagnostic("invalid-value", message, "add `standby: true`"))
-            if not broken and not pool.models and not pool.standby:
+            if not broken and name not in used and not pool.standby:
                 message = f"no model is on pool `{name}`: its {pool.nodes * pool.each} accelerators stay idle"
                 help = "remove the pool, or add `attributes: {standby: true}`"
                 self.reader.warn((*pool.path, "name"), Diagnostic("idle-accelerators", message, help))
@@ -294,13 +296,11 @@ class Topology:
         }
         if not reader.faults:
             pools.inventory = self._with_pools(reader, pools.inventory, places)
-        for name, pool in self.pools.items():
-            resources = [
-                firsts[node] + self.clusters[pool.cluster].each - left_before + offset
-                for node, left_before in places[name]
-                for offset in range(pool.each)
-            ]
-            self._place_models(pools, pool, resources)
+        for model in self.models:
+            pool, each = self.pools[model.pool], self.clusters[self.pools[model.pool].cluster].each
+            taken = (firsts[node] + each - left_before for node, left_before in places[model.pool])
+            if resources := [first + offset for first in taken for offset in range(pool.each)]:
+                self._place_model(pools, model, resources)
 
     def _with_pools(
         self, reader: Reader, inventory: Inventory, places: Mapping[str, Sequence[tuple[int, int]]]
@@ -310,12 +310,13 @@ class Topology:
         The node of a reserve is whole: one that other pools use, too, is reserved for none of them.
         """
         users = Counter(node for taken in places.values() for node in {node for node, _ in taken})
+        used = {model.pool for model in self.models}
         entries = []
-        for name, pool in self.pools.items():
-            protects = tuple(dict.fromkeys(other for other in pool.protects if self.pools[other].models))
+        for name, pool in sorted(self.pools.items(), key=lambda item: places[item[0]]):
+            protects = tuple(dict.fromkeys(other for other in pool.protects if other in used))
             least, most = pool.bounds
-            if pool.models:
-                components = tuple(model.name for model in pool.models)
+            if name in used:
+                components = tuple(model.name for model in self.models if model.pool == name)
                 entries.append(
                     PoolEntry(name=name, components=components, min_accelerators=least, max_accelerators=most)
                 )
@@ -324,13 +325,10 @@ class Topology:
                 whole = RankSet(node for node in nodes if users[node] == 1)
                 entries += [PoolEntry(name=name, node_ranks=whole, protects=protects)] if whole else []
                 if shared := nodes - whole:
-                    message = (
-                        f"pool `{name}` reserves a part of {nodes_text(shared)}: replan takes whole nodes, so that "
-                    )
-                    message += "these accelerators stay idle"
+                    message = f"pool `{name}` reserves a part of {nodes_text(shared)}: replan takes only whole nodes"
                     found = Diagnostic("idle-accelerators", message, "give the pool nodes of its own")
                     reader.warn((*pool.path, "attributes", "protects"), found)
-        if not any(pool.node_ranks or pool.min_accelerators or pool.max_accelerators for pool in entries):
+        if not any(pool.decides for pool in entries):
             return inventory
         section = ClusterSection(num_nodes=inventory.num_nodes, pools=tuple(entries))
         return inventory.with_config(section, planned=True)
@@ -353,18 +351,17 @@ class Topology:
             left[node] -= pool.each
         return taken
 
-    def _place_models(self, pools: Pools, pool: _DevicePool, resources: list[int]) -> None:
-        """Place the models of a pool; those that train share its accelerators (verl: one Ray actor)."""
-        trained = sum(one.worker in _TRAINED for one in pool.models)
-        for model in pool.models if resources else ():
-            if model.worker in _TRAINED:
-                role = model.section if model.section[-1] == model.worker else (*model.section, model.worker)
-                sizes, where = training_at(pools.reader, role, len(resources), None)
-                pools.place(model.name, resources, where, parallel=sizes, share=pools.share(_SHARED * trained))
-                continue
-            engine = engine_at(pools.reader, (*model.section, ENGINE_SECTIONS[model.worker]))
-            share = None if model.worker == "rollout" else pools.share(_SHARED)
-            pools.engines(model.name, resources, pool.each, engine, share)
+    def _place_model(self, pools: Pools, model: _Model, resources: list[int]) -> None:
+        """Place a model on its pool; those that train share its accelerators (verl: one Ray actor)."""
+        if model.worker in _TRAINED:
+            trained = sum(one.worker in _TRAINED for one in self.models if one.pool == model.pool)
+            role = model.section if model.section[-1] == model.worker else (*model.section, model.worker)
+            sizes, where = training_at(pools.reader, role, len(resources), None)
+            pools.place(model.name, resources, where, parallel=sizes, share=pools.share(_SHARED * trained))
+            return
+        engine = engine_at(pools.reader, (*model.section, ENGINE_SECTIONS[model.worker]))
+        share = None if model.worker == "rollout" else pools.share(_SHARED)
+        pools.engines(model.name, resources, self.pools[model.pool].each, engine, share)
 
 
 def _named(pools: Sequence[str]) -> str:
