@@ -303,7 +303,7 @@ class Topology:
                 self._place_model(pools, model, resources)
 
     def _with_pools(
-        self, reader: Reader, inventory: Inventory, places: Mapping[str, Sequence[tuple[int, int]]]
+        self, reader: Reader, inventory: Inventory, places: Mapping[str, list[tuple[int, int]]]
     ) -> Inventory:
         """Return the inventory with the reserves and bounds of the pools, if they state any.
 
