@@ -138,7 +138,7 @@ def test_a_refused_plan_leaves_the_file_as_it_was(tmp_path: Path) -> None:
         ('"rankplan": 2', '"rankplan": 1', "invalid-plan", "the file is not a plan of version"),
         ('"components"', "components", "emit-changed", "the plan in the file is not JSON"),
         ("plan.json: |", "other.json: |", "emit-changed", "the ConfigMap with the plan is missing"),
-        ("kind: JobSet", "kind: Job", "emit-changed", "it starts nothing any more"),
+        ("kind: JobSet", "kind: Job", "emit-changed", "the part that starts the job is missing"),
         ("sha256:", "sha256:0", "emit-changed", "`rankplan.io/plan` of train"),
         ("replicas: 1", "replicas: 1\n      replicas: 2", "duplicate-key", "duplicate key `replicas`"),
     ],
@@ -221,5 +221,5 @@ def test_every_component_has_a_port_that_exists(target: str) -> None:
     ],
 )
 def test_an_option_that_does_nothing_is_refused(target: str, given: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=f"^{target} has no use for {named}$"):
+    with pytest.raises(ValueError, match=f"^{target} does not take {named}$"):
         rankplan.emit(plan_of(), target, command="x", **given)
