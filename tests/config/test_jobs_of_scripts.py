@@ -101,6 +101,23 @@ def test_a_name_for_a_section_chooses_a_file(words: str, tmp_path: Path) -> None
         load_config(written(tmp_path, run="python3 -m verl.trainer.main_ppo trainer=1 trainer.nnodes=1\n"))
 
 
+MAIN = '@hydra.main(version_base=None, config_path="config", config_name="base")\ndef main(config): ...\n'
+
+
+@pytest.mark.parametrize(
+    ("flags", "nodes"),
+    [("", 1), ("--config-name big", 2), ("--config-path other", 3), ("--config-path other --config-name big", None)],
+)
+def test_hydra_main_names_the_config_of_a_program(flags: str, nodes: int | None, tmp_path: Path) -> None:
+    """What the flags do not say, the decorator of the program says, relative to the program."""
+    for name, count in (("config/base", 1), ("config/big", 2), ("other/base", 3)):
+        (tmp_path / "rl" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "rl" / f"{name}.yaml").write_text(f"trainer: {{nnodes: {count}, n_gpus_per_node: 4}}\n")
+    (tmp_path / "rl" / "train.py").write_text(MAIN)
+    path = written(tmp_path, run=f"python rl/train.py {flags} trainer.total_epochs=1\n")
+    assert load_config(path)["trainer"].get("nnodes") == nodes
+
+
 ARRAYS = ["ARGS=$(cat args)\n", 'read -ra ARGS <<< "$(cat args)"\n', "mapfile -t ARGS < args\n"]
 
 

@@ -35,6 +35,8 @@ _WORD = "config"
 _FOLDERS, _NAMES = ("--config-path", "--config_path", "-cp"), ("--config-name", "--config_name", "-cn")
 
 
+_HYDRA_MAIN = re.compile(r"^@hydra\.main\(([^()]*)\)", re.MULTILINE)
+_ARGUMENT = re.compile(r"""(?P<key>config_path|config_name)\s*=\s*["'](?P<value>[^"'\n]+)["']""")
 _LATER = re.compile(r"config(?:_file|_path|_name|_dir)?")
 """Flags that name files, not values."""
 _SBATCH = re.compile(r"^#SBATCH\s.*", re.MULTILINE)
@@ -353,17 +355,31 @@ def _loaded(name: str, place: Place, load: Callable[[str], Section], warnings: l
 def _hydra_file(started: _Started, lines: Sources) -> FilePath | None:
     """Return the config that a file of Python reads with Hydra: ``--config-path``, relative to it, ``--config-name``.
 
-    The path of a module is unknown, and so are its configs.
+    Without these flags, its ``@hydra.main`` says both, if the file is here. The path of a module is unknown, and so are
+    its configs.
     """
+    name = started.program.name
+    if not name.endswith(".py"):
+        return None
     folders, names = (list(_options(started.command, lines, options)) for options in (_FOLDERS, _NAMES))
-    if not (folders and names and started.program.name.endswith(".py")):
+    program = _nearest_file(name, "", started.program.place.file)
+    declared = {} if (folders and names) or program is None else _declared(program)
+    folder = folders[-1][0] if folders else declared.get("config_path")
+    config = names[-1][0] if names else declared.get("config_name")
+    if folder is None or config is None or _UNKNOWN in folder + config:
         return None
-    folder, name = folders[-1][0], names[-1][0]
-    if _UNKNOWN in folder + name:
-        return None
-    file = name if name.endswith((".yaml", ".yml")) else f"{name}.yaml"
-    paths = FilePath(started.program.name).parent / folder / file, FilePath(folder) / file
-    return next(filter(_is_file, paths), None)
+    file = config if config.endswith((".yaml", ".yml")) else f"{config}.yaml"
+    beside = [FilePath(name).parent] if program is None else [FilePath(name).parent, program.parent]
+    return next(filter(_is_file, (*(parent / folder / file for parent in beside), FilePath(folder) / file)), None)
+
+
+def _declared(program: FilePath) -> dict[str, str]:
+    """Return the arguments of ``@hydra.main`` in a file of Python that are texts."""
+    try:
+        found = _HYDRA_MAIN.search(read_whole(program, _LARGEST).decode())
+    except (OSError, ValueError):
+        return {}
+    return {} if found is None else {one["key"]: one["value"] for one in _ARGUMENT.finditer(found[1])}
 
 
 def _differs(tokens: Sequence[_Token], other: _Started) -> str | None:
