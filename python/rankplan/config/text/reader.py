@@ -66,6 +66,8 @@ class Reader:
         """The path of each size that the section at a path states, by its kind (``tp``)."""
         self.size_names: dict[KeyPath, dict[str, KeyPath]] = {}
         """The path that each size has in a section, by its kind, whether it is stated or not."""
+        self.size_letters: dict[KeyPath, Mapping[str, str]] = {}
+        """The letter of each size in the text at a path that states all sizes, by its kind: ``t`` in ``fsdp:d4t2``."""
         self.spellings: dict[str, Spelling] = {}
         """How the keys of a dialect state the memory of each component."""
         self.unknown_models: dict[KeyPath, Diagnostic] = {}
