@@ -12,8 +12,8 @@ from typing import TypeAlias
 from rankplan._core import Arrangement as Found
 from rankplan._core import Hierarchy, Problem, RankSet
 from rankplan.arranging import rules
-from rankplan.arranging.crossings import crossings, domains_at, hierarchy_of, layouts
 from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.hierarchy import crossings, domains_at, hierarchy_of, layouts
 from rankplan.arranging.pools import reserves, strangers
 from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.rules import Balance, Cap, Keep, Network, Prefer, Segments
