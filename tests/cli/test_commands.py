@@ -35,8 +35,6 @@ ALIASES = b"".join(
     f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n".encode() for before, name in pairwise("abcdefghi")
 )
 
-MERGES = ALIASES.replace(b"[", b"{<<: [").replace(b"]", b"]}")
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

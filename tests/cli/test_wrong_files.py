@@ -1,4 +1,4 @@
-"""Every option that takes a file, with every kind of file that it does not take: the message names the kind it needs."""
+"""Every option that takes a file, with every kind of file that it does not take: the message names both kinds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 import rankplan
-from click.testing import CliRunner
-from rankplan.cli import main
+from support.commands import run
 
 CONFIG = "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n"
 COSTS = "components: {actor: {seconds: {8: 4}}, rollout: {seconds: {8: 3}}}\n"
@@ -77,8 +76,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 def message(option: str, file: str) -> str:
     """Return what an option says about a file that it does not take: one fault, without a traceback."""
-    done = CliRunner().invoke(main, [file if word == "FILE" else word for word in OPTIONS[option][0]])
-    assert isinstance(done.exception, SystemExit) and done.exit_code in (1, 2), done.output
+    done = run(*(file if word == "FILE" else word for word in OPTIONS[option][0]))
+    assert done.exit_code in (1, 2), done.output
     return done.output
 
 

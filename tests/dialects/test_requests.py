@@ -22,7 +22,6 @@ from support.recorded_trainers import cluster, config
 
 LINES = lines("trainer_requests")
 QUESTIONS = list({(line["trainer"], str(line["question"])): line for line in LINES}.values())
-PLANNED = [line for line in LINES if "plan_in_order" in line]
 STEPPED = [line for line in LINES if line["trainer"] in ("openrlhf", "skyrl", "slime", "areal")]
 
 

@@ -14,8 +14,9 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from rankplan.targets import script_file
 from rankplan.targets.emit import wrong_options
-from rankplan.targets.options import Draft
-from rankplan.targets.script_file import MPIRUN, SLURM, TORCHRUN, Kind, Script
+from rankplan.targets.options import Draft, Emitted
+from rankplan.targets.script import split
+from rankplan.targets.script_file import MPIRUN, SLURM, TORCHRUN, Kind
 from rankplan.testing import placements
 from support.launchers import CASES, planned
 from support.scripts import FACTS, STARTED, plan_lines_of
@@ -58,10 +59,11 @@ def check_laws(plan: rankplan.Plan, target: str, text: str) -> None:
     assert rows(found.plan) == rows(plan)
     if target != "slurm" or found.options.pin:
         assert found.plan == plan
-    assert KINDS[target].write(Draft(found.plan, found.options), found.head) == text
+    head, _ = split(text, KINDS[target].is_own)
+    assert KINDS[target].write(Draft(found.plan, found.options), head) == text
 
 
-def read(target: str, text: str) -> Script:
+def read(target: str, text: str) -> Emitted:
     """Return what a script says; no other target takes it."""
     assert [name for name, one in KINDS.items() if script_file.wrote(one)(text)] == [target]
     return script_file.read(KINDS[target], "train.sh", text)

@@ -14,7 +14,6 @@ from rankplan._core import Hierarchy, Problem, RankSet
 from rankplan.arranging import rules
 from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.hierarchy import crossings, domains_at, hierarchy_of, layouts
-from rankplan.arranging.pools import reserves, strangers
 from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.rules import Balance, Cap, Keep, Network, Prefer, Segments
 from rankplan.errors import Diagnostic, PlacementError
@@ -24,6 +23,7 @@ from rankplan.nodes.topology import Domains, domains, one_by_one
 from rankplan.plans.component import Component, local_accelerators
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
+from rankplan.plans.pools import reserves, strangers
 from rankplan.plans.topology import Rule, Rules, Sets, broken
 from rankplan.words import counted
 

@@ -14,6 +14,7 @@ from rankplan._core import Inventory as Core
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import ClusterSection, NodeGroup
 from rankplan.config.network import NODE_LEVEL
+from rankplan.config.pools import with_nodes
 from rankplan.config.section import Reading, read_section
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.kinds import INVENTORY
@@ -311,7 +312,11 @@ class Inventory:
         if not 0 < num_nodes < self.num_nodes:
             raise ValueError(f"the inventory has {counted(self.num_nodes, 'node')}, not {num_nodes}")
         section = self._section and self._section.model_copy(
-            update={"num_nodes": num_nodes, "node_groups": self._groups_within(num_nodes)}
+            update={
+                "num_nodes": num_nodes,
+                "node_groups": self._groups_within(num_nodes),
+                "pools": with_nodes(self._section.pools, RankSet(range(num_nodes))),
+            }
         )
         return self._derived(entries.cut(*self._stretches, num_nodes), section, range(num_nodes))
 

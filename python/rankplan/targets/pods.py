@@ -14,7 +14,7 @@ from rankplan.targets.embedded import digest
 from rankplan.targets.groups import PodGroup, is_label
 from rankplan.targets.merge import ABSENT, USER, Optional
 from rankplan.targets.options import Draft
-from rankplan.targets.requests import Requests, level_order
+from rankplan.targets.requests import Requests, level_order, requests
 from rankplan.words import counted, nodes_text
 
 PLAN = "rankplan.io/plan"
@@ -169,6 +169,11 @@ def level_key(draft: Draft, level: str) -> str:
             "emit-level-key", message, f"pass --level {level}=LABEL with a key that `kubectl describe node` shows"
         )
     return label
+
+
+def pod_requests(draft: Draft, groups: Sequence[PodGroup]) -> list[Requests]:
+    """Return the topology requests of pod groups; pods that are pinned to hosts have none."""
+    return [() for _ in groups] if draft.options.pin else requests(draft, [one.nodes for one in groups])
 
 
 def kueue_annotations(draft: Draft, asked: Requests, pods: int) -> dict[str, str]:
