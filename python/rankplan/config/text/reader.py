@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 
 from rankplan.config.text.document import Section
 from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
+from rankplan.config.text.kinds import CONFIG, Kind
 from rankplan.config.text.load import load_config
 from rankplan.config.text.programs import started
 from rankplan.config.text.scalars import plain_scalar
@@ -85,12 +86,12 @@ class Reader:
         self._sections: dict[KeyPath, Mapping[Any, Any]] = {(): whole if config is None else config}
 
     @classmethod
-    def load(cls, config: Any) -> Self:
+    def load(cls, config: Any, kind: Kind = CONFIG) -> Self:
         """Return the reader of a whole config: a mapping, or the path of a file.
 
         Raises `PlacementError` if it is not a mapping, ``OSError`` if its file cannot be read.
         """
-        content = load_config(config) if isinstance(config, (str, os.PathLike)) else config
+        content = load_config(config, kind=kind) if isinstance(config, (str, os.PathLike)) else config
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the config", content, "write keys and values")])
         return cls(content)
