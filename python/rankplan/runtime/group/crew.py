@@ -103,7 +103,7 @@ class Crew:
         self.restarts = 0
         self.restarting = threading.Lock()
         self.ended = False
-        self._nodes_of_newcomers = nodes
+        self._announced: tuple[Sequence[Placement], Nodes] = [], nodes
         self._owner = reservation or connection
         self._notices: list[Notice] = []
         self._sending: set[object] = set()
@@ -119,11 +119,14 @@ class Crew:
         return f"{self.component} with {ranks_text({row.rank for row in rows})} on {nodes}"
 
     def announce(self, rows: Sequence[Placement], nodes: Nodes) -> None:
-        """Record the accelerators of these ranks, and warn of other jobs and of another group that overlap."""
+        """Record the accelerators of these ranks, and warn of other jobs and of another group that overlap.
+
+        Until they run, or are dismissed, their places count as used.
+        """
         overlaps: list[Overlap] = []
         with self._lock:
             self.check_open()
-            self._nodes_of_newcomers = nodes
+            self._announced = rows, nodes
             namesakes = [] if self.ranks else self.connection.enter(self.component, self)
             if self.reservation is None:  # a reservation has its own record, and has refused other jobs
                 notice = Notice(self.connection, nodes, {self.component: rows})
@@ -204,7 +207,7 @@ class Crew:
                 known, masters = {rank.actor: rank for rank in before}, self._masters()
                 self.ranks[:] = [replace(known.get(one.actor, one), placement=one.placement) for one in ranks]
                 self.terms.component, self.nodes, self.master, self.restarts = component, nodes, master, restarts
-                self.newcomers, self.leaving = [], []
+                self.newcomers, self.leaving, self._announced = [], [], ([], nodes)
                 PORTS.move(search, self)
                 self._return_masters(masters)
                 outdated, self._notices = self._notices[:-1], self._notices[-1:]
@@ -234,10 +237,12 @@ class Crew:
             PORTS.give_back(self, master.machine, [master.port])
 
     def places(self) -> set[Place]:
-        """Return the places that its ranks use."""
+        """Return the places that its ranks use, and those that are about to start; none after its end."""
         with self._lock:
+            if self.ended:
+                return set()
             running = places([rank.placement for rank in [*self.ranks, *self.leaving]], self.nodes)
-            return running | places([rank.placement for rank in self.newcomers], self._nodes_of_newcomers)
+            return running | places(*self._announced)
 
     def _shut_down(self) -> LaunchError:
         return LaunchError(f"{self.component}: the group was shut down meanwhile", self.component)
@@ -280,6 +285,7 @@ class Crew:
             newcomers, self.newcomers = self.newcomers, []
             if self.connection.is_current:
                 _kill(newcomers)
+            self._announced = [], self.nodes
             while len(self._notices) > 1:
                 self._notices.pop().withdraw()
 

@@ -57,11 +57,11 @@ def restart(crew: Crew, plan: Plan | Component | None, timeout: float | None) ->
             return []
         specs = rank_specs(nodes, component, terms.prove, starting) if starting or not component.rows else []
         check_interpreters(specs)
-        restarts, addition = crew.restarts + 1, None
+        restarts, added = crew.restarts + 1, set()
         try:
-            if crew.reservation is not None and specs:
-                addition = crew.reservation.extend(nodes, crew.component, [spec.placement for spec in specs])
             crew.announce(list(component), nodes)
+            if crew.reservation is not None and specs:
+                added = crew.reservation.extend(nodes, crew.component, [spec.placement for spec in specs])
             with PORTS.searching() as search:
                 if specs:
                     newcomers, master, reports = started(crew, nodes, specs, component[0], search, timeout, restarts)
@@ -80,9 +80,10 @@ def restart(crew: Crew, plan: Plan | Component | None, timeout: float | None) ->
                         crew.reservation.vacate(places(left, here))
         except BaseException:
             if crew.restarts < restarts:
-                crew.dismiss()
-                if addition is not None:
-                    addition.release()
+                with Uninterrupted():
+                    crew.dismiss()
+                    if crew.reservation is not None:
+                        crew.reservation.vacate(added)  # another group may start there by now
             raise
         _logger.info("%s: %s", crew.component, _summary(len(old), starting, leaving))
         return reports
