@@ -26,7 +26,7 @@ from rankplan.plans.peaks import HasPeaks
 from rankplan.plans.requests import Request
 from rankplan.plans.topology import check_topology, topology_faults, topology_warnings
 from rankplan.plans.weights import WeightMap
-from rankplan.words import counted, did_you_mean, first_node
+from rankplan.words import counted, did_you_mean, first_node, wrong_type
 
 _Crowd = TypeVar("_Crowd", bound=tuple[Any, ...])
 
@@ -167,14 +167,13 @@ class Plan(Mapping[str, Component]):
         return self._inventory.section
 
     def __getitem__(self, name: str) -> Component:
-        try:
-            return self._components[name]
-        except KeyError:
+        if name not in self:
             help = did_you_mean(str(name), self._components, "the components are") or "the plan has none"
-            raise KeyError(f"unknown component {name!r}; {help}") from None
+            raise KeyError(f"unknown component {name!r}; {help}")
+        return self._components[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._components
+        return isinstance(name, str) and name in self._components
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._components)
@@ -378,6 +377,12 @@ class Plan(Mapping[str, Component]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._inventory, list(self.values()), self.mode, self._dialect, self._requests)
+
+
+def check_plan(value: object, name: str = "plan") -> None:
+    """Raise ``TypeError`` for an argument that is no plan."""
+    if not isinstance(value, Plan):
+        raise wrong_type(name, value, "a rankplan.Plan, such as rankplan.plan(config) or Plan.load(path)")
 
 
 def _places(component: Component) -> list[tuple[Any, ...]]:

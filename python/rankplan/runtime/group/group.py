@@ -21,7 +21,16 @@ from rankplan.runtime.rank.memory import MemoryUse
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankReport
 from rankplan.runtime.rank.timing import Timing, timer
-from rankplan.runtime.ray.answers import Failed, Unanswered, as_timeout, collect, collect_async, done_in, ranks_text
+from rankplan.runtime.ray.answers import (
+    Failed,
+    Unanswered,
+    as_timeout,
+    as_wait,
+    collect,
+    collect_async,
+    done_in,
+    ranks_text,
+)
 from rankplan.runtime.ray.connection import current_session, using_session
 from rankplan.runtime.ray.internals import sending_fault
 from rankplan.words import as_int, shown
@@ -84,7 +93,7 @@ class Call:
     @contextmanager
     def _explained(self, timeout: float | None) -> Iterator[float | None]:
         """Raise the errors of `wait`: for an invalid timeout, a closed cluster, and missing or failed answers."""
-        seconds = as_timeout(timeout) if timeout else timeout
+        seconds = as_wait(timeout)
         self._check_open()
         try:
             yield seconds
@@ -146,10 +155,10 @@ class RankSelection:
 
     def _method(self, name: str) -> str:
         """Return the name of a method of the worker; raises ``AttributeError`` for any other name."""
-        if is_method(self._worker_class, name):
+        if isinstance(name, str) and is_method(self._worker_class, name):
             return name
         known = methods(self._worker_class)
-        close = difflib.get_close_matches(name, known, n=1)
+        close = difflib.get_close_matches(str(name), known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"its methods are {', '.join(known)}"
         raise AttributeError(f"{self._worker_class.__name__} has no method {name!r}; {hint}")
 
@@ -282,7 +291,7 @@ class WorkerGroup(RankSelection):
         Raises ``WorkerError`` if the group is shut down meanwhile, ``ValueError`` for an invalid timeout.
         """
         self._running("wait_for_failure")
-        return wait_for_failure(self._crew, as_timeout(timeout) if timeout else timeout, set())
+        return wait_for_failure(self._crew, as_wait(timeout), set())
 
     def timings(self, timeout: float | None = None) -> list[Timing]:
         """Return how long the finished calls took on each rank, by rank and then in the order in which they ended.

@@ -29,7 +29,7 @@ from rankplan.runtime.ray.answers import Failed, Unanswered, collect, ranks_text
 from rankplan.runtime.ray.connection import using_session
 from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve.reserve import places
-from rankplan.words import counted, ranges_text
+from rankplan.words import counted, ranges_text, wrong_type
 
 _logger = logging.getLogger("rankplan")
 
@@ -107,7 +107,7 @@ def _component(crew: Crew, plan: Plan | Component | None) -> Component:
             raise ValueError(f"this group runs {name}, which the plan lacks; it has {', '.join(plan) or 'nothing'}")
         return plan[name]
     if not isinstance(plan, Component):
-        raise TypeError(f"plan is of type {type(plan).__name__}; pass a plan, or a component of one: plan[name]")
+        raise wrong_type("plan", plan, "a plan, or a component of one: plan[name]")
     if plan.name != name:
         raise ValueError(f"this group runs {name}, not {plan.name}; pass plan[{name!r}]")
     return plan
