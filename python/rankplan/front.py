@@ -30,7 +30,7 @@ from rankplan.plans.memory import Needs
 from rankplan.plans.memory_faults import located, memory_unknown, memory_warnings, reject_memory
 from rankplan.plans.node_order import in_order
 from rankplan.plans.peaks import Peaks
-from rankplan.plans.plan import Plan, check_plan
+from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
 from rankplan.render.report import Report
@@ -183,15 +183,10 @@ def tune(
     from rankplan.tuning.search import costs_for, read_costs, search  # most programs never tune
 
     read = None if costs is None else read_costs(costs)
-    if present is not None:
-        check_plan(present, "present")
     if config is None:
         if read is None or nodes is None:
             raise ValueError("pass a config, or costs and nodes")
-        inventory = inventory_from(nodes)
-        inventory = inventory.without(without) if without else inventory
-        return search(read, inventory, extrapolate=extrapolate, present=present)
-    _check_config(config)
+        return search(read, inventory_from(nodes).without(without), extrapolate=extrapolate, present=present)
     if not isinstance(config, Mapping) and is_saved(config):
         told = "this is a saved plan, not a config", "pass the config of the job; --from takes a plan"
         raise PlacementError([Diagnostic("invalid-value", *told, file=_name(config))])
@@ -203,6 +198,8 @@ def tune(
 
 def is_saved(file: str | os.PathLike[str]) -> bool:
     """Whether a file is a saved plan, or has one for a launcher. A pipe never counts as one. Raises ``OSError``."""
+    if not isinstance(file, str | os.PathLike):
+        raise wrong_type("config", file, "the path of a config, a mapping, or a plan")
     return _SAVED.match(beginning(file, 256)) is not None or is_emitted(file)
 
 
@@ -214,7 +211,6 @@ def saved_plan(
     without: Sequence[str] = (),
 ) -> Plan | None:
     """Return the plan that a config is, without excluded hardware; ``None`` for a config that must be planned."""
-    _check_config(config)
     if not isinstance(config, Plan) and (isinstance(config, Mapping) or not is_saved(config)):
         return None
     if nodes is not None or dialect is not None or overrides:
@@ -312,16 +308,12 @@ def read_job(
     without: Sequence[str] = (),
 ) -> Job:
     """Read a config and its nodes; see `plan`."""
-    _check_config(config)
     name = _name(config)
     if isinstance(config, Mapping):
         if overrides:
             raise ValueError("overrides apply to files only; change the mapping")
         content: Mapping[str, Any] = config
     else:
-        texts = isinstance(overrides, Sequence) and all(isinstance(one, str) for one in overrides)
-        if isinstance(overrides, str) or not texts:
-            raise wrong_type("overrides", overrides, 'a list of texts: ["trainer.nnodes=2"]')
         content = load_config(config, overrides)
     chosen = _dialect(dialect, content)
     reader = chosen.read(content)
@@ -329,12 +321,6 @@ def read_job(
     inventory = inventory.without(without) if without else inventory
     labelled = nodes is not None and not (isinstance(nodes, str) and _SIZE.fullmatch(nodes))
     return Job(name, reader, chosen, inventory, nodes is None, labelled)
-
-
-def _check_config(config: object) -> None:
-    """Raise ``TypeError`` for what is no config."""
-    if not isinstance(config, str | os.PathLike | Mapping):  # a plan is a mapping, too
-        raise wrong_type("config", config, "the path of a config, a mapping, or a plan")
 
 
 def _name(config: Config) -> str:

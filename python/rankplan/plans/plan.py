@@ -109,9 +109,7 @@ class Plan(Mapping[str, Component]):
         dialect: str | None = None,
         requests: Iterable[Request] = (),
     ) -> None:
-        self._inventory = inventory
-        self._mode = mode
-        self._dialect = dialect
+        self._inventory, self._mode, self._dialect = inventory, mode, dialect
         self._requests = tuple(requests)
         self._components: dict[str, Component] = {}
         processes = 0

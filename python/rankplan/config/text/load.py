@@ -14,7 +14,7 @@ from rankplan.config.text.files import read_text
 from rankplan.config.text.hydra import composed
 from rankplan.config.text.places import Places
 from rankplan.errors import PlacementError
-from rankplan.words import shown
+from rankplan.words import shown, wrong_type
 
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 """The suffixes of launch scripts."""
@@ -38,6 +38,9 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), *, 
         return _load(os.fspath(path), text=text)
     from rankplan.config.text.overrides import overridden, parse_overrides  # as the readers below
 
+    several = isinstance(overrides, Sequence) and not isinstance(overrides, str)
+    if not several or not all(isinstance(one, str) for one in overrides):
+        raise wrong_type("overrides", overrides, 'a list of texts: ["trainer.nnodes=2"]')
     changes = parse_overrides(overrides)
     given = {one.key: one.value for one in changes if not one.sign and one.key.isidentifier() and one.value is not None}
     config = _load(os.fspath(path), given=given, text=text)
