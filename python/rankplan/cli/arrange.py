@@ -10,7 +10,7 @@ import click
 
 from rankplan.arranging.arrange import arrange as arranged
 from rankplan.arranging.rules import Segments
-from rankplan.cli.common import Choice, beside_option, config_options, faults_end_it, print_table, read
+from rankplan.cli.common import Choice, beside_option, config_options, faults_end_it, output_option, print_table, read
 from rankplan.front import load_plan, saved_plan
 from rankplan.render.changes import arrangement_line, crossings_table, node_lines
 
@@ -22,36 +22,36 @@ from rankplan.render.changes import arrangement_line, crossings_table, node_line
     "--segment",
     multiple=True,
     metavar="[COMPONENT=]N",
-    help="Keep each N nodes of the plan, or of a component, in one innermost domain, or in one of each level "
-    "(actor=block:16,nvlink:8); may be repeated.",
+    help="Keep every N nodes of the plan, or of a component, in one innermost domain, or in one domain of each level "
+    "(actor=block:16,nvlink:8); repeatable.",
 )
 @click.option(
     "--keep",
     multiple=True,
     metavar="COMPONENT.KIND=LEVEL",
     help="Keep these groups within a domain of a level, e.g. actor.ep=nvlink, all of a component (actor.world=block), "
-    "or in two domains with equal shares (actor.ep=nvlink:2); may be repeated.",
+    "or in two domains with equal shares (actor.ep=nvlink:2); repeatable.",
 )
 @click.option(
     "--prefer",
     multiple=True,
     metavar="COMPONENT.KIND=LEVEL",
-    help="Like --keep, but refuse nothing, e.g. actor.world=nvlink; may be repeated.",
+    help="Like --keep, but refuse nothing, e.g. actor.world=nvlink; repeatable.",
 )
 @click.option(
     "--balance",
     multiple=True,
     metavar="[COMPONENT=]LEVEL",
-    help="Give the domains of a level in use shares as equal as possible, e.g. actor=nvlink; may be repeated.",
+    help="Divide nodes as evenly as possible among the domains of a level in use, e.g. actor=nvlink; repeatable.",
 )
 @click.option(
     "--cap",
     multiple=True,
     metavar="LEVEL=N",
-    help="Use at most so many nodes of each domain of a level, e.g. nvlink=16; may be repeated.",
+    help="Use at most N nodes of each domain of a level, e.g. nvlink=16; repeatable.",
 )
 @beside_option
-@click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write the nodes to this inventory file.")
+@output_option("Write the nodes to this inventory file.")
 def arrange(
     file: str,
     choice: Choice,
@@ -65,7 +65,7 @@ def arrange(
 ) -> None:
     """Order nodes so that few parallel groups cross a domain.
 
-    Finds node ranks with which as few groups as possible cross a domain of the network, outermost level first.
+    Ranks the nodes so that as few groups as possible cross a domain of the network; outer levels come first.
 
     FILE is a config or a saved plan; the inventory may have more nodes than it needs. The other nodes come last, as
     spares, and stay in whole domains if possible. The levels of the network are labels of the nodes. --segment, --keep,
@@ -76,7 +76,7 @@ def arrange(
     stated: dict[str, Any] = {
         "keep": kept_levels(keep),
         "segment": segment_sizes(segment),
-        "prefer": preferred_levels(prefer),
+        "prefer": _levels(prefer, "--prefer", "actor.world=nvlink") or None,
         "balance": balanced_levels(balance),
         "cap": caps(cap),
     }
@@ -125,20 +125,11 @@ def segment_sizes(texts: Sequence[str]) -> Segments | None:
 
 def kept_levels(texts: Sequence[str]) -> dict[str, dict[str, str | dict[str, int]]] | None:
     """Return levels by component and kind from texts such as ``actor.ep=nvlink`` or ``actor.ep=block:1,nvlink:2``."""
-    kept: dict[str, dict[str, str | dict[str, int]]] = {}
-    for text in texts:
-        component, kind, level = _group(text, "--keep", "actor.ep=nvlink, or actor.ep=nvlink:2 for two domains")
-        kept.setdefault(component, {})[kind] = _by_level(level) or level
-    return kept or None
-
-
-def preferred_levels(texts: Sequence[str]) -> dict[str, dict[str, str]] | None:
-    """Return levels by component and kind from texts such as ``actor.world=nvlink``."""
-    preferred: dict[str, dict[str, str]] = {}
-    for text in texts:
-        component, kind, level = _group(text, "--prefer", "actor.world=nvlink")
-        preferred.setdefault(component, {})[kind] = level
-    return preferred or None
+    stated = _levels(texts, "--keep", "actor.ep=nvlink, or actor.ep=nvlink:2 for two domains")
+    return {
+        component: {kind: _by_level(level) or level for kind, level in kinds.items()}
+        for component, kinds in stated.items()
+    } or None
 
 
 def balanced_levels(texts: Sequence[str]) -> str | dict[str, str] | None:
@@ -167,10 +158,13 @@ def _by_level(text: str) -> dict[str, int] | None:
     return {part[1]: int(part[2]) for part in parts if part is not None} if all(parts) else None
 
 
-def _group(text: str, option: str, example: str) -> tuple[str, str, str]:
-    """Return component, kind and level of a text such as ``actor.ep=nvlink``; other texts are wrong usage."""
-    group, equals, level = text.partition("=")
-    component, dot, kind = group.rpartition(".")
-    if not (equals and dot and component and kind and level):
-        raise click.BadParameter(f"{text!r} is not COMPONENT.KIND=LEVEL; write {example}", param_hint=option)
-    return component, kind, level
+def _levels(texts: Sequence[str], option: str, example: str) -> dict[str, dict[str, str]]:
+    """Return levels by component and kind from texts such as ``actor.ep=nvlink``; other texts are wrong usage."""
+    levels: dict[str, dict[str, str]] = {}
+    for text in texts:
+        group, _, level = text.partition("=")
+        component, _, kind = group.rpartition(".")
+        if not (component and kind and level):
+            raise click.BadParameter(f"{text!r} is not COMPONENT.KIND=LEVEL; write {example}", param_hint=option)
+        levels.setdefault(component, {})[kind] = level
+    return levels

@@ -19,6 +19,7 @@ from rankplan.cli.common import (
     config_arguments,
     config_options,
     faults_end_it,
+    format_option,
     memory_options,
     note,
     print_table,
@@ -33,7 +34,6 @@ from rankplan.render.report import Report
 from rankplan.render.tables import table
 from rankplan.words import counted
 
-_FORMATS = ("text", "json", "sarif", "github")
 _SUFFIXES = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch")
 """The files of a folder that may be configs."""
 _INTERVAL = 0.3
@@ -43,8 +43,8 @@ _INTERVAL = 0.3
 @click.command()
 @click.argument("paths", metavar="FILE...", type=click.Path(), nargs=-1, required=True)
 @config_options
-@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True, help="Output format.")
-@click.option("--memory", is_flag=True, help="Also tell what each phase needs, and whether it fits.")
+@format_option("text", "json", "sarif", "github")
+@click.option("--memory", is_flag=True, help="Also show what each phase needs on an accelerator, and whether it fits.")
 @memory_options
 @click.option("--verbose", is_flag=True, help="Report all values that are known only at run time.")
 @click.option("--watch", "watched", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
@@ -67,8 +67,8 @@ def check(
 
     The report goes to stdout, notes on the assumed nodes to stderr.
 
-    FILE can be a folder: its YAML files and scripts are checked, hidden folders left out. Files that are no job are
-    counted, and a table ends the report.
+    In a folder, rankplan checks YAML files and scripts, counts those that are no job, and leaves out hidden folders. A
+    table ends the report.
     """
     options = {"memory": memory, "reserve": reserve, "costs": costs, "verbose": verbose}
     if watched:

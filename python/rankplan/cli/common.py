@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 from click.shell_completion import CompletionItem
@@ -42,6 +44,22 @@ def _noted(record: logging.LogRecord) -> bool:
     hint = getattr(record, "hint", None)
     note(record.getMessage() + (f"; {hint}" if hint else ""))
     return False
+
+
+class Seconds(click.FloatRange):
+    """A finite number of seconds above 0."""
+
+    name = "seconds"
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number."""
+        seconds: float = super().convert(value, param, ctx)
+        if not math.isfinite(seconds):
+            self.fail(f"{seconds} is not a finite number of seconds", param, ctx)
+        return seconds
 
 
 class Nodes(click.ParamType):  # type: ignore[type-arg]
@@ -108,8 +126,16 @@ without_option = click.option(
     "--without",
     multiple=True,
     metavar="NAME",
-    help="Do not use this node (node-3), accelerator (node-5/2, or its id) or domain (nvlink=b); may be repeated.",
+    help="Do not use this node (node-3), accelerator (node-5/2, or its id) or domain (nvlink=b); repeatable.",
 )
+
+
+set_option = click.option(
+    "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Override a value of the config; repeatable."
+)
+
+
+cluster_option = click.option("--ray", metavar="ADDRESS", help="Address of the Ray cluster (default: found by Ray).")
 
 
 beside_option = click.option(
@@ -117,8 +143,19 @@ beside_option = click.option(
     multiple=True,
     metavar="PLAN",
     type=click.Path(),
-    help="Leave the nodes of this saved plan of another job to it; may be repeated.",
+    help="Do not use the nodes of another job's saved plan; repeatable.",
 )
+
+
+def output_option(help: str) -> Callable[..., Any]:
+    """Return ``--output``, a path."""
+    return click.option("-o", "--output", metavar="PATH", type=click.Path(), help=help)
+
+
+def format_option(*formats: str) -> Callable[..., Any]:
+    """Return ``--format``, which is the first format by default; the command gets it as ``form``."""
+    choice = click.Choice(formats)
+    return click.option("--format", "form", type=choice, default=formats[0], show_default=True, help="Output format.")
 
 
 def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -192,9 +229,7 @@ def planned(file: str, choice: Choice, *, isolate: bool | None = None, pinned: b
     return planned_and_reader(file, choice, isolate=isolate, pinned=pinned)[0]
 
 
-def planned_and_reader(
-    file: str, choice: Choice, *, isolate: bool | None = None, pinned: bool = False
-) -> tuple[Plan, Reader]:
+def planned_and_reader(file: str, choice: Choice, *, isolate: bool | None, pinned: bool) -> tuple[Plan, Reader]:
     """Return what `planned` does, and the reader of the config, which is empty for a saved plan."""
     refuse_other_nodes(file, choice)
     if is_saved(file):
@@ -252,9 +287,11 @@ class Size(click.ParamType):  # type: ignore[type-arg]
 def memory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--reserve`` and ``--costs``, which say what is known of the accelerators."""
     reserve = click.option(
-        "--reserve", type=Size(), metavar="SIZE", default=0.0, help="What other programs use of each accelerator: 2GiB."
+        "--reserve", type=Size(), metavar="SIZE", default=0.0, help="Memory that others use on each accelerator: 2GiB."
     )
-    costs = click.option("--costs", metavar="COSTS", type=click.Path(), help="Use the memory that a run has measured.")
+    costs = click.option(
+        "--costs", metavar="COSTS", type=click.Path(), help="Use the memory that run --timings has measured."
+    )
     return reserve(costs(command))
 
 
@@ -352,6 +389,12 @@ def show_error(error: Exception, stream: TextIO | None = None) -> None:
         text = f"{printable(str(error.filename))}: {error.strerror}{hint}"
     title = click.style("error:", fg="red", bold=True)
     click.echo(f"{title} {printable_lines(text)}", stream, color=None if color else False)
+
+
+def cannot_start(error: OSError, program: str) -> NoReturn:
+    """End like a shell that cannot run a program: 127 if it is missing, else 126."""
+    show_error(OSError(error.errno, error.strerror, program))
+    sys.exit(127 if error.errno == errno.ENOENT else 126)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import Choice, config_options, faults_end_it, planned
+from rankplan.cli.common import Choice, config_options, faults_end_it, output_option, planned
 from rankplan.config.text.files import write_whole
 from rankplan.dialects import DIALECTS, WRITERS
 from rankplan.dialects.convert import Converted
@@ -22,7 +22,7 @@ from rankplan.errors import printable
 )
 @config_options
 @click.option("--topology", is_flag=True, help="Write the topology section of verl's draft, RFC #7269.")
-@click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write to this file instead of stdout.")
+@output_option("Write to this file instead of stdout.")
 def convert(file: str, to: str, choice: Choice, *, topology: bool, output: str | None) -> None:
     """Write the placements of a config in another dialect.
 

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from rankplan.cli.common import Choice, config_options, faults_end_it, planned, print_table
+from rankplan.cli.common import Choice, config_options, faults_end_it, format_option, planned, print_table
 from rankplan.front import is_saved
 from rankplan.plans.diff import PlanDiff
 from rankplan.render.changes import diff_json, diff_table
@@ -16,7 +16,7 @@ from rankplan.render.changes import diff_json, diff_table
 @click.argument("before", metavar="A", type=click.Path())
 @click.argument("after", metavar="B", type=click.Path())
 @config_options
-@click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("text", "json")
 def diff(before: str, after: str, choice: Choice, form: str) -> None:
     """Compare two configs or saved plans.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from rankplan.cli.common import Choice, config_options, faults_end_it, planned
+from rankplan.cli.common import Choice, config_options, faults_end_it, output_option, planned
 from rankplan.config.text.files import write_whole
 from rankplan.errors import PlacementError
 from rankplan.plans.plan import Plan
@@ -37,17 +37,18 @@ class Pair(click.ParamType):  # type: ignore[type-arg]
 
 @click.command()
 @click.argument("file", metavar="PLAN", type=click.Path())
-@click.option("--to", required=True, type=click.Choice(list(TARGETS)), help="The launcher.")
-@click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write to this file instead of stdout.")
+@click.option("--to", required=True, type=click.Choice(list(TARGETS)), help="Launcher to write for.")
+@output_option("Write to this file instead of stdout.")
 @click.option("--name", help="Name of the job and of everything in it (default: that of the base, or train).")
 @click.option(
     "--command",
     "commands",
     multiple=True,
     metavar="[COMPONENT=]COMMAND",
-    help="Command of a component, without Ray; repeatable. Without COMPONENT=, of all others: {} is the component.",
+    help="Command of a component, without Ray; repeatable. Without COMPONENT=, the command of all others, where {} "
+    "stands for the component.",
 )
-@click.option("--entrypoint", metavar="COMMAND", help="One driver, on Ray: it launches the plan.")
+@click.option("--entrypoint", metavar="COMMAND", help="Command of one driver on Ray, which launches the plan.")
 @click.option("--base", metavar="FILE", type=click.Path(), help="Your own file of this kind, to merge into.")
 @click.option("--image", help="Image of the containers.")
 @click.option("--cpus", metavar="N", help="CPUs of a pod.")

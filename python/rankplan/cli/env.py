@@ -10,7 +10,16 @@ from collections.abc import Mapping
 
 import click
 
-from rankplan.cli.common import Choice, Component, component_of, config_options, faults_end_it, isolate_option, planned
+from rankplan.cli.common import (
+    Choice,
+    Component,
+    component_of,
+    config_options,
+    faults_end_it,
+    format_option,
+    isolate_option,
+    planned,
+)
 from rankplan.environment import (
     MASTER_VARIABLES,
     PATH_VARIABLES,
@@ -37,7 +46,7 @@ _ALIKE = frozenset(string.ascii_letters + string.digits + "_./:,@%+=^!?*[]{}#-")
 @click.argument("file", metavar="FILE", type=click.Path())
 @click.option("--component", metavar="NAME", type=Component(), help="Component (optional if there is only one).")
 @click.option("--rank", type=int, required=True, help="Process rank within the component.")
-@click.option("--format", "form", type=click.Choice(["sh", "dotenv", "json"]), default="sh", show_default=True)
+@format_option("sh", "dotenv", "json")
 @click.option("--master-addr", metavar="HOST", help="MASTER_ADDR (default: address in the inventory).")
 @click.option("--master-port", metavar="PORT", type=click.IntRange(1, 65535), help="MASTER_PORT (default: omitted).")
 @config_options

@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import shlex
 import sys
-from typing import NoReturn
 
 import click
 
 from rankplan.cli.common import (
     Choice,
     Component,
+    cannot_start,
     component_of,
     config_options,
     faults_end_it,
     isolate_option,
     note,
     planned,
-    show_error,
 )
 from rankplan.nodes.node_rank import node_ranks
 from rankplan.plans.plan import Plan
 from rankplan.starting.node import run_ranks
 from rankplan.starting.process import rank_process
-
-_NOT_EXECUTABLE, _NOT_FOUND = 126, 127
-"""Exit codes of a shell for a command that it cannot run."""
 
 
 @click.command()
@@ -95,7 +90,7 @@ def _become(
     try:
         process.become(command)
     except OSError as error:
-        _cannot_start(error, process.arguments(command)[0])
+        cannot_start(error, process.arguments(command)[0])
 
 
 def _node(
@@ -123,13 +118,7 @@ def _node(
     try:
         return run_ranks(ranks, note)
     except OSError as error:
-        _cannot_start(error, error.filename)
-
-
-def _cannot_start(error: OSError, program: str) -> NoReturn:
-    """End like a shell that cannot run a program."""
-    show_error(OSError(error.errno, error.strerror, program))
-    sys.exit(_NOT_FOUND if error.errno == errno.ENOENT else _NOT_EXECUTABLE)
+        cannot_start(error, error.filename)
 
 
 def _by_component(plan: Plan, file: str, options: tuple[str, ...], option: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ from click.shell_completion import CompletionItem
 from rankplan.arranging.arrange import arrange
 from rankplan.arranging.replan import replan
 from rankplan.cli.arrange import kept_levels, segment_sizes
+from rankplan.cli.commands import main
 from rankplan.cli.common import colored, faults_end_it, print_table
 from rankplan.cli.emit import emit, keywords
 from rankplan.config.text.load import load_config
@@ -120,7 +121,7 @@ class Example:
 
 def _emit(plan: Plan, words: list[str], folder: Path) -> None:
     """Write a plan with the options of ``rankplan emit``."""
-    given = emit.make_context("emit", ["conf.yaml", *words]).params
+    given = emit.make_context("emit", ["conf.yaml", *words], click.Context(main, **main.context_settings)).params
     names = ("name", "commands", "queue", "levels", "resource_keys", "pin", "slurm_release")
     options = {name: given[name] for name in names}
     base = None if given["base"] is None else folder / given["base"]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import click
 
-from rankplan.cli.common import Choice, faults_end_it, note, without_option
+from rankplan.cli.common import Choice, faults_end_it, note, output_option, without_option
 from rankplan.config.text.files import read_text
 from rankplan.errors import PlacementError
 from rankplan.nodes.entries import label_keys, unlabelled
@@ -33,7 +32,7 @@ _MOST_PROBLEMS = 8
     multiple=True,
     type=click.Path(),
     help="Read Slurm's nodes (`scontrol show node`), or add labels from its topology.conf, topology.yaml or `scontrol "
-    "show topology`; may be repeated.",
+    "show topology`; repeatable.",
 )
 @click.option(
     "--topology", metavar="NAME", help="Read this topology of Slurm's topology.yaml (default: that of the cluster)."
@@ -48,9 +47,7 @@ _MOST_PROBLEMS = 8
     help=f"Accelerators of each node, if only Slurm's topology lists the nodes (default: {_ASSUMED}).",
 )
 @without_option
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Save the inventory to this file."
-)
+@output_option("Save the inventory to this file.")
 def inventory(
     file: str | None,
     ray: str | None,
@@ -61,12 +58,12 @@ def inventory(
     levels: str | None,
     accelerators: int | None,
     without: tuple[str, ...],
-    output: Path | None,
+    output: str | None,
 ) -> None:
     """Show the nodes as a tree, with their network and hardware.
 
-    Levels are keys of node labels, outermost first: those of --levels, of the inventory file or of Kueue, or else those
-    that Topograph, the GPU operator, NVML, NeMo-RL, Slurm and Kubernetes are known to write.
+    Levels are keys of node labels, outermost first: those of --levels, of the inventory file or of Kueue, or else the
+    labels that Topograph, the GPU operator, NVML, NeMo-RL, Slurm and Kubernetes write.
     """
     if kueue is not None and levels is not None:
         raise click.UsageError("use only one of --kueue and --levels")

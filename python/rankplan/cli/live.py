@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import time
 from functools import partial
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rankplan.cli import signals
-from rankplan.cli.common import Suffixed, dialect_option, faults_end_it, overrides, table_lines
+from rankplan.cli.common import Seconds, Suffixed, dialect_option, faults_end_it, format_option, overrides, table_lines
 from rankplan.config.text.files import write_whole
 from rankplan.front import is_saved
 
@@ -25,10 +24,10 @@ _PAUSE = 2.0  # seconds between looks that state none
 
 @click.command()
 @click.argument("file", metavar="[FILE]", type=click.Path(), required=False)
-@click.option("--ray", metavar="ADDRESS", default="auto", show_default=True, help="host:port of the Ray head.")
+@click.option("--ray", metavar="ADDRESS", default="auto", show_default=True, help="Address of the Ray head, host:port.")
 @dialect_option
-@click.option("--job", metavar="ID", help="Only this job, e.g. 02.")
-@click.option("--all", "everything", is_flag=True, help="Also actors without accelerators.")
+@click.option("--job", metavar="ID", help="Show only this job, e.g. 02.")
+@click.option("--all", "everything", is_flag=True, help="Also show actors without accelerators.")
 @click.option(
     "--devices", is_flag=True, help="Ask the driver of each node which processes use which accelerators (NVML)."
 )
@@ -36,11 +35,11 @@ _PAUSE = 2.0  # seconds between looks that state none
     "--watch",
     is_flag=False,
     flag_value=_PAUSE,
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     metavar="[SECONDS]",
     help="Look again every 2 seconds, or as many as given, and print what has changed.",
 )
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@format_option("table", "json")
 @click.option("-o", "--output", type=Suffixed(".svg", ".html"), help="Write a map of what runs: live.svg or live.html.")
 def live(
     *,
@@ -56,19 +55,17 @@ def live(
 ) -> None:
     """Show what runs on a Ray cluster; compare it with a plan.
 
-    It does not matter who started it. FILE is a config or a saved plan to compare with: ranks on other nodes or
-    accelerators than planned, tensor groups on several nodes, ranks that do not run. A config is planned on this
-    cluster, without what other jobs hold.
+    Shows every job, whoever started it. FILE is a config or a saved plan to compare with: ranks on other nodes or
+    accelerators than planned, tensor groups on several nodes, ranks that do not run. A config is planned on what other
+    jobs leave free in this cluster.
 
     Reads the tables of the head from any machine that reaches it, and starts nothing; only --devices starts a job, with
-    a short task on each node. Accelerators in parentheses are those of the bundle of an actor that reserves none; #0 is
-    an index, of which nobody tells the driver's id.
+    a short task on each node. Accelerators in parentheses belong to the bundle of an actor that reserves none itself.
+    #0 is an index, if the driver's id is unknown.
 
     Exit codes: 0 nothing to report, 1 differences, accelerators used twice, groups that Ray cannot place, or faults,
     2 wrong usage.
     """
-    if watch is not None and not math.isfinite(watch):
-        raise click.BadParameter(f"{watch} is not a finite number of seconds", param_hint="--watch")
     if watch is not None and output is not None:
         raise click.UsageError("--watch prints; remove -o")
     if file is None and (dialect_name is not None or overrides()):

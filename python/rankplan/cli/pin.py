@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import math
 import os
 import sys
 from pathlib import Path
@@ -13,12 +12,17 @@ import click
 
 from rankplan.cli import signals
 from rankplan.cli.common import (
+    Seconds,
+    cannot_start,
+    cluster_option,
     colored,
     dialect_option,
     faults_end_it,
+    format_option,
     isolate_option,
     note,
-    show_error,
+    output_option,
+    set_option,
     without_option,
 )
 from rankplan.config.network import NODE_ORDERS
@@ -26,27 +30,24 @@ from rankplan.config.text.files import write_whole
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.front import is_saved
 
-_NOT_EXECUTABLE, _NOT_FOUND = 126, 127
-"""Exit codes of a shell for a command that it cannot run."""
-
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
 @click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
-@click.option("--ray", metavar="ADDRESS", help="Address of the Ray cluster (default: found by Ray).")
+@cluster_option
 @dialect_option
-@click.option(
-    "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Override a value of the config (may be repeated)."
-)
+@set_option
 @without_option
 @isolate_option
-@click.option("--node-order", type=click.Choice(NODE_ORDERS), help="Order of nodes that the trainer does not sort.")
+@click.option(
+    "--node-order", type=click.Choice(NODE_ORDERS), help="Order of the nodes, if the trainer does not sort them."
+)
 @click.option(
     "--others",
     type=click.Choice(["refuse", "pass"]),
     default="refuse",
     show_default=True,
-    help="Requests that the plan does not have: refuse them, or place them on what it leaves free.",
+    help="Requests that the plan lacks: refuse them, or place them on resources that it leaves free.",
 )
 @click.option(
     "--devices",
@@ -57,16 +58,14 @@ _NOT_EXECUTABLE, _NOT_FOUND = 126, 127
 )
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Seconds(),
     default=600.0,
     show_default=True,
-    help="Seconds from the first group to the last rank, after which missing ones are told.",
+    help="Report missing ranks this long after the first group.",
 )
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Report format."
-)
-@click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Write the report to this file at the end.")
-@click.option("--verbose", is_flag=True, help="Tell what is wrapped in the program, and the nodes of each request.")
+@format_option("table", "json")
+@output_option("Write the report to this file at the end.")
+@click.option("--verbose", is_flag=True, help="Show what is wrapped in the program, and the nodes of each request.")
 def pin(
     *,
     file: str,
@@ -87,7 +86,7 @@ def pin(
     """Run a Ray program, unchanged, with its placement groups bound to the nodes of a plan.
 
     FILE is a trainer's config, its launch script (read, not run) or a saved plan. COMMAND is any program that asks Ray
-    for placement groups: python, python -m, a console script, bash, ray job submit. It must have the sizes of FILE.
+    for placement groups: python, python -m, a console script, bash, ray job submit. It must use the sizes of FILE.
 
     The report goes to stderr once all ranks are up; faults are reported at once. The exit code is that of COMMAND, 1 if
     it succeeded but the plan was not kept, and 128 + the number of the signal that ended it.
@@ -97,8 +96,6 @@ def pin(
     if not command:
         program = f"bash {file}" if file.endswith((".sh", ".bash")) else "python3 train.py"
         raise click.UsageError(f"write the command after --: rankplan pin {file} -- {program}")
-    if not math.isfinite(timeout):
-        raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
     with faults_end_it():
         if is_saved(file) and (dialect_name is not None or changes or node_order is not None):
             raise click.UsageError(f"{file} is a saved plan; remove --dialect, --set and --node-order")
@@ -140,8 +137,7 @@ def pin(
         except OSError as error:
             if error.filename != command[0]:
                 raise
-            show_error(error)
-            sys.exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _NOT_EXECUTABLE)
+            cannot_start(error, command[0])
         if output is None:
             report(ran)
         else:

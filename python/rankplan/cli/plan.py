@@ -16,6 +16,7 @@ from rankplan.cli.common import (
     faults_end_it,
     isolate_option,
     memory_options,
+    output_option,
     planned_and_reader,
     print_lines,
     print_table,
@@ -46,13 +47,7 @@ FORMATS = ["table", "json", *_TEXTS, *_FILES]
 @config_options
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Default: by the suffix of -o, else table.")
 @click.option("--component", metavar="NAME", type=Component(), help="Show only this component.")
-@click.option(
-    "-o",
-    "--output",
-    metavar="PATH",
-    type=click.Path(),
-    help="Write to this file instead of stdout (required for plan and numpy).",
-)
+@output_option("Write to this file instead of stdout (required for plan and numpy).")
 @click.option("--weights", metavar="SENDER:RECEIVER", help="Show which slots send their weights to which slots.")
 @click.option("--memory", is_flag=True, help="Also show what each phase needs on an accelerator, and whether it fits.")
 @memory_options
@@ -85,15 +80,15 @@ def plan(
     fewer. A host is an ip or a hostname; if the inventory lacks one, a rankfile uses +n, the n-th host of a resource
     manager's allocation, which mpirun does not accept with --host and --hostfile.
 
-    plan (.json) is the plan itself, which every command reads that takes a saved plan; json is a list of processes.
+    plan (.json) is the plan itself, for every command that reads a saved plan; json is a list of processes.
     numpy is an .npz file with the columns of each component, named component.column; see Component.to_numpy.
 
     For a trainer that starts its own processes, the plan predicts where Ray puts them. With --pinned, it is the plan to
-    bind them to: nodes in the order of addresses that the trainer sorts them in, and no tensor group, context group or
-    engine on two nodes if whole ones fit.
+    bind them to: nodes in the trainer's order of addresses, and no tensor group, context group or engine on two nodes
+    if whole ones fit.
 
-    --memory adds two columns, what each process needs in the phase that decides and the memory of its accelerator, and
-    a table of all phases. json and numpy have memory_lower and memory_upper of each phase, in bytes.
+    --memory adds two columns (what each process needs in its worst phase, and the memory of its accelerator) and a
+    table of all phases. json and numpy have memory_lower and memory_upper of each phase, in bytes.
 
     --weights replaces the placements: it shows which slots of a component, such as the actor, send their weights to
     which slots of another, such as the rollout. A slot is a process, or an accelerator of a process with several.

@@ -10,7 +10,7 @@ import click
 
 from rankplan.arranging.replan import replan as repaired
 from rankplan.arranging.replan import wrong_number
-from rankplan.cli.common import Choice, beside_option, faults_end_it, inventory_options
+from rankplan.cli.common import Choice, beside_option, faults_end_it, inventory_options, output_option
 from rankplan.config.text.scalars import plain_scalar
 from rankplan.errors import PlacementError
 from rankplan.front import load_plan
@@ -24,19 +24,19 @@ from rankplan.render.changes import replan_lines
     "--shrink",
     multiple=True,
     metavar="COMPONENT[=N]",
-    help="Remove N data groups of this component; without N, as many as it takes if spares run short; may be repeated.",
+    help="Remove N data groups of this component; without N, as many as needed if spares run short; repeatable.",
 )
 @click.option(
     "--grow",
     multiple=True,
     metavar="COMPONENT=N",
-    help="Add N data groups to this component on spares; may be repeated.",
+    help="Add N data groups to this component on spares; repeatable.",
 )
 @click.option("--renumber", is_flag=True, help="Let --shrink change the ranks of processes that stay.")
 @click.option("--whole-group", is_flag=True, help="Move a whole group rather than tear it apart.")
 @click.option("--fixed", is_flag=True, help="Move no process of a healthy node; refuse instead.")
 @beside_option
-@click.option("-o", "--output", metavar="PATH", type=click.Path(), help="Save the new plan to this file.")
+@output_option("Save the new plan to this file.")
 def replan(
     file: str,
     choice: Choice,

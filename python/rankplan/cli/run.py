@@ -6,7 +6,6 @@ import errno
 import importlib
 import json
 import logging
-import math
 import os
 import sys
 from collections.abc import Callable
@@ -22,10 +21,15 @@ from rankplan.cli import signals
 from rankplan.cli.common import (
     Choice,
     Nodes,
+    Seconds,
+    cluster_option,
     dialect_option,
     faults_end_it,
+    format_option,
+    isolate_option,
     planned,
     print_table,
+    set_option,
     without_option,
 )
 from rankplan.config.network import NODE_ORDERS
@@ -93,7 +97,7 @@ def _no_nodes(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     help="Simulate N nodes with M accelerators each on this machine, or the nodes of an inventory file.",
 )
 @click.option("--nodes", "--inventory", hidden=True, expose_value=False, callback=_no_nodes)
-@click.option("--ray", metavar="ADDRESS", help="Address of the Ray cluster (default: found by Ray).")
+@cluster_option
 @dialect_option
 @click.option(
     "--worker",
@@ -104,16 +108,12 @@ def _no_nodes(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 @click.option("--method", default="run", show_default=True, help="Method to call on every rank.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    help="Seconds to wait for the nodes to join, and for each component to start (default: 300; for a component, plus "
+    type=Seconds(),
+    help="Wait this long for the nodes to join, and for each component to start (default: 300; for a component, plus "
     "2 for each rank on the machine with the most).",
 )
 @click.option("--timings", metavar="COSTS", type=click.Path(), help="Add the measured times to this file, for tune.")
-@click.option(
-    "--isolate/--no-isolate",
-    default=None,
-    help="Whether a process sees only its own accelerators (default: yes, or as saved).",
-)
+@isolate_option
 @click.option("--reserve", is_flag=True, help="Reserve the accelerators; fail if another job uses them.")
 @click.option(
     "--node-order",
@@ -122,13 +122,9 @@ def _no_nodes(ctx: click.Context, param: click.Parameter, value: str | None) -> 
     "addresses as text.",
 )
 @without_option
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Report format."
-)
+@format_option("table", "json")
 @click.option("--verbose", is_flag=True, help="Show the log of the driver and the ranks on stderr.")
-@click.option(
-    "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Override a value of the config (may be repeated)."
-)
+@set_option
 def run(
     *,
     file: str,
@@ -154,8 +150,6 @@ def run(
     shuts everything down. With json, the output of workers goes to stderr. Arguments after -- are passed to the
     constructor of the worker class; values are read as YAML.
     """
-    if timeout is not None and not math.isfinite(timeout):
-        raise click.BadParameter(f"{timeout} is not a finite number of seconds", param_hint="--timeout")
     if arguments and worker_name is None:
         raise click.UsageError(f"the built-in worker class takes no arguments: use --worker; {_OVERRIDE}")
     if simulate is not None and ray is not None:

@@ -15,6 +15,7 @@ from rankplan.cli.common import (
     config_arguments,
     config_options,
     faults_end_it,
+    format_option,
     print_lines,
     print_table,
 )
@@ -34,7 +35,7 @@ from rankplan.tuning.search import Tuning, sweep
 @click.argument("file", metavar="[FILE]", type=click.Path(), required=False)
 @click.option("--costs", "costs_file", metavar="COSTS", type=click.Path(), help="Measured times of the components.")
 @config_options
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@format_option("table", "json")
 @click.option("--to", type=click.Choice(list(WRITERS)), help="Print the placement as a config of this dialect.")
 @click.option("--extrapolate", is_flag=True, help="Also use sizes far from every measured one; the result marks them.")
 @click.option("--from", "present", metavar="PLAN", type=click.Path(), help="Prefer few moves from this saved plan.")
@@ -44,7 +45,7 @@ from rankplan.tuning.search import Tuning, sweep
     "outputs",
     type=Suffixed(".svg", ".yaml", ".json"),
     multiple=True,
-    help="Write the plot (.svg), the config (.yaml) or the plan (.json); may be repeated.",
+    help="Write the plot (.svg), the config (.yaml) or the plan (.json); repeatable.",
 )
 def tune(
     *,
@@ -59,8 +60,8 @@ def tune(
 ) -> None:
     """Find the fastest placement for measured times.
 
-    FILE is a config; its nodes, parallel sizes and rules count. Without --costs, its profile_data has the times. COSTS
-    alone needs --nodes, --inventory or --ray.
+    FILE is a config, which states nodes, parallel sizes and rules. Without --costs, its profile_data has the times.
+    COSTS alone needs --nodes, --inventory or --ray.
 
     Prints a ranking, the measured time that decides it, and the plan, which is checked like that of any config. The
     answer is exact under the model of the guide "Which placement is fastest?".

@@ -153,7 +153,7 @@ def checkpointed(enabled: Any) -> str | None:
     return None if enabled is None else "full" if enabled else "none"
 
 
-def granularity(name: Any, method: Any = None, *enabled: Any) -> str | None:
+def granularity(name: Any, method: Any, *enabled: Any) -> str | None:
     """Return what Megatron computes again: with the method ``block``, only some layers."""
     if False in enabled:
         return "none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, layers, rule, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.rules import Role, end_stages, layers, offloading, rule, sglang_steps, stage_keys, unless
 
 _M, _D, _O = "@.megatron_cfg", "@.dtensor_cfg", "@.megatron_cfg.optimizer"
 _DDP = f"{_M}.distributed_data_parallel_config"
@@ -46,13 +46,7 @@ _MEGATRON = (
         by=convert.optimizer,
         only="megatron",
     ),
-    rule(
-        "optimizer_on_host",
-        f"switch {_O}.optimizer_cpu_offload = false",
-        f"fraction {_O}.optimizer_offload_fraction",
-        by=convert.offloaded,
-        only="megatron",
-    ),
+    offloading(f"{_O}.", only="megatron"),
     rule("distributed_optimizer", f"switch {_O}.use_distributed_optimizer", only="megatron"),
     rule("sequence_parallel", f"switch {_M}.sequence_parallel", only="megatron"),
     rule(
@@ -63,16 +57,11 @@ _MEGATRON = (
         by=convert.granularity,
         only="megatron",
     ),
-    rule("first_layers", f"size {_M}.num_layers_in_first_pipeline_stage", only="megatron"),
-    rule("last_layers", f"size {_M}.num_layers_in_last_pipeline_stage", only="megatron"),
+    *end_stages(f"{_M}."),
     rule("chunks", f"size {_M}.virtual_pipeline_model_parallel_size", only="megatron"),
     rule("lora", f"size {_M}.peft.dim", f"switch {_M}.peft.enabled = false", by=convert.adapters, only="megatron"),
     layers(f"{_M}.model_overrides", only="megatron"),
-    unless(
-        f"{_DDP}.use_custom_fsdp",
-        *stage_keys(f"{_M}."),
-        only="megatron",
-    ),
+    unless(f"{_DDP}.use_custom_fsdp", *stage_keys(f"{_M}."), only="megatron"),
 )
 _DTENSOR = (
     # DTensorPolicyWorker and _disable_automodel_checkpoint_dtype_restore: weights are always loaded in 32 bits
@@ -168,12 +157,7 @@ NEMO_RL = (
             rule("cache_precision", f"text {_V}.kv_cache_dtype", by=convert.cached, only="vllm"),
             rule("cache_precision", f"text {_G}.sglang_cfg.kv_cache_dtype", by=convert.cached, only="sglang"),
             # VllmGenerationWorker.sleep: level 1
-            rule(
-                "sleep",
-                f"switch {_G}.colocated.enabled = true",
-                by=_shared,
-                only="vllm",
-            ),
+            rule("sleep", f"switch {_G}.colocated.enabled = true", by=_shared, only="vllm"),
             unless(
                 *(f"{_G}.vllm_kwargs.{key}" for key in ("quantization", "hf_overrides", "cpu_offload_gb")),
                 f"{_G}.vllm_kwargs.kv_cache_dtype",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, rule, unless
+from rankplan.dialects.memory.rules import Role, fixed, rule, unless
 
 
 def _length(longest: Any, prompt: Any, response: Any) -> int | None:
@@ -55,9 +55,7 @@ _TRAINING = (
     ),
     # offload_deepspeed_states leaves the weights, and does nothing with adam_offload
     rule(
-        "sleep",
-        "switch ds.enable_sleep deepspeed_enable_sleep = false",
-        by=lambda enabled: None if enabled else "none",
+        "sleep", "switch ds.enable_sleep deepspeed_enable_sleep = false", by=lambda enabled: None if enabled else "none"
     ),
 )
 
@@ -69,19 +67,19 @@ def _engine(colocated: Any, asynchronous: Any, enabled: Any) -> str | None:
 OPENRLHF = (
     Role(
         {"actor": "actor"},
-        rule("training", "fact cp", by=convert.always({"training": "deepspeed"})),
+        fixed("training", {"training": "deepspeed"}),
         rule("model", "text actor.model_name_or_path pretrain"),
         (*_TRAINING, unless("train.enable_ema enable_ema")),
     ),
     Role(
         {"critic": "critic"},
-        rule("training", "fact cp", by=convert.always({"training": "deepspeed"})),
+        fixed("training", {"training": "deepspeed"}),
         rule("model", "text critic.model_name_or_path critic_pretrain reward.model_name_or_path reward_pretrain"),
         _TRAINING,
     ),
     Role(
         {"ref": "ref"},
-        rule("forward", "fact cp", by=convert.always({"forward": "deepspeed"})),
+        fixed("forward", {"forward": "deepspeed"}),
         rule("model", "text actor.model_name_or_path pretrain"),
         (
             *_SHARED,
@@ -90,16 +88,13 @@ OPENRLHF = (
     ),
     Role(
         {"reward": "reward"},
-        rule("forward", "fact cp", by=convert.always({"forward": "deepspeed"})),
+        fixed("forward", {"forward": "deepspeed"}),
         rule("model", "text reward.model_name_or_path reward_pretrain"),
-        (
-            *_SHARED,
-            rule("optimizer_on_host", "switch reward.offload ref_reward_offload = false", by=convert.whole),
-        ),
+        (*_SHARED, rule("optimizer_on_host", "switch reward.offload ref_reward_offload = false", by=convert.whole)),
     ),
     Role(
         {"vllm": "vllm"},
-        rule("engine", "fact cp", by=convert.always({"engine": "vllm"})),
+        fixed("engine", {"engine": "vllm"}),
         rule("model", "text actor.model_name_or_path pretrain"),
         (
             rule("share", "share vllm.gpu_memory_utilization vllm_gpu_memory_utilization = 0.95"),

@@ -33,6 +33,7 @@ _ALLOWED = {
 SCORING = ("critic", "value", "reward", "reward_model")
 """Components whose model has, or may have, a scalar head."""
 _SWITCHES = {"true": True, "false": False}
+_LARGEST_COUNT = 10**9
 
 
 class MemoryReader:
@@ -243,6 +244,3 @@ def _fits(value: Any, kind: str) -> bool:
     if kind == "share":
         return 0 < value <= 1
     return kind == "number" or 0 <= value <= 1
-
-
-_LARGEST_COUNT = 10**9

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import CHUNK, Role, Rule, layers, recomputing, rule, unless
+from rankplan.dialects.memory.rules import CHUNK, Role, Rule, layers, offloading, recomputing, rule, unless
 
 
 def _tokens(length: Any, by_tokens: Any, tokens: Any, batch: Any, forward: Any) -> int | None:
@@ -67,13 +67,7 @@ _TRAINING = (
         only="fsdp",
     ),
     rule("lora", "size @.model.lora_rank", "switch @.model.is_lora = false", by=convert.adapters),
-    rule(
-        "sleep",
-        "switch @.offload_weight",
-        "switch @.offload_optimizer",
-        "switch @.enable_offload",
-        by=_left,
-    ),
+    rule("sleep", "switch @.offload_weight", "switch @.offload_optimizer", "switch @.enable_offload", by=_left),
     rule("whole_gradients", "switch @.fsdp_config.enable_gradient_accumulation = false", only="fsdp"),
     # Megatron; MegatronModelManager adds gradients in 32 bits
     rule("gradients", _BACKEND, by=convert.always("fp32"), only="megatron"),
@@ -84,13 +78,7 @@ _TRAINING = (
         by=convert.optimizer,
         only="megatron",
     ),
-    rule(
-        "optimizer_on_host",
-        "switch @.optim.optimizer_cpu_offload = false",
-        "fraction @.optim.optimizer_offload_fraction = 0.0",
-        by=convert.offloaded,
-        only="megatron",
-    ),
+    offloading("@.optim.", fraction=0.0, only="megatron"),
     rule("distributed_optimizer", "switch @.optim.use_distributed_optimizer", only="megatron"),
     rule("sequence_parallel", "switch @.model.sequence_parallel", only="megatron"),
     recomputing("@.model.", only="megatron"),

@@ -113,13 +113,9 @@ ROLL = (
                 only="megatron",
             ),
             rule("chunks", f"size {_S}.virtual_pipeline_model_parallel_size", only="megatron"),
-            unless(
-                f"{_S}.optimizer_cpu_offload",
-                *stage_keys(f"{_S}."),
-                only="megatron",
-            ),
+            unless(f"{_S}.optimizer_cpu_offload", *stage_keys(f"{_S}."), only="megatron"),
             # MegatronTrainStrategy.offload_states: after each turn
-            rule("sleep", "text @.strategy_args.strategy_name", by=lambda _: "host", only="megatron"),
+            rule("sleep", "text @.strategy_args.strategy_name", by=convert.always("host"), only="megatron"),
             # FSDP
             rule("optimizer_on_host", f"switch {_S}.offload_policy = false", by=convert.whole, only="fsdp"),
             rule(

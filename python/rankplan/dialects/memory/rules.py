@@ -87,15 +87,15 @@ def same(value: Any) -> Any:
 
 
 def rule(
-    setting: str,
-    *keys: str,
-    by: Callable[..., Any] = same,
-    only: str = "",
-    words: str = "",
-    also: tuple[str, ...] = (),
+    setting: str, *keys: str, by: Callable[..., Any] = same, only: str = "", words: str = "", also: tuple[str, ...] = ()
 ) -> Rule:
     """Return a rule for keys; see `key`."""
     return Rule(setting, tuple(map(key, keys)), by, only, tuple(words.split()), tuple(map(key, also)))
+
+
+def fixed(setting: str, value: Any, only: str = "") -> Rule:
+    """Return the rule of a system that has one value for a setting, whatever its config says."""
+    return Rule(setting, (), convert.always(value), only)
 
 
 def recomputing(section: str, only: str = "") -> Rule:
@@ -107,6 +107,21 @@ def recomputing(section: str, only: str = "") -> Rule:
     also = (f"{method} = uniform", f"size {section}recompute_num_layers = 1")
     granularity = f"text {section}recompute_granularity"
     return rule("recompute", granularity, method, by=convert.granularity, only=only, also=also)
+
+
+def offloading(section: str, fraction: float | None = None, only: str = "") -> Rule:
+    """Return the rule for Megatron's optimizer on the host; ``fraction`` is the default of the system."""
+    switch = Key("switch", f"{section}optimizer_cpu_offload", default=False)
+    part = Key("fraction", f"{section}optimizer_offload_fraction", fraction)
+    return Rule("optimizer_on_host", (switch, part), convert.offloaded, only)
+
+
+def end_stages(section: str) -> tuple[Rule, Rule]:
+    """Return the rules for the layers of Megatron's first and last stage; ``section`` ends in a dot."""
+    return (
+        rule("first_layers", f"size {section}num_layers_in_first_pipeline_stage", only="megatron"),
+        rule("last_layers", f"size {section}num_layers_in_last_pipeline_stage", only="megatron"),
+    )
 
 
 def unless(*paths: str, only: str = "") -> Rule:

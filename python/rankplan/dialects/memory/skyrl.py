@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, Rule, layers, rule, stage_keys, unless
+from rankplan.dialects.memory.rules import Role, Rule, end_stages, layers, offloading, rule, stage_keys, unless
 
-_KW, _OPT, _TF = "engine_init_kwargs", "optimizer_config_kwargs", "transformer_config_kwargs"
-_E = "generator.inference_engine"
+_M, _E, _KW = "@.megatron_config", "generator.inference_engine", "engine_init_kwargs"
+_OPT, _TF = f"{_M}.optimizer_config_kwargs", f"{_M}.transformer_config_kwargs"
 _LENGTH = (
     "size trainer.max_prompt_length = 512",
     "size generator.max_input_length",
@@ -58,13 +58,8 @@ _SHARED: tuple[Rule, ...] = (
     rule("optimizer_on_host", "switch @.fsdp_config.cpu_offload = false", by=convert.whole, only="fsdp"),
     rule("", "any @.fsdp_config.reshard_after_forward = true", by=convert.resharded, only="fsdp"),
     rule("", "size @.fsdp_config.fsdp_size", "fact slots", by=convert.replicated, only="fsdp"),
-    layers("@.model_config_kwargs", "@.megatron_config.model_config_kwargs", f"@.megatron_config.{_TF}"),
-    unless(
-        "@.model.fake_int4_qat.enabled",
-        "@.inference_only_init",
-        *stage_keys(f"@.megatron_config.{_TF}."),
-        f"@.megatron_config.{_TF}.fp8",
-    ),
+    layers("@.model_config_kwargs", f"{_M}.model_config_kwargs", _TF),
+    unless("@.model.fake_int4_qat.enabled", "@.inference_only_init", *stage_keys(f"{_TF}."), f"{_TF}.fp8"),
 )
 _TRAINING = (
     *_SHARED,
@@ -82,31 +77,24 @@ _TRAINING = (
     ),
     rule(
         "optimizer",
-        f"text @.megatron_config.{_OPT}.optimizer @.optimizer_config.optimizer = adam",
-        f"any @.megatron_config.{_OPT}.use_precision_aware_optimizer",
+        f"text {_OPT}.optimizer @.optimizer_config.optimizer = adam",
+        f"any {_OPT}.use_precision_aware_optimizer",
         by=convert.optimizer,
         only="megatron",
     ),
-    rule(
-        "optimizer_on_host",
-        f"switch @.megatron_config.{_OPT}.optimizer_cpu_offload = false",
-        f"fraction @.megatron_config.{_OPT}.optimizer_offload_fraction = 0.0",
-        by=convert.offloaded,
-        only="megatron",
-    ),
+    offloading(f"{_OPT}.", fraction=0.0, only="megatron"),
     # init_megatron_optim_config: always
     rule("distributed_optimizer", _STRATEGY, by=convert.always(setting=True), only="megatron"),
     rule("sequence_parallel", _STRATEGY, by=convert.always(setting=True), only="megatron"),
     rule(
         "recompute",
-        f"text @.megatron_config.{_TF}.recompute_granularity = full",
-        f"text @.megatron_config.{_TF}.recompute_method = uniform",
+        f"text {_TF}.recompute_granularity = full",
+        f"text {_TF}.recompute_method = uniform",
         by=convert.granularity,
         only="megatron",
     ),
-    rule("first_layers", f"size @.megatron_config.{_TF}.num_layers_in_first_pipeline_stage", only="megatron"),
-    rule("last_layers", f"size @.megatron_config.{_TF}.num_layers_in_last_pipeline_stage", only="megatron"),
-    rule("chunks", f"size @.megatron_config.{_TF}.virtual_pipeline_model_parallel_size", only="megatron"),
+    *end_stages(f"{_TF}."),
+    rule("chunks", f"size {_TF}.virtual_pipeline_model_parallel_size", only="megatron"),
 )
 
 SKYRL = (

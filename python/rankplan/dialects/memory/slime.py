@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, recomputing, rule, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.rules import Role, fixed, offloading, recomputing, rule, sglang_steps, stage_keys, unless
 from rankplan.memory.model import Experts, Latent, Model, Shape
 
 _REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")
@@ -121,14 +121,9 @@ _SIDE = (
         "any use_precision_aware_optimizer",
         by=lambda name, stateless, aware: convert.optimizer("stateless" if stateless else name, aware),
     ),
-    rule(
-        "optimizer_on_host",
-        "switch optimizer_cpu_offload = false",
-        "fraction optimizer_offload_fraction = 1.0",
-        by=convert.offloaded,
-    ),
+    offloading("", fraction=1.0),
     # set_default_megatron_args: always
-    rule("distributed_optimizer", "fact cp", by=convert.always(setting=True)),
+    fixed("distributed_optimizer", value=True),
     rule("sequence_parallel", "switch sequence_parallel = false"),
     recomputing(""),
     rule("first_layers", "size decoder_first_pipeline_num_layers"),
@@ -186,17 +181,13 @@ _MODEL = rule(
 SLIME = (
     Role(
         {"actor": "actor", "critic": "critic"},
-        rule(
-            "training",
-            "text train_backend = megatron",
-            by=convert.trains,
-        ),
+        rule("training", "text train_backend = megatron", by=convert.trains),
         _MODEL,
         _SIDE,
     ),
     Role(
         {"rollout": "rollout"},
-        rule("engine", "fact cp", by=convert.always({"engine": "sglang"})),
+        fixed("engine", {"engine": "sglang"}),
         _MODEL,
         (
             rule("share", "share sglang_mem_fraction_static"),

@@ -5,7 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, Rule, layers, recomputing, rule, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.rules import (
+    Role,
+    Rule,
+    end_stages,
+    fixed,
+    layers,
+    offloading,
+    recomputing,
+    rule,
+    sglang_steps,
+    stage_keys,
+    unless,
+)
 
 _A = "actor_rollout_ref"
 _TF = "@.megatron.override_transformer_config"
@@ -78,7 +90,7 @@ _STATES = (
     ),
     rule("", "any @.fsdp_config.reshard_after_forward = true", by=convert.resharded, only="fsdp"),
     # FSDPEngine._gradient_sync_context
-    rule("whole_gradients", "fact engine", by=convert.always(setting=True), only="fsdp"),
+    fixed("whole_gradients", value=True, only="fsdp"),
     # Megatron
     rule("precision", "text @.megatron.dtype = bfloat16", f"any {_TF}.fp8", by=convert.precision, only="megatron"),
     rule(
@@ -104,25 +116,14 @@ _STATES = (
         by=_optimizer,
         only="megatron",
     ),
-    rule(
-        "optimizer_on_host",
-        f"switch {_OVER}.optimizer_cpu_offload = false",
-        f"fraction {_OVER}.optimizer_offload_fraction",
-        by=convert.offloaded,
-        only="megatron",
-    ),
+    offloading(f"{_OVER}.", only="megatron"),
     rule("distributed_optimizer", "switch @.megatron.use_distributed_optimizer = true", only="megatron"),
     rule("sequence_parallel", "switch @.megatron.sequence_parallel = true", only="megatron"),
     recomputing(f"{_TF}.", only="megatron"),
-    rule("first_layers", f"size {_TF}.num_layers_in_first_pipeline_stage", only="megatron"),
-    rule("last_layers", f"size {_TF}.num_layers_in_last_pipeline_stage", only="megatron"),
+    *end_stages(f"{_TF}."),
     rule("chunks", "size @.megatron.virtual_pipeline_model_parallel_size", only="megatron"),
 )
-_STAGES = unless(
-    "@.megatron.use_megatron_fsdp",
-    *stage_keys(f"{_TF}."),
-    only="megatron",
-)
+_STAGES = unless("@.megatron.use_megatron_fsdp", *stage_keys(f"{_TF}."), only="megatron")
 
 
 def _adapted(model: str) -> tuple[Rule, ...]:
@@ -149,11 +150,7 @@ def _engine(components: dict[str, str], model: str, requests: int, at: str = "@"
             rule("sequences", f"size {vllm}.max_num_seqs {at}.max_num_seqs = {requests}", only="vllm"),
             rule("sequences", f"size {sglang}.max_running_requests {at}.max_num_seqs = {requests}", only="sglang"),
             rule("sequences", f"size {at}.max_num_seqs = {requests}", only="trtllm"),
-            rule(
-                "tokens",
-                f"size {vllm}.max_num_batched_tokens {at}.max_num_batched_tokens = 8192",
-                only="vllm",
-            ),
+            rule("tokens", f"size {vllm}.max_num_batched_tokens {at}.max_num_batched_tokens = 8192", only="vllm"),
             rule("tokens", f"size {at}.max_num_batched_tokens = 8192", only="trtllm"),
             rule("graphs", f"switch {vllm}.enforce_eager {at}.enforce_eager", by=convert.captured, only="vllm"),
             # SGLangHttpServer leaves the chunks to SGLang
@@ -240,8 +237,8 @@ VERL = (
         (
             *(one for one in _STATES if one.setting in ("length", "precision")),
             # FSDPEngine: a model without a backward pass keeps its parameters on the host
-            rule("optimizer_on_host", "fact engine", by=convert.whole, only="fsdp"),
-            rule("sleep", "fact engine", by=convert.asleep, only="fsdp"),
+            fixed("optimizer_on_host", 1.0, only="fsdp"),
+            fixed("sleep", "host", only="fsdp"),
             rule(
                 "sleep",
                 f"switch @.megatron.param_offload {_A}.actor.megatron.param_offload = false",
