@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from rankplan import Component, Inventory, WorkerError, plan
@@ -18,6 +18,8 @@ from rankplan.runtime.group.restart import answers_of
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankSpec
+from rankplan.runtime.reserve.groups import NamedGroups
+from rankplan.runtime.reserve.reserve import Place, Reservation
 
 MACHINE = "a machine of this test"
 
@@ -104,6 +106,34 @@ def test_a_rank_that_starts_again_keeps_its_ports_until_it_leaves(then: str) -> 
         crew.end()
     assert not PORTS.taken(machine)
     crew.end()
+
+
+def test_what_a_failed_growth_has_added_stays_while_another_group_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def granted(self: Reservation) -> None:
+        (self._parent or self.connection).own(self)
+        self._groups = dict.fromkeys(self._bundles, group)
+        self._names = dict.fromkeys(self._bundles, "")
+
+    group, owner, nodes = cast(Any, object()), cast(Any, Owning()), nodes_of(1, 2)
+    monkeypatch.setattr(Reservation, "fill", granted)
+    monkeypatch.setattr(NamedGroups, "remove", lambda self, name: None)
+    first, second = on(nodes)
+    held = Reservation(owner, nodes, {"rollout": [first]})
+    held.fill()
+    terms = Terms(lambda: nodes, (int, (), {}), None, on(nodes), "rollout", None, None)
+    one, other = Crew(terms, owner, nodes, held), Crew(terms, owner, nodes, held)
+    added: set[Place] = set()
+    for crew in (one, other):
+        crew.announce([first, second], nodes)
+        added |= (lacked := held.extend(nodes, "rollout", [second]))
+        assert lacked == ({("id2", 0)} if crew is one else set())
+    for crew, stays in ((one, True), (other, False)):
+        crew.dismiss()
+        held.vacate(added)
+        assert (held.place("id2", 0) is not None) is stays and held.place("id1", 0)
+    one.announce([first, second], nodes)
+    one.end()
+    assert one.places() == set()
 
 
 class Refreshed:
