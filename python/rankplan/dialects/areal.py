@@ -63,6 +63,7 @@ _FIRST = re.compile(r"m[0-9]|manual|heuristic")
 _HYBRID = re.compile(r"\s*(\(?)\s*attn\s*:(?P<attn>[^|]*)\|\s*ffn\s*:(?P<ffn>[^)]*)(\)?)\s*", re.DOTALL)
 _APART, _TOGETHER = re.compile(r"\+"), re.compile(r"\|(?!\s*ffn\s*:)")
 _NAMES = dict(zip("dtpce", ("dp", "tp", "pp", "cp", "ep"), strict=True))
+_LETTERS = {kind: letter for letter, kind in _NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +216,7 @@ class _Job(Job):
                 share = pools.share(sum(resources[name][0] == taken[0] for taken in resources.values()))
                 each, parallel = engine.allocation.each, engine.allocation.parallel
                 pools.place(name, resources[name], engine.path, each, parallel=parallel, share=share)
+                reader.size_letters[engine.path] = _LETTERS
                 pools.facts[name] = {"backend": engine.allocation.backend}
             else:
                 pools.on_nodes(name, engine.processes, engine.path)

@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 
 from rankplan.config.text.document import Section
 from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
+from rankplan.config.text.kinds import CONFIG, Kind
 from rankplan.config.text.load import load_config
 from rankplan.config.text.programs import started
 from rankplan.config.text.scalars import plain_scalar
@@ -66,6 +67,8 @@ class Reader:
         """The path of each size that the section at a path states, by its kind (``tp``)."""
         self.size_names: dict[KeyPath, dict[str, KeyPath]] = {}
         """The path that each size has in a section, by its kind, whether it is stated or not."""
+        self.size_letters: dict[KeyPath, Mapping[str, str]] = {}
+        """The letter of each size in the text at a path that states all sizes, by its kind: ``t`` in ``fsdp:d4t2``."""
         self.spellings: dict[str, Spelling] = {}
         """How the keys of a dialect state the memory of each component."""
         self.unknown_models: dict[KeyPath, Diagnostic] = {}
@@ -83,12 +86,12 @@ class Reader:
         self._sections: dict[KeyPath, Mapping[Any, Any]] = {(): whole if config is None else config}
 
     @classmethod
-    def load(cls, config: Any) -> Self:
+    def load(cls, config: Any, kind: Kind = CONFIG) -> Self:
         """Return the reader of a whole config: a mapping, or the path of a file.
 
         Raises `PlacementError` if it is not a mapping, ``OSError`` if its file cannot be read.
         """
-        content = load_config(config) if isinstance(config, (str, os.PathLike)) else config
+        content = load_config(config, kind=kind) if isinstance(config, (str, os.PathLike)) else config
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the config", content, "write keys and values")])
         return cls(content)

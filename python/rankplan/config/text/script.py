@@ -10,7 +10,7 @@ from pathlib import Path as FilePath
 
 from rankplan.config.text.document import Section
 from rankplan.config.text.entrypoints import Entrypoint
-from rankplan.config.text.files import read_whole
+from rankplan.config.text.files import read_text
 from rankplan.config.text.overrides import OVERRIDE, Override, overridden
 from rankplan.config.text.places import Place, Places, Text, relocated
 from rankplan.config.text.programs import JOB, Program, program_of
@@ -171,7 +171,7 @@ def _opened(name: str, folder: str, script: str) -> tuple[str, Text] | None:
     if (path := _nearest_file(name, folder, script)) is None:
         return None
     try:
-        text = read_whole(path, _LARGEST).decode().replace("\r\n", "\n")
+        text = read_text(path, _LARGEST).replace("\r\n", "\n")
     except (OSError, ValueError):
         return None
     return text, Text(os.path.normpath(path), text)
@@ -376,7 +376,7 @@ def _hydra_file(started: _Started, lines: Sources) -> FilePath | None:
 def _declared(program: FilePath) -> dict[str, str]:
     """Return the arguments of ``@hydra.main`` in a file of Python that are texts."""
     try:
-        found = _HYDRA_MAIN.search(read_whole(program, _LARGEST).decode())
+        found = _HYDRA_MAIN.search(read_text(program, _LARGEST))
     except (OSError, ValueError):
         return {}
     return {} if found is None else {one["key"]: one["value"] for one in _ARGUMENT.finditer(found[1])}
