@@ -112,10 +112,6 @@ def test_a_cluster_is_found_as_ray_init_finds_it(cluster: Cluster, monkeypatch: 
 
 def test_a_ray_head_is_told_from_another_server(cluster: Cluster) -> None:
     greet(cluster.address, SOON)
-    (node,) = [node for node in ray.nodes() if node["NodeManagerAddress"] == "127.0.0.2"]
-    for port in ("NodeManagerPort", "ObjectManagerPort"):  # these are gRPC servers, too
-        with pytest.raises(OSError, match="the server there is not a Ray head"):
-            greet(f"127.0.0.2:{node[port]}", SOON)
     with HTTPServer(("127.0.0.2", 0), BaseHTTPRequestHandler) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
         with pytest.raises(OSError, match="the server there is not a Ray head"):

@@ -22,7 +22,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains, domains, one_by_one
 from rankplan.plans.component import Component, local_accelerators
 from rankplan.plans.diff import same_nodes
-from rankplan.plans.plan import Plan
+from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.pools import reserves, strangers
 from rankplan.plans.topology import Rule, Rules, Sets, broken
 from rankplan.words import counted
@@ -99,6 +99,7 @@ def arrange(
     Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``, and every
     wrong name or size.
     """
+    check_plan(plan)
     inventory, planned = rules.beside(inventory_of(inventory), beside), plan.inventory
     network = Network.of(inventory, planned, keep=keep, segment=segment, prefer=prefer, balance=balance, cap=cap)
     known = same_nodes(planned, inventory)

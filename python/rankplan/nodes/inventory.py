@@ -251,7 +251,7 @@ class Inventory:
         accelerator (``node-5/2``, or its id), or the label of a domain (``nvlink=b``). Raises `PlacementError` with
         every unknown name.
         """
-        marks, faults = self.names.marks(entries.one_or_several(names))
+        marks, faults = self.names.marks(entries.hardware_names(names))
         if faults:
             raise PlacementError([found for _, found in faults])
         return self._marked(marks)

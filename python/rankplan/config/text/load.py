@@ -16,6 +16,7 @@ from rankplan.config.text.hydra import composed
 from rankplan.config.text.kinds import CONFIG, Kind
 from rankplan.config.text.places import Places
 from rankplan.errors import PlacementError
+from rankplan.words import wrong_type
 
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 """The suffixes of launch scripts."""
@@ -42,6 +43,9 @@ def load_config(
         return _load(os.fspath(path), text=text, kind=kind)
     from rankplan.config.text.overrides import overridden, parse_overrides  # as the readers below
 
+    several = isinstance(overrides, Sequence) and not isinstance(overrides, str)
+    if not several or not all(isinstance(one, str) for one in overrides):
+        raise wrong_type("overrides", overrides, 'a list of texts: ["trainer.nnodes=2"]')
     changes = parse_overrides(overrides)
     given = {one.key: one.value for one in changes if not one.sign and one.key.isidentifier() and one.value is not None}
     config = _load(os.fspath(path), given=given, text=text, kind=kind)

@@ -12,7 +12,7 @@ import os
 import re
 import socket
 from collections.abc import Container, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from logging import CRITICAL, getLogger
 from pathlib import Path
@@ -50,26 +50,8 @@ SIMULATED_SETTINGS = {
 LONGEST_FOLDER = 17
 """Characters of the parent of ``RAY_TMPDIR``: Ray's socket in there adds 90, and the system allows 107."""
 
-_SETTINGS, _HEADERS = 4, 1
-
-
-def _frame(kind: int, content: bytes = b"", flags: int = 0, stream: int = 0) -> bytes:
-    """Return a frame of HTTP/2."""
-    return len(content).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + content
-
-
-def _texts(*texts: bytes) -> bytes:
-    return b"".join(bytes((len(text),)) + text for text in texts)
-
-
-# A call that every Ray client starts with. 0x83 is POST, 0x86 http; 4, 1 and 31 are :path, :authority and content-type.
-_FIELDS = b"\x83\x86\x04" + _texts(b"/ray.rpc.NodeInfoGcsService/GetClusterId") + b"\x01" + _texts(b"head")
-_FIELDS += b"\x0f\x10" + _texts(b"application/grpc") + b"\x00" + _texts(b"te", b"trailers")
-_CALL = _frame(_HEADERS, _FIELDS, 4, 1) + _frame(0, bytes(5), 1, 1)
-_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS) + _CALL
-_UNKNOWN_CALL = _texts(b"grpc-status", b"12")
-_MOST_FRAMES = 8
-"""The frames before the answer to a call: settings, windows and pings."""
+_SETTINGS_FRAME = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _SETTINGS_FRAME
 
 
 def running_cluster(address: str | None) -> str | None:
@@ -101,21 +83,13 @@ def is_driver() -> bool:
 
 
 def greet(address: str, timeout: float) -> None:
-    """Raise ``OSError`` unless a Ray head answers at host:port; a busy one need not answer a call."""
-    with _connected(address, timeout) as server, server.makefile("rb") as answers:
+    """Raise ``OSError`` unless a gRPC server, such as a Ray head, answers at host:port."""
+    with _connected(address, timeout) as head:
         if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
             return
-        server.sendall(_GREETING)
-        frame = answers.read(9)
-        known = frame[3:4] == bytes((_SETTINGS,))
-        with suppress(TimeoutError):
-            for _ in range(_MOST_FRAMES if known else 0):
-                content = answers.read(int.from_bytes(frame[:3], "big"))
-                if frame[3:4] == bytes((_HEADERS,)):
-                    known = _UNKNOWN_CALL not in content
-                    break
-                frame = answers.read(9)
-        if not known:
+        head.sendall(_GREETING)
+        answer = head.recv(len(_SETTINGS_FRAME))
+        if answer[3:4] != _SETTINGS_FRAME[3:4]:
             raise OSError("the server there is not a Ray head, whose port is 6379 unless set otherwise")
 
 
