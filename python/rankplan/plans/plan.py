@@ -274,10 +274,8 @@ class Plan(Mapping[str, Component]):
         node, indices = next(iter(where.items()))
         shares = " + ".join(f"{name} {self[name].share:g}" for name in names)
         total = sum(round((self[name].share or 0) * SHARE_UNIT) for name in names) / SHARE_UNIT
-        noun = "accelerator" if len(indices) == 1 else "accelerators"
-        message = (
-            f"{noun} {indices} of {first_node(node, len(where))}: the shares add up to {total:g} ({shares}); at most 1"
-        )
+        place = f"accelerator{'s' if len(indices) > 1 else ''} {indices} of {first_node(node, len(where))}"
+        message = f"{place}: the shares add up to {total:g} ({shares}); at most 1"
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
 
