@@ -216,5 +216,5 @@ class Claims:
             alive, address = known.get(self.pins.ids[number], (False, ""))
             if not alive:
                 name = f"node {number} ({address})" if address else f"node {number}"
-                help = f"repair the plan: `rankplan replan PLAN --without node-{number}`, and start again"
+                help = f"start again; repair a saved plan first: `rankplan replan PLAN --without node-{number}`"
                 raise NotPlanned("node-lost", f"{name} of the plan has left the cluster", help)

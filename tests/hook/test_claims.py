@@ -107,7 +107,7 @@ def test_another_name_is_refused_with_the_planned_one(pattern: str, shown: str) 
     process = Process(pins := pins_of([Request("policy", pattern, (2,), (0,))]), Memory(pins.ids))
     with pytest.raises(NotPlanned) as caught:
         process.ask(Asked((2,), "mine"))
-    assert caught.value.help == f"a group of this size must be named like `{shown}`; plan for this program"
+    assert caught.value.help == f"the plan names a group of this size `{shown}`: pass the same overrides to both"
     process.ask(Asked((2,), shown.replace(r"\d+", "7")))
 
 
