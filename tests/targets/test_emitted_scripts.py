@@ -398,7 +398,7 @@ def test_slurm_asks_for_no_more_than_a_script_may_have(tmp_path: Path) -> None:
     wide = rankplan.plan({"cluster": {"num_nodes": 1, "component_placement": {"a": "0-7"}}}, "1x8")
     base = tmp_path / "head.sh"
     base.write_text("# comment\n" * (1 << 19))
-    with pytest.raises(rankplan.PlacementError, match="Slurm takes 4,194,304") as refused:
+    with pytest.raises(rankplan.PlacementError, match="Slurm allows 4,194,304") as refused:
         emitted(wide, "slurm", base=base)
     assert refused.value.code == "emit-too-large"
     with pytest.raises(rankplan.PlacementError) as refused:
@@ -410,7 +410,7 @@ def test_slurm_takes_128_kinds_of_nodes() -> None:
     nodes = [{"ranks": rank, "accelerators": 1 + rank % 2} for rank in range(129)]
     inventory = rankplan.Inventory.from_dict({"nodes": nodes})
     plan = rankplan.plan({"cluster": {"num_nodes": 129, "component_placement": {"actor": "all"}}}, inventory)
-    with pytest.raises(rankplan.PlacementError, match="the job has 129 kinds of nodes one after another; Slurm takes"):
+    with pytest.raises(rankplan.PlacementError, match="the job has 129 kinds of nodes one after another; Slurm allows"):
         emitted(plan, "slurm")
 
 

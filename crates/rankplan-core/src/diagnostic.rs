@@ -97,8 +97,8 @@ codes! {
     EmitOrder = "emit-order", "a launcher numbers ranks node by node, but those of the plan return to an earlier node";
     EmitTopology = "emit-topology", "a launcher cannot ask for the domains that `keep` or `segment` requires";
     EmitNeedsQueue = "emit-needs-queue", "a plan has `keep` or `segment`, which Kubernetes respects only with a queue";
-    EmitTooManyGroups = "emit-too-many-groups", "a plan has more groups of pods than Kueue takes";
-    EmitResourceKey = "emit-resource-key", "no resource is known that counts the accelerators of a type";
+    EmitTooManyGroups = "emit-too-many-groups", "a plan has more groups of pods than Kueue allows";
+    EmitResourceKey = "emit-resource-key", "rankplan knows no resource that counts the accelerators of a type";
     EmitLevelKey = "emit-level-key", "a level of the network is not the key of a node label";
     EmitSlurmVersion = "emit-slurm-version", "a release of Slurm lacks an option that the plan needs";
     EmitNoAddress = "emit-no-address", "a file must name hosts that the inventory does not name";

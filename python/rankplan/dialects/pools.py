@@ -384,7 +384,7 @@ def differing(
     stated = [path for path in asked if reader.at(path) is not None]
     if unset := [path_text(path) for path in asked if path not in stated]:
         message += f"; {' and '.join(unset)} {'are' if len(unset) > 1 else 'is'} {system}'s default"
-    help = f"give both the same nodes and GPUs of a node, or do not set {path_text(flag)}"
+    help = f"give both the same nodes and GPUs of a node, or do not set {path_text(reader.stated(flag))}"
     reader.add((stated or [flag])[0], Diagnostic("invalid-value", message, help))
 
 

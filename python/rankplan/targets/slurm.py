@@ -95,7 +95,7 @@ def write(draft: Draft, head: Head) -> str:
     ]
     found = script(head, digest(text), list(_options(draft, job, head)), body)
     if len(found.encode()) > _MOST_BYTES:
-        message = f"the script has {len(found.encode()):,} bytes; Slurm takes {_MOST_BYTES:,}"
+        message = f"the script has {len(found.encode()):,} bytes; Slurm allows {_MOST_BYTES:,}"
         draft.refuse("emit-too-large", message, "use mpirun or jobset, or raise SchedulerParameters=max_script_size")
     return found
 
@@ -113,7 +113,7 @@ def job_components(draft: Draft) -> list[Component]:
             found.append(here)
     _check_release(draft, found)
     if len(found) > _MOST_COMPONENTS:
-        message = f"the job has {len(found)} kinds of nodes one after another; Slurm takes {_MOST_COMPONENTS}"
+        message = f"the job has {len(found)} kinds of nodes one after another; Slurm allows {_MOST_COMPONENTS}"
         draft.refuse("emit-too-large", message, "use mpirun, or number nodes with equal accelerators one after another")
     return found
 
@@ -247,7 +247,7 @@ def _accelerators(draft: Draft, one: Component, *, alone: bool) -> str:
         why = "a job of several types names each" if kind in _GPUS else "Slurm counts it by a name of the site"
         draft.refuse(
             "emit-resource-key",
-            f"no GRES is known for accelerators of type {kind}: {why}",
+            f"rankplan knows no GRES for accelerators of type {kind}: {why}",
             f"pass --resource-key {kind}=NAME with the name that `sinfo -o %G` shows, such as npu or gpu:h100",
         )
     if key is None or key == "gpu":

@@ -23,7 +23,7 @@ from rankplan.plans.component import Component
 from rankplan.plans.diff import PlanDiff, diff
 from rankplan.plans.memory import Answer, Needs
 from rankplan.plans.memory_faults import memory_faults
-from rankplan.plans.plan import Plan
+from rankplan.plans.plan import Plan, check_plan
 from rankplan.tuning.candidates import Candidates
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
@@ -167,6 +167,8 @@ def search(
     total = len(inventory.core.accelerators())
     sizes = possible(costs, total, extrapolate=extrapolate)
     config = _plain(reader.config) if isinstance(reader, Reading) else None
+    if present is not None:
+        check_plan(present, "present")
     cluster = Cluster.of(costs, inventory, present)
     placing = _Placing(costs, inventory, config, memory or {})
     placed: list[tuple[Ranked, tuple[int, ...]]] = []
@@ -310,13 +312,13 @@ class Sweep:
     curves: dict[str, list[tuple[int, float]]]
 
 
-def sweep(tuning: Tuning, component: str | None = None) -> Sweep:
-    """Return the period by accelerators of a component, by default the one with the most in the best placement.
+def sweep(tuning: Tuning) -> Sweep:
+    """Return the period by accelerators of the component that has the most in the best placement.
 
-    All other components have the sizes that are best then. Raises ``KeyError`` for an unknown component.
+    All other components have the sizes that are best then.
     """
     best = tuning.best.schedule.sizes
-    name = component or max(best, key=lambda one: best[one])
+    name = max(best, key=lambda one: best[one])
     sizes = tuning.sizes[name]
     step = -(-len(sizes) // _MOST_POINTS)
     chosen = [size for index, size in enumerate(sizes) if index % step == 0 or size.accelerators == best[name]]
