@@ -178,7 +178,7 @@ class Claims:
 
     def _spare(self, asked: Asked) -> Claim:
         """Claim accelerators that the plan leaves free for a request that it lacks."""
-        refusal = self.pins.refusal(asked, lambda slot: self._taken(slot, thorough=True))
+        refusal = self.pins.refusal(asked, lambda slot: self._taken(slot, thorough=True), self._classes.get)
         number = 0
         while self.pins.lenient:
             self._look()

@@ -200,13 +200,17 @@ class Pins:
         more = f" and {len(parts) - _MOST} more" if len(parts) > _MOST else ""
         return "; ".join(parts[:_MOST]) + more if parts else "nothing"
 
-    def refusal(self, asked: Asked, taken: Callable[[Slot], bool]) -> NotPlanned:
-        """Return the error for a request that the plan does not have."""
+    def refusal(self, asked: Asked, taken: Callable[[Slot], bool], classes: Callable[[int], str | None]) -> NotPlanned:
+        """Return the error for a request that the plan does not have; ``classes`` is that of `find`."""
         message = f"{asked}; the plan has left: {self.left(taken)}"
         help = "the sizes of the command are not those of the plan: pass the same overrides to both"
         groups = [(index, one) for index, one in enumerate(self.requests) if one.strategy is not None]
         alike = [(index, one) for index, one in groups if one.sizes == asked.sizes and asked.actor is None]
-        if any(matcher(one.name)(asked.name) for _, one in alike):
+        actors = self._actors.get(asked.sizes[0], ()) if asked.actor is not None else ()
+        owner = next((name for slot in actors if not taken(slot) and (name := classes(slot.number))), None)
+        if owner is not None:
+            help = f"the places that are left are for actors of class `{shown(owner)}`"
+        elif any(matcher(one.name)(asked.name) for _, one in alike):
             help = "the plan has no more groups like it: remove one before asking again, or plan for more"
         elif alike:
             free = (one for index, one in alike if not taken(Slot(index)))
