@@ -35,7 +35,7 @@ from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
 from rankplan.render.report import Report
 from rankplan.targets.embedded import is_emitted
-from rankplan.words import by_nodes, counted
+from rankplan.words import by_nodes, counted, wrong_type
 
 if TYPE_CHECKING:
     from rankplan.tuning.costs import Costs
@@ -186,9 +186,7 @@ def tune(
     if config is None:
         if read is None or nodes is None:
             raise ValueError("pass a config, or costs and nodes")
-        inventory = inventory_from(nodes)
-        inventory = inventory.without(without) if without else inventory
-        return search(read, inventory, extrapolate=extrapolate, present=present)
+        return search(read, inventory_from(nodes).without(without), extrapolate=extrapolate, present=present)
     if not isinstance(config, Mapping) and is_saved(config):
         told = "this is a saved plan, not a config", "pass the config of the job; --from takes a plan"
         raise PlacementError([Diagnostic("invalid-value", *told, file=_name(config))])
@@ -200,6 +198,8 @@ def tune(
 
 def is_saved(file: str | os.PathLike[str]) -> bool:
     """Whether a file is a saved plan, or has one for a launcher. A pipe never counts as one. Raises ``OSError``."""
+    if not isinstance(file, str | os.PathLike):
+        raise wrong_type("config", file, "the path of a config, a mapping, or a plan")
     return _SAVED.match(beginning(file, 256)) is not None or is_emitted(file)
 
 

@@ -96,6 +96,11 @@ def unknown(kind: str, name: Any, known: Iterable[str], what: str = "", *, code:
     return Diagnostic(code, f"unknown {kind} `{name}`", help)
 
 
+def wrong_type(name: str, value: object, instead: str) -> TypeError:
+    """Return the error of an argument of the wrong type: ``NAME is of type TYPE; pass INSTEAD``."""
+    return TypeError(f"{name} is of type {printable(_class_name(type(value))[:_LONGEST])}; pass {instead}")
+
+
 def path_text(path: Iterable[str | int]) -> str:
     """Return a path as messages show it: ``cluster.node_groups[0].label``."""
     text = ""

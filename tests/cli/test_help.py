@@ -139,7 +139,7 @@ def test_run_rejects_a_costs_file_before_the_job() -> None:
     done = run(*words, "missing/costs.yaml")
     assert (done.exit_code, done.stderr) == (1, "error: missing: No such directory\n")
     done = run(*words, "conf.yaml")
-    assert done.exit_code == 1 and "unknown key `cluster`" in done.stderr
+    assert done.exit_code == 1 and "this is the config of a job, not a costs file" in done.stderr
 
 
 def test_no_command_prints_the_help() -> None:

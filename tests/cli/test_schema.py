@@ -10,7 +10,8 @@ import jsonschema
 import pytest
 from rankplan import load_config
 from rankplan.cli.explain import rules
-from rankplan.dialects.keys import ROLE, TABLES, properties
+from rankplan.dialects.keys import ROLE, TABLES
+from rankplan.dialects.schema import properties
 from support.commands import run
 from support.configs import FULL
 from support.goldens import as_yaml, lines

@@ -547,3 +547,29 @@ def test_a_device_on_another_node_that_moves_is_a_difference() -> None:
         for mapping in ([7, 8], [7, 9])
     )
     assert [move.rank for move in diff(first, second).moved] == [0]
+
+
+def test_a_pinned_plan_takes_the_nodes_that_roll_can_have() -> None:
+    """Its groups take whole nodes, and its workers the first accelerators of them."""
+    config = {"num_gpus_per_node": 4, "a": {"device_mapping": "list(range(0,6))"}, "b": {"world_size": 3}}
+    nodes = [
+        {"ranks": rank, "hostname": f"n{rank}", "accelerators": count} for rank, count in enumerate((4, 2, 4, 0, 4))
+    ]
+    inventory = Inventory.from_dict({"nodes": nodes})
+    held = inventory.without(["n0/3"])
+    planned = roll.plan(config, held, pinned=True)
+    assert [planned.inventory.node(rank).hostname for rank in range(2)] == ["n2", "n4"]
+    assert [row.devices for row in planned["a"]] == [[(0, index)] for index in range(4)] + [[(1, 0)], [(1, 1)]]
+    assert [row.cluster_node_rank for row in planned["b"]] == [0, 1, 0]
+    assert [one.nodes for one in planned.requests] == [(0,), (1,)]
+    with pytest.raises(
+        PlacementError, match="takes all 4 accelerators of 2 nodes, but only 1 node of the cluster has"
+    ) as few:
+        roll.plan(config, held.without(["n4/0"]), pinned=True)
+    assert few.value.help == "use accelerators up to 3, or a larger cluster, or wait for other jobs"
+    ranked = [
+        one | {"ranks": rank, "accelerators": 4, "labels": {"NODE_RANK": str(rank)}} for rank, one in enumerate(nodes)
+    ]
+    named_nodes = Inventory.from_dict({"nodes": ranked})
+    with pytest.raises(PlacementError, match="only 1 node of the cluster has"):
+        roll.plan(config, named_nodes.without(["n0/3"]), pinned=True)

@@ -28,11 +28,14 @@ from rankplan import (
     Worker,
     WorkerError,
     WorkerGroup,
+    plan,
 )
-from rankplan.runtime.group import launch
+from rankplan import launch as launch_job
+from rankplan.runtime.group import launch, spec
 from rankplan.runtime.group.launch import verified
 from rankplan.runtime.ray import timeouts
 from ray.util.placement_group import placement_group_table
+from support.arguments import refused_by_python
 from support.workers import Stuck, command, has_ended, stuck
 
 pytestmark = pytest.mark.long
@@ -115,6 +118,35 @@ def test_execute_on_takes_ranks(group: WorkerGroup, ranks: tuple[Any, ...]) -> N
 def test_launch_refuses_invalid_options(cluster: Cluster, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(options))} is "):
         Odd.create_group().launch(cluster, STRATEGY, **options)
+
+
+def test_wrong_arguments_are_refused_by_rankplan(
+    cluster: Cluster, group: WorkerGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not by Python, in the middle of a launch."""
+
+    def accepted(*_: Any) -> None:
+        raise FileNotFoundError("all checks have passed")
+
+    monkeypatch.setattr(spec, "rank_specs", accepted)
+    made = plan({"cluster": {"num_nodes": 1, "component_placement": {"odd": "0-1"}}}, cluster)
+    calls: list[tuple[Any, dict[str, Any]]] = [
+        (Cluster, {"timeout": 0.2}),
+        (cluster.reserve, {"plan": made}),
+        (cluster.refresh, {}),
+        (launch_job, {"plan": made, "cluster": cluster}),
+        (Odd.create_group().launch, {"cluster": cluster, "placement_strategy": STRATEGY}),
+        (group.restart, {}),
+        (group.free_ports, {}),
+        (group.verify, {}),
+        (group.refresh_environment, {}),
+        (group.rest().wait, {}),
+        (group.rest().durations, {}),
+        (lambda method: group.call(method), {}),
+        (lambda rank: group.execute_on(rank), {}),
+    ]
+    for function, given in calls:
+        assert refused_by_python(function, given) == []
 
 
 def test_numbers_may_come_from_numpy(cluster: Cluster) -> None:

@@ -16,7 +16,8 @@ from threading import Event
 from typing import Any
 
 import pytest
-from rankplan import Cluster, ComponentPlacement, LaunchError, Plan, WorkerError, WorkerGroup
+from rankplan import Cluster, ComponentPlacement, LaunchError, Plan, WorkerError, WorkerGroup, launch
+from rankplan.runtime.group import launch as launch_module
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.reserve import reserve
 from ray.util.placement_group import placement_group_table
@@ -220,6 +221,37 @@ def test_a_change_that_fails_leaves_the_group_as_it_was(two_nodes: Cluster, tmp_
         with pytest.raises(LaunchError, match="rollout: the group was shut down meanwhile"):
             shrinking.result(120)
         assert all(map(has_ended, grown))
+    assert state() == ([], {}, set())
+
+
+def test_a_node_that_a_group_leaves_while_another_is_to_start_there(
+    two_nodes: Cluster, beside: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stays reserved; and once both have left it, it is returned."""
+
+    def late(*given: Any) -> Any:
+        reached.set()
+        assert go.wait(120)
+        return created(*given)
+
+    def both(first: str, second: str) -> Plan:
+        entries = {"first": first, "second": second}
+        return ComponentPlacement({"cluster": {"num_nodes": 2, "component_placement": entries}}, two_nodes).plan()
+
+    reached, go, created = Event(), Event(), launch_module._created
+    job = launch(both("0-7:0-1", "0-3:0"), two_nodes, Reader, reserve=True)
+    first, second, before = job["first"], job["second"], len(posted())
+    monkeypatch.setattr(launch_module, "_created", late)
+    growing = beside(lambda: second.restart(both("0-3:0", "0-7:0-1")))
+    assert reached.wait(120)
+    first.restart(both("0-3:0", "0-7:0-1"))
+    assert len(posted()) == before
+    go.set()
+    assert [report.node_rank for report in growing.result(120)] == [1]
+    assert [report.rank for report in second.verify()] == [0, 1] and len(posted()) == before
+    second.restart(both("0-3:0", "0-3:0"))
+    assert len(posted()) < before
+    first.shutdown(), second.shutdown()
     assert state() == ([], {}, set())
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from rankplan._core import RankSet
 from rankplan.arranging import rules
 from rankplan.arranging.arrange import Arrangement, Task
-from rankplan.arranging.crossings import crossings_at
 from rankplan.arranging.delta import resize
 from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.hierarchy import crossings_at
 from rankplan.arranging.reasons import reasons
 from rankplan.arranging.repair import Repair
 from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, ranks_at, unmarked, used_nodes
@@ -19,11 +19,11 @@ from rankplan.arranging.shrinking import Shrinking
 from rankplan.arranging.units import num_data_groups
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
-from rankplan.nodes.entries import one_or_several
+from rankplan.nodes.entries import hardware_names, one_or_several
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
 from rankplan.plans.diff import Move, coordinates_of, same_nodes
-from rankplan.plans.plan import Plan
+from rankplan.plans.plan import Plan, check_plan
 from rankplan.words import as_int, did_you_mean, must_be, nodes_text
 
 
@@ -68,6 +68,7 @@ def replan(
     Raises `PlacementError`: ``no-spare``, ``plan-mismatch`` if no node of the plan is left in the inventory,
     ``unknown-component``, ``invalid-value`` for numbers of data groups, and the faults of `arrange`.
     """
+    check_plan(plan)
     if not plan:
         help = "plan a config that has components"
         raise PlacementError([Diagnostic("plan-mismatch", "the plan has no components", help)])
@@ -79,7 +80,8 @@ def replan(
         raise PlacementError([Diagnostic("plan-mismatch", "no node of the plan is in the inventory", help)])
     gone = {plan.inventory.node(rank).name for rank, node in enumerate(known) if node is None}
     _ = inventory.domains  # found once: what is lost changes no labels
-    left = inventory.without(name for name in one_or_several(without) if name not in gone)
+    names_left = [name for name in hardware_names(without) if not isinstance(name, str) or name not in gone]
+    left = inventory.without(names_left)
     failure = _Failure(plan, left, known, whole_group=whole_group, fixed=fixed)
     if not fewer and not more:
         return failure.repaired(names, renumber=renumber)
@@ -94,14 +96,18 @@ def _sizes(
 
     Raises `PlacementError` with every unknown component and every wrong number.
     """
-    stated = shrink if isinstance(shrink, Mapping) else dict.fromkeys(one_or_several(shrink))
+    help = 'write the number of data groups by component: {}={{"rollout": 2}}'
     if not isinstance(grow, Mapping):
-        help = 'write the number of data groups by component: grow={"rollout": 2}'
-        raise PlacementError([must_be(("grow",), grow, "a mapping", help)])
+        raise PlacementError([must_be(("grow",), grow, "a mapping", help.format("grow"))])
+    stated: Iterable[tuple[str, int | None]]
+    if isinstance(shrink, Mapping):
+        stated = shrink.items()
+    else:
+        stated = [(name, None) for name in one_or_several("shrink", shrink, help.format("shrink"))]
     faults = []
     numbers: list[dict[str, int]] = [{}, {}]
-    for found, what, sizes in zip(numbers, ("shrink", "grow"), (stated, grow), strict=True):
-        for name, size in sizes.items():
+    for found, what, sizes in zip(numbers, ("shrink", "grow"), (stated, grow.items()), strict=True):
+        for name, size in sizes:
             if name not in plan:
                 help = did_you_mean(str(name), plan, "the components are")
                 faults.append(Diagnostic("unknown-component", f"unknown component `{name}` to {what}", help))
@@ -113,7 +119,7 @@ def _sizes(
                     found[name] = count
     if faults:
         raise PlacementError(faults)
-    return [name for name, size in stated.items() if size is None], numbers[0], numbers[1]
+    return [name for name, size in dict(stated).items() if size is None], numbers[0], numbers[1]
 
 
 def wrong_number(name: str, number: object) -> Diagnostic:

@@ -16,7 +16,7 @@ from rankplan.config.text.faults import diagnostics
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.diff import same_nodes_of
-from rankplan.plans.plan import Plan
+from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.segments import level_sizes
 
 Segments: TypeAlias = int | Mapping[str, int | Mapping[str, int]]
@@ -92,7 +92,9 @@ class Network:
 
 def beside(inventory: Inventory, plans: Plan | Iterable[Plan]) -> Inventory:
     """Return an inventory in which other jobs have the nodes of their plans; it may lack some of these."""
-    others = [plans] if isinstance(plans, Plan) else list(plans)
+    others: list[Plan] = [plans] if isinstance(plans, Plan) or not isinstance(plans, Iterable) else list(plans)
+    for other in others:
+        check_plan(other, "beside")
     if not others:
         return inventory
     taken: dict[str, set[int]] = {}

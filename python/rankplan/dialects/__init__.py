@@ -65,7 +65,7 @@ class _Modules(Mapping[str, _Module]):
         return found
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names
+        return isinstance(name, str) and name in self._names
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

@@ -19,7 +19,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER
 from rankplan.plans.component import USUAL_SETTINGS, Component, Settings
-from rankplan.plans.plan import Plan
+from rankplan.plans.plan import Plan, check_plan
 
 _NOUNS = {
     "memory_binding": "memory binding",
@@ -56,6 +56,7 @@ def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
     would be elsewhere, which are left out; settings, node groups, and rules of the cluster section.
     Raises ``ValueError`` for an unknown dialect, or one that can only be read.
     """
+    check_plan(planned, "planned")
     if to not in WRITERS:
         what = "rankplan reads, but cannot write" if to in DIALECTS else "unknown dialect"
         raise ValueError(f"{what} {to!r}; it writes {', '.join(WRITERS)}")

@@ -161,7 +161,7 @@ class Topology:
         self._warn_unknown(attributes, _ATTRIBUTES, where)
         switches = {key: self._switch(attributes, key, where) for key in _SWITCHES}
         bounds: tuple[int | None, int | None] = None, None
-        if nodes * each and None not in switches.values():
+        if nodes * each and switches["elastic"] is not None:
             bounds = self._bounds(attributes, where, nodes * each, switches)
         protects, standby = self._protects(attributes, where), bool(switches["standby"])
         self.pools[name] = _DevicePool(path, cluster or "", nodes, each, standby, protects, bounds)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from numbers import Real
 
 from rankplan.memory.settings import GIB
+from rankplan.words import shown
 
 _TYPES: dict[str, tuple[float, float]] = {
     name: (least, most)
@@ -63,6 +65,6 @@ def size_text(size: float) -> str:
 def size_in_bytes(size: float | str) -> float:
     """Return bytes, also of a text such as ``2 GiB``. Raises ``ValueError`` for anything else."""
     found = size_of(size) if isinstance(size, str) else size
-    if found is None or not 0 <= found <= LARGEST_SIZE:
-        raise ValueError(f"{size!r} is not a size; write a number and a unit, such as 2 GiB")
+    if isinstance(found, bool) or not isinstance(found, Real) or not 0 <= found <= LARGEST_SIZE:
+        raise ValueError(f"{shown(size)} is not a size; write a number and a unit, such as 2 GiB")
     return float(found)

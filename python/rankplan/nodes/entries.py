@@ -15,9 +15,9 @@ from typing import Any
 from rankplan._core import RankSet
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import ClusterSection, NodeGroup
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.node import NodeSpec
-from rankplan.words import counted, did_you_mean, nearest, shown, unknown
+from rankplan.words import counted, did_you_mean, must_be, nearest, shown, unknown
 
 Marks = dict[int, RankSet | None]
 """By node: the local indices of its accelerators that must not be used, ``None`` for the whole node."""
@@ -159,9 +159,16 @@ def unknown_group(label: str, known: Sequence[str]) -> Diagnostic:
     return unknown("node group", label, known, "the groups are")
 
 
-def one_or_several(names: str | Iterable[str]) -> Iterable[str]:
-    """Return names; a text is one name, not its letters."""
+def one_or_several(argument: str, names: str | Iterable[str], help: str) -> Iterable[str]:
+    """Return the names of an argument; a text is one name, not its letters. Raises `PlacementError` for no names."""
+    if not isinstance(names, Iterable):
+        raise PlacementError([must_be((argument,), names, "a name, or several", help)])
     return [names] if isinstance(names, str) else names
+
+
+def hardware_names(names: str | Iterable[str]) -> Iterable[str]:
+    """Return names of hardware that must not be used. Raises `PlacementError` for no names."""
+    return one_or_several("without", names, "write names of nodes or accelerators: node-3, node-5/2")
 
 
 class Names:

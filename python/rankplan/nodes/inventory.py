@@ -17,6 +17,7 @@ from rankplan.config.network import NODE_LEVEL
 from rankplan.config.pools import with_nodes
 from rankplan.config.section import Reading, read_section
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.kinds import INVENTORY
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes import entries, inventory_file
@@ -121,7 +122,8 @@ class Inventory:
 
         Raises `PlacementError`, ``OSError``.
         """
-        return cls.from_dict(read_table(path) or read_pods(path) or read_batch_script(path) or load_config(path))
+        of_job = read_table(path) or read_pods(path) or read_batch_script(path)
+        return cls.from_dict(of_job or load_config(path, kind=INVENTORY))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
@@ -249,7 +251,7 @@ class Inventory:
         accelerator (``node-5/2``, or its id), or the label of a domain (``nvlink=b``). Raises `PlacementError` with
         every unknown name.
         """
-        marks, faults = self.names.marks(entries.one_or_several(names))
+        marks, faults = self.names.marks(entries.hardware_names(names))
         if faults:
             raise PlacementError([found for _, found in faults])
         return self._marked(marks)

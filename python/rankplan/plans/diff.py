@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from rankplan._core import Placement, RankSet
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Coordinates
-from rankplan.plans.plan import Plan
+from rankplan.plans.plan import Plan, check_plan
 from rankplan.words import nodes_text
 
 Fields: TypeAlias = dict[str, Any]
@@ -147,6 +147,8 @@ class PlanDiff:
 
 def diff(before: Plan, after: Plan) -> PlanDiff:
     """Return the changes from one plan to another. The work is linear in processes and nodes."""
+    check_plan(before, "before")
+    check_plan(after, "after")
     return PlanDiff(before, after)
 
 

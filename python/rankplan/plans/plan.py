@@ -27,7 +27,7 @@ from rankplan.plans.pools import pool_faults
 from rankplan.plans.requests import Request
 from rankplan.plans.topology import topology_faults, topology_warnings
 from rankplan.plans.weights import WeightMap
-from rankplan.words import counted, did_you_mean, first_node, path_text
+from rankplan.words import counted, did_you_mean, first_node, path_text, wrong_type
 
 _Crowd = TypeVar("_Crowd", bound=tuple[Any, ...])
 
@@ -110,9 +110,7 @@ class Plan(Mapping[str, Component]):
         dialect: str | None = None,
         requests: Iterable[Request] = (),
     ) -> None:
-        self._inventory = inventory
-        self._mode = mode
-        self._dialect = dialect
+        self._inventory, self._mode, self._dialect = inventory, mode, dialect
         self._requests = tuple(requests)
         self._components: dict[str, Component] = {}
         processes = 0
@@ -168,14 +166,13 @@ class Plan(Mapping[str, Component]):
         return self._inventory.section
 
     def __getitem__(self, name: str) -> Component:
-        try:
-            return self._components[name]
-        except KeyError:
+        if name not in self:
             help = did_you_mean(str(name), self._components, "the components are") or "the plan has none"
-            raise KeyError(f"unknown component {name!r}; {help}") from None
+            raise KeyError(f"unknown component {name!r}; {help}")
+        return self._components[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._components
+        return isinstance(name, str) and name in self._components
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._components)
@@ -381,6 +378,12 @@ class Plan(Mapping[str, Component]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._inventory, list(self.values()), self.mode, self._dialect, self._requests)
+
+
+def check_plan(value: object, name: str = "plan") -> None:
+    """Raise ``TypeError`` for an argument that is no plan."""
+    if not isinstance(value, Plan):
+        raise wrong_type(name, value, "a rankplan.Plan, such as rankplan.plan(config) or Plan.load(path)")
 
 
 def _places(component: Component) -> list[tuple[Any, ...]]:

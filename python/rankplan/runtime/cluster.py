@@ -17,7 +17,7 @@ from rankplan.config.network import NODE_ORDERS, USUAL_TOPOLOGY, Topology
 from rankplan.config.section import Reading, read_section
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory, NodeSpec
-from rankplan.plans.plan import Plan
+from rankplan.plans.plan import Plan, check_plan
 from rankplan.runtime.nodes.exports import Selection, as_selection, find_exports, selected
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.nodes.probe import find_nodes, refreshed
@@ -36,7 +36,7 @@ from rankplan.runtime.ray.connection import (
 from rankplan.runtime.ray.internals import is_driver
 from rankplan.runtime.ray.signals import TerminationHandler
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation
-from rankplan.words import as_int, counted, shown
+from rankplan.words import as_int, counted, shown, wrong_type
 
 
 class Cluster:
@@ -88,6 +88,10 @@ class Cluster:
         if num_nodes is not None and (as_int(num_nodes) or 0) < 1:
             raise ValueError(f"num_nodes is {shown(num_nodes)}; it must be a whole number of 1 or more")
         num_nodes = as_int(num_nodes)
+        if not isinstance(address, str | None):
+            raise wrong_type("address", address, "the host:port of a Ray head, such as 10.0.0.1:6379")
+        if on_progress is not None and not callable(on_progress):
+            raise wrong_type("on_progress", on_progress, "a function of a text")
         reading = None if cluster_cfg is None else read_section(cluster_cfg)
         if reading is not None:
             reading.finish()
@@ -97,6 +101,7 @@ class Cluster:
             num_nodes = configured
         needed = None
         if plan is not None:
+            check_plan(plan)
             if num_nodes not in (None, plan.inventory.num_nodes):
                 raise ClusterError(f"num_nodes is {num_nodes}, but the plan has {plan.inventory.num_nodes} nodes")
             num_nodes = plan.inventory.num_nodes
@@ -230,7 +235,10 @@ class Cluster:
         they use.
         """
         self.connection.check_open()
+        check_plan(plan)
         names = list(plan) if components is None else [components] if isinstance(components, str) else components
+        if not isinstance(names, Iterable):
+            raise wrong_type("components", components, f"names of components: {', '.join(plan)}")
         chosen = plan.only(*names)
         complete = len(chosen) == len(plan)
         nodes, found = self.nodes.fitted(plan.inventory, list(chosen.values()), complete=complete)

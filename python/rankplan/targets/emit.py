@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rankplan.config.text.files import read_whole
+from rankplan.config.text.files import read_text
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.plan import Plan
 from rankplan.targets import jobset, kuberay, kubernetes, kueue, lws
@@ -90,7 +90,7 @@ def read_emitted(file: str | os.PathLike[str]) -> Emitted:
     cannot be read.
     """
     name = os.fspath(file)
-    text = read_whole(name).decode("utf-8-sig", errors="replace")
+    text = read_text(name)
     for target in TARGETS.values():
         if target.wrote is not None and target.read is not None and target.wrote(text):
             return target.read(name, text)

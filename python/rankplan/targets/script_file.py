@@ -53,7 +53,7 @@ def writer(kind: Kind) -> Callable[[Draft], str]:
         if base is not None:
             text = read_text(base)
             head, _ = split(text, kind.is_own)
-            draft.faults += filter(None, [head.fault(base)])
+            draft.faults += filter(None, [head.fault(base) if text.startswith("#!") else head.unmarked(base)])
         found = kind.write(draft, head)
         if base is not None and kind is SLURM:
             _, own = split(found, kind.is_own)

@@ -23,7 +23,7 @@ from rankplan.plans.component import Component
 from rankplan.plans.diff import PlanDiff, diff
 from rankplan.plans.memory import Answer, Needs
 from rankplan.plans.memory_faults import memory_faults
-from rankplan.plans.plan import Plan
+from rankplan.plans.plan import Plan, check_plan
 from rankplan.tuning.candidates import Candidates
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
@@ -167,6 +167,8 @@ def search(
     total = len(inventory.core.accelerators())
     sizes = possible(costs, total, extrapolate=extrapolate)
     config = _plain(reader.config) if isinstance(reader, Reading) else None
+    if present is not None:
+        check_plan(present, "present")
     cluster = Cluster.of(costs, inventory, present)
     placing = _Placing(costs, inventory, config, memory or {})
     placed: list[tuple[Ranked, tuple[int, ...]]] = []

@@ -8,9 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakSet
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 import ray
 
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("rankplan")
 
+_Sent = TypeVar("_Sent")
+
+Answer: TypeAlias = "ray.ObjectRef[Any]"  # older versions of Ray cannot subscript it
+
 
 @dataclass(frozen=True, slots=True)
 class Master:
@@ -45,28 +49,22 @@ class Master:
     machine: str
 
 
-class HasAnswers(Protocol):
-    """A call on some ranks."""
-
-    def _answers_of(self, rank: LiveRank) -> list[ray.ObjectRef[Any]]:
-        """Return the answers of this rank."""
-
-
 @dataclass(frozen=True, slots=True)
 class LiveRank:
     """A rank that was started: its spec, its row in the plan that the group runs, its actor, and its pid once up.
 
-    ``master`` is that of its environment, ``ports`` are the blocks that it was given, with their machine, and ``calls``
-    those that the program still refers to. Copies share these two.
+    ``masters`` are those that its environment may have, the latest one last. ``ports`` are the blocks that it was
+    given, with their machine, and ``calls`` those that the program still refers to, with its answers. Copies share
+    these two.
     """
 
     spec: RankSpec
     placement: Placement
     actor: ActorHandle[Any]
     pid: int | None = None
-    master: Master | None = None
+    masters: tuple[Master, ...] = ()
     ports: list[tuple[str, range]] = field(default_factory=list, compare=False)
-    calls: WeakSet[HasAnswers] = field(default_factory=WeakSet, compare=False)
+    calls: WeakKeyDictionary[object, Answer] = field(default_factory=WeakKeyDictionary, compare=False)
 
 
 @dataclass(slots=True)
@@ -105,7 +103,7 @@ class Crew:
         self.restarts = 0
         self.restarting = threading.Lock()
         self.ended = False
-        self._nodes_of_newcomers = nodes
+        self._announced: tuple[Sequence[Placement], Nodes] = [], nodes
         self._owner = reservation or connection
         self._notices: list[Notice] = []
         self._sending: set[object] = set()
@@ -121,11 +119,14 @@ class Crew:
         return f"{self.component} with {ranks_text({row.rank for row in rows})} on {nodes}"
 
     def announce(self, rows: Sequence[Placement], nodes: Nodes) -> None:
-        """Record the accelerators of these ranks, and warn of other jobs and of another group that overlap."""
+        """Record the accelerators of these ranks, and warn of other jobs and of another group that overlap.
+
+        Until they run, or are dismissed, their places count as used.
+        """
         overlaps: list[Overlap] = []
         with self._lock:
             self.check_open()
-            self._nodes_of_newcomers = nodes
+            self._announced = rows, nodes
             namesakes = [] if self.ranks else self.connection.enter(self.component, self)
             if self.reservation is None:  # a reservation has its own record, and has refused other jobs
                 notice = Notice(self.connection, nodes, {self.component: rows})
@@ -179,7 +180,8 @@ class Crew:
         """Send no more calls to these ranks, the last ones; return when those on the way to them have been sent."""
         with Uninterrupted(), self._lock:
             actors = {rank.actor for rank in ranks}
-            self.leaving, self.ranks[:] = list(ranks), [rank for rank in self.ranks if rank.actor not in actors]
+            self.leaving = [rank for rank in self.ranks if rank.actor in actors]
+            self.ranks[:] = [rank for rank in self.ranks if rank.actor not in actors]
         before = set(self._sending)
         while not before.isdisjoint(self._sending):
             time.sleep(timeouts.SENDING)
@@ -187,6 +189,7 @@ class Crew:
     def settle(
         self,
         ranks: Sequence[LiveRank],
+        component: Component,
         nodes: Nodes,
         master: Master | None,
         restarts: int = 0,
@@ -194,16 +197,17 @@ class Crew:
     ) -> None:
         """Make these the ranks, and end those they replace; take over the ports of a search, if there was one.
 
-        Ranks that leave return their ports; those that start again keep them. Raises ``LaunchError`` if the crew has
-        ended.
+        Of a rank that stays, only the row changes: what it knows may have changed since its record was read. Ranks
+        that leave return their ports; those that start again keep them. Raises ``LaunchError`` if the crew has ended.
         """
         with Uninterrupted(), self._lock:
             if not self.ended:
                 actors, before = {rank.actor for rank in ranks}, [*self.ranks, *self.leaving]
                 replaced = [rank for rank in before if rank.actor not in actors]
-                masters = {self.master, *(rank.master for rank in before)}
-                self.ranks[:], self.nodes, self.master, self.restarts = ranks, nodes, master, restarts
-                self.newcomers, self.leaving = [], []
+                known, masters = {rank.actor: rank for rank in before}, self._masters()
+                self.ranks[:] = [replace(known.get(one.actor, one), placement=one.placement) for one in ranks]
+                self.terms.component, self.nodes, self.master, self.restarts = component, nodes, master, restarts
+                self.newcomers, self.leaving, self._announced = [], [], ([], nodes)
                 PORTS.move(search, self)
                 self._return_masters(masters)
                 outdated, self._notices = self._notices[:-1], self._notices[-1:]
@@ -222,29 +226,54 @@ class Crew:
         self.check_open()
         raise self._shut_down()
 
-    def _return_masters(self, masters: Iterable[Master | None]) -> None:
-        """Return the ports of those of these that no rank knows any more."""
-        known = {self.master, *(rank.master for rank in self.ranks)}
-        for master in set(masters) - known:
-            if master is not None:
-                PORTS.give_back(self, master.machine, [master.port])
+    def _masters(self) -> set[Master]:
+        """Return those that a rank knows, or is to know."""
+        known = {master for rank in [*self.ranks, *self.leaving] for master in rank.masters}
+        return known if self.master is None else {self.master, *known}
+
+    def _return_masters(self, before: set[Master]) -> None:
+        """Return the ports of those that ranks knew before, and none knows any more."""
+        for master in before - self._masters():
+            PORTS.give_back(self, master.machine, [master.port])
 
     def places(self) -> set[Place]:
-        """Return the places that its ranks use."""
+        """Return the places that its ranks use, and those that are about to start; none after its end."""
         with self._lock:
+            if self.ended:
+                return set()
             running = places([rank.placement for rank in [*self.ranks, *self.leaving]], self.nodes)
-            return running | places([rank.placement for rank in self.newcomers], self._nodes_of_newcomers)
+            return running | places(*self._announced)
 
     def _shut_down(self) -> LaunchError:
         return LaunchError(f"{self.component}: the group was shut down meanwhile", self.component)
 
-    def renew(self, ranks: Sequence[LiveRank]) -> None:
-        """Replace the records of these ranks, unless their actors have been replaced."""
+    def renew(self, send: Callable[[Sequence[LiveRank]], _Sent]) -> tuple[list[LiveRank], _Sent]:
+        """Let the ranks know their rows of the plan and the latest master; return them, and what ``send`` returns.
+
+        Ranks also keep the masters that they knew before, until they are `renewed`. Raises ``LaunchError`` if the crew
+        has ended.
+        """
+        with Uninterrupted(), self._lock:
+            if self.ended:
+                raise self._shut_down()
+            latest = () if self.master is None else (self.master,)
+            for index, rank in enumerate(self.ranks):
+                coordinates = self.terms.component.coordinates(rank.placement.rank)
+                spec = replace(rank.spec, placement=rank.placement, coordinates=coordinates)
+                masters = tuple(one for one in rank.masters if one not in latest)
+                self.ranks[index] = replace(rank, spec=spec, masters=masters + latest)
+            return list(self.ranks), send(self.ranks)
+
+    def renewed(self, ranks: Sequence[LiveRank]) -> None:
+        """Forget the masters that these ranks knew before those that they have been sent."""
         with self._lock:
-            found = {rank.actor: rank for rank in ranks}
-            masters = {rank.master for rank in self.ranks}
-            self.ranks[:] = [found.get(rank.actor, rank) for rank in self.ranks]
-            self._return_masters(masters)
+            latest, before = {rank.actor: rank.masters[-1:] for rank in ranks}, self._masters()
+            for present in (self.ranks, self.leaving):
+                for index, rank in enumerate(present):
+                    if (sent := latest.get(rank.actor)) and sent[0] in rank.masters:
+                        masters = rank.masters[rank.masters.index(sent[0]) :]
+                        present[index] = replace(rank, masters=masters)
+            self._return_masters(before)
 
     def dismiss(self) -> None:
         """End the newcomers, and withdraw their notice; the ranks stay, also those that were leaving."""
@@ -256,6 +285,7 @@ class Crew:
             newcomers, self.newcomers = self.newcomers, []
             if self.connection.is_current:
                 _kill(newcomers)
+            self._announced = [], self.nodes
             while len(self._notices) > 1:
                 self._notices.pop().withdraw()
 
@@ -274,16 +304,39 @@ class Crew:
                     notice.withdraw()
             self._owner.disown(self)
 
-    def hold(self, search: object, given: Iterable[tuple[LiveRank, str, range]]) -> None:
+    def hold(self, search: object, given: Sequence[tuple[LiveRank, str, range]]) -> None:
         """Take over the ports of a search, given to ranks on machines, until the rank is removed or the crew ends.
 
-        After the end, leave them to the search.
+        Raises ``WorkerError``, and leaves all to the search, if one of these ranks has ended since.
         """
+        with Uninterrupted(), self._lock:
+            self.check_present("free_ports", [rank for rank, _, _ in given], [*self.ranks, *self.leaving])
+            PORTS.move(search, self)
+            for rank, machine, block in given:
+                rank.ports.append((machine, block))
+
+    def drop(self, given: Iterable[tuple[LiveRank, str, range]]) -> None:
+        """Return those of these ports that `hold` has taken over."""
+        with Uninterrupted(), self._lock:
+            for rank, machine, block in given:
+                if (machine, block) in rank.ports:
+                    rank.ports.remove((machine, block))
+                    PORTS.give_back(self, machine, block)
+
+    def located(self) -> list[tuple[LiveRank, str]]:
+        """Return the ranks, each with the machine that it runs on."""
         with self._lock:
-            if not self.ended:
-                PORTS.move(search, self)
-                for rank, machine, block in given:
-                    rank.ports.append((machine, block))
+            return [(rank, self.nodes.machine(rank.placement.cluster_node_rank)) for rank in self.ranks]
+
+    def check_present(self, method: str, ranks: Iterable[LiveRank], present: Iterable[LiveRank]) -> None:
+        """Raise ``WorkerError`` if the crew has ended, or some of these ranks are not present any more."""
+        where = f"{self.component}.{method}()"
+        if not self.is_running:
+            raise WorkerError(f"{where}: the group was shut down; launch it again", self.component)
+        actors = {rank.actor for rank in present}
+        if gone := [rank.placement.rank for rank in ranks if rank.actor not in actors]:
+            text = f"{where}: a restart has removed or replaced {ranks_text(gone)} meanwhile; call it again"
+            raise WorkerError(text, self.component)
 
 
 def _kill(ranks: Sequence[LiveRank]) -> None:

@@ -7,15 +7,13 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Self, TypeAlias
-
-import ray
+from typing import Any, Self
 
 from rankplan._core import Placement
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
-from rankplan.runtime.group.crew import Crew, Failure, LiveRank, wait_for_failure
+from rankplan.runtime.group.crew import Answer, Crew, Failure, LiveRank, wait_for_failure
 from rankplan.runtime.group.launch import verified
 from rankplan.runtime.group.restart import renewals, restart
 from rankplan.runtime.rank.host import OfRank
@@ -23,12 +21,19 @@ from rankplan.runtime.rank.memory import MemoryUse
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankReport
 from rankplan.runtime.rank.timing import Timing, timer
-from rankplan.runtime.ray.answers import Failed, Unanswered, as_timeout, collect, collect_async, done_in, ranks_text
+from rankplan.runtime.ray.answers import (
+    Failed,
+    Unanswered,
+    as_timeout,
+    as_wait,
+    collect,
+    collect_async,
+    done_in,
+    ranks_text,
+)
 from rankplan.runtime.ray.connection import current_session, using_session
 from rankplan.runtime.ray.internals import sending_fault
 from rankplan.words import as_int, shown
-
-_Answer: TypeAlias = "ray.ObjectRef[Any]"  # older versions of Ray cannot subscript it
 
 _tickets = itertools.count()
 
@@ -40,21 +45,17 @@ class Call:
     """
 
     def __init__(
-        self, component: str, method: str, ranks: Sequence[LiveRank], answers: Sequence[_Answer], ticket: int = -1
+        self, component: str, method: str, ranks: Sequence[LiveRank], answers: Sequence[Answer], ticket: int = -1
     ) -> None:
         self._component, self._method = component, method
         self._ranks, self._answers, self._ticket = ranks, answers, ticket
         self._session = current_session()
-        for rank in ranks:
-            rank.calls.add(self)
+        for rank, answer in zip(ranks, answers, strict=True):
+            rank.calls[self] = answer
 
     def __repr__(self) -> str:
         state = "closed" if self._session != current_session() else "done" if self.done() else "running"
         return f"<{self._component}.{self._method}() on {len(self._answers)} ranks, {state}>"
-
-    def _answers_of(self, rank: LiveRank) -> list[_Answer]:
-        """Return the answers of this rank, which may not have arrived yet."""
-        return [answer for one, answer in zip(self._ranks, self._answers, strict=True) if one.actor == rank.actor]
 
     def done(self) -> bool:
         """Whether every rank has answered or failed. Raises ``WorkerError`` if the cluster was closed."""
@@ -92,7 +93,7 @@ class Call:
     @contextmanager
     def _explained(self, timeout: float | None) -> Iterator[float | None]:
         """Raise the errors of `wait`: for an invalid timeout, a closed cluster, and missing or failed answers."""
-        seconds = as_timeout(timeout) if timeout else timeout
+        seconds = as_wait(timeout)
         self._check_open()
         try:
             yield seconds
@@ -154,10 +155,10 @@ class RankSelection:
 
     def _method(self, name: str) -> str:
         """Return the name of a method of the worker; raises ``AttributeError`` for any other name."""
-        if is_method(self._worker_class, name):
+        if isinstance(name, str) and is_method(self._worker_class, name):
             return name
         known = methods(self._worker_class)
-        close = difflib.get_close_matches(name, known, n=1)
+        close = difflib.get_close_matches(str(name), known, n=1)
         hint = f"did you mean {close[0]!r}?" if close else f"its methods are {', '.join(known)}"
         raise AttributeError(f"{self._worker_class.__name__} has no method {name!r}; {hint}")
 
@@ -279,7 +280,7 @@ class WorkerGroup(RankSelection):
             ranks, answers = renewals(self._crew)
             call = Call(self.component, "refresh_environment", ranks, answers)
         reports = verified(self.component, ranks, call.wait(timeout))
-        self._crew.renew(ranks)
+        self._crew.renewed(ranks)
         return reports
 
     def wait_for_failure(self, timeout: float | None = None) -> Failure | None:
@@ -290,7 +291,7 @@ class WorkerGroup(RankSelection):
         Raises ``WorkerError`` if the group is shut down meanwhile, ``ValueError`` for an invalid timeout.
         """
         self._running("wait_for_failure")
-        return wait_for_failure(self._crew, as_timeout(timeout) if timeout else timeout, set())
+        return wait_for_failure(self._crew, as_wait(timeout), set())
 
     def timings(self, timeout: float | None = None) -> list[Timing]:
         """Return how long the finished calls took on each rank, by rank and then in the order in which they ended.
@@ -327,14 +328,16 @@ class WorkerGroup(RankSelection):
         The ranks find them themselves, avoiding the ports of Ray's workers and, if possible, the system's ephemeral
         ports. They are not handed out again in this program until a restart removes the rank or the group is shut down.
         A rank answers once the calls it received before are done. Raises ``LaunchError`` if a node has too few,
-        ``ValueError`` for a ``count`` below 1, ``WorkerError`` and ``TimeoutError`` like other calls; all ports found
-        are returned then.
+        ``ValueError`` for a ``count`` below 1, ``WorkerError`` and ``TimeoutError`` like other calls, and
+        ``WorkerError`` if a restart ends a rank meanwhile; all ports found are returned then.
         """
         if (as_int(count) or 0) < 1:
             raise ValueError(f"count is {shown(count)}; it must be a whole number of 1 or more")
-        crew, ranks = self._crew, list(self._running("free_ports"))
-        machines = [crew.nodes.machine(rank.placement.cluster_node_rank) for rank in ranks]
+        self._running("free_ports")
+        crew, located = self._crew, self._crew.located()
+        ranks, machines = [rank for rank, _ in located], [machine for _, machine in located]
         blocks: dict[int, range] = {}
+        given: list[tuple[LiveRank, str, range]] = []
         try:
             with PORTS.searching() as search:
                 while missing := [index for index in range(len(ranks)) if index not in blocks]:
@@ -346,18 +349,24 @@ class WorkerGroup(RankSelection):
                             if index == missing[0]:
                                 raise
                             break  # the others in the next round
-                    answers = [ranks[index].actor.free_block.remote(choice, count) for index, choice in choices.items()]
-                    call = Call(crew.component, "free_ports", [ranks[index] for index in choices], answers)
+                    asked = [ranks[index] for index in choices]
+                    with using_session(), self._sending("free_ports") as present:
+                        crew.check_present("free_ports", asked, present)
+                        answers = [
+                            rank.actor.free_block.remote(choice, count)
+                            for rank, choice in zip(asked, choices.values(), strict=True)
+                        ]
+                        call = Call(crew.component, "free_ports", asked, answers)
                     for (index, choice), start in zip(choices.items(), call.wait(timeout), strict=True):
                         block = range(0) if start is None else range(start, start + count)
                         PORTS.give_back(search, machines[index], set(choice) - set(block))
                         if block:
                             blocks[index] = block
-                crew.hold(search, [(ranks[index], machines[index], block) for index, block in blocks.items()])
-            return [blocks[index] for index in range(len(ranks))]
+                given += [(rank, machine, blocks[index]) for index, (rank, machine) in enumerate(located)]
+                crew.hold(search, given)
+            return [block for _, _, block in given]
         except BaseException:
-            for index, block in blocks.items():
-                PORTS.give_back(crew, machines[index], block)
+            crew.drop(given)
             raise
 
     def shutdown(self) -> None:

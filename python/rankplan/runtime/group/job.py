@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import ExitStack
 
-from rankplan.plans.plan import Plan
+from rankplan.plans.plan import Plan, check_plan
 from rankplan.runtime.cluster import Cluster
 from rankplan.runtime.group.group import WorkerGroup
-from rankplan.runtime.group.spec import GroupSpec, check_cluster
+from rankplan.runtime.group.spec import GroupSpec, check_cluster, check_reserve
 from rankplan.runtime.group.worker import RollCall, Worker
 from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.words import shown
@@ -40,6 +40,8 @@ def launch(
     and without a `Cluster`.
     """
     check_cluster(cluster)
+    check_plan(plan)
+    check_reserve(reserve)
     specs = _specs(plan, workers)
     cluster.nodes.fitted(plan.inventory, list(plan.values()), complete=True)
     reservation, groups = None, {}

@@ -37,7 +37,7 @@ def bring_up(crew: Crew, specs: Sequence[RankSpec], timeout: float | None) -> No
     with using_session(), PORTS.searching() as search:
         crew.announce([spec.placement for spec in specs], crew.nodes)
         ranks, master, _ = started(crew, crew.nodes, specs, specs[0].placement, search, timeout)
-        crew.settle(ranks, crew.nodes, master, search=search)
+        crew.settle(ranks, crew.terms.component, crew.nodes, master, search=search)
         crew.check_open()
 
 
@@ -100,7 +100,7 @@ def started(
     if not nodes.simulated and (unbound := unbound_text(reports)):
         _logger.warning("%s: %s", component, unbound)
     master = Master(address, master_port, machine)
-    up = [replace(rank, pid=one.pid, master=master) for rank, one in zip(newcomers, reports, strict=True)]
+    up = [replace(rank, pid=one.pid, masters=(master,)) for rank, one in zip(newcomers, reports, strict=True)]
     return up, master, reports
 
 

@@ -18,7 +18,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
-from rankplan.runtime.group.crew import Crew, LiveRank, dead_ranks
+from rankplan.runtime.group.crew import Answer, Crew, LiveRank, dead_ranks
 from rankplan.runtime.group.launch import new_master, started
 from rankplan.runtime.group.ranks import check_interpreters, rank_specs
 from rankplan.runtime.nodes.nodes import Nodes
@@ -29,7 +29,7 @@ from rankplan.runtime.ray.answers import Failed, Unanswered, collect, ranks_text
 from rankplan.runtime.ray.connection import using_session
 from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve.reserve import places
-from rankplan.words import counted, ranges_text
+from rankplan.words import counted, ranges_text, wrong_type
 
 _logger = logging.getLogger("rankplan")
 
@@ -53,16 +53,15 @@ def restart(crew: Crew, plan: Plan | Component | None, timeout: float | None) ->
         starting = RankSet(row.rank for row in component if row.rank not in kept)
         leaving = old[len(component) :]
         if not starting and not leaving:
-            crew.settle([kept[row.rank] for row in component], nodes, crew.master, crew.restarts)
-            terms.component = component
+            crew.settle([kept[row.rank] for row in component], component, nodes, crew.master, crew.restarts)
             return []
         specs = rank_specs(nodes, component, terms.prove, starting) if starting or not component.rows else []
         check_interpreters(specs)
-        restarts, addition = crew.restarts + 1, None
+        restarts, added = crew.restarts + 1, set()
         try:
-            if crew.reservation is not None and specs:
-                addition = crew.reservation.extend(nodes, crew.component, [spec.placement for spec in specs])
             crew.announce(list(component), nodes)
+            if crew.reservation is not None and specs:
+                added = crew.reservation.extend(nodes, crew.component, [spec.placement for spec in specs])
             with PORTS.searching() as search:
                 if specs:
                     newcomers, master, reports = started(crew, nodes, specs, component[0], search, timeout, restarts)
@@ -75,16 +74,16 @@ def restart(crew: Crew, plan: Plan | Component | None, timeout: float | None) ->
                     _finish(crew, leaving, timeouts.FINISH if timeout is None else timeout)
                 with Uninterrupted():
                     ranks = [kept.get(row.rank) or up[row.rank] for row in component]
-                    crew.settle(ranks, nodes, master, restarts, search)
-                    terms.component = component
+                    crew.settle(ranks, component, nodes, master, restarts, search)
                     left = [rank.placement for rank in leaving if rank.placement.rank not in dead | lost]
                     if crew.reservation is not None and left:
                         crew.reservation.vacate(places(left, here))
         except BaseException:
             if crew.restarts < restarts:
-                crew.dismiss()
-                if addition is not None:
-                    addition.release()
+                with Uninterrupted():
+                    crew.dismiss()
+                    if crew.reservation is not None:
+                        crew.reservation.vacate(added)  # another group may start there by now
             raise
         _logger.info("%s: %s", crew.component, _summary(len(old), starting, leaving))
         return reports
@@ -108,7 +107,7 @@ def _component(crew: Crew, plan: Plan | Component | None) -> Component:
             raise ValueError(f"this group runs {name}, which the plan lacks; it has {', '.join(plan) or 'nothing'}")
         return plan[name]
     if not isinstance(plan, Component):
-        raise TypeError(f"plan is of type {type(plan).__name__}; pass a plan, or a component of one: plan[name]")
+        raise wrong_type("plan", plan, "a plan, or a component of one: plan[name]")
     if plan.name != name:
         raise ValueError(f"this group runs {name}, not {plan.name}; pass plan[{name!r}]")
     return plan
@@ -226,21 +225,24 @@ def _finish(crew: Crew, leaving: Sequence[LiveRank], timeout: float) -> None:
                 late[0].cluster_node_rank,
             ) from None
     # the last answers are on their way
-    answers = [answer for rank in leaving for call in list(rank.calls) for answer in call._answers_of(rank)]
-    if answers:
+    if answers := answers_of(leaving):
         left = max(timeouts.ANSWER, deadline - time.monotonic())
         ray.wait(answers, num_returns=len(answers), timeout=left, fetch_local=False)
 
 
-def renewals(crew: Crew) -> tuple[list[LiveRank], list[ray.ObjectRef[RankReport]]]:
+def answers_of(ranks: Sequence[LiveRank]) -> list[Answer]:
+    """Return the answers of these ranks to all calls that the program still refers to."""
+    return [answer for rank in ranks for answer in list(rank.calls.values())]
+
+
+def renewals(crew: Crew) -> tuple[list[LiveRank], list[Answer]]:
     """Send every rank the changes of restarts; return the ranks with their new specs, and their answers."""
-    rendezvous = restart_environment(crew.restarts)
-    if crew.master is not None:
-        rendezvous |= zip(MASTER_VARIABLES, (crew.master.address, str(crew.master.port)), strict=True)
-    nodes = ray.put(pickle.dumps(crew.nodes))
-    ranks: list[LiveRank] = []
-    for rank in list(crew.ranks):
-        coordinates = crew.terms.component.coordinates(rank.placement.rank)
-        spec = replace(rank.spec, placement=rank.placement, coordinates=coordinates)
-        ranks.append(replace(rank, spec=spec, master=crew.master))
-    return ranks, [rank.actor.renew.remote(rank.spec, rendezvous, nodes) for rank in ranks]
+
+    def send(ranks: Sequence[LiveRank]) -> list[Answer]:
+        rendezvous = restart_environment(crew.restarts)
+        if crew.master is not None:
+            rendezvous |= zip(MASTER_VARIABLES, (crew.master.address, str(crew.master.port)), strict=True)
+        nodes = ray.put(pickle.dumps(crew.nodes))
+        return [rank.actor.renew.remote(rank.spec, rendezvous, nodes) for rank in ranks]
+
+    return crew.renew(send)

@@ -29,7 +29,7 @@ from rankplan.runtime.rank.spec import PROOFS
 from rankplan.runtime.ray.answers import as_timeout
 from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation
-from rankplan.words import as_int, shown
+from rankplan.words import as_int, shown, wrong_type
 
 
 class GroupSpec:
@@ -112,6 +112,7 @@ class GroupSpec:
             raise ValueError(f"visibility is {shown(visibility)}; it must be own, node or own-first")
         if prove not in (None, *PROOFS):
             raise ValueError(f"prove is {shown(prove)}; it must be devices or environment")
+        check_reserve(reserve)
         _check_reservation(cluster, reservation, reserve=reserve)
         if on_failure is not None and not callable(on_failure):
             raise TypeError(f"on_failure is {shown(on_failure)}; pass a function of the group and the failure")
@@ -128,10 +129,8 @@ class GroupSpec:
             planned, nodes = name or self._worker_class.__name__, cluster.nodes
             component = placement_strategy.on(cluster, planned, isolate_accelerator=isolate_accelerator)
         else:
-            raise TypeError(
-                f"placement_strategy is of type {type(placement_strategy).__name__}; pass a strategy, such as "
-                "placement.get_strategy(name), or a component of a plan, such as plan[name]"
-            )
+            instead = "a strategy, such as placement.get_strategy(name), or a component of a plan, such as plan[name]"
+            raise wrong_type("placement_strategy", placement_strategy, instead)
         if visibility is not None:
             component = component.with_settings(visibility=visibility)
         specs = rank_specs(nodes, component, prove)
@@ -161,17 +160,19 @@ class GroupSpec:
 
 def check_cluster(cluster: Cluster) -> None:
     if not isinstance(cluster, Cluster):
-        raise TypeError(f"cluster is of type {type(cluster).__name__}; pass a live rankplan.Cluster")
+        raise wrong_type("cluster", cluster, "a live rankplan.Cluster")
+
+
+def check_reserve(value: object) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"reserve is {shown(value)}; pass True or False: shares belong to the components of a plan")
 
 
 def _check_reservation(cluster: Cluster, reservation: Reservation | None, *, reserve: bool) -> None:
-    if not isinstance(reserve, bool):
-        raise TypeError(f"reserve is {shown(reserve)}; pass True or False: shares belong to the components of a plan")
     if reservation is None:
         return
     if not isinstance(reservation, Reservation):
-        kind = type(reservation).__name__
-        raise TypeError(f"reservation is of type {kind}; pass the result of cluster.reserve(plan)")
+        raise wrong_type("reservation", reservation, "the result of cluster.reserve(plan)")
     if reserve:
         raise ValueError("reserve=True makes a reservation of its own; pass either reserve or reservation")
     if reservation.connection is not cluster.connection:

@@ -146,6 +146,13 @@ def as_timeout(value: Any) -> float:
     return float(value)
 
 
+def as_wait(value: Any) -> float | None:
+    """Return how many seconds to wait, from 0 on, or ``None`` for no limit; raises ``ValueError`` like `as_timeout`."""
+    if value is None:
+        return None
+    return 0.0 if isinstance(value, Real) and not isinstance(value, bool) and value == 0 else as_timeout(value)
+
+
 @dataclass(eq=False)
 class Unanswered(Exception):
     """Some answers did not arrive in time; ``pending`` has their indices."""

@@ -56,6 +56,8 @@ class Reservation(Owner):
         super().__init__()
         self.connection, self._nodes, self._parent = connection, nodes, parent
         self._ends_with_groups = False
+        # one at a time for it and its additions: what is added, what is used and what is returned
+        self._changing: threading.RLock = threading.RLock() if parent is None else parent._changing
         self._bundles = _bundles(nodes, components.values(), parent)
         self._ranks = {nodes.ids[rank]: rank for rank in self._bundles}
         self._groups: dict[int, PlacementGroup] = {}  # those that Ray has granted
@@ -90,11 +92,12 @@ class Reservation(Owner):
     def release(self) -> None:
         """Shut down the groups that run in it and return everything to Ray; may be called again."""
         with Uninterrupted():
-            self.end_owned()
-            self._notice.withdraw()
-            self._asked.end()
-            self._groups = {}
-            self._unclaim(set(self._ranks))
+            self.end_owned()  # before anything that waits for an addition: it notices this
+            with self._changing:
+                self._notice.withdraw()
+                self._asked.end()
+                self._groups = {}
+                self._unclaim(set(self._ranks))
             (self._parent or self.connection).disown(self)
 
     end = release
@@ -114,12 +117,13 @@ class Reservation(Owner):
                 "these names, or reserve it too",
                 component,
             )
-        self._vacant -= places([row], nodes)
         home, own = row.cluster_node_rank, _accelerators(row)
-        outside = [
-            f"accelerator {index} of node {node}" for node, index in own if not self.place(nodes.ids[node], index)
-        ]
-        found = self.place(nodes.ids[home], own[0][1] if own else None)
+        with self._changing:
+            self._vacant -= places([row], nodes)
+            outside = [
+                f"accelerator {index} of node {node}" for node, index in own if not self.place(nodes.ids[node], index)
+            ]
+            found = self.place(nodes.ids[home], own[0][1] if own else None)
         if outside or found is None:
             what = ", ".join(outside) or f"a process of node {home} without an accelerator of its own"
             what += f", which is outside of the reservation for {self._who}; launch the component that was reserved"
@@ -134,24 +138,28 @@ class Reservation(Owner):
         additions = (one for one in self._owned if isinstance(one, Reservation))
         return next((found for one in additions if (found := one.place(node_id, index))), None)
 
-    def extend(self, nodes: Nodes, component: str, rows: Iterable[Placement]) -> Reservation | None:
-        """Also reserve, until this ends, all that these rows need on these nodes; ``None`` if this has it already."""
-        addition = Reservation(self.connection, nodes, {component: rows}, self)
-        if not addition._bundles:
-            return None
-        try:
-            addition.fill()
-            return addition
-        except BaseException:
-            addition.release()
-            raise
+    def extend(self, nodes: Nodes, component: str, rows: Iterable[Placement]) -> set[Place]:
+        """Also reserve, until this ends, all that these rows need on these nodes; return the places that it lacked.
+
+        The group that needs them must say so before (``places``), so that nobody returns what is reserved already.
+        """
+        with self._changing:
+            addition = Reservation(self.connection, nodes, {component: rows}, self)
+            if not addition._bundles:
+                return set()
+            try:
+                addition.fill()
+                return {(nodes.ids[rank], index) for rank, found in addition._bundles.items() for index in found}
+            except BaseException:
+                addition.release()
+                raise
 
     def vacate(self, left: set[Place]) -> None:
         """Return nodes to Ray of which no place is used any more, now that removed processes have left these places.
 
         What ``Cluster.reserve`` reserved stays reserved, as its user has asked for it.
         """
-        with Uninterrupted():
+        with Uninterrupted(), self._changing:
             self._vacant |= left
             parts = [one for one in self._owned if isinstance(one, Reservation)]
             for one in self._owned:
@@ -300,7 +308,7 @@ class _Tenant(Protocol):
     """A group that runs in a reservation."""
 
     def places(self) -> set[Place]:
-        """Return the places that its processes use."""
+        """Return the places that its processes use, and those that are about to start."""
 
 
 def places(rows: Iterable[Placement], nodes: Nodes) -> set[Place]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError, Plan, check, plan, replan
+from rankplan import Inventory, PlacementError, Plan, check, plan
 
 NODES = Inventory.uniform(4, 4)
 PLACED = {"actor": "0-7", "critic": "0-7", "rollout": "8-11"}
@@ -189,13 +189,3 @@ def test_a_pool_that_cannot_be_read_hides_no_other_fault() -> None:
     pools = [{"name": "train", "components": "actor"}, "spare", RESERVE | {"node_ranks": 9}, {"name": "a"}]
     assert [path for path, _ in faults_of(pools)] == ["[0].components", "[1]", "[2].node_ranks", "[3]"]
     assert faults_of("train") == [("", "`pools` is 'train'; it must be a list")]
-
-
-def test_a_reserve_that_growth_uses_up_is_none_any_more() -> None:
-    """The plan is valid after each step, and is loaded again."""
-    entry = {"placement": "8-11", "parallel": {"tp": 4}}
-    pools = [{"name": "infer", "components": ["rollout"]}, RESERVE | {"protects": ["infer"]}]
-    section = {"num_nodes": 4, "component_placement": PLACED | {"rollout": entry}, "pools": pools}
-    grown = replan(plan({"cluster": section}, NODES), NODES, grow={"rollout": 1}).plan
-    assert grown.section is not None and [pool.name for pool in grown.section.pools] == ["infer"]
-    assert not check(Plan.from_dict(grown.to_dict())).faults
