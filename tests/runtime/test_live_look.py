@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, Plan, RankSet, plan
 from rankplan.cli import main
-from rankplan.cli.common import table_lines
+from rankplan.cli.output import table_lines
 from rankplan.runtime.live.compare import compare
 from rankplan.runtime.live.devices import entered
 from rankplan.runtime.live.look import look, short
