@@ -50,6 +50,13 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(theirs)}
 
 
+@pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Run the test in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(autouse=True, scope="module")
 def ports_stay() -> Iterator[None]:
     """Check that the groups of a module return their ports: this process hands each port out once."""

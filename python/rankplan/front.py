@@ -357,13 +357,13 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
 
 
 def reject_crossings(plan: Plan, config: Reader, *, labelled: bool) -> None:
-    """Raise `PlacementError` if the nodes break a rule of ``cluster.topology``, with the place of each rule.
+    """Raise `PlacementError` if the plan breaks a rule of ``cluster.topology`` or ``pools``, with the place of each.
 
     Unless the labels of the nodes are known, only the level ``node`` is checked.
     """
     reader = config.fork()
-    for keys, found in plan.topology_faults(labelled=labelled):
-        reader.add_in_config(("cluster", "topology", *keys), found)
+    for keys, found in plan.section_faults(labelled=labelled):
+        reader.add_in_config(("cluster", *keys), found)
     reader.finish()
 
 

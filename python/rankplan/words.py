@@ -68,8 +68,12 @@ def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:
     names = list(known)
     if (near := nearest(word, names)) is not None:
         return f"did you mean `{near}`?"
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return f"{what or 'use one of'}: {', '.join(names[:10])}{more}" if names else ""
+    return f"{what or 'use one of'}: {listed(names)}" if names else ""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as messages list them, of many only the first."""
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def must_be(name: str | Sequence[str | int], value: Any, allowed: str, help: str | None = None) -> Diagnostic:

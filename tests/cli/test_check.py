@@ -6,22 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from rankplan import PlacementError
-from rankplan.cli import main
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.nodes.inventory import Inventory
 from rankplan.rlinf import ModelParallelComponentPlacement
+from support.commands import run
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 
 def check(text: str, *options: str) -> Result:
     Path("conf.yaml").write_text(text)
-    return CliRunner().invoke(main, ["check", "conf.yaml", *options])
+    return run("check", "conf.yaml", *options)
 
 
 # ----------------------------------------------------------------------------------------------------- weight senders

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from rankplan.cli.check import watch
-from rankplan.cli.commands import COMMANDS, main
+from rankplan.cli.commands import COMMANDS
 from rankplan.dialects import WRITERS
+from support.commands import run
 from support.paths import ROOT
 
 FAULTY = "trainer: {nnodes: 2}\nactor_rollout_ref:\n  rollout: {tensor_model_parallel_size: 6}\n"
@@ -18,20 +18,18 @@ SCRIPT = "python3 train.py trainer.nnodes=$(nproc) trainer.n_gpus_per_node=8\n"
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def in_a_folder_of_its_own(own_folder: Path) -> None:
     Path("verl.yaml").write_text(FAULTY)
     Path("run.sh").write_text(SCRIPT)
 
 
-def run(*words: str) -> tuple[int, str]:
-    done = CliRunner().invoke(main, list(words))
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+def result(*words: str) -> tuple[int, str]:
+    done = run(*words)
     return done.exit_code, done.stdout
 
 
 def test_sarif_has_a_result_per_diagnostic() -> None:
-    code, text = run("check", "verl.yaml", "run.sh", "none.yaml", "--format", "sarif")
+    code, text = result("check", "verl.yaml", "run.sh", "none.yaml", "--format", "sarif")
     log = json.loads(text)
     (only,) = log["runs"]
     rules = [rule["id"] for rule in only["tool"]["driver"]["rules"]]
@@ -50,11 +48,11 @@ def test_sarif_has_a_result_per_diagnostic() -> None:
         "region": {"startLine": 3, "startColumn": 41, "endColumn": 42},
     }
     assert place["logicalLocations"] == [{"fullyQualifiedName": "actor_rollout_ref.rollout.tensor_model_parallel_size"}]
-    assert run("check", "run.sh", "--format", "sarif", "--", "trainer.nnodes=1")[0] == 0
+    assert result("check", "run.sh", "--format", "sarif", "--", "trainer.nnodes=1")[0] == 0
 
 
 def test_github_annotates_lines() -> None:
-    code, text = run("check", "verl.yaml", "run.sh", "--format", "github")
+    code, text = result("check", "verl.yaml", "run.sh", "--format", "github")
     lines = text.splitlines()
     assert code == 1 and len(lines) == 3
     assert lines[0].startswith(
@@ -66,15 +64,15 @@ def test_github_annotates_lines() -> None:
 
 def test_overrides_follow_dashes() -> None:
     fixed = "actor_rollout_ref.rollout.tensor_model_parallel_size=4"
-    assert run("check", "verl.yaml", "--nodes", "2x8", "--", fixed)[0] == 0
-    code, text = run("plan", "verl.yaml", "--format", "json", "--", fixed, "trainer.nnodes=1", "~algorithm")
+    assert result("check", "verl.yaml", "--nodes", "2x8", "--", fixed)[0] == 0
+    code, text = result("plan", "verl.yaml", "--format", "json", "--", fixed, "trainer.nnodes=1", "~algorithm")
     assert (code, text) == (1, "")  # there is no algorithm to remove
-    code, text = run("plan", "verl.yaml", "--format", "json", "--", fixed, "trainer.nnodes=1")
+    code, text = result("plan", "verl.yaml", "--format", "json", "--", fixed, "trainer.nnodes=1")
     assert (code == 0 and text.count('"component": "rollout"')) or json.loads(text)
-    done = CliRunner().invoke(main, ["run", "verl.yaml", "--simulate", "2x8", "--set", "trainer.nnodes=two"])
+    done = run("run", "verl.yaml", "--simulate", "2x8", "--set", "trainer.nnodes=two")
     assert done.exit_code == 1 and "command line:1:16" in done.stderr  # before anything starts
-    assert run("explain", "syntax", "--", "a=1")[0] == 2
-    assert run("diff", "verl.yaml", "verl.yaml", "--", "a=1")[0] == 2
+    assert result("explain", "syntax", "--", "a=1")[0] == 2
+    assert result("diff", "verl.yaml", "verl.yaml", "--", "a=1")[0] == 2
 
 
 MIXED = [
@@ -95,13 +93,13 @@ MIXED = [
 @pytest.mark.parametrize(("text", "message", "line"), MIXED, ids=[message for _, message, _ in MIXED])
 def test_keys_of_two_dialects_are_a_fault(text: str, message: str, line: int) -> None:
     Path("mixed.yaml").write_text(text)
-    code, shown = run("check", "mixed.yaml", "--format", "github")
+    code, shown = result("check", "mixed.yaml", "--format", "github")
     assert code == 1 and shown.startswith(f"::error file=mixed.yaml,line={line},")
     assert f"::{message}" in shown and "choose with --dialect" in shown
 
 
 def test_a_dialect_that_can_only_be_read_says_so() -> None:
-    done = CliRunner().invoke(main, ["convert", "verl.yaml", "--to", "areal"])
+    done = run("convert", "verl.yaml", "--to", "areal")
     assert done.exit_code == 2
     assert f"rankplan reads areal, but cannot write it; use {', '.join(WRITERS)}" in done.stderr
 
@@ -132,7 +130,7 @@ def test_nodes_can_be_ordered_as_verl_orders_them() -> None:
     Path("verl.yaml").write_text(FAULTY.replace("size: 6", "size: 4"))
     orders = {}
     for order in ("given", "text"):
-        code, text = run(
+        code, text = result(
             "plan",
             "verl.yaml",
             "--inventory",
@@ -147,7 +145,7 @@ def test_nodes_can_be_ordered_as_verl_orders_them() -> None:
         assert code == 0
         orders[order] = [text.index("10.0.0.9"), text.index("10.0.0.10")]
     assert orders["given"] == sorted(orders["given"]) and orders["text"] != sorted(orders["text"])
-    assert run("check", "verl.yaml", "--nodes", "2x8", "--node-order", "text")[0] == 2
+    assert result("check", "verl.yaml", "--nodes", "2x8", "--node-order", "text")[0] == 2
     Path("nodes.yaml").write_text("nodes: [{ranks: 0-1, accelerators: 8}]\n")
-    code, text = run("check", "verl.yaml", "--inventory", "nodes.yaml", "--node-order", "text", "--format", "github")
+    code, text = result("check", "verl.yaml", "--inventory", "nodes.yaml", "--node-order", "text", "--format", "github")
     assert code == 1 and "node 0 has no address to order it by" in text

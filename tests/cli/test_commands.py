@@ -35,8 +35,6 @@ ALIASES = b"".join(
     f"{name}: &{name} [{', '.join(['*' + before] * 9)}]\n".encode() for before, name in pairwise("abcdefghi")
 )
 
-MERGES = ALIASES.replace(b"[", b"{<<: [").replace(b"]", b"]}")
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -107,9 +105,9 @@ def test_check_uses_an_inventory_file(folder: Path) -> None:
             b"a: !!python/object:os.system {}\n",
             "the tag `tag:yaml.org,2002:python/object:os.system` is unknown, or does not match the value",
         ),
-        (b"", "the file is empty: it describes no job and no nodes"),
-        (b"- 1\n", "the file contains [1]; it must be a mapping"),
-        (b"0x1F\n", "the file contains 31; it must be a mapping"),
+        (b"", "the file is empty; it must be the config of a job"),
+        (b"- 1\n", "the file contains [1]; it must be the config of a job"),
+        (b"0x1F\n", "the file contains 0x1F; it must be the config of a job"),
         (b"cluster: 3\n", "`cluster` is 3; it must be a mapping"),
         (b"a: 1\n", "this is part of a config, not the config of a job"),
         (b"cluster: {num_nodes: 1}\ncluster: {num_nodes: 1}\n", "duplicate key `cluster`"),

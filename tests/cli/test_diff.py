@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from rankplan import ComponentPlacement, Inventory, Plan, diff
 from rankplan._core import RankSet
-from rankplan.cli import main
 from rankplan.dialects import roll
 from rankplan.render.changes import blocks
+from support.commands import run
+
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 TWO = {
     "num_nodes": 2,
@@ -30,11 +32,6 @@ THREE = {
 }
 
 
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
 def plan(cluster: dict[str, Any], inventory: Inventory | None = None) -> Plan:
     return ComponentPlacement({"cluster": cluster}, inventory or Inventory.uniform(cluster["num_nodes"], 8)).plan()
 
@@ -44,8 +41,8 @@ def written(name: str, cluster: dict[str, Any]) -> str:
     return name
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, ["diff", *arguments])
+def compared(*arguments: str) -> Result:
+    return run("diff", *arguments)
 
 
 def lines(result: Result) -> list[list[str]]:
@@ -54,7 +51,7 @@ def lines(result: Result) -> list[list[str]]:
 
 
 def test_one_line_per_block_of_ranks_size_and_node() -> None:
-    done = run(written("two.yaml", TWO), written("three.yaml", THREE), "--nodes", "3x8")
+    done = compared(written("two.yaml", TWO), written("three.yaml", THREE), "--nodes", "3x8")
     assert done.exit_code == 1
     assert lines(done) == [
         ["node 2", "-", "accelerators 8, accelerator_type NV_GPU"],
@@ -75,11 +72,11 @@ def test_excluded_hardware_is_a_difference_of_the_nodes() -> None:
     ]
     before.save("a.json")
     plan({**TWO, "component_placement": {"actor": "0-7"}}, nodes.without(["node-1"])).save("b.json")
-    assert ["node 1", "healthy -", "healthy false"] in lines(run("a.json", "b.json"))
+    assert ["node 1", "healthy -", "healthy false"] in lines(compared("a.json", "b.json"))
 
 
 def test_the_same_as_json() -> None:
-    done = run(written("two.yaml", TWO), written("three.yaml", THREE), "--nodes", "3x8", "--format", "json")
+    done = compared(written("two.yaml", TWO), written("three.yaml", THREE), "--nodes", "3x8", "--format", "json")
     assert done.exit_code == 1
     found = json.loads(done.stdout)
     assert found["nodes"] == [
@@ -102,10 +99,10 @@ def test_equal_plans_exit_with_0_in_any_dialect() -> None:
         "actor: {device_mapping: 'list(range(0,8))', num_gpus_per_worker: 2}\n"
         "rollout: {device_mapping: 'list(range(8,16))'}\n"
     )
-    assert CliRunner().invoke(main, ["plan", "conf.yaml", "--nodes", "2x8", "--save", "plan.json"]).exit_code == 0
+    assert run("plan", "conf.yaml", "--nodes", "2x8", "--save", "plan.json").exit_code == 0
     for first, second in itertools.product(["conf.yaml", "roll.yaml", "plan.json"], repeat=2):
         options = [] if first == second == "plan.json" else ["--nodes", "2x8"]
-        done = run(first, second, *options)
+        done = compared(first, second, *options)
         assert (done.exit_code, done.stdout) == (0, "no difference\n"), (first, second)
 
 
@@ -148,7 +145,7 @@ def test_a_large_move_is_one_line_and_many_moves_are_cut() -> None:
     assert (str(block.ranks), *block.cells()) == ("0-7999", "nodes 0-999: 0-7", "nodes 1-1000: 0-7")
     Path("here.yaml").write_text("a: {device_mapping: 'list(range(0,400))'}\n")
     Path("there.yaml").write_text("a: {device_mapping: '[399 - i for i in range(400)]'}\n")
-    shown = lines(run("here.yaml", "there.yaml", "--nodes", "50x8"))
+    shown = lines(compared("here.yaml", "there.yaml", "--nodes", "50x8"))
     assert len(shown) == 65 and shown[-1] == ["a: and 336 more lines"]
 
 
@@ -171,7 +168,7 @@ def test_control_characters_of_a_host_name_do_not_reach_the_terminal() -> None:
     for name, host in (("a", "a"), ("b", "\x1b[31mb\nc")):
         node = {"ranks": 0, "accelerators": 8, "hostname": host}
         plan({"num_nodes": 1, "component_placement": {"a": 0}}, Inventory.from_dict({"nodes": [node]})).save(name)
-    done = CliRunner().invoke(main, ["diff", "a", "b"], color=True)
+    done = run("diff", "a", "b", color=True)
     assert lines(done) == [
         ["node 0", "hostname a", r"hostname '\x1b[31mb\nc'"],
         ["a 0", "node 0: 0 (a)", r"node 0: 0 ('\x1b[31mb\nc')"],
@@ -238,8 +235,8 @@ def test_the_command_prints_changed_coordinates() -> None:
     ):
         entry = {"placement": "0-7", "parallel": sizes}
         written(name, {"num_nodes": 1, "component_placement": {"a": entry}})
-    assert run("one.yaml", "two.yaml").stdout == "no difference\n"
-    done = run("one.yaml", "pp.yaml")
+    assert compared("one.yaml", "two.yaml").stdout == "no difference\n"
+    done = compared("one.yaml", "pp.yaml")
     assert done.exit_code == 1 and lines(done) == [["a 0-7", "tp 0-7, dp 0", "dp 0, pp 0-7"]]
 
 
@@ -250,19 +247,19 @@ def test_facts_of_hardware_differ() -> None:
     written("conf.yaml", {"num_nodes": 2, "component_placement": {"a": "0-1"}})
     for name in ("one", "two"):
         command = ["plan", "conf.yaml", "--inventory", f"{name}.yaml", "-o", f"{name}.json"]
-        assert CliRunner().invoke(main, command).exit_code == 0
-    done = run("one.json", "two.json")
+        assert run(*command).exit_code == 0
+    done = compared("one.json", "two.json")
     assert done.exit_code == 1 and "nodes 0-1" in done.stdout and "numa" in done.stdout
 
 
 def test_wrong_usage_and_faults() -> None:
     written("two.yaml", TWO)
-    assert CliRunner().invoke(main, ["plan", "two.yaml", "--save", "plan.json"]).exit_code == 0
-    done = run("plan.json", "plan.json", "--nodes", "2x8")
+    assert run("plan", "two.yaml", "--save", "plan.json").exit_code == 0
+    done = compared("plan.json", "plan.json", "--nodes", "2x8")
     assert done.exit_code == 2 and "plan.json is a saved plan with its own nodes; remove --nodes" in done.stderr
-    done = CliRunner().invoke(main, ["check", "plan.json", "--nodes", "2x8"])
+    done = run("check", "plan.json", "--nodes", "2x8")
     assert done.exit_code == 2 and "plan.json is a saved plan with its own nodes; remove --nodes" in done.stderr
     Path("cut.json").write_text(Path("plan.json").read_text()[:300])
-    done = run("plan.json", "cut.json")
+    done = compared("plan.json", "cut.json")
     assert done.exit_code == 2 and "error[invalid-plan]" in done.stderr
-    assert run("plan.json", "nowhere.yaml").stderr == "error: nowhere.yaml: No such file or directory\n"
+    assert compared("plan.json", "nowhere.yaml").stderr == "error: nowhere.yaml: No such file or directory\n"

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import dotenv
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory
-from rankplan.cli import main
 from rankplan.cli.env import written
 from rankplan.environment import expanded, rank_environment
+from support.commands import run
 
 ODD = 'it\'s "$HOME" `id` $(id) \\ #x\n!'
 CONFIG = (
@@ -50,15 +50,14 @@ nodes:
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def files(own_folder: Path) -> None:
     Path("conf.yaml").write_text(CONFIG)
     Path("nodes.yaml").write_text(NODES)
 
 
 def env(*arguments: str, inventory: bool = True) -> Result:
     options = ["--inventory", "nodes.yaml"] if inventory else []
-    return CliRunner().invoke(main, ["env", "conf.yaml", *options, *arguments])
+    return run("env", "conf.yaml", *options, *arguments)
 
 
 def launched(component: str, rank: int, here: dict[str, str]) -> dict[str, str]:
@@ -92,7 +91,7 @@ def test_a_value_keeps_its_escape_sequences() -> None:
     actor = {"node_group": "g", "placement": 0}
     section = {"num_nodes": 1, "component_placement": {"actor": actor}, "node_groups": [group]}
     Path("colours.json").write_text(json.dumps({"cluster": section}))
-    done = CliRunner().invoke(main, ["env", "colours.json", "--nodes", "1x1", "--rank", "0"])
+    done = run("env", "colours.json", "--nodes", "1x1", "--rank", "0")
     assert "export PS1='\x1b[31m> '" in done.stdout.splitlines()
 
 
@@ -230,10 +229,10 @@ def test_dotenv_omits_values_that_need_quotes(value: str) -> None:
 
 def test_a_saved_plan_has_its_own_nodes_and_its_own_isolation() -> None:
     options = ["--inventory", "nodes.yaml", "--no-isolate", "--save", "plan.json"]
-    assert CliRunner().invoke(main, ["plan", "conf.yaml", *options]).exit_code == 0
+    assert run("plan", "conf.yaml", *options).exit_code == 0
     arguments = ["env", "plan.json", "--component", "actor", "--rank", "3"]
-    assert "CUDA_VISIBLE_DEVICES=9,8,7,6,5,4,3,2\n" in CliRunner().invoke(main, arguments).stdout
-    assert "CUDA_VISIBLE_DEVICES=5,4,3,2\n" in CliRunner().invoke(main, [*arguments, "--isolate"]).stdout
+    assert "CUDA_VISIBLE_DEVICES=9,8,7,6,5,4,3,2\n" in run(*arguments).stdout
+    assert "CUDA_VISIBLE_DEVICES=5,4,3,2\n" in run(*arguments, "--isolate").stdout
 
 
 @pytest.mark.parametrize(

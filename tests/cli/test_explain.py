@@ -6,9 +6,8 @@ import re
 
 import pytest
 import rankplan
-from click.testing import CliRunner
-from rankplan.cli import main
 from rankplan.cli.explain import rules
+from support.commands import run
 from support.paths import ROOT
 
 WARNINGS = {"idle-nodes", "idle-accelerators", "memory-unknown", "memory-shared", "not-run"}
@@ -33,7 +32,7 @@ def test_the_wrong_example_is_reported_with_its_code_and_the_right_one_plans(cod
 
 
 def test_explain_shows_the_reason_the_diagnostic_and_the_fix() -> None:
-    shown = CliRunner().invoke(main, ["explain", "reversed-range"])
+    shown = run("explain", "reversed-range")
     assert shown.exit_code == 0
     assert shown.output.startswith("reversed-range: a range ends before it starts\n\nBoth ends of a range are included")
     assert "error[reversed-range]: range 7-0 ends before it starts\n --> conf.yaml:5:12" in shown.output
@@ -41,7 +40,7 @@ def test_explain_shows_the_reason_the_diagnostic_and_the_fix() -> None:
 
 
 def test_all_codes_are_listed() -> None:
-    listed = CliRunner().invoke(main, ["explain"]).output.splitlines()
+    listed = run("explain").output.splitlines()
     assert [line.split()[0] for line in listed] == list(rules())
 
 
@@ -54,5 +53,5 @@ def test_all_codes_are_listed() -> None:
     ],
 )
 def test_an_unknown_code_is_wrong_usage(code: str, message: str) -> None:
-    done = CliRunner().invoke(main, ["explain", code])
+    done = run("explain", code)
     assert done.exit_code == 2 and message in done.output

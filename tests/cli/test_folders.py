@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
-from rankplan.cli import main
+from click.testing import Result
 from rankplan.cli.check import files_in, watch
+from support.commands import run
 
 GOOD = "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n"
 BAD = "cluster: {num_nodes: 1, component_placement: {actor: 0-8}}\n"
@@ -16,8 +16,7 @@ NO_JOB = "hidden_size: 4096\nlayers: 32\n"
 
 
 @pytest.fixture(autouse=True)
-def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def tree(own_folder: Path) -> None:
     files = {
         "configs/good.yaml": GOOD,
         "configs/deep/er/bad.yml": BAD,
@@ -36,7 +35,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(*words: str) -> Result:
-    return CliRunner().invoke(main, ["check", *words])
+    return run("check", *words)
 
 
 def test_faults_then_a_table_of_all_jobs() -> None:

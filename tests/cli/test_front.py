@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 import rankplan
-from click.testing import CliRunner
-from rankplan.cli import main
 from rankplan.dialects import dialect_of
 from rankplan.dialects.rlinf import dialect as rlinf
+from support.commands import run
 from support.configs import from_overrides
 from support.goldens import as_yaml, lines
 from support.paths import EXAMPLES
@@ -22,7 +21,7 @@ CONFIGS = sorted([*EXAMPLES.glob("*.yaml"), *EXAMPLES.glob("*.sh"), EXAMPLES / "
 
 def command(file: Path, saved: Path, *options: str) -> bytes | str:
     """Return the plan that the command saves, or the faults that it prints."""
-    done = CliRunner().invoke(main, ["plan", str(file), "--save", str(saved), *options])
+    done = run("plan", str(file), "--save", str(saved), *options)
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return saved.read_bytes() if done.exit_code == 0 else done.stderr
 
@@ -50,7 +49,7 @@ def test_the_command_and_the_function_agree_on_every_example(file: Path, nodes: 
     assert same(printed_pinned, function(file, tmp_path / "function.json", nodes, pinned=True))
     checked = rankplan.check(file, nodes)
     assert bool(checked.plan) == isinstance(printed, bytes)
-    done = CliRunner().invoke(main, ["check", str(file), *(["--nodes", nodes] if nodes else []), "--format", "json"])
+    done = run("check", str(file), *(["--nodes", nodes] if nodes else []), "--format", "json")
     assert json.loads(done.stdout) == [checked.plain()]
 
 

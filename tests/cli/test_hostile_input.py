@@ -11,29 +11,19 @@ from pathlib import Path
 
 import pytest
 import rankplan
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Diagnostic, Inventory, PlacementError, RankSet
-from rankplan.cli import main
 from rankplan.config.text.files import LARGEST, read_whole
 from rankplan.dialects.device_mapping import parse_device_mapping
 from rankplan.nodes.topology.files import read_slurm
 from rankplan.render.rows import csv_rows
+from support.commands import run
+
+pytestmark = pytest.mark.usefixtures("own_folder")
 
 HARMFUL = "\x1b]0;title\x07 \x1b[31mred\r\n::error::fake\x9b2J"
 CONTROL = re.compile(r"[^\n\t -~\xa0-\U0010ffff]")
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def run(*words: str) -> Result:
-    done = CliRunner().invoke(main, list(words))
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return done
 
 
 def config(placements: dict[str, str], num_nodes: int = 2) -> dict[str, object]:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy
 import rankplan
-from click.testing import CliRunner
-from rankplan.cli import main
+from support.commands import run
 
 CONFIG = """\
 cluster:
@@ -27,7 +26,7 @@ PLAIN = "cluster:\n  num_nodes: 1\n  component_placement:\n    actor: 0-7\n"
 
 
 def _run(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(main, arguments)
+    done = run(*arguments)
     return done.exit_code, done.output
 
 

@@ -6,12 +6,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
-from rankplan.cli import main
 from rankplan.dialects.rlinf import dialect as rlinf
+from support.commands import run
 from support.paths import TOPOLOGY
 
 NODES = """\
@@ -32,18 +31,13 @@ cluster:
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def files(own_folder: Path) -> None:
     Path("nodes.yaml").write_text(NODES)
     keeping("{}")
 
 
 def keeping(keep: str) -> None:
     Path("conf.yaml").write_text(CONFIG.replace("KEEP", keep))
-
-
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, arguments)
 
 
 def test_check_prints_the_spans_of_every_kind_at_every_level() -> None:
@@ -255,7 +249,7 @@ def test_the_levels_of_kueue() -> None:
         "    cloud.provider.com/topology-rack r1: nodes 0-1",
     ]
     Path("bare.yaml").write_text("nodes: [{ranks: 0-1, accelerators: 8}]\n")
-    done = CliRunner().invoke(main, ["inventory", "--inventory", "bare.yaml", "--kueue", str(TOPOLOGY / "kueue.yaml")])
+    done = run("inventory", "--inventory", "bare.yaml", "--kueue", str(TOPOLOGY / "kueue.yaml"))
     assert done.exit_code == 1 and "no node has the label `cloud.provider.com/topology-block`" in done.output
 
 

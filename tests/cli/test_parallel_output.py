@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from rankplan import ComponentPlacement, Inventory, Plan
-from rankplan.cli import main
+from support.commands import run
 
 CONFIG = """\
 cluster:
@@ -25,13 +25,12 @@ cluster:
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def files(own_folder: Path) -> None:
     Path("conf.yaml").write_text(CONFIG)
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments, "--nodes", "4x8"])
+def on_4x8(*arguments: str) -> Result:
+    return run(*arguments, "--nodes", "4x8")
 
 
 def expected() -> Plan:
@@ -39,7 +38,7 @@ def expected() -> Plan:
 
 
 def test_check_says_which_groups_cross_a_node() -> None:
-    done = run("check", "conf.yaml")
+    done = on_4x8("check", "conf.yaml")
     assert done.exit_code == 0
     assert done.stdout == (
         "conf.yaml: fine, 4 components, 36 processes on 4 nodes\n"
@@ -68,7 +67,7 @@ def test_check_says_which_groups_cross_a_node() -> None:
 )
 def test_lines_of_check(entry: str, line: str | None) -> None:
     Path("conf.yaml").write_text(f"cluster: {{num_nodes: 4, component_placement: {{actor: {entry}}}}}\n")
-    lines = run("check", "conf.yaml").stdout.splitlines()
+    lines = on_4x8("check", "conf.yaml").stdout.splitlines()
     wanted = line or "16 etp groups within nodes; 8 ep groups within nodes; 16 pp groups across nodes"
     assert lines[1] == f"actor: {wanted}"
 
@@ -78,13 +77,13 @@ def test_warnings_of_other_dialects_are_at_their_keys() -> None:
         "num_gpus_per_node: 8\na:\n  device_mapping: list(range(4,12))\n  strategy_args:\n"
         "    strategy_name: megatron_train\n    strategy_config: {tensor_model_parallel_size: 8}\n"
     )
-    done = CliRunner().invoke(main, ["check", "conf.yaml"])
+    done = run("check", "conf.yaml")
     assert "warning[group-spans]: a: tensor group 0 (ranks 0-7) spans nodes 0-1\n --> conf.yaml:6:5  " in done.stdout
     assert done.exit_code == 0
 
 
 def test_plan_prints_the_sizes() -> None:
-    lines = run("plan", "conf.yaml").stdout.splitlines()
+    lines = on_4x8("plan", "conf.yaml").stdout.splitlines()
     assert lines[0].endswith("node group  coordinates")
     assert lines[2].endswith("cluster     tp 1, dp 0, ep 1, edp 0")
     assert lines[17].endswith("cluster     tp 0-1, dp 0, pp 0-1")
@@ -94,27 +93,27 @@ def test_plan_prints_the_sizes() -> None:
         "rollout: tp 2 x pp 2 x dp 4",
         "critic: tp 4 x dp 1 x pp 2",
     ]
-    alone = run("plan", "conf.yaml", "--component", "rollout").stdout.splitlines()
+    alone = on_4x8("plan", "conf.yaml", "--component", "rollout").stdout.splitlines()
     assert alone[-2:] == ["", "rollout: tp 2 x pp 2 x dp 4"]
-    assert "coordinates" not in run("plan", "conf.yaml", "--component", "reward").stdout
+    assert "coordinates" not in on_4x8("plan", "conf.yaml", "--component", "reward").stdout
 
 
 def test_rows_have_coordinates() -> None:
-    rows = json.loads(run("plan", "conf.yaml", "--format", "json").stdout)
+    rows = json.loads(on_4x8("plan", "conf.yaml", "--format", "json").stdout)
     wanted = {
         (name, rank): one.coordinates(rank) if one.parallel.stated else None
         for name, one in expected().items()
         for rank in range(len(one))
     }
     assert {(row["component"], row["rank"]): row["coordinates"] for row in rows} == wanted
-    table = list(csv.DictReader(io.StringIO(run("plan", "conf.yaml", "--format", "csv").stdout)))
+    table = list(csv.DictReader(io.StringIO(on_4x8("plan", "conf.yaml", "--format", "csv").stdout)))
     cells = {(row["component"], int(row["rank"])): row["coordinates"] for row in table}
     assert cells["actor", 5] == "tp:1 dp:1 ep:5 edp:0" and cells["reward", 0] == ""
     assert cells["rollout", 1] == "tp:0 dp:1 pp:0;tp:1 dp:1 pp:0;tp:0 dp:1 pp:1;tp:1 dp:1 pp:1"
 
 
 def test_columns_have_coordinates() -> None:
-    assert run("plan", "conf.yaml", "--format", "numpy", "-o", "plan.npz").exit_code == 0
+    assert on_4x8("plan", "conf.yaml", "--format", "numpy", "-o", "plan.npz").exit_code == 0
     with numpy.load("plan.npz", allow_pickle=False) as columns:
         assert columns["rollout.slot_starts"].tolist() == [0, 4, 8, 12, 16]
         assert columns["rollout.tp"].tolist() == [0, 1] * 8 and columns["actor.dp"].tolist()[3:5] == [0, 1]
@@ -125,7 +124,7 @@ def test_columns_have_coordinates() -> None:
 
 
 def test_a_weight_map_has_a_row_per_sender() -> None:
-    lines = run("plan", "conf.yaml", "--weights", "critic:rollout").stdout.splitlines()
+    lines = on_4x8("plan", "conf.yaml", "--weights", "critic:rollout").stdout.splitlines()
     assert lines[0].split() == ["critic", "node", "sends", "to", "nodes", "where"]
     assert [line.split(maxsplit=4) for line in lines[1:3]] == [
         ["0", "0", "0,8", "2-3", "other node"],
@@ -139,7 +138,7 @@ def test_a_large_weight_map_is_folded() -> None:
         "cluster:\n  num_nodes: 32\n  component_placement:\n    actor: {placement: 0-95, parallel: t4}\n"
         "    rollout: {placement: 64-255, parallel: t2}\n"
     )
-    done = CliRunner().invoke(main, ["plan", "conf.yaml", "--nodes", "32x8", "--weights", "actor:rollout"])
+    done = run("plan", "conf.yaml", "--nodes", "32x8", "--weights", "actor:rollout")
     assert done.stdout.splitlines() == [
         "actor  nodes  sends to      nodes       each  where",
         "0-63   0-7    32-159        12-27       2     other node",
@@ -150,17 +149,17 @@ def test_a_large_weight_map_is_folded() -> None:
 
 
 def test_a_weight_map_for_programs() -> None:
-    done = run("plan", "conf.yaml", "--weights", "actor:rollout", "--format", "json")
+    done = on_4x8("plan", "conf.yaml", "--weights", "actor:rollout", "--format", "json")
     weights = expected().weight_map("actor", "rollout")
     entries = json.loads(done.stdout)
     assert [entry["receivers"] for entry in entries] == list(weights)
     assert entries[5] == {"slot": 5, "rank": 5, "receivers": [6], "receiver_ranks": [1]}
-    run("plan", "conf.yaml", "--weights", "actor:rollout", "--format", "json", "-o", "weights.json")
+    on_4x8("plan", "conf.yaml", "--weights", "actor:rollout", "--format", "json", "-o", "weights.json")
     assert Path("weights.json").read_text() == done.stdout
 
 
 def test_weights_without_a_sender() -> None:
-    done = run("plan", "conf.yaml", "--weights", "rollout:actor")
+    done = on_4x8("plan", "conf.yaml", "--weights", "rollout:actor")
     assert done.exit_code == 1
     assert done.stderr.startswith(
         "error[no-weight-sender]: actor tensor size 4 does not divide rollout tensor size 2: no rollout rank holds the "
@@ -178,5 +177,5 @@ def test_weights_without_a_sender() -> None:
     ],
 )
 def test_wrong_usage_says_what_to_write(arguments: list[str], message: str) -> None:
-    done = run("plan", "conf.yaml", *arguments)
+    done = on_4x8("plan", "conf.yaml", *arguments)
     assert done.exit_code == 2 and message in done.stderr and done.stdout == ""

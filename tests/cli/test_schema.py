@@ -8,17 +8,19 @@ from typing import Any
 
 import jsonschema
 import pytest
-from click.testing import CliRunner
 from rankplan import load_config
-from rankplan.cli import main
 from rankplan.cli.explain import rules
-from rankplan.dialects.keys import ROLE, TABLES, properties
+from rankplan.dialects.keys import ROLE, TABLES
+from rankplan.dialects.schema import properties
+from support.commands import run
 from support.configs import FULL
 from support.goldens import as_yaml, lines
 from support.paths import EXAMPLES
 from support.rejected.config import REFUSED
 
-SCHEMA = json.loads(CliRunner().invoke(main, ["schema"]).stdout)
+pytestmark = pytest.mark.usefixtures("own_folder")
+
+SCHEMA = json.loads(run("schema").stdout)
 VALIDATOR = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
 
 
@@ -26,11 +28,6 @@ def errors(text: str) -> list[str]:
     """Return what an editor would mark in a file."""
     Path("conf.yaml").write_text(text)
     return [error.message for error in VALIDATOR.iter_errors(json.loads(json.dumps(load_config("conf.yaml"))))]
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def test_it_is_a_schema() -> None:

@@ -128,8 +128,6 @@ NODES = "write `nodes:` with a list: - {ranks: 0-7, accelerators: 8}"
     ("content", "help"),
     [
         ({"machines": {}}, NODES),
-        ({"cluster": {}}, f"this is a config, not an inventory: {NODES}"),
-        ({"rankplan": 1, "cluster": {}}, f"this is a saved plan, not an inventory: {NODES}"),
         ({"node": [{"ranks": 0}]}, "rename `node` to `nodes`"),
     ],
 )

@@ -54,6 +54,32 @@ def test_a_guard_does_not_end_the_reading(guard: str, test: str, tmp_path: Path)
     assert load_config(path, ["M=3"])["trainer"]["nnodes"] == 3
 
 
+WAITS = [
+    "wait_for() { n=0; while [ $n -lt 60 ]; do if curl -s x; then return 0; fi; n=1; done; return 1; }\n",
+    "wait_for() { if curl -s x; then return 0; else return 1; fi; }\n",
+    "wait_for() { curl -s x && return 0; return 1; }\n",
+    "wait_for() { for i in 1 2; do curl -s x && return 0; done; echo no; return 1; }\n",
+]
+
+
+@pytest.mark.parametrize("waits", WAITS)
+def test_a_function_that_may_return_earlier_does_not_end_the_reading(waits: str, tmp_path: Path) -> None:
+    guards = ["if ! wait_for; then exit 1; fi\n", "wait_for || exit 1\n"]
+    for guard in guards:
+        assert load_config(written(tmp_path, run=waits + guard + TRAIN.format(nodes=2)))["trainer"]["nnodes"] == 2
+
+
+ARRAYS = ["ARGS=$(cat args)\n", 'read -ra ARGS <<< "$(cat args)"\n', "mapfile -t ARGS < args\n"]
+
+
+@pytest.mark.parametrize("array", ARRAYS)
+@pytest.mark.parametrize("more", ["${ARGS[@]}", '"${ARGS[@]}"'])
+def test_an_unknown_array_is_no_value_of_the_flag_before_it(array: str, more: str, tmp_path: Path) -> None:
+    command = f"python3 train.py --actor-num-nodes 2 {more} --rollout-num-gpus 4 --colocate {more} --tp 1\n"
+    config = load_config(written(tmp_path, run=array + command))
+    assert config == {"actor_num_nodes": 2, "rollout_num_gpus": 4, "colocate": True, "tp": 1}
+
+
 def test_a_case_without_a_match_does_not_end_the_reading(tmp_path: Path) -> None:
     case = 'MODE=${1:-}\ncase "$MODE" in\n  a) N=2 ;;\n  b) N=2 ;;\n  *) echo usage; exit 1 ;;\nesac\n'
     assert load_config(written(tmp_path, run=case + TRAIN.format(nodes="$N")))["trainer"]["nnodes"] == 2

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rankplan
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import PlacementError
+from rankplan import Inventory, PlacementError
 from rankplan.config.text.document import Document, Section, _node
 from rankplan.errors import Diagnostic
 from support.paths import ROOT
@@ -90,3 +91,29 @@ def test_events_count_what_nodes_count(monkeypatch: pytest.MonkeyPatch) -> None:
     agree("[1, 2, 3, 4, 5, 6, 7, 8]")
     agree("[1, 2, 3, 4, 5, 6, 7, 8, 9]")
     agree("{a: 1, b: [2, 3, 4, 5, 6, 7, 8, 9]}")
+
+
+@pytest.mark.parametrize("written", ["9" * 5000, "-" + "9" * 5000, "1e999", ".inf"], ids=lambda text: text[:5])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("cluster: {num_nodes: ", ", component_placement: {a: 0}}"),
+        ("cluster: {num_nodes: 2, component_placement: {a: ", "}}"),
+        ("cluster: {num_nodes: 2, component_placement: {a: {placement: 0, parallel: {tp: ", "}}}}"),
+        ("cluster: {num_nodes: 2, component_placement: {a: 0}, topology: {segment: ", "}}"),
+        ("nodes: [{accelerators: 8, ranks: ", "}]"),
+        ("nodes: [{ranks: 0, accelerators: ", "}]"),
+        ("trainer: {n_gpus_per_node: 8, nnodes: ", "}\nactor_rollout_ref: {}"),
+    ],
+)
+def test_a_message_shows_a_number_as_it_is_written(written: str, before: str, after: str, tmp_path: Path) -> None:
+    file = tmp_path / "file.yaml"
+    file.write_text(before + written + after)
+    with pytest.raises(PlacementError) as refused:
+        if before.startswith("nodes"):
+            Inventory.load(file)
+        else:
+            rankplan.plan(file, "17x8")
+    for fault in refused.value.diagnostics:
+        assert written[:18] in fault.message and len(fault.message) < 200
+        assert "finite" not in f"{fault.message} {fault.help}"

@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, PlacementMode, Plan, diff
-from rankplan.cli import main
 from rankplan.config.network import Topology
 from rankplan.dialects import DIALECTS, WRITERS, roll, slime
 from rankplan.dialects.convert import convert
 from rankplan.dialects.rlinf import dialect as rlinf
 from support.cases import Case, valid_cases
 from support.cases import planned as case_planned
+from support.commands import run
 from support.goldens import lines
 from support.jobs import jobs
 from support.paths import EXAMPLES
@@ -251,7 +250,7 @@ def test_every_expressible_component_is_kept() -> None:
 def test_the_command_writes_yaml_that_is_read_again(tmp_path: Path) -> None:
     example = str(EXAMPLES / "roll.yaml")
     path = tmp_path / "rlinf.yaml"
-    result = CliRunner().invoke(main, ["convert", example, "--to", "rlinf", "--nodes", "3x8", "-o", str(path)])
+    result = run("convert", example, "--to", "rlinf", "--nodes", "3x8", "-o", str(path))
     assert result.exit_code == 1
     assert [line.split(":")[:2] for line in result.stderr.splitlines() if "share" not in line] == [
         ["omitted in rlinf", " reward_model"],
@@ -261,8 +260,8 @@ def test_the_command_writes_yaml_that_is_read_again(tmp_path: Path) -> None:
         "actor_train": "0-15",
         "actor_infer": {"placement": "0-11:0-5", "parallel": {"tp": 2, "order": "tp-cp-ep-pp-dp"}},
     }
-    assert CliRunner().invoke(main, ["check", str(path), "--nodes", "3x8"]).exit_code == 0
-    back = CliRunner().invoke(main, ["convert", str(path), "--to", "roll", "--nodes", "3x8"])
+    assert run("check", str(path), "--nodes", "3x8").exit_code == 0
+    back = run("convert", str(path), "--to", "roll", "--nodes", "3x8")
     assert back.exit_code == 0
     assert back.stderr.splitlines() == [
         f"added in roll: {name}: its share, 0.5" for name in ("actor_train", "actor_infer")

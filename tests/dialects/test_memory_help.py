@@ -125,6 +125,21 @@ def test_an_unknown_model_is_a_warning_only_if_memory_is_asked_for(base: str, tm
         assert all(one.path and one.help for one in found.warnings)
 
 
+def test_areal_is_told_the_letters_of_its_sizes(tmp_path: Path) -> None:
+    """A backend states all sizes in one text; only AReaL's letters are its words."""
+    actor = "actor: {path: Qwen/Qwen2.5-32B, backend: 'megatron:d8'}"
+    (tmp_path / "areal.yaml").write_text(f"cluster: {{n_nodes: 1, n_gpus_per_node: 8}}\n{actor}\n")
+    (tmp_path / "nodes.yaml").write_text(json.dumps(NODES).replace("L40S", "H100 80GB HBM3"))
+    (found,) = rankplan.check(tmp_path / "areal.yaml", tmp_path / "nodes.yaml").faults
+    assert found.code == "memory-exceeded"
+    assert "`t8` in `actor.backend` (line 2)" in str(found.help) and "tp " not in str(found.help)
+    old = {"cluster": {"n_nodes": 1, "n_gpus_per_node": 8}, "allocation_mode": "megatron:d8", "actor": {"path": MODEL}}
+    job = read_job(old, "1x8")
+    job.plan()
+    spelling = job.reader.spellings["actor"]
+    assert spelling.written({}, {"tp": 4, "pp": 2, "fsdp": 2}) == "`t4p2` in `allocation_mode` and fsdp 2"
+
+
 def test_megatron_is_told_the_keys_that_it_demands_beside_recomputation() -> None:
     section = "actor_rollout_ref.actor.megatron.override_transformer_config"
     written = SPELT["verl megatron"]["actor"].written({"recompute": "full"}, {})

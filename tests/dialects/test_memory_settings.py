@@ -27,6 +27,7 @@ from support.memory_configs import BASES, CASES, MODEL, changed, planned
 
 SETTINGS = [(base, *row) for base, cases in CASES.items() for row in cases["rows"]]
 MOE = "Qwen/Qwen3-30B-A3B"
+TEACHERS = "on_policy_distillation.non_colocated_teachers"
 
 
 def named(base: str, name: str) -> dict[str, Any]:
@@ -212,6 +213,9 @@ def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: s
         ("verl", {"hydra.job.config_name": "somebody_elses"}, "rollout"),
         ("nemo_rl", {"policy.hf_config_overrides": {"num_hidden_layers": 2}}, "policy"),
         ("nemo_rl", {"policy.quant_cfg": "NVFP4"}, "policy"),
+        ("nemo_rl teachers", {"policy.hf_config_overrides": {"num_hidden_layers": 2}}, "teacher.math"),
+        ("nemo_rl teachers", {f"{TEACHERS}.default_teacher_cfg.num_layers_in_last_pipeline_stage": 2}, "teacher.math"),
+        ("nemo_rl teachers", {f"{TEACHERS}.teacher_overrides": {"math": {"micro_batch_size": 1}}}, "teacher.math"),
         ("roll", {"actor_train.model_args.freeze_module_prefix": "vision"}, "actor_train"),
         ("slime", {"only_train_params_name_list": ["experts"]}, "actor"),
         ("slime", {"sglang_config": "engines.yaml"}, "rollout"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError
 from rankplan.dialects import DIALECTS, dialect_of, mixed
-from rankplan.dialects.keys import properties
+from rankplan.dialects.schema import properties
 from rankplan.testing import check_plan
 from support.configs import from_overrides
 

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from rankplan.cli import main
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
@@ -19,6 +17,7 @@ from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.words import one_edit
+from support.commands import run
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz_"
 WORDS = st.text(LETTERS, min_size=6, max_size=30)
@@ -177,7 +176,7 @@ def faults(path: Path, dialect: str, words: list[str]) -> list[Any]:
 def test_faults_of_the_command_line_and_of_the_file_are_counted_together(tmp_path: Path) -> None:
     path = tmp_path / "conf.yaml"
     path.write_text("cluster: {num_nodes: 1, component_placement: {actor: 0-8}}\n")
-    done = CliRunner().invoke(main, ["check", str(path), "--nodes", "1x8", "--", "cluster.exclud=[]"])
+    done = run("check", str(path), "--nodes", "1x8", "--", "cluster.exclud=[]")
     assert done.exit_code == 1
     assert done.stdout.endswith(f"2 faults in command line and {path}\n")
 

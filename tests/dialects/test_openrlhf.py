@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, load_config
 from rankplan import plan as planned
 from rankplan.dialects import openrlhf, skyrl
-from rankplan.dialects.keys import OPENRLHF_OLDER
+from rankplan.dialects.keys import OPENRLHF
 from support.configs import from_overrides, nodes
 from support.goldens import lines, named
 
@@ -277,7 +277,7 @@ def test_sizes_reach_the_plan() -> None:
 
 def as_older(flags: list[str]) -> list[str]:
     """The flags by their names before OpenRLHF 0.10.2."""
-    older = {".".join(path): name for path, name in OPENRLHF_OLDER.items()}
+    older = {".".join(map(str, path)): flag for path, (flag,) in OPENRLHF.older.items()}
     return [f"--{older.get(flag[2:], flag[2:])}" if flag.startswith("--") else flag for flag in flags]
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, diff
 from rankplan.dialects import roll, slime
 from rankplan.dialects.keys import ROLL
+from support.configs import refused
 from support.goldens import lines, named
 
 EXAMPLE = """
@@ -205,16 +206,6 @@ def test_a_worker_that_spans_nodes(tmp_path: Path) -> None:
     assert columns["device_node_rank"].tolist() == [0, 1, 0, 1]
 
 
-def refused(text: str, tmp_path: Path, inventory: Inventory) -> list[str]:
-    """The faults of a file: line, column, code and message."""
-    path = tmp_path / "roll.yaml"
-    path.write_text(text)
-    with pytest.raises(PlacementError) as caught:
-        roll.plan(path, inventory)
-    assert all(fault.help for fault in caught.value.diagnostics)
-    return [f"{fault.line}:{fault.column} {fault.code}: {fault.message}" for fault in caught.value.diagnostics]
-
-
 def test_all_faults_of_a_file_are_reported_with_their_places(tmp_path: Path) -> None:
     text = """\
 num_gpus_per_node: 4
@@ -234,7 +225,7 @@ i:
   device_mapping: "[0, 1]"
   strategy_args: {strategy_name: vllm, strategy_config: {tensor_parallel_size: two}}
 """
-    assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=8)) == [
+    assert refused(roll, text, tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=8)) == [
         "1:20 invalid-value: num_gpus_per_node is 4, but node 0 has 8 accelerators",
         "3:26 syntax: this is not a list of numbers: '(' was never closed",
         "6:24 not-multiple: 7 accelerators cannot be divided into workers of 2 (num_gpus_per_worker 2)",
@@ -259,7 +250,7 @@ i:
 def test_a_worker_that_does_not_fit_is_shown_at_the_size_that_breaks(sizes: str, place: str, tmp_path: Path) -> None:
     text = f"a: {{device_mapping: [0,1,2,3], strategy_args: {{strategy_name: vllm, strategy_config: {{{sizes}}}}}}}\n"
     given = sizes.replace(": ", " ").replace(",", " x")
-    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
+    assert refused(roll, text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
         f"{place} not-multiple: 4 accelerators cannot be divided into workers of 6 ({given})"
     ]
 
@@ -314,11 +305,11 @@ def test_roll_starts_the_roles_that_its_pipeline_uses(
 
 def test_a_teacher_leaves_no_place_for_a_reference_model(tmp_path: Path) -> None:
     text = "actor_infer: {device_mapping: [0]}\nreference: {device_mapping: [1]}\nuse_opd: true\n"
-    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
+    assert refused(roll, text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
         "2:1 invalid-value: with use_opd, the teacher is the reference model"
     ]
     text = "actor_infer: {device_mapping: [0]}\ninit_kl_coef: low\n"
-    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
+    assert refused(roll, text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
         "2:15 invalid-value: `init_kl_coef` is 'low'; it must be a number"
     ]
 
@@ -369,7 +360,7 @@ c:
   strategy_args: {strategy_name: vllm, strategy_config: {tensor_parallel_sizes: 2, data_parallel_size: 1}}
 rewards: {d: {worldsize: 2, world_size: 1}}
 """
-    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
+    assert refused(roll, text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
         "1:1 unknown-key: unknown key `num_gpu_per_node`",
         "2:5 unknown-key: unknown key `device_maping`",
         "3:31 unknown-key: unknown key `num_gpu_per_worker`",
@@ -402,8 +393,8 @@ e: {device_mapping: [0], strategy_args: {strategy_name: deepspeed_train, strateg
 def test_roles_need_accelerators_that_are_there(tmp_path: Path) -> None:
     cpus = Inventory.uniform(num_nodes=2, num_accelerators=0)
     text = "a: {device_mapping: [0, 1]}\nb: {world_size: 2}\n"
-    assert refused(text, tmp_path, cpus) == ["1:5 no-resources: the cluster has no accelerators"]
-    assert "missing-key" in refused("a: {b: 1}\n", tmp_path, cpus)[0]
+    assert refused(roll, text, tmp_path, cpus) == ["1:5 no-resources: the cluster has no accelerators"]
+    assert "missing-key" in refused(roll, "a: {b: 1}\n", tmp_path, cpus)[0]
 
 
 def described(row: dict[str, Any]) -> dict[str, Any]:
@@ -506,12 +497,12 @@ def test_roles_inside_of_others_and_twice(tmp_path: Path) -> None:
         "rewards.math": 5,
     }
     text = "rewards.math: {world_size: 3}\nrewards: {math: {world_size: 5}}\n"
-    assert refused(text, tmp_path, inventory) == ["2:11 duplicate-component: two roles are named `rewards.math`"]
+    assert refused(roll, text, tmp_path, inventory) == ["2:11 duplicate-component: two roles are named `rewards.math`"]
 
 
 def test_roles_are_no_list(tmp_path: Path) -> None:
     text = "a: {device_mapping: [0]}\nrewards:\n  - {device_mapping: [1]}\n  - {domain: math, world_size: 2}\n"
-    assert refused(text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
+    assert refused(roll, text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
         "3:5 invalid-value: `rewards` is a list; roles must be keys of a mapping"
     ]
 
@@ -537,7 +528,7 @@ def test_roles_are_no_list(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_too_much_or_of_another_kind(role: str, found: str, tmp_path: Path) -> None:
-    assert refused(f"a: {role}\n", tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8))[0] == found
+    assert refused(roll, f"a: {role}\n", tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8))[0] == found
 
 
 def test_a_config_for_cpus() -> None:
@@ -556,3 +547,29 @@ def test_a_device_on_another_node_that_moves_is_a_difference() -> None:
         for mapping in ([7, 8], [7, 9])
     )
     assert [move.rank for move in diff(first, second).moved] == [0]
+
+
+def test_a_pinned_plan_takes_the_nodes_that_roll_can_have() -> None:
+    """Its groups take whole nodes, and its workers the first accelerators of them."""
+    config = {"num_gpus_per_node": 4, "a": {"device_mapping": "list(range(0,6))"}, "b": {"world_size": 3}}
+    nodes = [
+        {"ranks": rank, "hostname": f"n{rank}", "accelerators": count} for rank, count in enumerate((4, 2, 4, 0, 4))
+    ]
+    inventory = Inventory.from_dict({"nodes": nodes})
+    held = inventory.without(["n0/3"])
+    planned = roll.plan(config, held, pinned=True)
+    assert [planned.inventory.node(rank).hostname for rank in range(2)] == ["n2", "n4"]
+    assert [row.devices for row in planned["a"]] == [[(0, index)] for index in range(4)] + [[(1, 0)], [(1, 1)]]
+    assert [row.cluster_node_rank for row in planned["b"]] == [0, 1, 0]
+    assert [one.nodes for one in planned.requests] == [(0,), (1,)]
+    with pytest.raises(
+        PlacementError, match="takes all 4 accelerators of 2 nodes, but only 1 node of the cluster has"
+    ) as few:
+        roll.plan(config, held.without(["n4/0"]), pinned=True)
+    assert few.value.help == "use accelerators up to 3, or a larger cluster, or wait for other jobs"
+    ranked = [
+        one | {"ranks": rank, "accelerators": 4, "labels": {"NODE_RANK": str(rank)}} for rank, one in enumerate(nodes)
+    ]
+    named_nodes = Inventory.from_dict({"nodes": ranked})
+    with pytest.raises(PlacementError, match="only 1 node of the cluster has"):
+        roll.plan(config, named_nodes.without(["n0/3"]), pinned=True)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
 from rankplan.dialects import slime
 from rankplan.dialects.keys import ROLL, SLIME
+from support.configs import refused
 from support.goldens import lines, named
 
 # Flags, and the number of GPUs and the rollout's offset.
@@ -140,16 +141,6 @@ def test_flags_are_refused_with_their_names(flags: Any, code: str, path: str | N
     assert len(error.diagnostics) == 1
 
 
-def refused(text: str, tmp_path: Path, inventory: Inventory) -> list[str]:
-    """The faults of a file: line, column, code and message."""
-    path = tmp_path / "slime.yaml"
-    path.write_text(text)
-    with pytest.raises(PlacementError) as caught:
-        slime.plan(path, inventory)
-    assert all(fault.help for fault in caught.value.diagnostics)
-    return [f"{fault.line}:{fault.column} {fault.code}: {fault.message}" for fault in caught.value.diagnostics]
-
-
 def test_all_faults_of_a_file_are_reported_with_their_places(tmp_path: Path) -> None:
     text = """\
 actor-num-nodes: two
@@ -162,7 +153,7 @@ colocate:
 use-critic: 1
 lr: 1.0e-6
 """
-    assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=8)) == [
+    assert refused(slime, text, tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=8)) == [
         "1:18 invalid-value: `actor-num-nodes` is 'two'; it must be a whole number of 0 or more",
         "3:26 duplicate-key: `actor_num_gpus_per_node` and `actor-num-gpus-per-node` are the same flag",
         "4:19 invalid-value: `rollout-num-gpus` is 1.5; it must be a whole number of 0 or more",
@@ -172,12 +163,12 @@ lr: 1.0e-6
         "8:13 invalid-value: `use-critic` is 1; it must be true or false",
     ]
     text = "actor_num_gpus_per_node: 6\nrollout_num_gpus: 18\nrollout_num_gpus_per_engine: 4\n"
-    assert refused(text, tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=8)) == [
+    assert refused(slime, text, tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=8)) == [
         "2:19 resource-out-of-range: the flags need 24 GPUs (actor 6, rollout 18), but the cluster has 16",
         "2:19 not-multiple: 18 GPUs cannot be divided into engines of 4",
         "3:30 spans-nodes: process 0 of the rollout would need 4 GPUs on nodes 0 and 1",
     ]
-    assert refused("colocate: true\n", tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=0)) == [
+    assert refused(slime, "colocate: true\n", tmp_path, Inventory.uniform(num_nodes=2, num_accelerators=0)) == [
         "1:1 no-resources: the cluster has no accelerators"
     ]
 

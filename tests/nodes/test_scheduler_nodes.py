@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 from copy import deepcopy
 from functools import reduce
 from operator import getitem
@@ -137,6 +138,50 @@ def test_faults_of_slurms_nodes(text: str, line: int, message: str, tmp_path: Pa
         slurm(tmp_path, text)
     assert message in str(refused.value) and refused.value.line == line
     assert refused.value.file == str(tmp_path / "nodes.txt")
+
+
+def as_json(text: str, *, old: bool = False) -> dict[str, Any]:
+    """Return what ``scontrol show nodes --json`` writes of the nodes of a text; ``old``: up to data_parser v0.0.38."""
+    nodes = []
+    for record in re.split("(?=NodeName=)", text)[1:]:
+        fields = dict(re.findall(r"(\S+?)=((?<=Reason=).*|\S*)", record))
+        state, *flags = fields["State"].split("+")
+        states = {"state": state.lower(), "state_flags": flags} if old else {"state": [state, *flags]}
+        keys = {"name": "NodeName", "hostname": "NodeHostName", "address": "NodeAddr", "tres": "CfgTRES"}
+        gres = fields["Gres"].replace("(null)", "")
+        known = {key: fields[field] for key, field in keys.items()}
+        nodes.append({"cpus": 224, **known, "gres": gres, "reason": fields.get("Reason", ""), **states})
+    return {"nodes": nodes, "last_update": 1, "meta": {"Slurm" if old else "slurm": {"release": "24.05"}}, "errors": []}
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_json_of_slurm_says_what_its_text_says(old: bool, tmp_path: Path) -> None:
+    reason = "   Reason=gres/gpu count reported lower than configured (0 < 8) [slurm@2024-12-19T11:03:34]"
+    text = shown("gpu10", address="10.1.0.10") + shown("gpu2", "(null)", configured="cpu=4,gres/gpu=8", host="gpu2.x")
+    text += shown("gpu3", state="IDLE+DRAIN", reason=reason, address="fd00::3") + shown("gpu4", state="DOWN+CLOUD")
+    found = slurm(tmp_path, json.dumps(as_json(text, old=old)))
+    assert found == slurm(tmp_path, text) and found[1].problem
+
+
+@pytest.mark.parametrize(
+    ("change", "path", "message"),
+    [
+        (lambda content: content["nodes"].append(content["nodes"][0]), "nodes[1]", "node 'a' is listed twice"),
+        (lambda content: content["nodes"][0].update(gres="gpu:a:b:c:d:1"), "nodes[0]", "which is not a list of GRES"),
+        (lambda content: content["nodes"][0].pop("name"), "nodes[0]", "'' is not the name of a node"),
+        (lambda content: content["nodes"].append(3), "nodes[1]", "'' is not the name of a node"),
+        (lambda content: content.update(nodes={}), None, "it must be nodes of Slurm"),
+        (lambda content: content.pop("meta"), None, "this is an inventory, not nodes of Slurm"),
+        (lambda content: content["nodes"].clear(), None, "the file shows no nodes"),
+    ],
+)
+def test_faults_of_slurms_json(change: Any, path: str | None, message: str, tmp_path: Path) -> None:
+    content = as_json(shown("a"))
+    change(content)
+    with pytest.raises(PlacementError) as refused:
+        slurm(tmp_path, json.dumps(content))
+    assert message in str(refused.value) and refused.value.help
+    assert (refused.value.path, refused.value.file) == (path, str(tmp_path / "nodes.txt"))
 
 
 @given(st.text("NodeName=Gres gpu:h10(S:0-1)State=DOWN*+\n ,[]", max_size=80))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from rankplan import ComponentPlacement, Inventory, Plan
-from rankplan.cli import main
+from support.commands import run
 
 CONFIG = """\
 cluster:
@@ -37,14 +37,13 @@ HOSTS = ["10.0.0.7", "b", "fd00::3"]
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def files(own_folder: Path) -> None:
     Path("conf.yaml").write_text(CONFIG)
     Path("nodes.yaml").write_text(NODES)
 
 
 def plan(*arguments: str, nodes: str = "--inventory=nodes.yaml") -> Result:
-    return CliRunner().invoke(main, ["plan", "conf.yaml", nodes, *arguments])
+    return run("plan", "conf.yaml", nodes, *arguments)
 
 
 def expected() -> Plan:
@@ -116,7 +115,7 @@ def test_a_component_alone_and_a_saved_plan() -> None:
     whole = plan("--format", "csv", "--save", "plan.json").stdout.splitlines()
     alone = plan("--format", "csv", "--component", "rollout").stdout.splitlines()
     assert alone == [whole[0], *(line for line in whole if line.startswith("rollout,"))]
-    saved = CliRunner().invoke(main, ["plan", "plan.json", "--format", "csv"])
+    saved = run("plan", "plan.json", "--format", "csv")
     assert saved.stdout.splitlines() == whole and saved.stderr == ""
 
 

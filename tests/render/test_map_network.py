@@ -156,10 +156,10 @@ def test_levels_that_only_the_config_states() -> None:
 def test_neighbours_without_a_network() -> None:
     plan = plan_of({"actor": "0-7"}, nodes(2, {}))
     assert not chart_of(plan).rows and "network" not in drawn(plan)["terminal"]
-    shown = around(plan, others=[plan_of({"sft": "8-15"}, nodes(2, {}))])
+    shown = around(plan.inventory, [plan_of({"sft": "8-15"}, nodes(2, {}))])
     (row,) = chart_of(plan, shown).rows
     assert row.text() == "2 nodes: actor 1, of sft 1"
-    both = around(plan, others=[plan])
+    both = around(plan.inventory, [plan])
     assert chart_of(plan, both).notes == ("beside: actor on node 0", "in use by two jobs: node 0")
 
 

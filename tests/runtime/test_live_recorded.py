@@ -32,7 +32,7 @@ def compared(line: dict[str, Any], which: str, folder: Path) -> tuple[Live, Plan
         ids = [found.ids[str(inventory.node(rank).ip)] for rank in range(inventory.num_nodes)]
         order = line["order"]
         inventory = in_order(inventory, order if order in ("text", "id") else "number", ids)
-    planned = plan(config(line, folder), inventory, dialect=line["trainer"])
+    planned = plan(config(line, folder), inventory, dialect=line["trainer"], pinned=line["trainer"] == "roll")
     return compare(look(found.tables(), planned=planned.inventory), planned, "the plan"), planned
 
 

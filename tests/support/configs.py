@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
-from rankplan import Inventory
+import pytest
+from rankplan import Inventory, PlacementError
 from rankplan.config.text.document import Section
 from rankplan.config.text.overrides import overridden, parse_overrides
 from rankplan.config.text.places import Places
@@ -36,3 +39,13 @@ def from_overrides(words: Sequence[str]) -> Section:
 def nodes(counts: Sequence[int]) -> Inventory:
     """Return an inventory of nodes with these numbers of accelerators."""
     return Inventory.from_dict({"nodes": [{"ranks": rank, "accelerators": count} for rank, count in enumerate(counts)]})
+
+
+def refused(dialect: Any, text: str, folder: Path, inventory: Inventory) -> list[str]:
+    """Return the faults of a file: line, column, code and message. Each has a help."""
+    path = folder / "conf.yaml"
+    path.write_text(text)
+    with pytest.raises(PlacementError) as caught:
+        dialect.plan(path, inventory)
+    assert all(fault.help for fault in caught.value.diagnostics)
+    return [f"{fault.line}:{fault.column} {fault.code}: {fault.message}" for fault in caught.value.diagnostics]

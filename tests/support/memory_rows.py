@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rankplan._core import USABLE_MEMORY, engine_memory, switch_memory, training_memory
@@ -160,8 +160,3 @@ def judge(row: dict[str, Any]) -> Verdict:
     if lower > card or (served and served[5]):
         return Verdict(lower, upper, "refused")
     return Verdict(lower, upper, "fits" if upper <= USABLE_MEMORY * card else "unknown")
-
-
-def with_training(row: dict[str, Any], **changes: Any) -> Training:
-    """Return the trainer of a row with other settings."""
-    return replace(training_of(row), **changes)

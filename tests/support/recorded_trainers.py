@@ -76,15 +76,9 @@ def _nemo_rl(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def cluster(line: dict[str, Any]) -> Inventory:
-    """The recorded nodes in the order of their addresses, without the accelerators of other jobs.
-
-    ROLL names accelerators by number: it has only nodes with as many as it wants.
-    """
-    held = dict(line["cluster"]["held"])
-    joined = line["cluster"]["joined"]
-    if line["trainer"] == "roll":
-        joined = [node for node in joined if node[1] == line["question"]["per_node"] and node[0] not in held]
-        held = {}
-    content = [{"ranks": rank, "ip": ip, "accelerators": gpus} for rank, (ip, gpus, _) in enumerate(joined)]
-    found = in_order(Inventory.from_dict({"nodes": content or [{"ranks": 0, "accelerators": 0}]}), "number")
-    return found.without([f"{address}/{gpu}" for address, gpus in held.items() for gpu in gpus])
+    """The recorded nodes in the order of their addresses, without the accelerators of other jobs."""
+    content = [
+        {"ranks": rank, "ip": ip, "accelerators": gpus} for rank, (ip, gpus, _) in enumerate(line["cluster"]["joined"])
+    ]
+    found = in_order(Inventory.from_dict({"nodes": content}), "number")
+    return found.without([f"{address}/{gpu}" for address, gpus in line["cluster"]["held"] for gpu in gpus])

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import rankplan
-from click.testing import CliRunner
-from rankplan.cli import main
+from support.commands import run
 from support.launchers import documents, object_of, planned
 
 BASE = """\
@@ -122,10 +121,10 @@ def test_an_image_is_never_invented(tmp_path: Path) -> None:
     conf = tmp_path / "conf.yaml"
     conf.write_text("cluster:\n  num_nodes: 2\n  component_placement: {actor: all}\n")
     words = ["emit", str(conf), "--nodes", "2x8", "--to", "jobset", "--command", "python {}.py"]
-    done = CliRunner().invoke(main, words)
+    done = run(*words)
     assert done.exit_code == 0 and "image: IMAGE\n" in done.stdout
     assert done.stderr == "no image is stated; replace IMAGE, or pass --image\n"
-    done = CliRunner().invoke(main, [*words, "--image", "a:1", "--cpus", "64", "--memory", "1Ti", "--namespace", "ml"])
+    done = run(*words, "--image", "a:1", "--cpus", "64", "--memory", "1Ti", "--namespace", "ml")
     job = object_of(done.stdout, "JobSet")
     container: dict[str, Any] = job["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"][
         0

@@ -14,8 +14,9 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from rankplan.targets import script_file
 from rankplan.targets.emit import wrong_options
-from rankplan.targets.options import Draft
-from rankplan.targets.script_file import MPIRUN, SLURM, TORCHRUN, Kind, Script
+from rankplan.targets.options import Draft, Emitted
+from rankplan.targets.script import split
+from rankplan.targets.script_file import MPIRUN, SLURM, TORCHRUN, Kind
 from rankplan.testing import placements
 from support.launchers import CASES, planned
 from support.scripts import FACTS, STARTED, plan_lines_of
@@ -58,10 +59,11 @@ def check_laws(plan: rankplan.Plan, target: str, text: str) -> None:
     assert rows(found.plan) == rows(plan)
     if target != "slurm" or found.options.pin:
         assert found.plan == plan
-    assert KINDS[target].write(Draft(found.plan, found.options), found.head) == text
+    head, _ = split(text, KINDS[target].is_own)
+    assert KINDS[target].write(Draft(found.plan, found.options), head) == text
 
 
-def read(target: str, text: str) -> Script:
+def read(target: str, text: str) -> Emitted:
     """Return what a script says; no other target takes it."""
     assert [name for name, one in KINDS.items() if script_file.wrote(one)(text)] == [target]
     return script_file.read(KINDS[target], "train.sh", text)
@@ -396,7 +398,7 @@ def test_slurm_asks_for_no_more_than_a_script_may_have(tmp_path: Path) -> None:
     wide = rankplan.plan({"cluster": {"num_nodes": 1, "component_placement": {"a": "0-7"}}}, "1x8")
     base = tmp_path / "head.sh"
     base.write_text("# comment\n" * (1 << 19))
-    with pytest.raises(rankplan.PlacementError, match="Slurm takes 4,194,304") as refused:
+    with pytest.raises(rankplan.PlacementError, match="Slurm allows 4,194,304") as refused:
         emitted(wide, "slurm", base=base)
     assert refused.value.code == "emit-too-large"
     with pytest.raises(rankplan.PlacementError) as refused:
@@ -408,7 +410,7 @@ def test_slurm_takes_128_kinds_of_nodes() -> None:
     nodes = [{"ranks": rank, "accelerators": 1 + rank % 2} for rank in range(129)]
     inventory = rankplan.Inventory.from_dict({"nodes": nodes})
     plan = rankplan.plan({"cluster": {"num_nodes": 129, "component_placement": {"actor": "all"}}}, inventory)
-    with pytest.raises(rankplan.PlacementError, match="the job has 129 kinds of nodes one after another; Slurm takes"):
+    with pytest.raises(rankplan.PlacementError, match="the job has 129 kinds of nodes one after another; Slurm allows"):
         emitted(plan, "slurm")
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 import rankplan
 import yaml
-from click.testing import CliRunner
 from rankplan import Inventory, PlacementError
-from rankplan.cli import main
 from rankplan.targets.embedded import digest
+from support.commands import run
 from support.launchers import documents, object_of, planned
 
 TWO = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "all"}}}
@@ -119,7 +118,7 @@ def test_every_fact_that_a_launcher_cannot_hold_is_an_error_at_once() -> None:
 )
 def test_wrong_usage(words: list[str], message: str, tmp_path: Path) -> None:
     (conf := tmp_path / "conf.yaml").write_text(yaml.safe_dump(TWO))
-    done = CliRunner().invoke(main, ["emit", str(conf), "--nodes", "2x8", *words])
+    done = run("emit", str(conf), "--nodes", "2x8", *words)
     assert done.exit_code == 2 and message in done.stderr and not done.stdout
 
 
@@ -127,7 +126,7 @@ def test_a_refused_plan_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     (conf := tmp_path / "conf.yaml").write_text(yaml.safe_dump(TWO))
     (out := tmp_path / "train.yaml").write_text("before")
     words = ["emit", str(conf), "--nodes", "2x8", "--to", "jobset", "--command", "x", "--name", "X", "-o", str(out)]
-    done = CliRunner().invoke(main, words)
+    done = run(*words)
     assert done.exit_code == 1 and "error[emit-name]" in done.stderr and out.read_text() == "before"
 
 
@@ -138,7 +137,7 @@ def test_a_refused_plan_leaves_the_file_as_it_was(tmp_path: Path) -> None:
         ('"rankplan": 2', '"rankplan": 1', "invalid-plan", "the file is not a plan of version"),
         ('"components"', "components", "emit-changed", "the plan in the file is not JSON"),
         ("plan.json: |", "other.json: |", "emit-changed", "the ConfigMap with the plan is missing"),
-        ("kind: JobSet", "kind: Job", "emit-changed", "it starts nothing any more"),
+        ("kind: JobSet", "kind: Job", "emit-changed", "the part that starts the job is missing"),
         ("sha256:", "sha256:0", "emit-changed", "`rankplan.io/plan` of train"),
         ("replicas: 1", "replicas: 1\n      replicas: 2", "duplicate-key", "duplicate key `replicas`"),
     ],
@@ -150,7 +149,7 @@ def test_a_damaged_file_is_an_error(before: str, after: str, code: str, message:
         rankplan.plan(file)
     assert code in {one.code for one in refused.value.diagnostics} and message in str(refused.value)
     assert {one.file for one in refused.value.diagnostics} == {str(file)}
-    assert CliRunner().invoke(main, ["check", str(file)]).exit_code == 1
+    assert run("check", str(file)).exit_code == 1
 
 
 def test_commands_read_an_emitted_file_like_a_plan(tmp_path: Path) -> None:
@@ -159,10 +158,10 @@ def test_commands_read_an_emitted_file_like_a_plan(tmp_path: Path) -> None:
         rankplan.emit(rankplan.plan(conf, "2x8"), "kuberay", entrypoint="x", image="a:1")
     )
     for words in (["plan"], ["show"], ["plan", "--format", "json"]):
-        emitted = CliRunner().invoke(main, [*words, str(file)]).stdout
-        assert emitted == CliRunner().invoke(main, [*words, str(conf), "--nodes", "2x8"]).stdout != ""
-    assert CliRunner().invoke(main, ["diff", str(file), str(conf), "--nodes", "2x8"]).output == "no difference\n"
-    done = CliRunner().invoke(main, ["plan", str(file), "--nodes", "2x8"])
+        emitted = run(*words, str(file)).stdout
+        assert emitted == run(*words, str(conf), "--nodes", "2x8").stdout != ""
+    assert run("diff", str(file), str(conf), "--nodes", "2x8").output == "no difference\n"
+    done = run("plan", str(file), "--nodes", "2x8")
     assert done.exit_code == 2 and "is a saved plan with its own nodes" in done.stderr
 
 
@@ -182,7 +181,7 @@ def test_every_command_reads_the_plan_of_an_emitted_file(tmp_path: Path) -> None
     (conf := tmp_path / "conf.yaml").write_text(yaml.safe_dump(TWO))
 
     def told(*words: str | Path) -> str:
-        return CliRunner().invoke(main, [str(word) for word in words]).output
+        return run(*[str(word) for word in words]).output
 
     assert told("replan", file) == "0 of 16 ranks move; 16 stay\n"
     beside = told("arrange", conf, "--nodes", "4x8", "--beside", file)
@@ -221,5 +220,5 @@ def test_every_component_has_a_port_that_exists(target: str) -> None:
     ],
 )
 def test_an_option_that_does_nothing_is_refused(target: str, given: dict[str, Any], named: str) -> None:
-    with pytest.raises(ValueError, match=f"^{target} has no use for {named}$"):
+    with pytest.raises(ValueError, match=f"^{target} does not take {named}$"):
         rankplan.emit(plan_of(), target, command="x", **given)

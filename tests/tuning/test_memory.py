@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 import rankplan
-from click.testing import CliRunner
 from rankplan import Tuning
-from rankplan.cli import main
 from rankplan.errors import PlacementError
 from rankplan.memory.settings import GIB
 from rankplan.render.tuning import reason_lines, tuning_json
 from rankplan.tuning.memory import HOST_BANDWIDTH
+from support.commands import run
 
 TRAINER = {"training": "megatron", "gradients": "fp32", "recompute": "full", "tokens": 4096, "sleep": "host"}
 ENGINE = {"engine": "vllm", "share": 0.6, "length": 4096, "sleep": "host"}
@@ -158,7 +157,7 @@ def test_the_placement_keeps_what_its_components_state(tmp_path: Path) -> None:
     (tmp_path / "conf.yaml").write_text(json.dumps(_config()))
     (tmp_path / "costs.yaml").write_text(json.dumps({"after": {"actor": ["rollout"]}, "components": SECONDS}))
     files = [str(tmp_path / "conf.yaml"), "--costs", str(tmp_path / "costs.yaml")]
-    done = CliRunner().invoke(main, ["tune", *files, "--nodes", "2x8"])
+    done = run("tune", *files, "--nodes", "2x8")
     assert done.exit_code == 0, done.output
     assert done.output.splitlines()[0].split()[-1] == "memory"
     assert "memory and switch of rollout and actor: from the least that they keep, where not stated" in done.output

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from rankplan import ComponentCosts, Costs, Inventory, PlacementError, tune
-from rankplan.cli import main
 from rankplan.tuning import profile
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.shapes import best_of_shape, possible
 from rankplan.tuning.times import Computed
 from support import oracle_tune
+from support.commands import run
 from support.goldens import lines, named
 from support.oracle_tune import Component, Problem
 
@@ -179,7 +178,7 @@ def test_a_config_with_profile_data_is_read_unchanged(tmp_path: Path) -> None:
     (line,) = [line for line in LINES if line["id"].endswith("s0001")]
     file = tmp_path / "conf.yaml"
     file.write_text(CONFIG)
-    done = CliRunner().invoke(main, ["tune", str(file), "--format", "json"], catch_exceptions=False)
+    done = run("tune", str(file), "--format", "json")
     assert done.exit_code == 0, done.output
     first, second = json.loads(done.stdout)["ranking"]
     assert first["seconds"] == pytest.approx(line["best_any"]["total"])
@@ -201,7 +200,7 @@ def test_a_config_with_profile_data_is_read_unchanged(tmp_path: Path) -> None:
 )
 def test_faults_of_a_profile_have_a_place(change: tuple[str, str], code: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "conf.yaml").write_text(CONFIG.replace(*change))
-    done = CliRunner().invoke(main, ["tune", str(tmp_path / "conf.yaml")])
+    done = run("tune", str(tmp_path / "conf.yaml"))
     assert done.exit_code == 1 and f"error[{code}]: " in done.stderr and message in done.stderr
     assert "conf.yaml:" in done.stderr
 

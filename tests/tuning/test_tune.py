@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import rankplan
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import Result
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Costs, Inventory, PlacementError, Plan, tune
 from rankplan._core import SAME_SECONDS
-from rankplan.cli import main
 from rankplan.tuning.layout import Cluster, Network
 from rankplan.tuning.schedule import Schedule
 from rankplan.tuning.search import sweep
 from rankplan.tuning.times import ByEnvironments, Measured, ranked
+from support.commands import run
 from support.paths import DOCS
 from support.rejected.tune import CODES, REFUSED
 
@@ -48,14 +48,13 @@ algorithm: {recompute_logprobs: true}
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def in_a_folder_of_its_own(own_folder: Path) -> None:
     Path("costs.yaml").write_text(COSTS)
     Path("conf.yaml").write_text(CONFIG)
 
 
-def run(line: str) -> Result:
-    return CliRunner().invoke(main, ["tune", *line.split()], catch_exceptions=False)
+def tuned(line: str) -> Result:
+    return run("tune", *line.split())
 
 
 # ---------------------------------------------------------------------------------------------------------------- times
@@ -210,7 +209,7 @@ def test_no_schedule_fits() -> None:
 
 def test_times_that_grow_are_a_warning_at_their_place() -> None:
     Path("costs.yaml").write_text("components:\n  a: {seconds: {4: 5, 8: 6}}\n")
-    done = run("--costs costs.yaml --nodes 1x8")
+    done = tuned("--costs costs.yaml --nodes 1x8")
     assert done.exit_code == 0
     assert "warning[times-grow]: `a` takes 6 s on 8 accelerators, but 5 s on 4" in done.stderr
     assert "costs.yaml:2:26" in done.stderr
@@ -232,7 +231,7 @@ def test_the_codes_of_this_file() -> None:
 
 def test_the_ranking_of_the_guide() -> None:
     """The config decides which placements are valid: RLinf's reasoning jobs share all accelerators or none."""
-    done = run("conf.yaml --costs costs.yaml --nodes 16x8")
+    done = tuned("conf.yaml --costs costs.yaml --nodes 16x8")
     assert done.exit_code == 0
     assert done.stdout.splitlines()[:4] == [
         "rank  period  actor   inference  rollout  idle  sharing",
@@ -322,8 +321,8 @@ def test_weights_cross_the_slowest_level() -> None:
 
 def test_sizes_far_from_every_measurement_need_extrapolate() -> None:
     Path("costs.yaml").write_text("batches: 8\ncomponents:\n  a: {seconds: {8: 9}}\n  b: {seconds: {8: 1}}\n")
-    assert "*" not in run("--costs costs.yaml --nodes 1x9").stdout
-    done = run("--costs costs.yaml --nodes 1x9 --extrapolate")
+    assert "*" not in tuned("--costs costs.yaml --nodes 1x9").stdout
+    done = tuned("--costs costs.yaml --nodes 1x9 --extrapolate")
     assert "8*" in done.stdout and "*: times extrapolated far from every measured size" in done.stdout
 
 
@@ -375,7 +374,7 @@ def test_few_moves_from_the_present_plan() -> None:
 
 
 def test_json() -> None:
-    done = run("conf.yaml --costs costs.yaml --nodes 16x8 --format json")
+    done = tuned("conf.yaml --costs costs.yaml --nodes 16x8 --format json")
     content = json.loads(done.stdout)
     first = content["ranking"][0]
     assert first["components"]["actor"] == {"accelerators": 32, "ranks": "96-127"}
@@ -390,7 +389,7 @@ def test_the_function_gives_the_answer_of_the_command() -> None:
         ("conf.yaml --costs costs.yaml", ("costs.yaml", None, "conf.yaml")),
         ("--costs costs.yaml --nodes 16x8", ("costs.yaml", "16x8")),
     ]:
-        done = run(f"{line} -o plan.json")
+        done = tuned(f"{line} -o plan.json")
         found = tune(*arguments)  # type: ignore[arg-type]
         assert done.exit_code == 0 and Plan.load("plan.json") == found.plan
     with pytest.raises(PlacementError, match="the config has no measured times"):
@@ -400,14 +399,14 @@ def test_the_function_gives_the_answer_of_the_command() -> None:
 
 
 def test_outputs_are_a_plot_a_config_and_a_plan() -> None:
-    done = run("conf.yaml --costs costs.yaml --nodes 16x8 -o tune.svg -o new.yaml -o plan.json")
+    done = tuned("conf.yaml --costs costs.yaml --nodes 16x8 -o tune.svg -o new.yaml -o plan.json")
     assert done.exit_code == 0
     picture = Path("tune.svg").read_text()
     assert "Period by accelerators of rollout" in picture and "80: 289 s" in picture
     config = rankplan.load_config("new.yaml")
     assert config["cluster"]["component_placement"] == {"rollout": "0-79", "inference": "80-95", "actor": "96-127"}
     assert config["algorithm"] == {"recompute_logprobs": True}
-    checked = CliRunner().invoke(main, ["check", "new.yaml", "--nodes", "16x8"])
+    checked = run("check", "new.yaml", "--nodes", "16x8")
     assert checked.exit_code == 0 and "mode DISAGGREGATED" in checked.output
     assert Plan.load("plan.json") == tune("costs.yaml", SIXTEEN, rankplan.load_config("conf.yaml")).plan
 
@@ -416,7 +415,7 @@ def test_the_plot_of_the_guide_is_up_to_date() -> None:
     """If this fails, run the command of docs/tune.md with ``-o docs/tune.svg`` and look at the picture."""
     for block in re.findall(r"^```yaml\n(.*?)^```$", (DOCS / "tune.md").read_text(), re.DOTALL | re.MULTILINE):
         Path(block.split()[1]).write_text(block)
-    run("conf.yaml --costs costs.yaml --nodes 16x8 -o tune.svg")
+    tuned("conf.yaml --costs costs.yaml --nodes 16x8 -o tune.svg")
     assert Path("tune.svg").read_text() == (DOCS / "tune.svg").read_text()
 
 
@@ -429,7 +428,7 @@ def test_the_plot_has_the_best_point_of_each_number() -> None:
 
 
 def test_another_dialect() -> None:
-    done = run("--costs costs.yaml --nodes 16x8 --to roll")
+    done = tuned("--costs costs.yaml --nodes 16x8 --to roll")
     config = yaml.safe_load(done.stdout.split("\n\n")[2])
     assert done.exit_code == 0 and config["rollout"]["device_mapping"] == "list(range(0,64))"
 
@@ -443,15 +442,15 @@ def test_another_dialect() -> None:
     ],
 )
 def test_wrong_usage(line: str, message: str) -> None:
-    done = run(line)
+    done = tuned(line)
     assert done.exit_code == 2 and message in done.stderr
 
 
 def test_a_config_without_times_and_components_without_times() -> None:
-    done = run("conf.yaml")
+    done = tuned("conf.yaml")
     assert done.exit_code == 1 and "error[missing-times]: the config has no measured times" in done.stderr
     Path("conf.yaml").write_text(CONFIG.replace("rollout: 0-63,", "rollout: 0-63, reward: 0-63,"))
-    done = run("conf.yaml --costs costs.yaml")
+    done = tuned("conf.yaml --costs costs.yaml")
     assert done.exit_code == 1
     assert "error[missing-times]: component `reward` of the config has no times" in done.stderr
     assert "costs.yaml:3:1" in done.stderr

@@ -70,7 +70,7 @@ codes! {
     VisibilityOrder = "visibility-order", "own-first is requested for accelerators whose mask has no order";
     BindingUnmet = "binding-unmet", "a process cannot be bound to the cores that its component requests";
     PlanMismatch = "plan-mismatch", "a cluster, or a pinned program, does not fit the plan";
-    OrderNotKept = "order-not-kept", "a trainer sorts the nodes of a pool in another order than the plan has them";
+    OrderNotKept = "order-not-kept", "a trainer sorts the nodes of a pool in another order than the plan";
     // Programs that are pinned to a plan.
     HookMissing = "hook-missing", "a node cannot load the hook that binds a program to a plan";
     NotPinned = "not-pinned", "a program asks Ray for places without the hook, or on another cluster";
@@ -83,34 +83,34 @@ codes! {
     NoWeightSender = "no-weight-sender", "no sender has the weights that a receiver needs";
     GroupSpans = "group-spans", "a group spans nodes or domains that it should stay within";
     SegmentIncomplete = "segment-incomplete", "the nodes of a plan cannot be whole segments within domains";
-    DomainTooSmall = "domain-too-small", "nodes must be within a domain, and no domain has, or may use, as many";
+    DomainTooSmall = "domain-too-small", "nodes must share a domain, but no domain has, or may use, that many";
     NoSpare = "no-spare", "a failed node has no spare with the same hardware";
     RailMismatch = "rail-mismatch", "a data group uses different local indices on equal nodes";
     // Memory.
-    UnknownModel = "unknown-model", "a model is in no table, and there is no such file";
+    UnknownModel = "unknown-model", "a model is neither a known name nor an existing file";
     ModelKeys = "model-keys", "a config.json lacks the sizes of its model";
     MemoryExceeded = "memory-exceeded", "a phase needs more memory than an accelerator has";
     EngineShare = "engine-share", "the weights of an engine and one request exceed its share of an accelerator";
     HostMemory = "host-memory", "the ranks of a node keep more on the host than it has";
     // The files of launchers.
-    EmitUneven = "emit-uneven", "a launcher starts equal nodes only, and those of the plan differ";
-    EmitOrder = "emit-order", "a launcher numbers ranks node by node, and those of the plan go back";
+    EmitUneven = "emit-uneven", "a launcher starts only equal nodes, but those of the plan differ";
+    EmitOrder = "emit-order", "a launcher numbers ranks node by node, but those of the plan return to an earlier node";
     EmitTopology = "emit-topology", "a launcher cannot ask for the domains that `keep` or `segment` requires";
-    EmitNeedsQueue = "emit-needs-queue", "a plan has `keep` or `segment`, which Kubernetes promises only with a queue";
-    EmitTooManyGroups = "emit-too-many-groups", "a plan has more groups of pods than Kueue takes";
-    EmitResourceKey = "emit-resource-key", "no resource is known that counts the accelerators of a type";
+    EmitNeedsQueue = "emit-needs-queue", "a plan has `keep` or `segment`, which Kubernetes respects only with a queue";
+    EmitTooManyGroups = "emit-too-many-groups", "a plan has more groups of pods than Kueue allows";
+    EmitResourceKey = "emit-resource-key", "rankplan knows no resource that counts the accelerators of a type";
     EmitLevelKey = "emit-level-key", "a level of the network is not the key of a node label";
     EmitSlurmVersion = "emit-slurm-version", "a release of Slurm lacks an option that the plan needs";
-    EmitNoAddress = "emit-no-address", "a file must name hosts, and the inventory does not";
+    EmitNoAddress = "emit-no-address", "a file must name hosts that the inventory does not name";
     EmitNoLevels = "emit-no-levels", "a topology is written for nodes without levels";
     EmitHardware = "emit-hardware", "a component uses hardware of fixed hosts, which a launcher does not choose";
     EmitConflict = "emit-conflict", "the user's own file contradicts the plan";
     EmitChanged = "emit-changed", "a file that rankplan wrote was changed and contradicts its plan";
-    EmitName = "emit-name", "a name is longer than a launcher allows, or has other characters";
-    EmitTooLarge = "emit-too-large", "a plan is larger than its file may be";
+    EmitName = "emit-name", "a name is too long for a launcher, or has characters that it does not allow";
+    EmitTooLarge = "emit-too-large", "a plan is too large for the file of a launcher";
     // Tuning.
     MissingTimes = "missing-times", "a component to tune has no times";
-    SizeDoesNotFit = "size-does-not-fit", "a component fits on no number of accelerators, or was measured on one that its sizes do not divide";
+    SizeDoesNotFit = "size-does-not-fit", "a component fits on no number of accelerators, or was measured on a number that its sizes do not divide";
     PrecedenceCycle = "precedence-cycle", "components to tune wait for each other";
     NoSchedule = "no-schedule", "no schedule of the components to tune fits on the accelerators";
     TimesGrow = "times-grow", "a component takes longer on more accelerators";

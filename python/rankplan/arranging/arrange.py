@@ -12,9 +12,8 @@ from typing import TypeAlias
 from rankplan._core import Arrangement as Found
 from rankplan._core import Hierarchy, Problem, RankSet
 from rankplan.arranging import rules
-from rankplan.arranging.crossings import crossings, domains_at, hierarchy_of, layouts
 from rankplan.arranging.exclusion import Exclusion
-from rankplan.arranging.pools import reserves, strangers
+from rankplan.arranging.hierarchy import crossings, domains_at, hierarchy_of, layouts
 from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.rules import Balance, Cap, Keep, Network, Prefer, Segments
 from rankplan.errors import Diagnostic, PlacementError
@@ -24,6 +23,7 @@ from rankplan.nodes.topology import Domains, domains, one_by_one
 from rankplan.plans.component import Component, local_accelerators
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan, check_plan
+from rankplan.plans.pools import reserves, strangers
 from rankplan.plans.topology import Rule, Rules, Sets, broken
 from rankplan.words import counted
 
@@ -200,25 +200,29 @@ class Task:
         With an old plan, one that moves fewer processes is better. Raises `PlacementError` for wrong rules, and too few
         nodes.
         """
-        kept = self.rules.kept
-        answer: tuple[Problem, Found] | Refusal | None = None
-        for parts in product(*map(self._divisions, kept)):
-            problem = self._problem([rule.divided(count) for rule, count in zip(kept, parts, strict=True)])
-            try:
-                found = problem.solve()
-            except ValueError as error:
-                raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
-            if found.allowed:
-                if not isinstance(answer, tuple) or found.cost[:3] < answer[1].cost[:3]:
-                    answer = problem, found
-                if not self.old:
-                    break
-            elif not isinstance(answer, tuple):
-                proved = found.impossible and (answer is None or answer.proved)
-                answer = Refusal(self, self.rules, problem, found, parts, proved)
-        if answer is None:
-            raise PlacementError([])
+        divisions = product(*map(self._divisions, self.rules.kept))
+        answer = self._divided(next(divisions))  # there is one: sets can stay whole
+        for parts in divisions:
+            if not (self.old or isinstance(answer, Refusal)):
+                break
+            other = self._divided(parts)
+            if not isinstance(other, Refusal):
+                better = isinstance(answer, Refusal) or other[1].cost[:3] < answer[1].cost[:3]
+                answer = other if better else answer
+            elif isinstance(answer, Refusal):
+                answer = replace(other, proved=other.proved and answer.proved)
         return answer
+
+    def _divided(self, parts: Sequence[int]) -> tuple[Problem, Found] | Refusal:
+        """Return the arrangement with the sets of each rule divided into so many parts."""
+        problem = self._problem([rule.divided(count) for rule, count in zip(self.rules.kept, parts, strict=True)])
+        try:
+            found = problem.solve()
+        except ValueError as error:
+            raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
+        if found.allowed:
+            return problem, found
+        return Refusal(self, self.rules, problem, found, tuple(parts), found.impossible)
 
     def _divisions(self, rule: Rule) -> list[int]:
         """Return the numbers of parts that the sets of a rule may be divided into: those that a domain has room for."""

@@ -10,7 +10,6 @@ from math import lcm
 from rankplan._core import CLUSTER, NODE, RankSet
 from rankplan.arranging.arrange import Arrangement, Task, equipment
 from rankplan.arranging.exclusion import Exclusion
-from rankplan.arranging.pools import reserves, size_faults
 from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.replanned import (
     Replanned,
@@ -30,6 +29,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Rule
 from rankplan.plans.diff import Move, coordinates_of
 from rankplan.plans.plan import Plan
+from rankplan.plans.pools import reserves, size_faults
 from rankplan.words import counted
 
 

@@ -12,11 +12,11 @@ from itertools import chain, combinations, islice
 from typing import TypeAlias
 
 from rankplan._core import CLUSTER, Chunks, RankMap, RankSet
-from rankplan.arranging.pools import reserves
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component, Rule, local_accelerators, merged
+from rankplan.plans.pools import reserves
 
 Swap: TypeAlias = tuple[list[str], dict[int, int]]
 """Components that use other accelerators of a node rank: the new local index of each old one."""

@@ -8,9 +8,9 @@ from dataclasses import replace
 from rankplan._core import RankSet
 from rankplan.arranging import rules
 from rankplan.arranging.arrange import Arrangement, Task
-from rankplan.arranging.crossings import crossings_at
 from rankplan.arranging.delta import resize
 from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.hierarchy import crossings_at
 from rankplan.arranging.reasons import reasons
 from rankplan.arranging.repair import Repair
 from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, ranks_at, unmarked, used_nodes

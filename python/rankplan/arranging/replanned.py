@@ -9,6 +9,7 @@ from rankplan._core import RankSet
 from rankplan.arranging.arrange import Arrangement
 from rankplan.arranging.exclusion import renamed
 from rankplan.config.models import ClusterSection
+from rankplan.config.pools import with_nodes
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component
@@ -70,13 +71,13 @@ def resized_section(
         ]
         changes = {"node_ranks": group.node_ranks & nodes | more, "env_configs": configs}
         groups.append(group.model_copy(update=changes))
-    return section.model_copy(update={"num_nodes": num_nodes, "node_groups": groups})
+    pools = with_nodes(section.pools, nodes)
+    return section.model_copy(update={"num_nodes": num_nodes, "node_groups": groups, "pools": pools})
 
 
 def without_reserve(section: ClusterSection, ranks: RankSet) -> ClusterSection:
     """Return a section in which these node ranks are no reserve."""
-    pools = tuple(pool.model_copy(update={"node_ranks": pool.node_ranks - ranks}) for pool in section.pools)
-    return section.model_copy(update={"pools": pools})
+    return section.model_copy(update={"pools": with_nodes(section.pools, RankSet(range(section.num_nodes)) - ranks)})
 
 
 def unmarked(inventory: Inventory) -> Inventory:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from itertools import accumulate, chain
 
 from rankplan._core import Hierarchy, Placements, Problem, RankSet
-from rankplan.arranging.pools import size_faults
 from rankplan.arranging.repair import lists_of, rule_of
 from rankplan.arranging.units import Together, first_ranks, num_data_groups, resized, sets_together
 from rankplan.config.models import topology_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
+from rankplan.plans.pools import size_faults
 from rankplan.plans.topology import SEGMENT, Rules
 from rankplan.words import counted
 

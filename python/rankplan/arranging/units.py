@@ -175,14 +175,18 @@ class Cell:
             pattern = tuple(tuple(range(start, max(start + 1, end))) for start, end in spans)
             return cls(count, int(count * each), pattern, ascending=True)
         lists = lists_of(component)
-        users = Counter(rank for ranks in lists for rank in set(ranks))
-        here: Counter[int] = Counter()
-        apart = None
+        before = Counter(rank for ranks in lists for rank in set(ranks))  # the processes before `start`, by resource
+        here, shared, apart = set[int](), set[int](), None
+        low = high = lists[-1][0]
         for start in range(len(lists) - together, -1, -together):
-            here.update(rank for ranks in lists[start : start + together] for rank in set(ranks))
-            if all(users[rank] == count for rank, count in here.items()):
+            for rank in (rank for ranks in lists[start : start + together] for rank in set(ranks)):
+                before[rank] -= 1
+                (shared.add if before[rank] else shared.discard)(rank)
+                here.add(rank)
+                low, high = min(low, rank), max(high, rank)
+            if not shared:
                 apart = start if apart is None else apart
-                if max(here) - min(here) < len(here):
+                if high - low < len(here):
                     apart = start
                     break
         tail = lists[apart or 0 :]

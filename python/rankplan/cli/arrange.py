@@ -118,7 +118,7 @@ def segment_sizes(texts: Sequence[str]) -> Segments | None:
         sizes[component] = int(size)
     if "" in sizes and len(texts) > 1:
         help = "state one size for all nodes, or a size for each component"
-        raise click.BadParameter(f"{' and '.join(texts)} do not go together; {help}", param_hint="--segment")
+        raise click.BadParameter(f"{' and '.join(texts)} conflict; {help}", param_hint="--segment")
     plain = sizes.get("")
     return plain if isinstance(plain, int) else sizes or None
 
@@ -137,7 +137,7 @@ def balanced_levels(texts: Sequence[str]) -> str | dict[str, str] | None:
     balanced = {component: level for component, _, level in (text.rpartition("=") for text in texts)}
     if len(balanced) < len(texts) or ("" in balanced and len(texts) > 1):
         help = "state one level for all nodes, or a level for each component"
-        raise click.BadParameter(f"{' and '.join(texts)} do not go together; {help}", param_hint="--balance")
+        raise click.BadParameter(f"{' and '.join(texts)} conflict; {help}", param_hint="--balance")
     return balanced.get("", balanced or None)
 
 

@@ -31,8 +31,8 @@ _MOST_PROBLEMS = 8
     metavar="FILE",
     multiple=True,
     type=click.Path(),
-    help="Read Slurm's nodes (`scontrol show node`), or add labels from its topology.conf, topology.yaml or `scontrol "
-    "show topology`; repeatable.",
+    help="Read Slurm's nodes (`scontrol show node`, also with --json), or add labels from its topology.conf, "
+    "topology.yaml or `scontrol show topology`; repeatable.",
 )
 @click.option(
     "--topology", metavar="NAME", help="Read this topology of Slurm's topology.yaml (default: that of the cluster)."

@@ -10,7 +10,8 @@ import click
 from rankplan.cli.common import faults_end_it
 from rankplan.config.hardware import hardware_model, hardware_types
 from rankplan.config.models import ClusterSection
-from rankplan.dialects.keys import ROLE, properties
+from rankplan.dialects.keys import ROLE
+from rankplan.dialects.schema import properties
 
 SCHEMA_ID = "https://www.schemastore.org/rankplan.json"
 """Where SchemaStore serves the schema."""

@@ -50,7 +50,7 @@ def show(file: str, choice: Choice, by: str | None, beside: tuple[str, ...], out
             help = f"use {' or '.join(kinds)}" if kinds else "no component states parallel sizes"
             message = f"no component has {by} groups of two or more slots; {help}"
             raise click.BadParameter(message, param_hint="--by")
-        everything = around(plan, choice.among(plan.inventory), map(load_plan, beside))
+        everything = around(choice.among(plan.inventory), [load_plan(path) for path in beside])
         if output is not None:
             write_whole(output, _DRAWN[output.suffix.lower()](plan, Path(file).name, by, around=everything))
             return

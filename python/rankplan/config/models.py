@@ -32,7 +32,7 @@ from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_ty
 from rankplan.config.memory import Bytes, MemoryEntry, ModelName
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
-from rankplan.config.pools import PoolEntries
+from rankplan.config.pools import PoolEntry
 from rankplan.config.ranks import TEXT_OR_NUMBER, Count, Label, Ranks, with_all
 from rankplan.config.text.faults import RANKS, as_pydantic, diagnostics, fault
 from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, reserved_variables
@@ -336,7 +336,7 @@ class ClusterSection(BaseModel):
         default_factory=lambda: USUAL_TOPOLOGY, description="Levels of the network, and what must stay within them."
     )
     exclude: Excluded = Field(default=(), description="Nodes, accelerators and domains that no component may use.")
-    pools: PoolEntries = Field(
+    pools: tuple[PoolEntry, ...] = Field(
         default=(), description="Bounds on growing and shrinking, and nodes reserved for some components."
     )
     accelerator_memory: Bytes | None = Field(default=None, description="Memory of each accelerator: 80 GiB.")

@@ -85,6 +85,7 @@ class Reading(Reader):
         self.num_nodes_known = self.groups_known = True
         self.keys: dict[str, bool] = dict.fromkeys(self.section.component_placement, False)
         self._lost_groups: set[str] = set()
+        self._lost_pools: set[str] = set()
         self._numbers: set[str] = set()
 
     def lost(self, labels: Sequence[str]) -> bool:
@@ -125,9 +126,9 @@ class Reading(Reader):
         section = self._settings(raw, others)
         groups = self._groups(raw.get("node_groups", []), section.num_nodes)
         components = self._components(raw.get("component_placement", {}))
-        self.section = section.model_copy(
-            update={"component_placement": components, "node_groups": list(groups.values())}
-        )
+        pools = self._pools(raw.get("pools", []))
+        lists = {"node_groups": list(groups.values()), "pools": tuple(pools.values())}
+        self.section = section.model_copy(update={"component_placement": components, **lists})
         for key, entry in components.items():
             memory = entry.memory
             if (
@@ -142,12 +143,12 @@ class Reading(Reader):
                 self._lost_groups.add(groups[int(index)].label)
         num_nodes = section.num_nodes if self.num_nodes_known else None
         names = [name for key in self.keys for name in component_names(key)]
-        for where, found in pool_faults(section.pools, num_nodes, names):
+        for where, found in pool_faults(pools, self._lost_pools, num_nodes, names):
             self.add(("pools", *where), found)
 
     def _settings(self, raw: Mapping[str, Any], others: Sequence[str]) -> ClusterSection:
         """Return the section without groups and components; a faulty setting has its default."""
-        settings = {"num_nodes": 1} | {key: value for key, value in raw.items() if key not in _LACKS}
+        settings = {"num_nodes": 1} | {key: value for key, value in raw.items() if key not in (*_LACKS, "pools")}
         self.num_nodes_known = "num_nodes" in raw
         if not self.num_nodes_known:
             self.add((), missing("num_nodes", nearest("num_nodes", others)))
@@ -188,6 +189,20 @@ class Reading(Reader):
             if isinstance(group, dict) and (rest is None or any(path[0] != "env_configs" for path in paths)):
                 self._lost_groups |= {str(group.get("label"))} - RESERVED_LABELS.keys()
         return groups
+
+    def _pools(self, raw: Any) -> dict[int, PoolEntry]:
+        """Return the valid pools by index."""
+        if not isinstance(raw, list):
+            self.add(("pools",), wrong_type("`pools`", raw, "list"))
+            return {}
+        pools = {}
+        for index, value in enumerate(raw):
+            try:
+                pools[index] = PoolEntry.model_validate(value)
+            except ValidationError as error:
+                self._add_invalid(error, ("pools", index))
+                self._lost_pools |= {str(value.get("name"))} if isinstance(value, dict) else set()
+        return pools
 
     def _components(self, raw: Any) -> dict[str, ComponentEntry]:
         if not isinstance(raw, dict):

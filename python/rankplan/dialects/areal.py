@@ -3,16 +3,20 @@
 Engines take consecutive GPUs in the order written, unless ``scheduling_strategy`` puts one on those of another. An
 instance of an inference engine (sglang, vllm) is a process of tensor x pipeline size GPUs; training has one process per
 GPU. An engine whose ``scheduling_spec`` asks for 0 GPUs runs on CPUs. The reference model of a PPO job starts only if
-``actor.kl_ctl`` is above 0. The older ``allocation_mode`` names all engines: ``+`` puts them apart, ``|`` together.
+``actor.kl_ctl`` is above 0. The ``allocation_mode`` of versions before 1.0.3 names all engines: ``+`` puts them apart,
+``|`` together; a critic and a reference model share the actor's GPUs. Without a backend, training has fsdp, or megatron
+if a pipeline or expert size is above 1. ``sglang.d4`` is ``sglang:d4`` in version 0.3.
 
-mode       = allocation { ( "+" | "|" ) allocation }
+mode       = ( allocation | sizes ) { ( "+" | "|" ) ( allocation | sizes ) }
+sizes      = [ "[" name "]" ":" ] dimensions | [ "(" ] attn "|" ffn [ ")" ]
 allocation = backend [ "[" name "]" ] ":" dimensions | backend ":" [ "(" ] attn "|" ffn [ ")" ]
 attn       = "attn" ":" dimensions
 ffn        = "ffn" ":" dimensions
 dimensions = { "d" | "t" | "p" | "c" | "e" number }          data, tensor, pipeline, context, expert
 
 Follows AReaL's ``PPOTrainer.__init__``, ``DPOTrainer.__init__``, ``TrainController.initialize``,
-``RolloutController.initialize``, ``ModelAllocation.from_str`` and ``_AllocationMode.from_str`` (4aef98d).
+``RolloutController.initialize``, ``ModelAllocation.from_str`` and ``_AllocationMode.from_str`` (4aef98d), and
+``PPOTrainer.__init__`` (v1.0.0).
 """
 
 from __future__ import annotations
@@ -49,9 +53,17 @@ _KL = ("actor", "kl_ctl")
 _KL_DEFAULT = 0.1
 
 _HEAD = re.compile(r"\s*(?P<backend>[A-Za-z]*)\s*(?:\[\s*(?P<name>[A-Za-z_]\w*)\s*\]\s*)?:(?P<rest>.*)", re.DOTALL)
+_BARE = re.compile(
+    r"\s*(?:\[\s*(?P<name>[A-Za-z_]\w*)\s*\]\s*:)?(?P<rest>\s*(?:[dtpce]\s*[0-9]+\s*)+|\s*\(?\s*attn\s*:.*)", re.DOTALL
+)
+"""Training without a backend, in a mode."""
+_DOTTED = re.compile(r"([a-z]{4,})\.(?=[dtpce][0-9])")
+_FIRST = re.compile(r"m[0-9]|manual|heuristic")
+"""What only the modes of the first AReaL have: a model size ``m``."""
 _HYBRID = re.compile(r"\s*(\(?)\s*attn\s*:(?P<attn>[^|]*)\|\s*ffn\s*:(?P<ffn>[^)]*)(\)?)\s*", re.DOTALL)
 _APART, _TOGETHER = re.compile(r"\+"), re.compile(r"\|(?!\s*ffn\s*:)")
 _NAMES = dict(zip("dtpce", ("dp", "tp", "pp", "cp", "ep"), strict=True))
+_LETTERS = {kind: letter for letter, kind in _NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +95,11 @@ class _Job(Job):
         self.engines: dict[str, _Engine] = {}
         sections = [name for name in reader.content if name in AREAL_ENGINES and _starts(reader, name)]
         stated = [name for name in sections if reader.at((name, "backend")) is not None]
-        if stated:
+        mode = reader.at((_MODE,))
+        if mode and not any(":" in str(reader.at((name, "backend"))) for name in stated):
+            self._read_mode(reader, str(mode), sections)
+        elif stated:
             self._read_engines(reader, sections, set(stated))
-        elif mode := reader.at((_MODE,)):
-            self._read_mode(reader, mode)
         if not self.engines and not reader.faults:
             message = "no engine has a `backend`, and there is no `allocation_mode`"
             reader.add((), Diagnostic("missing-key", message, "add backends: `actor: {backend: 'fsdp:d4'}`"))
@@ -147,12 +160,33 @@ class _Job(Job):
             help = f"use {' or '.join(str(count) for count in (below, below + self.each) if count)}"
             reader.add(engine.path, Diagnostic("not-multiple", message, help))
 
-    def _read_mode(self, reader: Reader, mode: Any) -> None:
+    def _read_mode(self, reader: Reader, mode: str, sections: Collection[str]) -> None:
+        """Read the engines of versions before 1.0.3, whose trainer gives every model the training's GPUs."""
+        if _FIRST.search(mode) or "actor_train" in reader.content:
+            message = "this is a config of AReaL before 0.3.1 (`realhf`), which rankplan does not read"
+            help = "write the sections of AReaL's PPOTrainer: rollout, actor and ref, each with a `backend`"
+            reader.add((_MODE,), Diagnostic("unknown-key", message, help))
+            return
         try:
-            for name, allocation, target in parse_mode(str(mode)):
-                self.engines[name] = _Engine(allocation, target, (_MODE,))
+            engines = parse_mode(_DOTTED.sub(r"\1:", mode))
         except PlacementError as error:
             reader.add_all((_MODE,), error)
+            return
+        bare = any(
+            _BARE.fullmatch(part) for _, group in _split(_APART, mode, 0) for _, part in _split(_TOGETHER, group, 0)
+        )
+        if bare and reader.at(_SCHEDULER) is not None:
+            message = "with `scheduler.type`, AReaL 1.0.3 and later read the `backend` of each engine, not this"
+            help = (
+                "write `rollout: {backend: ...}` and `actor: {backend: ...}`; for an older AReaL, remove scheduler.type"
+            )
+            reader.add((_MODE,), Diagnostic("missing-key", message, help))
+            return
+        for name, allocation, target in engines:
+            self.engines[name] = _Engine(allocation, target, (_MODE,))
+        if (actor := self.engines.get("actor")) is not None:
+            for name in [one for one in ("critic", "ref") if one in sections and one not in self.engines]:
+                self.engines[name] = replace(actor, target="actor")
 
     def size(self) -> tuple[int, int]:
         """Return ``cluster.n_nodes`` and ``cluster.n_gpus_per_node``."""
@@ -178,6 +212,7 @@ class _Job(Job):
                 share = pools.share(sum(resources[name][0] == taken[0] for taken in resources.values()))
                 each, parallel = engine.allocation.each, engine.allocation.parallel
                 pools.place(name, resources[name], engine.path, each, parallel=parallel, share=share)
+                reader.size_letters[engine.path] = _LETTERS
                 pools.facts[name] = {"backend": engine.allocation.backend}
             else:
                 pools.on_nodes(name, engine.processes, engine.path)
@@ -282,7 +317,7 @@ def parse_mode(text: str) -> list[tuple[str, Allocation, str | None]]:
     ``gen`` or ``train``, as ``_AllocationMode`` calls them. Raises `PlacementError`.
     """
     groups = [
-        [(_parse(part, at, text), Label(at, at + len(part))) for at, part in _split(_TOGETHER, group, start)]
+        [(_parse(part, at, text, bare=True), Label(at, at + len(part))) for at, part in _split(_TOGETHER, group, start)]
         for start, group in _split(_APART, text, 0)
     ]
     given = {allocation.name for group in groups for allocation, _ in group}
@@ -310,15 +345,20 @@ def _split(separator: re.Pattern[str], text: str, start: int) -> list[tuple[int,
     return [(start + begin, text[begin:end]) for begin, end in zip(ends[::2], ends[1::2], strict=True)]
 
 
-def _parse(text: str, start: int, whole: str) -> Allocation:
+def _parse(text: str, start: int, whole: str, *, bare: bool = False) -> Allocation:
     def fault(begin: int, end: int, message: str, help: str) -> PlacementError:
         label = Label(start + begin, start + max(end, begin + 1))
         return PlacementError([Diagnostic("invalid-value", message, help, (label,), whole)])
 
-    head = _HEAD.fullmatch(text)
+    head = _BARE.fullmatch(text) if bare else None
+    folded = head is not None and re.search("attn|[pe]\\s*0*(?:[2-9]|1[0-9])", head["rest"])
+    backend = "megatron" if folded else "fsdp"
     if head is None:
-        raise fault(0, len(text), "expected a backend and its sizes", "write a backend such as fsdp:d4 or sglang:d4t2")
-    backend = head["backend"]
+        head = _HEAD.fullmatch(text)
+        if head is None:
+            help = "write a backend such as fsdp:d4 or sglang:d4t2"
+            raise fault(0, len(text), "expected a backend and its sizes", help)
+        backend = head["backend"]
     if backend not in _BACKENDS:
         near = nearest(backend, _BACKENDS)
         help = f"did you mean `{near}`?" if near else f"use one of {', '.join(_BACKENDS)}"

@@ -12,6 +12,7 @@ import yaml
 from rankplan._core import WHOLE_NODE
 from rankplan.config.models import ClusterSection
 from rankplan.config.network import Topology
+from rankplan.config.pools import with_components
 from rankplan.dialects import DIALECTS, WRITERS, dialect_of
 from rankplan.dialects.verl_writing import topology_written
 from rankplan.errors import Diagnostic, PlacementError
@@ -156,6 +157,8 @@ def _section_lost(planned: Plan, again: Plan) -> Iterator[str]:
         stated = getattr(mine.topology, key)
         if stated != getattr(theirs.topology, key):
             yield f"`cluster.topology.{key}`"
+    if lost := [one.name for one in with_components(mine.pools, again) if one.decides and one not in theirs.pools]:
+        yield f"`cluster.pools`, {', '.join(lost)}"
     if mine.exclude != theirs.exclude:
         yield f"`cluster.exclude`, {', '.join(mine.exclude)}"
     for group in mine.node_groups:

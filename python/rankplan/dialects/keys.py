@@ -7,9 +7,8 @@ any other key: it belongs to the trainer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 from rankplan.config.text.faults import KeyPath
@@ -26,6 +25,9 @@ _MEGATRON = " ".join(key for keys in MEGATRON.values() for key in keys)
 _INFERENCE = "tensor_model_parallel_size data_parallel_size pipeline_model_parallel_size expert_parallel_size"
 _WORKER = "tensor_parallel_size pipeline_parallel_size"
 _ENGINE = f"{_WORKER} data_parallel_size expert_parallel_size"
+
+_MEMORY_KINDS = {"text": "name", "share": "number", "fraction": "number"}
+"""The types of keys of memory; a name may look like a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,14 @@ class Keys:
 
     ``memory`` tells what its components keep in memory; these keys place nothing, and recognise nothing.
     ``never`` is the path of a key that its configs do not have, ``tells`` recognises a config without a telling key.
+    ``older`` has the path of a key in older versions of the system or in a fork, by its path.
     """
 
     rows: tuple[Row, ...]
     memory: Table = ()
     never: KeyPath = ("cluster",)
     tells: Callable[[Mapping[Any, Any]], bool] = lambda config: False
+    older: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
 
     @cached_property
     def telling(self) -> list[KeyPath]:
@@ -118,14 +122,18 @@ class Keys:
         """Return the reader of a config, with a fault for each likely typo, as `Reader.of` does."""
 
         def checked(reader: Reader) -> Any:
+            reader.older = self.older
             reader.asked.update(path for row in self.rows for path in row.paths)
             beside = reader.fork()  # what it reads decides no placement
             beside.asked = set()
             for path, names in self.spelt.items():
-                for key in (reader if path in self.known else beside).section_at(path):
+                section = (reader if path in self.known else beside).section_at(path)
+                # A key beside the key of memory that it resembles is another one of the trainer.
+                missing = sorted(name for name in names if name in self.known.get(path, ()) or name not in section)
+                for key in section:
                     own = str(key).startswith("_")  # a name of the user's own
                     if key not in names and not own and (*path, str(key)) not in self._sections:
-                        reader.reject_misspelt(str(key), sorted(names), (*path, str(key)))
+                        reader.reject_misspelt(str(key), missing, (*path, str(key)))
             return state(reader)
 
         return Reader.of(config, checked)
@@ -151,6 +159,16 @@ _ULYSSES = "ulysses_sequence_parallel_size"
 _TURBO = "fsdp_config.turbo_config.distributed"
 _TURBO_SIZES = "fully_shard_parallel_size ulysses_parallel_size"
 _MLITE = "tp cp ep etp pp"
+_EASY = {
+    "actor_rollout_ref.rollout.tensor_model_parallel_size": "worker.rollout.tensor_parallel_size",
+    f"actor_rollout_ref.actor.{_ULYSSES}": "worker.actor.ulysses_size",
+    f"actor_rollout_ref.actor.fsdp_config.{_ULYSSES}": f"worker.actor.{_ULYSSES}",
+    "actor_rollout_ref.actor.fsdp_config.fsdp_size": "worker.actor.fsdp.fsdp_size",
+    "actor_rollout_ref.model.lora.rank": "worker.actor.model.lora.rank",
+    f"critic.{_ULYSSES}": "worker.critic.ulysses_size",
+    "critic.fsdp_config.fsdp_size": "worker.critic.fsdp.fsdp_size",
+}
+"""The keys of EasyR1, a fork of verl, by verl's (b44b311)."""
 VERL = Keys(
     (
         Row("topology", "any", "clusters device_pools models", "the placement, in a draft of verl's", TELLS),
@@ -180,8 +198,14 @@ VERL = Keys(
         Row("distillation", "size", _POOL, "the pool of the teachers"),
         Row("distillation", "switch", "enabled", "whether there are teachers"),
         Row("distillation", "any", "teacher_models", "the teachers and the sizes of their engines"),
+        Row("worker.rollout", "size", "tensor_parallel_size", "the size of an engine, in EasyR1"),
+        Row("worker.actor worker.critic", "size", f"ulysses_size {_ULYSSES}", "sizes of training, in EasyR1"),
+        Row("worker.actor.fsdp worker.critic.fsdp", "size", "fsdp_size", "the same"),
+        Row("worker.actor.model.lora", "size", "rank", "an adapter, which needs no reference model, in EasyR1"),
+        Row("algorithm", "switch", "disable_kl", "whether there is no reference model, in EasyR1"),
     ),
     memory=MEMORY["verl"],
+    older={tuple(path.split(".")): tuple(own.split(".")) for path, own in _EASY.items()},
 )
 
 _NODES = "num_nodes gpus_per_node"
@@ -243,6 +267,7 @@ AREAL = Keys(
         Row(_inside(_ENGINES, "scheduling_strategy"), "any", "type target", "the engine whose GPUs it shares"),
         Row("actor", "any", "kl_ctl", "whether there is a reference model"),
         Row("scheduler", "any", "type", "whether engines need whole nodes"),
+        Row("", "any", "actor_train", "a section of the first AReaL, which is not read"),
     ),
     memory=MEMORY["areal"],
     never=(),
@@ -250,7 +275,7 @@ AREAL = Keys(
 )
 
 OPENRLHF_MODELS = ("actor", "ref", "critic", "reward")
-OPENRLHF_OLDER: dict[tuple[str, ...], str] = {
+_OLDER_FLAGS = {
     ("algo", "kl", "init_coef"): "init_kl_coef",
     ("algo", "advantage", "estimator"): "advantage_estimator",
     ("reward", "model_name_or_path"): "reward_pretrain",
@@ -266,7 +291,7 @@ OPENRLHF_OLDER: dict[tuple[str, ...], str] = {
     ("ds", "ring_attn_size"): "ring_attn_size",
 } | {(name, key): f"{name}_{key}" for name in OPENRLHF_MODELS for key in ("num_nodes", "num_gpus_per_node")}
 """The flags before OpenRLHF 0.10.2 (ed62d0e)."""
-_OLDER = list(OPENRLHF_OLDER.values())
+_OLDER = list(_OLDER_FLAGS.values())
 OPENRLHF = Keys(
     (
         Row(" ".join(OPENRLHF_MODELS), "size", "num_nodes num_gpus_per_node", "the GPUs of a model", TELLS),
@@ -286,11 +311,20 @@ OPENRLHF = Keys(
         Row("", "any", " ".join(_OLDER[:5]), "the same"),
     ),
     memory=MEMORY["openrlhf"],
+    older={path: (flag,) for path, flag in _OLDER_FLAGS.items()},
 )
 
 SKYRL_MODELS = ("policy", "ref", "critic")
 SKYRL_SIZES = tuple(f"{name}_num_{what}" for name in SKYRL_MODELS for what in ("nodes", "gpus_per_node"))
 _TRAINED = " ".join(f"trainer.{name}" for name in SKYRL_MODELS)
+_MOVED = (
+    "run_engines_locally backend model_dtype gpu_memory_utilization max_num_seqs max_num_batched_tokens enforce_eager"
+)
+_MOVED += " engine_init_kwargs external_proxy_url external_server_urls"
+SKYRL_OLDER: dict[str, str] = {"num_engines": "num_inference_engines"}
+SKYRL_OLDER |= {key: f"inference_engine_{key}" for key in _ENGINE.split()} | {key: key for key in _MOVED.split()}
+"""The keys of ``generator.inference_engine`` in ``generator`` before SkyRL 0.3.0 (``translate_legacy_config``)."""
+_OLDER_ENGINE = " ".join(list(SKYRL_OLDER.values())[:5])
 SKYRL = Keys(
     (
         Row("trainer", "any", "placement", "the models", ALONE),
@@ -301,6 +335,9 @@ SKYRL = Keys(
         Row("generator.inference_engine", "size", f"num_engines {_ENGINE}", "the number of engines, and their size"),
         Row("generator.inference_engine", "switch", "run_engines_locally", "whether the job starts the engines"),
         Row("generator.inference_engine", "any", "external_proxy_url external_server_urls", "engines of another job"),
+        Row("generator", "size", _OLDER_ENGINE, "the same before version 0.3.0"),
+        Row("generator", "switch", "run_engines_locally", "the same"),
+        Row("generator", "any", "external_proxy_url external_server_urls", "the same"),
         Row("generator.inference_engine", "switch", "enable_pd", "whether other engines prefill"),
         Row("generator.inference_engine", "size", "num_prefill", "the engines that prefill"),
         Row("generator.inference_engine", "text", "distributed_executor_backend", "whether an engine may span nodes"),
@@ -312,6 +349,7 @@ SKYRL = Keys(
     ),
     memory=MEMORY["skyrl"],
     never=(),
+    older={("generator", "inference_engine", key): ("generator", old) for key, old in SKYRL_OLDER.items()},
 )
 
 
@@ -404,39 +442,3 @@ TABLES: dict[str, Keys] = {
 }
 """The table of each dialect but RLinf, whose keys are the models of `rankplan.config`; the first that recognises a
 config is used."""
-
-_RLINF = Keys((), MEMORY["rlinf"])
-"""RLinf's keys of memory; it is recognised by its models."""
-_UNRESOLVED = {"type": "string", "pattern": r"\$\{"}
-_MEMORY_KINDS = {"text": "name", "share": "number", "fraction": "number"}
-"""The types of keys of memory; a name may look like a number."""
-_KINDS: dict[str, Any] = {
-    "size": {"anyOf": [{"type": "integer", "minimum": -1}, {"type": "null"}, _UNRESOLVED]},
-    "switch": {"anyOf": [{"type": "boolean"}, {"type": "null"}, _UNRESOLVED]},
-    "text": {"type": ["string", "null"]},
-    "name": {"type": ["string", "number", "null"]},
-    "number": {"anyOf": [{"type": "number"}, {"type": "null"}, _UNRESOLVED]},
-    "devices": {"type": ["string", "array", "null"]},
-}
-
-
-def properties() -> dict[str, Any]:
-    """Return the schema of each key at the top of a config; sections are nested, and may have other keys.
-
-    The section `ROLE` stands for all keys that are not listed.
-    """
-    kinds: dict[KeyPath, list[Any]] = {}
-    for row in chain.from_iterable((*table.rows, *table.memory_rows) for table in (*TABLES.values(), _RLINF)):
-        for path in row.paths if row.kind in _KINDS else ():
-            known = kinds.setdefault(path, [])
-            known += [_KINDS[row.kind]] if _KINDS[row.kind] not in known else []
-    sections: dict[KeyPath, dict[str, Any]] = {(): {}}
-    for path in (one[:depth] for one in kinds for depth in range(1, len(one))):
-        if path not in sections:
-            sections[path] = sections[path[:-1]][str(path[-1])] = {"properties": {}}
-            sections[path] = sections[path]["properties"]
-    for path, known in kinds.items():
-        here = sections[path[:-1]]
-        inner = [{"properties": sections[path]}] if path in sections else []  # a section in another dialect
-        here[str(path[-1])] = known[0] if len(known) == 1 and not inner else {"anyOf": [*known, *inner]}
-    return sections[()]

@@ -20,7 +20,7 @@ from functools import partial
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import NEMO_RL
-from rankplan.dialects.pools import Engine, Job, Pools, engine_sizes
+from rankplan.dialects.pools import Engine, Free, Job, Pools, engine_sizes
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
@@ -197,8 +197,9 @@ class _Job(Job):
         Training has the first nodes, then inference, the teachers and the reward model.
         """
         reader = pools.reader
-        training = pools.nodes(*self.training, "training", (*_CLUSTER, "num_nodes"))
-        inference = [] if self.colocated else pools.nodes(*self.inference, "inference", _RESOURCES)
+        smaller = partial(self._smaller, pools.inventory)
+        training = pools.nodes(*self.training, "training", (*_CLUSTER, "num_nodes"), smaller)
+        inference = [] if self.colocated else pools.nodes(*self.inference, "inference", _RESOURCES, smaller)
         ask = partial(_request, pools, segmented=self.segmented)
         ask("policy", training, self.training[1], _TRAINING, unified=self.colocated and self._unified)
         ask("generation", inference, self.inference[1], _INFERENCE, unified=self._unified)
@@ -216,6 +217,23 @@ class _Job(Job):
         reward = pools.nodes(*self.reward, "the reward model", (*_REWARD, "resources")) if self.reward[0] else []
         ask("reward_model", reward, self.reward[1], "(.*_)?reward_model_cluster")
         pools.place("reward_model", reward, _REWARD, parallel=_training(reader, _REWARD)[0], share=1.0)
+
+    def _smaller(self, inventory: Inventory) -> str | None:
+        """Return how to write as many GPUs with fewer per node, if the cluster has them and engines stay whole."""
+        nodes, gpus = self.training[0] + self.inference[0], {self.training[1], self.inference[1] or self.each}
+        engine, free = 1 if self.engine is None else self.engine.size, Free(inventory)
+        largest = max(spec.num_accelerators for _, spec in inventory.stretches())
+        if gpus != {self.each} or nodes != self.nodes or self.segmented or self.backend == "dynamo":
+            return None
+        for each in (size for size in range(self.each - 1, 0, -1) if self.each % size == 0):
+            times = self.each // each
+            whole = each % engine == 0 or (engine % each == 0 and engine > largest)
+            if whole and free.has(nodes * times, each):
+                keys = {_CLUSTER: nodes} if self.colocated else {_CLUSTER: nodes, _RESOURCES: self.inference[0]}
+                written = [f"{path_text(path)}.num_nodes to {count * times}" for path, count in keys.items()]
+                written += [f"{path_text(path)}.gpus_per_node to {each}" for path in keys]
+                return f"as many GPUs are free with {each} per node: set {', '.join(written)}"
+        return None
 
     @property
     def _unified(self) -> bool:

@@ -8,16 +8,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rankplan.config.text.files import read_whole
+from rankplan.config.text.files import read_text
+from rankplan.config.text.kinds import CONFIG, COSTS, INVENTORY, SLURM_NODES, kind_of, object_of_kubernetes
 from rankplan.words import nearest
 
 _OWN = ("cluster", "component_placement", "rankplan")
 """Keys of RLinf's configs and of saved plans."""
 _FILES = {
-    "nodes": ("this is an inventory, not the config of a job", "pass a config, and this file with --inventory"),
-    "components": ("these are costs, not the config of a job", "pass them to `rankplan tune` with --costs"),
+    INVENTORY.name: "pass a config, and this file with --inventory",
+    COSTS.name: "pass it to `rankplan tune` with --costs",
+    SLURM_NODES.name: "make an inventory of them with `rankplan inventory --slurm`, and pass it with --inventory",
 }
-"""By the key that tells, what the other files of rankplan are, and how to pass them."""
+"""How to pass the other files of rankplan."""
 _MOST_FILES = 500
 _LARGEST = 1 << 20
 """Bytes."""
@@ -28,18 +30,15 @@ def description(config: Mapping[str, Any], file: str | None) -> tuple[str, str] 
 
     ``None``: it may be the config of a job.
     """
-    if isinstance(config.get("apiVersion"), str) and isinstance(kind := config.get("kind"), str):
-        return (
-            f"this is a {kind} of Kubernetes, not the config of a job",
-            "pass the config or the script of the trainer; describe the nodes with --nodes or --inventory",
-        )
+    if (found := object_of_kubernetes(config)) is not None:
+        help = "pass the config or the script of the trainer; describe the nodes with --nodes or --inventory"
+        return f"this is {found}, not {CONFIG.name}", help
     if isinstance(config.get("run"), str) and any(key in config for key in ("resources", "file_mounts", "workdir")):
         return "this is a task of SkyPilot, not the config of a job", "pass the config that the command in `run` reads"
     if any(key in config for key in _OWN) or nearest("cluster", [str(key) for key in config], 0.8) is not None:
         return None
-    for key, told in _FILES.items():
-        if key in config:
-            return told
+    if (found := kind_of(config)) in _FILES:
+        return f"this is {found}, not {CONFIG.name}", _FILES[found]
     if (option := _option(file)) is not None:
         group, name, user = option
         return f"this is the option `{name}` of the config group `{group}`, not the config of a job", f"pass {user}"
@@ -77,7 +76,7 @@ def _option(file: str | None) -> tuple[str, str, str] | None:
     used = re.compile(rf"^\s*-\s*(?:override\s+)?/?{re.escape(group)}(?:@[\w.]+)?\s*:\s*{re.escape(name)}\s*$", re.M)
     for other in _configs(path.parent.parent):
         with suppress(OSError, ValueError):
-            if used.search(read_whole(other, _LARGEST).decode()):
+            if used.search(read_text(other, _LARGEST)):
                 return group, name, str(Path(file).parent.parent / other.name)
     return None
 

@@ -10,11 +10,9 @@ Follows ``train`` of OpenRLHF's ``train_ppo_ray.py`` with what it changes in its
 
 from __future__ import annotations
 
-from functools import partial
-
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.keys import OPENRLHF, OPENRLHF_MODELS, OPENRLHF_OLDER
+from rankplan.dialects.keys import OPENRLHF, OPENRLHF_MODELS
 from rankplan.dialects.pools import Job, Pools, differing, engine_sizes
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
@@ -24,6 +22,7 @@ from rankplan.words import path_text
 __all__ = ["assumed_inventory", "node_order", "plan", "read"]
 
 _SIZE = ("num_nodes", "num_gpus_per_node")
+_AGENTS = ("agents",)
 _SHARED = 5
 """Users of a shared GPU: four models and an engine."""
 
@@ -34,46 +33,45 @@ class _Job(Job):
     name, keys = "openrlhf", OPENRLHF
 
     def __init__(self, reader: Reader) -> None:
-        flag = partial(_flag, reader)
-        elsewhere = reader.at(flag("reward", "remote_url")) or reader.at(flag("train", "agent_func_path"))
+        if reader.at(_AGENTS) is not None:
+            message = "`agents` starts models of its own for each agent (MARTI), which rankplan does not read"
+            reader.add(_AGENTS, Diagnostic("unknown-key", message, "check a job of openrlhf.cli.train_ppo_ray"))
+        elsewhere = reader.at(("reward", "remote_url")) or reader.at(("train", "agent_func_path"))
         present = {
             "actor": True,
-            "ref": reader.at(flag("algo", "kl", "init_coef")) not in (0, 0.0),
-            "critic": reader.at(flag("algo", "advantage", "estimator")) in (None, "gae"),
-            "reward": reader.at(flag("reward", "model_name_or_path")) is not None and not elsewhere,
+            "ref": reader.at(("algo", "kl", "init_coef")) not in (0, 0.0),
+            "critic": reader.at(("algo", "advantage", "estimator")) in (None, "gae"),
+            "reward": reader.at(("reward", "model_name_or_path")) is not None and not elsewhere,
         }
         sizes = {
-            name: (reader.size(flag(name, _SIZE[0]), 1), reader.size(flag(name, _SIZE[1]), ASSUMED))
-            for name in OPENRLHF_MODELS
+            name: (reader.size((name, _SIZE[0]), 1), reader.size((name, _SIZE[1]), ASSUMED)) for name in OPENRLHF_MODELS
         }
         self.models = {name: size for name, size in sizes.items() if present[name]}
-        everything = reader.switch(flag("train", "colocate_all"))
+        everything = reader.switch(("train", "colocate_all"))
         # Asynchronous engines generate while the models train.
-        self.all = everything and not reader.switch(flag("train", "async_enable"))
-        self.engines = reader.size(flag("vllm", "num_engines"), 0, 0)
-        self.tensor = reader.size(flag("vllm", "tensor_parallel_size"), 1)
+        self.all = everything and not reader.switch(("train", "async_enable"))
+        self.engines = reader.size(("vllm", "num_engines"), 0, 0)
+        self.tensor = reader.size(("vllm", "tensor_parallel_size"), 1)
         self.on = dict.fromkeys(self.models, "actor") if everything else {}
         """The model whose GPUs a model shares; that model is on its own."""
         for first, second in (("actor", "ref"), ("critic", "reward")):
-            asked = reader.switch(flag("train", f"colocate_{first}_{second}"))
+            asked = reader.switch(("train", f"colocate_{first}_{second}"))
             if present[first] and (asked or (everything and first == "actor")):
                 self.on |= {name: first for name in (first, second) if present[name]}
                 # OpenRLHF compares the critic with the flags of the reward model, even if it starts none.
                 if (present[second] or first == "critic") and sizes[first] != sizes[second]:
-                    key = flag("train", f"colocate_{first}_{second}" if asked else "colocate_all")
-                    paths = {name: (flag(name, _SIZE[0]), flag(name, _SIZE[1])) for name in (first, second)}
+                    key = ("train", f"colocate_{first}_{second}" if asked else "colocate_all")
+                    paths = {name: ((name, _SIZE[0]), (name, _SIZE[1])) for name in (first, second)}
                     differing(reader, "OpenRLHF", {name: sizes[name] for name in paths}, paths, key)
         actor, engines = self.models["actor"][0] * self.models["actor"][1], self.engines * self.tensor
         if self.all and engines and actor != engines:
             message = f"colocate_all: the actor has {actor} GPUs, but {self.engines} engines of {self.tensor} have "
             help = "make actor.num_nodes x actor.num_gpus_per_node equal to it"
-            reader.add(flag("vllm", "num_engines"), Diagnostic("invalid-value", f"{message}{engines}", help))
+            reader.add(("vllm", "num_engines"), Diagnostic("invalid-value", f"{message}{engines}", help))
 
     def _largest(self, reader: Reader, name: str) -> KeyPath:
         """Return the path of the larger size of a model, or of the one that the config states."""
-        paths = [
-            _flag(reader, name, key) for _, key in sorted(zip(self.models[name], _SIZE, strict=True), reverse=True)
-        ]
+        paths = [(name, key) for _, key in sorted(zip(self.models[name], _SIZE, strict=True), reverse=True)]
         return next((path for path in paths if reader.at(path) is not None), paths[0])
 
     def size(self) -> tuple[int, int]:
@@ -85,14 +83,14 @@ class _Job(Job):
 
     def place(self, pools: Pools) -> None:
         """Place the models, and ``vllm``, whose processes are engines."""
-        reader, flag = pools.reader, partial(_flag, pools.reader)
-        tensor, ring = (flag("ds", key) for key in ("tensor_parallel_size", "ring_attn_size"))
+        reader = pools.reader
+        tensor, ring = (("ds", key) for key in ("tensor_parallel_size", "ring_attn_size"))
         sizes = Parallel(tp=reader.size(tensor, 1), cp=reader.size(ring, 1))
 
         def take(name: str) -> list[int]:
             nodes, each = self.models[name]
             on_it = {self.tensor} if self.all and name == "actor" else set()
-            path = flag(name, "num_gpus_per_node")
+            path = (name, "num_gpus_per_node")
             default = "" if reader.at(path) is not None else f" ({path_text(path)} is {each} by default)"
             steps = {sizes.tp, sizes.tp * sizes.cp} | on_it
             resources = pools.packed(nodes * each, f"{name}{default}", self._largest(reader, name), steps)
@@ -106,7 +104,7 @@ class _Job(Job):
             if self.all:
                 generating = taken["actor"]
             else:
-                generating = pools.packed(engines, "vllm", flag("vllm", "num_engines"), {self.tensor})
+                generating = pools.packed(engines, "vllm", ("vllm", "num_engines"), {self.tensor})
                 pools.request("vllm", generating)
         for name, (nodes, each) in self.models.items():
             host = self.on.get(name, name)
@@ -120,14 +118,8 @@ class _Job(Job):
             where = tensor if count % sizes.tp else ring
             pools.place(name, taken[host][:count], where, parallel=sizes, share=share)
         engine, share = engine_sizes(self.tensor, 1, 1), pools.share(_SHARED) if self.all else 1.0
-        path = flag("vllm", "tensor_parallel_size")
+        path = ("vllm", "tensor_parallel_size")
         pools.place("vllm", generating, path, self.tensor, parallel=engine, share=share)
 
 
 read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order
-
-
-def _flag(reader: Reader, *path: str) -> KeyPath:
-    """Return the path of a flag, or its name in older versions if the config has that one."""
-    older = (OPENRLHF_OLDER[path],)
-    return older if reader.at(path) is None and reader.at(older) is not None else path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -54,6 +54,10 @@ class Free:
             node += 1
         self._from[count] = node
         return self._take(node, count) if node < len(self._taken) else None
+
+    def has(self, times: int, count: int) -> bool:
+        """Return whether so many accelerators of a node are free, so many times."""
+        return sum(self._left(node) // count for node in range(len(self._taken))) >= times
 
     def packed(self, count: int) -> list[int] | None:
         """Take accelerators of one node if one has enough of them, else node by node; ``None`` if there are too few."""
@@ -198,8 +202,10 @@ class Pools:
         """Take accelerators in whole steps; see `Free.stepped`."""
         return self.free.stepped(count, sizes, ascending=self._ascending)
 
-    def nodes(self, nodes: int, each: int, name: str, path: KeyPath) -> list[int]:
-        """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault."""
+    def nodes(
+        self, nodes: int, each: int, name: str, path: KeyPath, cure: Callable[[], str | None] = lambda: None
+    ) -> list[int]:
+        """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault, for which there may be a cure."""
         enough = nodes * each <= self.free.left
         chunks = [self.free.together(each) for _ in range(nodes if enough else 0)]
         if not enough or None in chunks:
@@ -209,7 +215,7 @@ class Pools:
             message += counted(len(counts), "node") + (f" with {max(counts)}" if len({*counts}) == 1 else fitting)
             if excluded := len(self.inventory.excluded_accelerators):
                 message += f", and {counted(excluded, 'accelerator')} {'is' if excluded == 1 else 'are'} excluded"
-            help = "use a larger cluster, or fewer nodes or accelerators per node"
+            help = cure() or "use a larger cluster, or fewer nodes or accelerators per node"
             self.reader.add(path, Diagnostic("resource-out-of-range", message, help))
             return []
         return [rank for chunk in chunks for rank in chunk or ()]
@@ -378,7 +384,7 @@ def differing(
     stated = [path for path in asked if reader.at(path) is not None]
     if unset := [path_text(path) for path in asked if path not in stated]:
         message += f"; {' and '.join(unset)} {'are' if len(unset) > 1 else 'is'} {system}'s default"
-    help = f"give both the same nodes and GPUs of a node, or do not set {path_text(flag)}"
+    help = f"give both the same nodes and GPUs of a node, or do not set {path_text(reader.stated(flag))}"
     reader.add((stated or [flag])[0], Diagnostic("invalid-value", message, help))
 
 

@@ -33,6 +33,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists, with_memory, with_sizes
+from rankplan.plans.node_order import reordered, sort_key
 from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.plans.requests import NodeOrder, Request
 from rankplan.words import counted, must_be, shown
@@ -89,11 +90,14 @@ def plan(
     Accelerators are counted node by node over the inventory, of which the first nodes are used, and
     ``num_gpus_per_node`` must match the nodes. The roles on the most crowded accelerator of a role have equal shares.
 
-    ROLL numbers the accelerators itself: a ``pinned`` plan is the same. Raises `PlacementError` with every fault.
+    ROLL numbers the accelerators of the nodes that it gets: a ``pinned`` plan takes nodes that have all of theirs free.
+    Raises `PlacementError` with every fault.
     """
     reader = read(config).fork()
     job: _Job = reader.state
-    inventory = _fitting(reader, job, inventory)
+    inventory = _fitting(reader, job, _whole_first(job, inventory) if pinned else inventory)
+    if pinned:
+        _check_whole(reader, job, inventory)
     users = Counter(chain.from_iterable(set(role.devices or ()) for role in job.roles))
     components: list[Component] = []
     for role in job.roles:
@@ -332,6 +336,39 @@ def _reject_misspelt(reader: Reader, mapping: Mapping[Any, Any], section: KeyPat
 def _optional(reader: Reader, key: str, least: int) -> int | None:
     value = reader.value(reader.content, key, ())
     return None if value is None or unresolved(value) else reader.number(value, (key,), least)
+
+
+def _whole_first(job: _Job, inventory: Inventory) -> Inventory:
+    """Return the nodes in their order, with those last that ROLL cannot have.
+
+    Its groups take ``num_gpus_per_node`` accelerators of a node, and its workers the first ones, whatever Ray gives
+    (``ResourceManager.__init__``, ``Cluster._create_workers``). Nodes with a ``NODE_RANK`` keep their order.
+    """
+    ranks, marks = range(inventory.num_nodes), inventory.marks
+    if sort_key(inventory, "rank", (), ranks) is not None:
+        return inventory
+    counts = [spec.num_accelerators for nodes, spec in inventory.stretches() for _ in nodes]
+    wanted = sorted(ranks, key=lambda rank: (counts[rank] != (job.per_node or counts[rank] or 1), rank in marks))
+    return inventory if wanted == [*ranks] else reordered(inventory, wanted)
+
+
+def _check_whole(reader: Reader, job: _Job, inventory: Inventory) -> None:
+    """Raise the fault of nodes that are not wholly free: Ray would wait, or ROLL would use what others hold."""
+    marked = [node for node in inventory.marks if inventory.node(node).num_accelerators]
+    if not marked:
+        return
+    each, whole = inventory.node(marked[0]).num_accelerators, inventory.num_nodes - len(marked)
+    message = f"ROLL takes all {each} accelerators of {counted(inventory.num_nodes, 'node')}, but "
+    message += (
+        f"only {counted(whole, 'node')} of the cluster {'has' if whole == 1 else 'have'}" if whole else "no node has"
+    )
+    help = "use a larger cluster, or wait for other jobs"
+    if whole and job.highest is not None:
+        help = f"use accelerators up to {whole * each - 1}, or a larger cluster, or wait for other jobs"
+    highest = (role for role in job.roles if role.devices and max(role.devices) == job.highest)
+    path = next(((*role.path, "device_mapping") for role in highest), ("num_nodes",))
+    reader.add(path, Diagnostic("resource-out-of-range", f"{message} all of them free", help))
+    reader.finish()
 
 
 def _fitting(reader: Reader, job: _Job, inventory: Inventory) -> Inventory:

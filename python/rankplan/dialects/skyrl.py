@@ -5,15 +5,18 @@ engines take GPUs first, of one node if one has enough, and each model takes par
 reference model shares the policy's (``colocate_policy_ref``), with a quarter of each. A data-parallel rank of an engine
 is a process of tensor x pipeline size GPUs.
 
+Before version 0.3.0 the keys of the engines are in ``generator`` itself, and a model and an engine have 4 GPUs by
+default (``ppo_base_config.yaml``).
+
 Follows SkyRL's ``validate_cfg``, ``RayPPOTrainer.build_models``, ``PPORayActorGroup``, ``build_new_inference_client``
-and ``create_inference_servers`` (a956457).
+and ``create_inference_servers`` (a956457), and ``translate_legacy_config`` (skyrl-v0.2.0).
 """
 
 from __future__ import annotations
 
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.keys import SKYRL, SKYRL_MODELS
+from rankplan.dialects.keys import SKYRL, SKYRL_MODELS, SKYRL_OLDER
 from rankplan.dialects.pools import Job, Pools, differing, engine_sizes
 from rankplan.errors import Diagnostic
 from rankplan.parallel import MEGATRON, Parallel
@@ -28,6 +31,10 @@ _ENGINE: KeyPath = ("generator", "inference_engine")
 _SIZES = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "dp": "data_parallel_size"}
 _GENERATOR = ("generator", (*_ENGINE, "num_engines"))
 _SHARED = 5
+_OLDER_GPUS = 4
+"""GPUs of a model's node and of an engine's tensor group before 0.3.0, unless the config says it."""
+_REMOVED = {"colocate_critic_reward", "reward_num_nodes", "reward_num_gpus_per_node"}
+"""Keys of ``trainer.placement`` before 0.3.0, for a reward model that has left SkyRL."""
 _PEER_ACCESS = Request("", None, (2,), (), optional=True)
 """From a head without GPUs, SkyRL asks two of a node whether they reach each other (``peer_access_supported``)."""
 
@@ -39,7 +46,12 @@ class _Job(Job):
 
     def __init__(self, reader: Reader) -> None:
         known, typos = SKYRL.known[_PLACEMENT], {fault.path for fault in reader.faults}
+        older = reader.program.startswith("skyrl_train.")
+        older = older or any(reader.at(("generator", key)) is not None for key in SKYRL_OLDER.values())
+        gpus = _OLDER_GPUS if older else 1
         for key in reader.section_at(_PLACEMENT):
+            if older and key in _REMOVED:
+                continue
             if key not in known and f"{path_text(_PLACEMENT)}.{key}" not in typos:
                 fault = Diagnostic("unknown-key", f"unknown key `{key}`", f"the keys are {', '.join(known)}")
                 reader.add((*_PLACEMENT, str(key)), fault)
@@ -50,13 +62,17 @@ class _Job(Job):
         self.models: dict[str, tuple[int, int]] = {}
         for name in SKYRL_MODELS:
             if name not in absent:
-                self.models[name] = reader.size(_count(name, "nodes"), 1), reader.size(_count(name, "gpus_per_node"), 1)
+                self.models[name] = (
+                    reader.size(_count(name, "nodes"), 1),
+                    reader.size(_count(name, "gpus_per_node"), gpus),
+                )
         self.all = reader.switch((*_PLACEMENT, "colocate_all"), default=True)
         pair = not self.all and "ref" in self.models
         self.pair = pair and reader.switch((*_PLACEMENT, "colocate_policy_ref"), default=True)
         external = [reader.at((*_ENGINE, f"external_{what}")) for what in ("proxy_url", "server_urls")]
         local = external == [None, None] and reader.switch((*_ENGINE, "run_engines_locally"), default=True)
-        self.tp, self.pp, self.dp = (reader.size((*_ENGINE, key), 1) for key in _SIZES.values())
+        self.tp = reader.size((*_ENGINE, _SIZES["tp"]), gpus)
+        self.pp, self.dp = (reader.size((*_ENGINE, _SIZES[name]), 1) for name in ("pp", "dp"))
         engines = reader.size((*_ENGINE, "num_engines"), 1) if local else 0
         self.engines = engines * self.dp
         disaggregated = bool(engines) and reader.switch((*_ENGINE, "enable_pd"))

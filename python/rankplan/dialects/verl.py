@@ -10,6 +10,9 @@ In pool order, each pool takes the first nodes with enough free accelerators. Th
 ``resource-out-of-range`` for pools that do not fit, ``spans-nodes`` and ``parallel-idle`` for engines that verl would
 start on a wrong node, or not at all.
 
+EasyR1, a fork, has its keys in ``worker``. There is a critic only with the estimator gae, and a reference model unless
+``algorithm.disable_kl`` is set (EasyR1: ``RayPPOTrainer.__init__``, b44b311).
+
 The program that a script starts decides some roles (`rankplan.dialects.verl_programs`). A config with a ``topology``
 section follows a draft of verl's (`rankplan.dialects.verl_topology`).
 
@@ -48,6 +51,8 @@ _OLD_REWARD: KeyPath = ("reward_model",)
 _TEACHERS: KeyPath = ("distillation",)
 _ESTIMATOR: KeyPath = ("algorithm", "adv_estimator")
 _CRITIC: KeyPath = ("critic", "enable")
+_EASY = "worker"
+"""The section of EasyR1 that verl does not have."""
 
 _POOL = ("nnodes", "n_gpus_per_node")
 _APART = ("fully_async", "one_step_off")
@@ -71,6 +76,7 @@ class _Job(Job):
             message = f"`{reader.program}` places its processes by `{key}`, which rankplan does not read"
             help = "write the placement as a `cluster` section, or start verl.trainer.main_ppo"
             reader.add((key,), Diagnostic("unknown-key", message, help))
+        self.easy = _EASY in reader.content or reader.program == "verl.trainer.main"
         self.apart = self._is_apart(reader)
         mode = reader.at(("trainer", "v1", "trainer_mode"))
         version = reader.switch(("trainer", "use_v1"), default=True)
@@ -88,14 +94,16 @@ class _Job(Job):
         self.teaching = reader.switch((*_TEACHERS, "enabled"))
         self.teachers = _pool(reader, _TEACHERS, 0, 1) if self.teaching else (0, 0)
         self.critic = self._has_critic(reader)
-        self.reference = _has_reference(reader) if self.program.reference is None else self.program.reference
+        reference = self.program.reference
+        self.reference = _has_reference(reader, easy=self.easy) if reference is None else reference
 
     def _is_apart(self, reader: Reader) -> bool:
         """Return whether the rollout has nodes of its own: the program tells, else the keys and the config's name."""
         if self.program.apart is not None:
             return self.program.apart
         name = str(reader.at(CONFIG_NAME))
-        return bool({"rollout", "async_training"} & set(reader.content)) or any(one in name for one in _APART)
+        pool = any(key in reader.section_at(("rollout",)) for key in _POOL)
+        return pool or "async_training" in reader.content or any(one in name for one in _APART)
 
     def _read_reward(self, reader: Reader) -> None:
         """Read the reward model: its switch, and its pool."""
@@ -125,6 +133,8 @@ class _Job(Job):
         """Return whether there is a critic (verl: ``need_critic``); an asynchronous trainer fails with one."""
         if self.program.critic is not None:
             return self.program.critic
+        if self.easy:
+            return bool(reader.at(_ESTIMATOR) == "gae")
         critic = reader.switch(_CRITIC, default=reader.at(_ESTIMATOR) in (None, "gae"))
         unknown = {path_text(_CRITIC), path_text(_ESTIMATOR)} & {one.path for one in reader.warnings}
         stated = any(reader.at(path) is not None for path in (_CRITIC, _ESTIMATOR))
@@ -198,7 +208,7 @@ class _Job(Job):
     def memory(self, reader: Reader) -> MemoryReader:
         """Return what reads the memory; the defaults are verl's own unless another config has them."""
         name = str(reader.at(CONFIG_NAME) or "").removesuffix(".yaml")
-        system = self.name if self.topology is None else ""
+        system = self.name if self.topology is None and not self.easy else ""
         return MemoryReader(reader, system, defaults=not name or name in OWN_CONFIGS)
 
 
@@ -218,12 +228,14 @@ def _pool(reader: Reader, path: KeyPath, nodes: int, least: int = 1, *, each: in
     return reader.size((*path, "nnodes"), nodes, least), each
 
 
-def _has_reference(reader: Reader) -> bool:
+def _has_reference(reader: Reader, *, easy: bool) -> bool:
     """Return whether there is a reference model (verl: ``need_reference_policy``)."""
     model: KeyPath = (*_ACTOR, "model")
     ranks = reader.size((*model, "lora_rank"), 0, 0), reader.size((*model, "lora", "rank"), 0, 0)
     if any(ranks) or reader.at((*model, "lora_adapter_path")) is not None:
         return False  # the actor without its adapter is the reference model
+    if easy:
+        return not reader.switch(("algorithm", "disable_kl"))
     return reader.switch((*_ACTOR, "actor", "use_kl_loss")) or reader.switch(("algorithm", "use_kl_in_reward"))
 
 

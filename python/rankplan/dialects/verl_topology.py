@@ -10,18 +10,20 @@
         - {name: rollout, worker: rollout, config_key: actor_rollout_ref, resource_pool: train}
 
 A cluster is the next ``nnodes`` nodes of the inventory. A pool takes the first nodes of its cluster with enough free
-accelerators. Each model is a component. The workers ``actor``, ``critic`` and ``ref`` have one process per accelerator;
-``rollout``, ``reward`` and ``teacher`` have engines of the sizes in the section ``config_key``. A pool with ``standby``
-stays free: its nodes are spares; with ``protects``, only for the models of these pools. ``rankplan replan --grow`` and
-``--shrink`` keep elastic pools within their bounds. The plan has both as ``pools`` of its cluster section.
+accelerators. Each model is a component, in their order. The workers ``actor``, ``critic`` and ``ref`` have one process
+per accelerator; ``rollout``, ``reward`` and ``teacher`` have engines of the sizes in the section ``config_key``. A pool
+with ``standby`` stays free: its nodes are spares; with ``protects``, only for the models of these pools. ``rankplan
+replan --grow`` and ``--shrink`` keep elastic pools within their bounds. The plan has both as ``pools`` of its cluster
+section.
 
 Follows RFC #7269 of verl as of 2026-08-05, a draft, which may change.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -34,7 +36,7 @@ from rankplan.dialects.pools import Pools
 from rankplan.dialects.verl_sizes import ENGINE_SECTIONS, engine_at, training_at
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
-from rankplan.words import counted, misspelt, must_be, unknown
+from rankplan.words import counted, misspelt, must_be, nodes_text, unknown
 
 _BLOCK: KeyPath = ("topology",)
 _SHARED = 3
@@ -66,15 +68,15 @@ class _DevicePool:
     nodes: int
     each: int
     standby: bool
-    protects: Sequence[Any]
+    protects: Sequence[str]
     bounds: tuple[int | None, int | None] = (None, None)
-    models: list[_Model] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class _Model:
     name: str
     worker: str
+    pool: str
     path: KeyPath
     section: KeyPath
 
@@ -86,6 +88,7 @@ class Topology:
         self.reader = reader
         self.clusters: dict[str, _Cluster] = {}
         self.pools: dict[str, _DevicePool] = {}
+        self.models: list[_Model] = []
         for path, entry, name in self._named("clusters"):
             self.clusters[name] = _Cluster(*self._size(entry, path))
         for path, entry, name in self._named("device_pools"):
@@ -157,16 +160,11 @@ class Topology:
         where = (*path, "attributes")
         self._warn_unknown(attributes, _ATTRIBUTES, where)
         switches = {key: self._switch(attributes, key, where) for key in _SWITCHES}
-        protects = self.reader.value(attributes, "protects", where)
-        if not isinstance(protects, list | None):
-            help = "write the names of pools in brackets"
-            self.reader.add((*where, "protects"), must_be(("protects",), protects, "a list", help))
-            protects = None
         bounds: tuple[int | None, int | None] = None, None
         if nodes * each and switches["elastic"] is not None:
-            bounds = self._bounds(attributes, where, nodes * each, elastic=switches["elastic"])
-        standby = bool(switches["standby"])
-        self.pools[name] = _DevicePool(path, cluster or "", nodes, each, standby, protects or (), bounds)
+            bounds = self._bounds(attributes, where, nodes * each, switches)
+        protects, standby = self._protects(attributes, where), bool(switches["standby"])
+        self.pools[name] = _DevicePool(path, cluster or "", nodes, each, standby, protects, bounds)
         if cluster is not None and cluster not in self.clusters:
             self.reader.add((*path, "cluster"), _unknown("cluster", cluster, self.clusters))
         elif cluster is not None and each > self.clusters[cluster].each > 0:
@@ -174,6 +172,14 @@ class Topology:
             message += str(self.clusters[cluster].each)
             help = f"use {self.clusters[cluster].each}, and more nodes"
             self.reader.add((*path, "n_gpus_per_node"), Diagnostic("resource-out-of-range", message, help))
+
+    def _protects(self, attributes: Mapping[Any, Any], path: KeyPath) -> list[str]:
+        names = self.reader.value(attributes, "protects", path)
+        if not isinstance(names, list | None):
+            help = "write the names of pools in brackets"
+            self.reader.add((*path, "protects"), must_be(("protects",), names, "a list", help))
+            return []
+        return [str(name) for name in names or ()]
 
     def _switch(self, attributes: Mapping[Any, Any], key: str, path: KeyPath) -> bool | None:
         value = self.reader.value(attributes, key, path)
@@ -183,7 +189,7 @@ class Topology:
         return None
 
     def _bounds(
-        self, attributes: Mapping[Any, Any], path: KeyPath, total: int, *, elastic: bool
+        self, attributes: Mapping[Any, Any], path: KeyPath, total: int, switches: Mapping[str, bool | None]
     ) -> tuple[int | None, int | None]:
         """Return how few and how many accelerators an elastic pool may have."""
         given = {
@@ -192,7 +198,11 @@ class Topology:
             if self.reader.value(attributes, key, path) is not None
         }
         least, most = given.get("min_gpus") or 1, given.get("max_gpus") or total
-        if given and not elastic:
+        if given and switches["standby"]:
+            key = next(iter(given))
+            message = f"`{key}` has no effect: the pool is standby, and bounds are about its models"
+            self.reader.add((*path, key), Diagnostic("invalid-value", message, f"remove {key}, or standby"))
+        elif given and not switches["elastic"]:
             key = next(iter(given))
             message = f"`{key}` has no effect: the pool is not elastic"
             self.reader.add((*path, key), Diagnostic("invalid-value", message, f"add `elastic: true`, or remove {key}"))
@@ -220,21 +230,29 @@ class Topology:
             help = f"use {' or '.join(free) or 'another pool'}, or remove standby"
             self.reader.add((*path, "resource_pool"), Diagnostic("invalid-value", message, help))
         elif worker is not None and pool is not None and key is not None:
-            self.pools[pool].models.append(_Model(name, worker, path, tuple(key.split("."))))
+            self.models.append(_Model(name, worker, pool, path, tuple(key.split("."))))
 
     def _check(self) -> None:
         """Check what a standby pool protects, and that every pool has a use."""
-        broken = bool(self.reader.faults)
+        broken, used = bool(self.reader.faults), {model.pool for model in self.models}
         for name, pool in self.pools.items():
             where, protects = (*pool.path, "attributes"), pool.protects
+            others = [one for one, other in self.pools.items() if one != name and not other.standby]
             for index, other in enumerate(protects):
-                if other not in self.pools or other == name:
-                    others = [one for one in self.pools if one != name]
-                    self.reader.add((*where, "protects", index), _unknown("pool", str(other), others))
+                if other == name:
+                    found = Diagnostic("invalid-value", f"pool `{name}` protects itself", _named(others))
+                elif other not in self.pools:
+                    found = _unknown("pool", other, others)
+                elif self.pools[other].standby:
+                    message = f"pool `{other}` is standby: it has no models to protect"
+                    found = Diagnostic("invalid-value", message, _named(others))
+                else:
+                    continue
+                self.reader.add((*where, "protects", index), found)
             if protects and not pool.standby:
                 message = f"pool `{name}` protects others, but is no reserve"
                 self.reader.add((*where, "protects"), Diagnostic("invalid-value", message, "add `standby: true`"))
-            if not broken and not pool.models and not pool.standby:
+            if not broken and name not in used and not pool.standby:
                 message = f"no model is on pool `{name}`: its {pool.nodes * pool.each} accelerators stay idle"
                 help = "remove the pool, or add `attributes: {standby: true}`"
                 self.reader.warn((*pool.path, "name"), Diagnostic("idle-accelerators", message, help))
@@ -277,34 +295,41 @@ class Topology:
             name: self._take(reader, name, pool, self._ranks()[pool.cluster], left) for name, pool in self.pools.items()
         }
         if not reader.faults:
-            pools.inventory = self._with_pools(pools.inventory, places)
-        for name, pool in self.pools.items():
-            resources = [
-                firsts[node] + self.clusters[pool.cluster].each - left_before + offset
-                for node, left_before in places[name]
-                for offset in range(pool.each)
-            ]
-            self._place_models(pools, pool, resources)
+            pools.inventory = self._with_pools(reader, pools.inventory, places)
+        for model in self.models:
+            pool, each = self.pools[model.pool], self.clusters[self.pools[model.pool].cluster].each
+            taken = (firsts[node] + each - left_before for node, left_before in places[model.pool])
+            if resources := [first + offset for first in taken for offset in range(pool.each)]:
+                self._place_model(pools, model, resources)
 
-    def _with_pools(self, inventory: Inventory, places: Mapping[str, Sequence[tuple[int, int]]]) -> Inventory:
-        """Return the inventory with the reserves and bounds of the pools, if they state any."""
-        if not any(pool.protects or any(pool.bounds) for pool in self.pools.values()):
-            return inventory
-        used = {node for name, pool in self.pools.items() if not pool.standby for node, _ in places[name]}
+    def _with_pools(
+        self, reader: Reader, inventory: Inventory, places: Mapping[str, list[tuple[int, int]]]
+    ) -> Inventory:
+        """Return the inventory with the reserves and bounds of the pools, if they state any.
+
+        The node of a reserve is whole: one that other pools use, too, is reserved for none of them.
+        """
+        users = Counter(node for taken in places.values() for node in {node for node, _ in taken})
+        used = {model.pool for model in self.models}
         entries = []
-        for name, pool in self.pools.items():
-            nodes = RankSet(node for node, _ in places[name] if pool.standby and node not in used)
+        for name, pool in sorted(self.pools.items(), key=lambda item: places[item[0]]):
+            protects = tuple(dict.fromkeys(other for other in pool.protects if other in used))
             least, most = pool.bounds
-            entries.append(
-                PoolEntry(
-                    name=name,
-                    components=tuple(model.name for model in pool.models),
-                    min_accelerators=least,
-                    max_accelerators=most,
-                    node_ranks=nodes,
-                    protects=tuple(pool.protects),
+            if name in used:
+                components = tuple(model.name for model in self.models if model.pool == name)
+                entries.append(
+                    PoolEntry(name=name, components=components, min_accelerators=least, max_accelerators=most)
                 )
-            )
+            elif protects:
+                nodes = RankSet(node for node, _ in places[name])
+                whole = RankSet(node for node in nodes if users[node] == 1)
+                entries += [PoolEntry(name=name, node_ranks=whole, protects=protects)] if whole else []
+                if shared := nodes - whole:
+                    message = f"pool `{name}` reserves a part of {nodes_text(shared)}: replan takes only whole nodes"
+                    found = Diagnostic("idle-accelerators", message, "give the pool nodes of its own")
+                    reader.warn((*pool.path, "attributes", "protects"), found)
+        if not any(pool.decides for pool in entries):
+            return inventory
         section = ClusterSection(num_nodes=inventory.num_nodes, pools=tuple(entries))
         return inventory.with_config(section, planned=True)
 
@@ -326,18 +351,21 @@ class Topology:
             left[node] -= pool.each
         return taken
 
-    def _place_models(self, pools: Pools, pool: _DevicePool, resources: list[int]) -> None:
-        """Place the models of a pool; those that train share its accelerators (verl: one Ray actor)."""
-        trained = sum(one.worker in _TRAINED for one in pool.models)
-        for model in pool.models if resources else ():
-            if model.worker in _TRAINED:
-                role = model.section if model.section[-1] == model.worker else (*model.section, model.worker)
-                sizes, where = training_at(pools.reader, role, len(resources), None)
-                pools.place(model.name, resources, where, parallel=sizes, share=pools.share(_SHARED * trained))
-                continue
-            engine = engine_at(pools.reader, (*model.section, ENGINE_SECTIONS[model.worker]))
-            share = None if model.worker == "rollout" else pools.share(_SHARED)
-            pools.engines(model.name, resources, pool.each, engine, share)
+    def _place_model(self, pools: Pools, model: _Model, resources: list[int]) -> None:
+        """Place a model on its pool; those that train share its accelerators (verl: one Ray actor)."""
+        if model.worker in _TRAINED:
+            trained = sum(one.worker in _TRAINED for one in self.models if one.pool == model.pool)
+            role = model.section if model.section[-1] == model.worker else (*model.section, model.worker)
+            sizes, where = training_at(pools.reader, role, len(resources), None)
+            pools.place(model.name, resources, where, parallel=sizes, share=pools.share(_SHARED * trained))
+            return
+        engine = engine_at(pools.reader, (*model.section, ENGINE_SECTIONS[model.worker]))
+        share = None if model.worker == "rollout" else pools.share(_SHARED)
+        pools.engines(model.name, resources, self.pools[model.pool].each, engine, share)
+
+
+def _named(pools: Sequence[str]) -> str:
+    return f"name pools with models: {', '.join(pools)}" if pools else "add a pool with models"
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> Diagnostic:

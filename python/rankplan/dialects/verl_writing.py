@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby
 from typing import Any
 
+from rankplan.config.pools import with_components
 from rankplan.dialects.verl_sizes import ENGINE_SECTIONS, KEYS
 from rankplan.parallel import ENGINE_ORDER, MEGATRON
 from rankplan.plans.component import Component
@@ -110,12 +113,37 @@ def _shape(component: Component) -> tuple[int, int] | None:
     return len(nodes), each
 
 
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """A pool of verl's draft: its name, the first accelerator that it takes of each node, and how many of each.
+
+    ``names`` are its models. A pool without any is ``standby``.
+    """
+
+    name: str
+    starts: tuple[tuple[int, int], ...]
+    each: int
+    names: tuple[str, ...] = ()
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, devices: Collection[tuple[int, int]], *rest: Any) -> _Pool:
+        """Return the pool of these accelerators, which are as many on each node."""
+        firsts = dict(sorted(devices, reverse=True))
+        return cls(name, tuple(sorted(firsts.items())), len(devices) // len(firsts), *rest)
+
+
 def topology_written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a config with verl's draft of a ``topology`` section, and why it cannot express some components."""
+    """Return a config with verl's draft of a ``topology`` section, and why it cannot express some components.
+
+    A pool of the plan's cluster section is one of verl's if it has all models on its accelerators.
+    """
     reasons: dict[str, str] = {}
-    pools: dict[frozenset[tuple[int, int]], list[str]] = {}
+    used: dict[frozenset[tuple[int, int]], list[str]] = {}
     counts = (spec.num_accelerators for nodes, spec in planned.inventory.stretches() for _ in nodes)
     equal = [(each, sum(1 for _ in nodes)) for each, nodes in groupby(counts)]
+    while equal and not equal[-1][0]:  # a cluster is a part of the nodes from the first one
+        equal.pop()
     ends = list(accumulate((nodes for _, nodes in equal), initial=0))
     for name, component in planned.items():
         devices, nodes = frozenset(_devices(component)), [node for node, _ in _devices(component)]
@@ -125,25 +153,124 @@ def topology_written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
             reasons[name] = "its accelerators are not as many on each node, in order"
         elif bisect_right(ends, min(nodes)) != bisect_right(ends, max(nodes)):
             reasons[name] = "its nodes are of several machine types"
-        elif other := next((names[0] for pool, names in pools.items() if pool & devices and pool != devices), None):
+        elif other := next((names[0] for pool, names in used.items() if pool & devices and pool != devices), None):
             reasons[name] = f"it has a part of the accelerators of {other}"
         else:
-            pools.setdefault(devices, []).append(name)
-    if not pools:
+            used.setdefault(devices, []).append(name)
+    if not used:
         return {}, reasons
     clusters = [
         {"name": f"cluster{index}", "nnodes": nodes, "n_gpus_per_node": each}
         for index, (each, nodes) in enumerate(equal)
     ]
+    sizes = [each for each, nodes in equal for _ in range(nodes)]
+    pools = _pools(planned, used, sizes, ends)
     config: dict[str, Any] = {"topology": {"clusters": clusters, "device_pools": [], "models": []}}
-    for devices, names in sorted(pools.items(), key=lambda item: min(item[0])):
-        shape = _shape(planned[names[0]]) or (0, 0)
-        cluster = clusters[bisect_right(ends, min(devices)[0]) - 1]["name"]
-        pool: dict[str, Any] = {"name": f"{names[0]}_pool", "cluster": cluster, **dict(zip(_POOL, shape, strict=True))}
-        config["topology"]["device_pools"].append(pool)
-        for name in names:
-            config["topology"]["models"].append(_model(config, planned[name], pool["name"]))
+    for pool in _FirstFit(pools, sizes, ends).pools:
+        cluster = clusters[bisect_right(ends, pool.starts[0][0]) - 1]["name"]
+        entry: dict[str, Any] = {"name": pool.name, "cluster": cluster}
+        entry |= dict(zip(_POOL, (len(pool.starts), pool.each), strict=True))
+        entry |= {"attributes": dict(pool.attributes)} if pool.attributes else {}
+        config["topology"]["device_pools"].append(entry)
+    homes = {name: pool.name for pool in pools for name in pool.names}
+    for name in planned:
+        if name in homes:
+            config["topology"]["models"].append(_model(config, planned[name], homes[name]))
     return {key: section for key, section in config.items() if section}, reasons
+
+
+def _pools(
+    planned: Plan,
+    used: Mapping[frozenset[tuple[int, int]], Sequence[str]],
+    sizes: Sequence[int],
+    ends: Sequence[int],
+) -> list[_Pool]:
+    """Return verl's pools of these accelerators, and the reserves for them."""
+    stated = with_components(planned.section.pools if planned.section is not None else (), planned)
+    entries = {frozenset(one.components): one for one in stated if one.components}
+    known = {one.name for one in stated}
+    pools = []
+    for devices, names in used.items():
+        entry = entries.get(frozenset(names))
+        if entry is None:
+            pools.append(_Pool.of(_unused(f"{names[0]}_pool", known), devices, tuple(names)))
+            continue
+        bounds = {"min_gpus": entry.min_accelerators, "max_gpus": entry.max_accelerators}
+        bounds = {key: bound for key, bound in bounds.items() if bound is not None}
+        attributes = {"elastic": True, **bounds} if bounds else {}
+        pools.append(_Pool.of(entry.name, devices, entry.components, attributes))
+    written = {pool.name for pool in pools}
+    for entry in stated:
+        protects = [one for one in entry.protects if one in written]
+        clusters = {bisect_right(ends, node) for node in entry.node_ranks}
+        if len(clusters) == 1 and protects:
+            starts, each = tuple((node, 0) for node in entry.node_ranks), sizes[entry.node_ranks[0]]
+            pools.append(_Pool(entry.name, starts, each, (), {"standby": True, "protects": protects}))
+    return pools
+
+
+class _FirstFit:
+    """Pools in an order in which verl gives each of them the accelerators that it has in the plan.
+
+    A pool takes the first nodes of its cluster with enough free accelerators. Where these must stay idle, a standby
+    pool takes them before. Pools that get others in any order come last.
+    """
+
+    def __init__(self, pools: Sequence[_Pool], sizes: Sequence[int], ends: Sequence[int]) -> None:
+        self.pools: list[_Pool] = []
+        self._sizes, self._ends, self._taken = sizes, ends, [0] * len(sizes)
+        self._wanted = {start for pool in pools for start in pool.starts}
+        left = sorted(pools, key=lambda pool: pool.starts)
+        while left:
+            ready = (pool for pool in left if self._blocking(pool) is None)
+            placed = next(ready, None) or next((pool for pool in left if self._unblocked(pool)), None)
+            if placed is None:
+                self.pools += left
+                break
+            self._take(placed)
+            left.remove(placed)
+        names = {pool.name for pool in pools}
+        for index, pool in enumerate(self.pools):
+            self.pools[index] = pool if pool.name else replace(pool, name=_unused(f"idle_pool{index}", names))
+
+    def _unblocked(self, pool: _Pool) -> bool:
+        """Add pools that take what a pool would get instead of its own; return whether it gets its own then."""
+        while (node := self._blocking(pool)) is not None:
+            start = self._taken[node]
+            ends = (local for local in range(start, self._sizes[node]) if (node, local) in self._wanted)
+            each = next(ends, self._sizes[node]) - start
+            idle = _Pool("", ((node, start),), each, (), {"standby": True})
+            if not each or not self._unblocked(idle):
+                return False
+            self._take(idle)
+        return True
+
+    def _take(self, pool: _Pool) -> None:
+        for node, _ in pool.starts:
+            self._taken[node] += pool.each
+        last = self.pools[-1] if self.pools else None
+        if last is not None and last.name == pool.name == "" and last.each == pool.each:
+            self.pools[-1] = replace(last, starts=last.starts + pool.starts)
+        else:
+            self.pools.append(pool)
+
+    def _blocking(self, pool: _Pool) -> int | None:
+        """Return the first node that a pool would take and must not, ``None`` if it takes its own."""
+        node, taken = self._ends[bisect_right(self._ends, pool.starts[0][0]) - 1], dict[int, int]()
+        for wanted in pool.starts:
+            while node < wanted[0] and self._sizes[node] - taken.get(node, self._taken[node]) < pool.each:
+                node += 1
+            here = taken.get(node, self._taken[node])
+            if (node, here) != wanted:
+                return node
+            taken[node] = here + pool.each
+        return None
+
+
+def _unused(name: str, names: Container[str]) -> str:
+    while name in names:
+        name += "_"
+    return name
 
 
 def _worker(name: str) -> str | None:

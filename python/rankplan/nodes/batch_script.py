@@ -8,7 +8,7 @@ from typing import Any
 
 from rankplan._core import MAX_LOCAL, MAX_NODES
 from rankplan.accelerators import TYPES
-from rankplan.config.text.files import beginning
+from rankplan.config.text.files import beginning, read_text
 from rankplan.config.text.places import Place
 from rankplan.config.text.sbatch import SbatchOption, sbatch_options
 from rankplan.errors import Diagnostic, PlacementError
@@ -49,7 +49,7 @@ def read_batch_script(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     faults: list[Diagnostic] = []
     entries: list[dict[str, Any]] = []
     first = 0
-    parts = _parts(content.decode(errors="replace"))
+    parts = _parts(read_text(path))
     for part in parts:
         try:
             count, hosts = _nodes(part, name)

@@ -14,8 +14,10 @@ from rankplan._core import Inventory as Core
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import ClusterSection, NodeGroup
 from rankplan.config.network import NODE_LEVEL
+from rankplan.config.pools import with_nodes
 from rankplan.config.section import Reading, read_section
 from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.kinds import INVENTORY
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes import entries, inventory_file
@@ -120,7 +122,8 @@ class Inventory:
 
         Raises `PlacementError`, ``OSError``.
         """
-        return cls.from_dict(read_table(path) or read_pods(path) or read_batch_script(path) or load_config(path))
+        of_job = read_table(path) or read_pods(path) or read_batch_script(path)
+        return cls.from_dict(of_job or load_config(path, kind=INVENTORY))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
@@ -309,7 +312,11 @@ class Inventory:
         if not 0 < num_nodes < self.num_nodes:
             raise ValueError(f"the inventory has {counted(self.num_nodes, 'node')}, not {num_nodes}")
         section = self._section and self._section.model_copy(
-            update={"num_nodes": num_nodes, "node_groups": self._groups_within(num_nodes)}
+            update={
+                "num_nodes": num_nodes,
+                "node_groups": self._groups_within(num_nodes),
+                "pools": with_nodes(self._section.pools, RankSet(range(num_nodes))),
+            }
         )
         return self._derived(entries.cut(*self._stretches, num_nodes), section, range(num_nodes))
 

@@ -15,6 +15,7 @@ from rankplan._core import MAX_NODES, RankSet
 from rankplan.config.network import Levels
 from rankplan.config.text.faults import diagnostics
 from rankplan.config.text.files import write_whole
+from rankplan.config.text.kinds import INVENTORY
 from rankplan.config.text.reader import Reader, not_a_mapping
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.entries import label_keys, unlabelled
@@ -47,8 +48,13 @@ def read(content: object, make: Callable[[list[NodeSpec], tuple[str, ...] | None
     if not isinstance(content, Mapping):
         raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
     reader = Reader(content)
+    if (message := INVENTORY.instead(content)) is not None:
+        reader.add((), Diagnostic(INVENTORY.code, message, INVENTORY.help))
+        raise reader.refusal()
     if "nodes" not in content:
-        reader.add((), Diagnostic("missing-key", "the inventory has no `nodes`", _no_nodes(content)))
+        near = nearest("nodes", map(str, content))
+        help = INVENTORY.help if near is None else f"rename `{near}` to `nodes`"
+        reader.add((), Diagnostic("missing-key", "the inventory has no `nodes`", help))
         raise reader.refusal()
     levels: tuple[str, ...] | None = None
     try:
@@ -74,16 +80,6 @@ def read(content: object, make: Callable[[list[NodeSpec], tuple[str, ...] | None
 def write(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
     """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
     write_whole(Path(path), yaml.dump(content, Dumper=_Dumper, sort_keys=False))
-
-
-def _no_nodes(content: Mapping[str, Any]) -> str:
-    """Return the help for an inventory without ``nodes``."""
-    help = "write `nodes:` with a list: - {ranks: 0-7, accelerators: 8}"
-    if (near := nearest("nodes", map(str, content))) is not None:
-        return f"rename `{near}` to `nodes`"
-    if "rankplan" in content or "cluster" in content:
-        return f"this is a {'saved plan' if 'rankplan' in content else 'config'}, not an inventory: {help}"
-    return help
 
 
 def equal_nodes(num_nodes: int, num_accelerators: int) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 from rankplan.accelerators import VENDORS
 from rankplan.config.text.document import Document
-from rankplan.config.text.files import read_whole
+from rankplan.config.text.files import read_text
+from rankplan.config.text.kinds import KUBERNETES_NODES
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import HOSTNAME, known_key
@@ -25,7 +27,6 @@ _SLICES = "nvidia.com/mig-"
 _SICK = "node.kubernetes.io/"
 """The prefix of the taints that Kubernetes sets itself on nodes with a problem."""
 _CONTROL = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-_HELP = "pass the output of `kubectl get nodes -o json`"
 
 
 def read_kubernetes_nodes(
@@ -43,7 +44,7 @@ def read_kubernetes_nodes(
     for node in _nodes(file):
         name = _at(node, "metadata", "name")
         if not _is_text(name) or not name:
-            raise _refusal(file, f"a node has the name {shown(name)}", _HELP)
+            raise _refusal(file, f"a node has the name {shown(name)}", KUBERNETES_NODES.help)
         if name in entries:
             raise _refusal(file, f"node {shown(name)} is listed twice", "list each node once")
         taints = [one for one in _list(node, "spec", "taints") if one.get("effect") in ("NoSchedule", "NoExecute")]
@@ -53,16 +54,13 @@ def read_kubernetes_nodes(
                 problems[name] = problem
                 entries[name]["healthy"] = False
     if not entries:
-        raise _refusal(file, "the file has no nodes that take jobs", _HELP)
+        raise _refusal(file, "the file has no nodes that take jobs", KUBERNETES_NODES.help)
     return [entries[name] for name in sorted(entries, key=natural)], problems
 
 
 def _nodes(file: str) -> Iterator[Mapping[str, Any]]:
     """Yield the objects of a file, which must be nodes."""
-    try:
-        text = read_whole(file, _LARGEST).decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise _refusal(file, "the file is not UTF-8", "save the file as UTF-8") from None
+    text = read_text(file, _LARGEST)
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
@@ -71,8 +69,7 @@ def _nodes(file: str) -> Iterator[Mapping[str, Any]]:
     for one in listed if isinstance(listed, list) else [listed]:
         kind = one.get("kind", "Node") if isinstance(one, Mapping) and "metadata" in one else None
         if kind != "Node" or not isinstance(one, Mapping):
-            what = f"an object of kind {shown(kind)}" if kind else shown(one)
-            raise _refusal(file, f"the file contains {what}, not nodes", _HELP)
+            raise PlacementError([replace(KUBERNETES_NODES.fault(one), file=file)])
         yield one
 
 

@@ -1,4 +1,4 @@
-"""The nodes that Slurm shows: the output of ``scontrol show node``, with their accelerators, addresses and states.
+"""The nodes that Slurm shows: ``scontrol show node``, as text or JSON, with accelerators, addresses and states.
 
 Source: scontrol(1), sinfo(1) and slurm.conf(5); the fields are those of ``slurm_sprint_node_table``.
 """
@@ -6,15 +6,18 @@ Source: scontrol(1), sinfo(1) and slurm.conf(5); the fields are those of ``slurm
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from rankplan._core import MAX_LOCAL
 from rankplan.config.text.files import read_text
+from rankplan.config.text.kinds import SLURM_NODES, kind_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.batch_script import BY_NAME
 from rankplan.words import must_be, natural, shown
@@ -26,9 +29,19 @@ _GRES = re.compile(
 )
 _MIG = re.compile(r"(?:^|[._-])([0-9]g\.[0-9]{1,3}gb(?:\+[a-z.]+)?)", re.IGNORECASE)
 _AMD = re.compile(r"(?:^|[^a-z])(?:amd|instinct|radeon|mi[0-9]{2,3}[a-z]?)(?:[^a-z]|$)", re.IGNORECASE)
+_IN_JSON = {
+    "name": "NodeName",
+    "hostname": "NodeHostName",
+    "address": "NodeAddr",
+    "gres": "Gres",
+    "tres": "CfgTRES",
+    "reason": "Reason",
+}
+_LARGEST = 1 << 30
+"""Slurm shows 1 to 4 KiB of each node."""
 _DOWN = frozenset(
     {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "UNKNOWN", "FUTURE", "NOT_RESPONDING"}
-    | {"MAINTENANCE", "MAINT", "INVAL", "INVALID_REG", "REBOOT_ISSUED", "BLOCKED"}
+    | {"MAINTENANCE", "MAINT", "INVAL", "INVALID", "INVALID_REG", "REBOOT_ISSUED", "BLOCKED"}
 )
 """The states and flags of nodes that take no new jobs until somebody acts. Nodes that Slurm powers up are fine."""
 _MARKS = "*~#!%$@^-+"
@@ -45,41 +58,74 @@ class SlurmNode:
 
 
 def shows_nodes(text: str) -> bool:
-    """Return whether a text is the output of ``scontrol show node``."""
-    return _RECORD.search(text) is not None
+    """Return whether a text is the output of ``scontrol show node``, or at least JSON, as no topology is."""
+    return _is_json(text) or _RECORD.search(text) is not None
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip()[:1] == "{"
 
 
 def read_slurm_nodes(path: str | os.PathLike[str], *, text: str | None = None) -> list[SlurmNode]:
-    """Return the nodes of ``scontrol show node``, in natural order of their names.
+    """Return the nodes of ``scontrol show node``, as text or JSON (``--json``), in natural order of their names.
 
-    ``text`` is read in place of the content of the file. Raises `PlacementError` with every fault and its line,
+    ``text`` is read in place of the content of the file. Raises `PlacementError` with every fault and its line or path,
     ``OSError`` if the file cannot be read.
     """
-    text, faults = read_text(path) if text is None else text, list[Diagnostic]()
-    starts = [found.start() for found in _RECORD.finditer(text)]
-    if not starts:
-        fault = Diagnostic("invalid-inventory", "the file shows no nodes", "pass the output of `scontrol show node`")
-        raise PlacementError([replace(fault, file=os.fspath(path))])
+    file, faults = os.fspath(path), list[Diagnostic]()
+    text = read_text(file, _LARGEST) if text is None else text
     nodes: dict[str, SlurmNode] = {}
-    line = 1 + text.count("\n", 0, starts[0])
-    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+    for place, fields in _listed_in_json(file, text) if _is_json(text) else _shown(text):
         try:
-            node = _node(text[start:end])
+            node = _node(fields)
             if node.name in nodes:
                 raise _refusal(f"node {shown(node.name)} is listed twice", "list each node once")
             nodes[node.name] = node
         except PlacementError as error:
-            faults += (replace(one, file=os.fspath(path), line=line) for one in error.diagnostics)
-        line += text.count("\n", start, end)
+            faults += (replace(one, file=file, **place) for one in error.diagnostics)
+    if not nodes and not faults:
+        faults.append(Diagnostic(SLURM_NODES.code, "the file shows no nodes", SLURM_NODES.help, file=file))
     if faults:
         raise PlacementError(faults)
     return [nodes[name] for name in sorted(nodes, key=natural)]
 
 
-def _node(record: str) -> SlurmNode:
-    fields: dict[str, str] = {}
-    for name, value in _FIELD.findall(record):
-        fields.setdefault(name, value)
+def _shown(text: str) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """Yield the line and the fields of each node of a text."""
+    starts = [*(found.start() for found in _RECORD.finditer(text)), len(text)]
+    line = 1 + text.count("\n", 0, starts[0])
+    for start, end in pairwise(starts):
+        fields: dict[str, str] = {}
+        for name, value in _FIELD.findall(text[start:end]):
+            fields.setdefault(name, value)
+        yield {"line": line}, fields
+        line += text.count("\n", start, end)
+
+
+def _listed_in_json(file: str, text: str) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """Yield the path and the fields of each node of ``scontrol show nodes --json``, under their names in the text.
+
+    Slurm: ``PARSER_ARRAY(NODE)`` of ``data_parser/v0.0.46/parsers.c``; up to v0.0.38, ``state`` is one text, beside
+    ``state_flags``.
+    """
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        message = "the file is not valid JSON"
+        raise PlacementError([Diagnostic(SLURM_NODES.code, message, SLURM_NODES.help, file=file, line=line)]) from None
+    nodes = content.get("nodes")
+    if kind_of(content) != SLURM_NODES.name or not isinstance(nodes, list):
+        raise PlacementError([replace(SLURM_NODES.fault(content), file=file)])
+    for index, node in enumerate(nodes):
+        known = node if isinstance(node, Mapping) else {}
+        states = [known.get("state"), known.get("state_flags")]
+        words = [word for one in states for word in (one if isinstance(one, list) else [one]) if isinstance(word, str)]
+        fields = {field: known[key] for key, field in _IN_JSON.items() if isinstance(known.get(key), str)}
+        yield {"path": f"nodes[{index}]"}, {"NodeName": "", **fields, "State": "+".join(words)}
+
+
+def _node(fields: Mapping[str, str]) -> SlurmNode:
     name = fields["NodeName"]
     if not name or not name.isprintable() or set(name) & set("[],"):
         raise _refusal(f"{shown(name)} is not the name of a node", "pass the output of `scontrol show node`")

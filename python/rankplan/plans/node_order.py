@@ -45,7 +45,12 @@ def in_order(inventory: Inventory, order: NodeOrder | None, node_ids: Sequence[s
     key = sort_key(inventory, order, node_ids, ranks)
     if key is None or (wanted := sorted(ranks, key=key)) == ranks:
         return inventory
-    found = inventory.reordered(wanted)
+    return reordered(inventory, wanted)
+
+
+def reordered(inventory: Inventory, ranks: Sequence[int]) -> Inventory:
+    """Return the nodes of these ranks in this order, without node groups; what is excluded stays excluded."""
+    found = inventory.reordered(ranks)
     return found if inventory.section is None else found.without(inventory.section.exclude)
 
 

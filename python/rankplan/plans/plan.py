@@ -23,10 +23,11 @@ from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibi
 from rankplan.plans.memory import Need, Needs
 from rankplan.plans.memory_changes import by_components
 from rankplan.plans.peaks import HasPeaks
+from rankplan.plans.pools import pool_faults
 from rankplan.plans.requests import Request
-from rankplan.plans.topology import check_topology, topology_faults, topology_warnings
+from rankplan.plans.topology import topology_faults, topology_warnings
 from rankplan.plans.weights import WeightMap
-from rankplan.words import counted, did_you_mean, first_node, wrong_type
+from rankplan.words import counted, did_you_mean, first_node, path_text, wrong_type
 
 _Crowd = TypeVar("_Crowd", bound=tuple[Any, ...])
 
@@ -309,20 +310,22 @@ class Plan(Mapping[str, Component]):
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
 
-    def topology_faults(self, *, labelled: bool = True) -> list[tuple[tuple[str, ...], Diagnostic]]:
-        """Return what breaks ``keep``, ``segment`` and ``cap``, and unknown names, with paths in the topology.
+    def section_faults(self, *, labelled: bool = True) -> list[tuple[tuple[str | int, ...], Diagnostic]]:
+        """Return what breaks ``topology`` and ``pools`` of the cluster section, and unknown names, with paths in it.
 
         ``labelled``: whether the labels of the nodes are known; otherwise only rules about nodes are checked.
         """
-        return list(topology_faults(self, self._inventory, labelled=labelled))
+        found = topology_faults(self, self._inventory, labelled=labelled)
+        return [(("topology", *keys), one) for keys, one in found] + list(pool_faults(self.section, self))
 
     def topology_warnings(self) -> list[tuple[tuple[str, ...], Diagnostic]]:
         """Return the rules of ``prefer`` that do not hold, with paths in the topology."""
         return list(topology_warnings(self, self._inventory))
 
     def check_keep(self) -> None:
-        """Raise `PlacementError` with the faults of `topology_faults`: ``group-spans``, ``segment-incomplete`` ..."""
-        check_topology(self, self._inventory)
+        """Raise `PlacementError` with the faults of `section_faults`: ``group-spans``, ``segment-incomplete`` ..."""
+        if faults := [replace(one, path=path_text(("cluster", *keys))) for keys, one in self.section_faults()]:
+            raise PlacementError(faults)
 
     @cached_property
     def node_kinds(self) -> list[NodeKind]:

@@ -20,8 +20,10 @@ from rankplan.config.base import BindingWord, MemoryWord, Model, NicsWord, Visib
 from rankplan.config.memory import MemoryEntry
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.ranks import Count
+from rankplan.config.text.document import Document
 from rankplan.config.text.faults import KeyPath, diagnostics, fault
-from rankplan.config.text.files import read_whole, write_whole
+from rankplan.config.text.files import read_text, write_whole
+from rankplan.config.text.kinds import PLAN
 from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
@@ -35,8 +37,6 @@ VERSION = 2
 _LARGEST = 1 << 30
 """The most bytes of a saved plan: 2**24 processes in no order take a third of it."""
 
-_HELP = "save a plan with `rankplan plan CONFIG --save FILE` or Plan.save"
-
 
 class _Rule(Model):
     """One of: a rank map; chunks of resources, in order; the four arguments of the packed strategy."""
@@ -49,7 +49,7 @@ class _Rule(Model):
     @model_validator(mode="after")
     def _one(self) -> _Rule:
         if sum(value is not None for value in (self.map, self.chunks, self.packed)) != 1:
-            raise fault("invalid-plan", "a rule must have one of `map`, `chunks` and `packed`", _HELP)
+            raise fault("invalid-plan", "a rule must have one of `map`, `chunks` and `packed`", PLAN.help)
         return self
 
     @classmethod
@@ -159,17 +159,27 @@ def save(path: Path, content: Mapping[str, Any]) -> None:
 
 def load(file: str) -> Saved:
     """Read a file for `read`. Its faults have the path of the file. Raises ``OSError`` for an unreadable file."""
-    data = read_whole(file, _LARGEST)
+    text = read_text(file, _LARGEST)
     try:
-        return read(json.loads(data))
+        return read(json.loads(text))
     except PlacementError as error:
         faults = [replace(one, file=file) for one in error.diagnostics]
-    except JSONDecodeError as error:
-        message = f"the file is not a plan: invalid JSON at line {error.lineno}, column {error.colno}"
-        faults = [Diagnostic("invalid-plan", message, _HELP, file=file, line=error.lineno, column=error.colno)]
-    except (ValueError, RecursionError):
-        faults = [Diagnostic("invalid-plan", "the file is not a plan: it is not JSON", _HELP, file=file)]
+    except (ValueError, RecursionError) as error:
+        faults = [replace(_not_json(file, text, error), file=file)]
     raise PlacementError(faults)
+
+
+def _not_json(file: str, text: str, error: Exception) -> Diagnostic:
+    """Return the fault of a text that is not JSON: of a damaged plan, or of another kind of file."""
+    if text.lstrip().startswith("{"):
+        if not isinstance(error, JSONDecodeError):
+            return Diagnostic(PLAN.code, "the file is not a plan: it is not JSON", PLAN.help)
+        message = f"the file is not a plan: invalid JSON at line {error.lineno}, column {error.colno}"
+        return Diagnostic(PLAN.code, message, PLAN.help, line=error.lineno, column=error.colno)
+    try:
+        return PLAN.fault(Document(file, text).value())
+    except PlacementError:
+        return Diagnostic(PLAN.code, "the file is not a plan: it is not JSON", PLAN.help)
 
 
 def read(content: Any) -> Saved:
@@ -180,20 +190,22 @@ def read(content: Any) -> Saved:
     try:
         return _read(content)
     except PlacementError as error:
-        faults = [replace(one, code="invalid-plan", help=one.help or _HELP) for one in error.diagnostics]
+        faults = [replace(one, code="invalid-plan", help=one.help or PLAN.help) for one in error.diagnostics]
     raise PlacementError(faults)
 
 
 def _read(content: Any) -> Saved:
+    if not isinstance(content, dict):
+        raise PlacementError([PLAN.fault(content)])
     reader = Reader(content)
 
     def fault(path: KeyPath, message: str) -> None:
-        reader.add(path, Diagnostic("invalid-plan", message, _HELP))
+        reader.add(path, Diagnostic("invalid-plan", message, PLAN.help))
 
-    version = content.get("rankplan") if isinstance(content, dict) else None
+    version = content.get("rankplan")
     if type(version) is not int or version != VERSION:
         found = "" if version is None else f", but of version {shown(version)}"
-        fault((), f"the file is not a plan of version {VERSION}{found}")
+        fault((), PLAN.instead(content) or f"the file is not a plan of version {VERSION}{found}")
         raise reader.refusal()
     for key in ("inventory", "cluster", "components"):
         if key not in content:
@@ -243,7 +255,7 @@ def _requests(reader: Reader, content: Any, inventory: Inventory) -> list[Reques
     found: list[Request] = []
     if not isinstance(content, list):
         message = f"`requests` is {shown(content)}; it must be a list"
-        reader.add(("requests",), Diagnostic("invalid-plan", message, _HELP))
+        reader.add(("requests",), Diagnostic("invalid-plan", message, PLAN.help))
         return found
     for index, state in enumerate(content):
         path: KeyPath = ("requests", index)
@@ -255,14 +267,14 @@ def _requests(reader: Reader, content: Any, inventory: Inventory) -> list[Reques
             continue
         if len(request.nodes) != (0 if request.optional else len(request.accelerators)):
             message = "an optional request has no nodes" if request.optional else "a bundle has no node"
-            reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, _HELP))
+            reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, PLAN.help))
         elif (last := max(request.nodes, default=0)) >= inventory.num_nodes:
             message = f"a bundle is on node {last}, but the plan has {inventory.num_nodes}"
-            reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, _HELP))
+            reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, PLAN.help))
         try:
             re.compile(request.name or "")
         except re.error as error:
             message = f"`name` is {shown(request.name)}, which is no regular expression: {error}"
-            reader.add((*path, "name"), Diagnostic("invalid-plan", message, _HELP))
+            reader.add((*path, "name"), Diagnostic("invalid-plan", message, PLAN.help))
         found.append(request)
     return found

@@ -10,7 +10,7 @@ from rankplan.errors import Diagnostic, printable
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def sarif(found: Iterable[Diagnostic], remarks: Mapping[str, str] | None = None) -> dict[str, Any]:
+def sarif(found: Iterable[Diagnostic], remarks: Mapping[str, str]) -> dict[str, Any]:
     """Return faults and warnings as a SARIF 2.1.0 log with one run: a rule per code, a result per diagnostic.
 
     ``remarks`` are notes about whole files. Columns count characters from 1; the end is exclusive.
@@ -19,7 +19,7 @@ def sarif(found: Iterable[Diagnostic], remarks: Mapping[str, str] | None = None)
     codes = list(dict.fromkeys(one.code for one in found))
     rules = [{"id": code, "help": {"text": f"rankplan explain {code}"}} for code in codes]
     results = [_result(one, codes.index(one.code)) for one in found]
-    for file, text in (remarks or {}).items():
+    for file, text in remarks.items():
         place = {"physicalLocation": {"artifactLocation": {"uri": file.replace("\\", "/")}}}
         results.append({"level": "note", "message": {"text": text}, "locations": [place]})
     tool = {"driver": {"name": "rankplan", "rules": rules}}

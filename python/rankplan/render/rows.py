@@ -86,7 +86,7 @@ def _inert(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
-def npz(plan: Plan, needs: ProcessNeeds | None = None) -> bytes:
+def npz(plan: Plan, needs: ProcessNeeds | None) -> bytes:
     """Return the columns of every component, named ``component.column``, as an ``.npz`` file.
 
     With ``needs``, ``memory_lower.phase`` and ``memory_upper.phase`` are bytes by process, 0 where a process has no

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from itertools import pairwise
 from typing import Any
 
 from rankplan._core import RankSet
@@ -18,7 +19,11 @@ _OF_A_MACHINE = ("hostname", "ip", "accelerator_ids")
 _OF_A_DEVICE = ("id", "uuid")
 _DIGITS = 16
 
-_MARK = re.compile(rb"^\s*rankplan\.io/plan: ['\"]?sha256:|^# rankplan: sha256:", re.MULTILINE)
+_SCRIPT, _OBJECT = b"# rankplan: sha256:", b"rankplan.io/plan: "
+_HEAD = re.compile(rb"[^\n]*\n(?:(?!#!|set -euo pipefail\r?\n)[^\n]*\n)*?" + _SCRIPT)
+"""The head of a script down to the digest of its plan; a script that another one writes has a first line of its own."""
+_TOP = re.compile(rb"^(?:metadata:|[ \t]+" + re.escape(_OBJECT) + rb"['\"]?sha256:|[^\s#])", re.MULTILINE)
+"""The fields of an object of Kubernetes, and the digest of its plan: a field of ``metadata``, if it is not quoted."""
 _SEARCHED = 16 << 20
 
 
@@ -83,4 +88,8 @@ def is_emitted(file: str | os.PathLike[str]) -> bool:
 
 def has_mark(content: bytes) -> bool:
     """Whether the content of a file is what rankplan has written for a launcher."""
-    return _MARK.search(content) is not None
+    if _SCRIPT in content and _HEAD.match(content) is not None:
+        return True
+    if _OBJECT not in content or content.startswith(b"#!"):
+        return False
+    return any(above == b"metadata:" and _OBJECT in line for above, line in pairwise(_TOP.findall(content)))

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rankplan.config.text.files import read_whole
+from rankplan.config.text.files import read_text
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.plan import Plan
 from rankplan.targets import jobset, kuberay, kubernetes, kueue, lws
-from rankplan.targets.options import CLUSTER, DEFAULT, JOB, Draft, Emitted, Options
+from rankplan.targets.options import AGAIN, CLUSTER, DEFAULT, JOB, Draft, Emitted, Options
 from rankplan.targets.script import shell_words
 from rankplan.targets.script_file import MPIRUN, SLURM, TORCHRUN, Kind, reader, writer, wrote
 from rankplan.words import did_you_mean
@@ -90,12 +90,12 @@ def read_emitted(file: str | os.PathLike[str]) -> Emitted:
     cannot be read.
     """
     name = os.fspath(file)
-    text = read_whole(name).decode("utf-8-sig", errors="replace")
+    text = read_text(name)
     for target in TARGETS.values():
         if target.wrote is not None and target.read is not None and target.wrote(text):
             return target.read(name, text)
-    message = "rankplan has written this file, but it starts nothing any more"
-    help = f"write it again with `rankplan emit`; the targets are {', '.join(TARGETS)}"
+    message = "rankplan wrote this file, but the part that starts the job is missing"
+    help = f"{AGAIN}; the targets are {', '.join(TARGETS)}"
     raise PlacementError([Diagnostic("emit-changed", message, help, file=name)])
 
 
@@ -172,7 +172,7 @@ def emit(
         given["commands"] = {**options.commands, **commands}
     others = (_OF_PODS if to in _SCRIPTS else ()) + (_OF_SLURM if to in TARGETS and to != "slurm" else ())
     if unused := [f"--{'level' if key == 'levels' else key.replace('_', '-')}" for key in others if given[key]]:
-        raise ValueError(f"{to} has no use for {' and '.join(unused)}")
+        raise ValueError(f"{to} does not take {' and '.join(unused)}")
     options = replace(options, **{key: value for key, value in given.items() if value is not None})
     if (wrong := wrong_options(plan, to, options)) is not None:
         raise ValueError(wrong)

@@ -19,9 +19,9 @@ from rankplan.targets.pods import (
     check_pods,
     kueue_annotations,
     metadata,
+    pod_requests,
     template,
 )
-from rankplan.targets.requests import requests
 
 CONTAINER = "main"
 _LONGEST = 63
@@ -36,15 +36,14 @@ def write(draft: Draft, text: str) -> dict[str, Any]:
     longest = max((f"{name}-{one.name}-0-{len(one.nodes) - 1}-abcde" for one in groups), key=len, default=name)
     check_name(draft, "job", name, _LONGEST, longest)
     check_pods(draft, groups, len(groups))
-    asked = [] if draft.options.pin else requests(draft, [one.nodes for one in groups])
     masters = masters_of(
         draft, {node: f"{name}-{one.name}-0-{at}.{name}" for one in groups for at, node in enumerate(one.nodes)}
     )
     first = _first(draft, groups)
     jobs = []
-    for index, one in enumerate(groups):
+    for one, asked in zip(groups, pod_requests(draft, groups), strict=True):
         pods = len(one.nodes)
-        annotations = kueue_annotations(draft, asked[index] if asked else (), pods)
+        annotations = kueue_annotations(draft, asked, pods)
         pod = template(draft, one, CONTAINER, _INDEX, one.node_rank, annotations)
         pod["spec"]["containers"][0]["command"] = command(draft, one.components, masters)
         pod["spec"]["restartPolicy"] = "Never"

@@ -19,13 +19,13 @@ from rankplan.targets.pods import (
     check_pods,
     kueue_annotations,
     metadata,
+    pod_requests,
     pod_spec,
     resource_key,
     template,
     topology_annotations,
     unconstrained,
 )
-from rankplan.targets.requests import requests
 
 HEAD, WORKER = "ray-head", "ray-worker"
 """The names of Ray's containers."""
@@ -60,10 +60,8 @@ def write(draft: Draft, text: str) -> dict[str, Any]:
 def _cluster(draft: Draft) -> dict[str, Any]:
     groups = pod_groups(draft.plan, single=draft.options.pin)
     check_pods(draft, groups, len(groups) + 1)
-    asked = [] if draft.options.pin else requests(draft, [one.nodes for one in groups])
-    annotations = [
-        kueue_annotations(draft, asked[index] if asked else (), len(one.nodes)) for index, one in enumerate(groups)
-    ]
+    asked = zip(groups, pod_requests(draft, groups), strict=True)
+    annotations = [kueue_annotations(draft, slices, len(one.nodes)) for one, slices in asked]
     head = pod_spec(draft, HEAD, [{"name": NODE_RANK, "value": "none", "valueFrom": ABSENT}], {}, sized=False)
     head_annotations = Optional(topology_annotations(unconstrained(annotations)))
     return {

@@ -17,7 +17,7 @@ from rankplan.nodes.topology.sources import HOSTNAME
 from rankplan.plans.plan import Plan
 from rankplan.targets.embedded import plan_text, portable
 from rankplan.targets.merge import ABSENT, NAMES, Contradiction, contradictions, merged
-from rankplan.targets.options import Draft, Emitted, Options
+from rankplan.targets.options import AGAIN, Draft, Emitted, Options
 from rankplan.targets.pods import (
     NODE_RANK,
     OPTIONS,
@@ -155,7 +155,7 @@ def _read(objects: list[Object], file: str, target: str, writer: Writer, kinds: 
     started = next(one for one in objects if one.kind in kinds)
     holder = _holder(objects)
     if holder is None:
-        message, help = "the ConfigMap with the plan is missing", "write the file again with `rankplan emit`"
+        message, help = "the ConfigMap with the plan is missing", AGAIN
         raise PlacementError([started.located(("metadata", "annotations", PLAN), "emit-changed", message, help)])
     plan = _plan(holder)
     faults: list[Diagnostic] = []
@@ -182,7 +182,7 @@ def _plan(holder: Object) -> Plan:
         faults = [holder.located(path, one.code, one.message, one.help) for one in error.diagnostics]
     except (ValueError, RecursionError):
         message = "the plan in the file is not JSON"
-        faults = [holder.located(path, "emit-changed", message, "write the file again with `rankplan emit`")]
+        faults = [holder.located(path, "emit-changed", message, AGAIN)]
     raise PlacementError(faults)
 
 
@@ -192,7 +192,7 @@ def _options(started: Object, plan: Plan, faults: list[Diagnostic]) -> Options:
     kept = options_read(str(started.at(*path) or ""))
     if kept is None:
         message = f"`{OPTIONS}` is {shown(started.at(*path))}; it must be options as rankplan writes them"
-        faults.append(started.located(path, "emit-changed", message, "write the file again with `rankplan emit`"))
+        faults.append(started.located(path, "emit-changed", message, AGAIN))
         kept = {}, {}, False
     commands: dict[str, str] = {}
     ports: Counter[int] = Counter()
@@ -224,7 +224,7 @@ def _command_options(value: Any) -> Iterator[tuple[str, str]]:
 
 def _changed(users: Object, found: Contradiction) -> Diagnostic:
     field = _field(users, found.path)
-    help = "restore it, or change the config and write the file again with `rankplan emit`"
+    help = f"restore it, or change the config and {AGAIN}"
     if (name := _unknown(found)) is not None:
         message = f"{name} is in no group of the plan"
     elif found.users is ABSENT:

@@ -10,7 +10,7 @@ from typing import Any
 from rankplan.targets.groups import PodGroup, pod_groups
 from rankplan.targets.jobset import CONTAINER, command, masters_of
 from rankplan.targets.merge import ABSENT
-from rankplan.targets.options import Draft, listed
+from rankplan.targets.options import Draft
 from rankplan.targets.pods import (
     GROUP,
     INDEX,
@@ -18,9 +18,10 @@ from rankplan.targets.pods import (
     check_pods,
     kueue_annotations,
     metadata,
+    pod_requests,
     template,
 )
-from rankplan.targets.requests import requests
+from rankplan.words import listed
 
 _LONGEST = 63
 _LABELS = "metadata.labels['leaderworkerset.sigs.k8s.io/{}-index']"
@@ -36,7 +37,7 @@ def write(draft: Draft, text: str) -> dict[str, Any]:
         help = "use jobset, or kuberay: they have a group per kind of node"
         draft.refuse("emit-uneven", message + listed([one.name for one in groups]), help)
     check_pods(draft, groups, 1)
-    asked = [() for _ in groups] if draft.options.pin else requests(draft, [one.nodes for one in groups])
+    asked = pod_requests(draft, groups)
     size = asked[0][0].size if asked[0] else len(groups[0].nodes)
     replicas = len(groups[0].nodes) // size
     # a StatefulSet labels its pods with its name and a hash

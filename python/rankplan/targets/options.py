@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rankplan.errors import Diagnostic, refusal
@@ -14,6 +14,10 @@ KINDS = (JOB, CLUSTER)
 
 DEFAULT = "*"
 """The key of the command of every component that has none of its own; ``{}`` in it is the component's name."""
+
+
+AGAIN = "write the file again with `rankplan emit`"
+"""The help for a file that is no longer what rankplan wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,3 @@ class Emitted:
     plan: Plan
     target: str
     options: Options
-
-
-def listed(names: Sequence[str], most: int = 8) -> str:
-    """Return names as messages list them, of many only the first."""
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -14,7 +14,7 @@ from rankplan.targets.embedded import digest
 from rankplan.targets.groups import PodGroup, is_label
 from rankplan.targets.merge import ABSENT, USER, Optional
 from rankplan.targets.options import Draft
-from rankplan.targets.requests import Requests, level_order
+from rankplan.targets.requests import Requests, level_order, requests
 from rankplan.words import counted, nodes_text
 
 PLAN = "rankplan.io/plan"
@@ -148,7 +148,7 @@ def resource_key(draft: Draft, accelerator_type: str) -> str | None:
     row = vendor(accelerator_type)
     key = draft.options.resource_keys.get(accelerator_type) or (None if row is None else row.resource_key)
     if key is None:
-        message = f"no resource of Kubernetes is known for accelerators of type {accelerator_type}"
+        message = f"rankplan knows no Kubernetes resource for accelerators of type {accelerator_type}"
         help = f"pass --resource-key {accelerator_type}=KEY with the key that `kubectl describe node` shows"
         draft.refuse("emit-resource-key", message, help)
     elif not _LABEL_KEY.fullmatch(key) or "/" not in key:
@@ -171,6 +171,11 @@ def level_key(draft: Draft, level: str) -> str:
     return label
 
 
+def pod_requests(draft: Draft, groups: Sequence[PodGroup]) -> list[Requests]:
+    """Return the topology requests of pod groups; pods that are pinned to hosts have none."""
+    return [() for _ in groups] if draft.options.pin else requests(draft, [one.nodes for one in groups])
+
+
 def kueue_annotations(draft: Draft, asked: Requests, pods: int) -> dict[str, str]:
     """Return Kueue's annotations for the slices of a pod set of so many pods; empty without a queue."""
     if draft.options.pin:
@@ -188,7 +193,7 @@ def kueue_annotations(draft: Draft, asked: Requests, pods: int) -> dict[str, str
     if slices[0][1] == pods:
         found[_REQUIRED] = slices.pop(0)[0]
     if len(slices) > MOST_LAYERS:
-        message = f"Kueue takes {MOST_LAYERS} layers of slices, not {len(slices)}"
+        message = f"Kueue allows {MOST_LAYERS} layers of slices, not {len(slices)}"
         draft.refuse("emit-topology", message, "drop a level of `keep` or `segment`")
     if len(slices) == 1:
         found |= {_SLICE_LEVEL: slices[0][0], _SLICE_SIZE: str(slices[0][1])}
@@ -236,9 +241,9 @@ def check_options(draft: Draft) -> None:
 
 
 def check_pods(draft: Draft, groups: Sequence[PodGroup], pod_sets: int) -> None:
-    """Refuse what pods of any target cannot hold: more pod sets than Kueue takes, nodes without the name to pin to."""
+    """Refuse what pods of any target cannot hold: more pod sets than Kueue allows, nodes without the name to pin to."""
     if draft.options.queue is not None and pod_sets > MOST_POD_SETS:
-        message = f"the plan needs {pod_sets} pod sets; Kueue takes {MOST_POD_SETS}"
+        message = f"the plan needs {pod_sets} pod sets; Kueue allows {MOST_POD_SETS}"
         help = "use fewer kinds of nodes: place components on the same nodes"
         draft.refuse("emit-too-many-groups", message, help)
     if draft.options.pin and (unnamed := [one.nodes.start for one in groups if one.hostname is None]):

@@ -125,6 +125,14 @@ class Head:
         message, help = f"the script starts {self.shebang[2:].strip()}; rankplan writes bash", f"write {_SHEBANG}"
         return Diagnostic("emit-conflict", message, help, file=file, line=1, column=1, source=self.shebang)
 
+    def unmarked(self, file: str) -> Diagnostic | None:
+        """Return the fault of commands without a first line that says what reads them: the file may be no script."""
+        if not self.commands:
+            return None
+        number, line = self.commands[0]
+        message, help = "the base has commands and no first line that starts a shell", f"write {_SHEBANG} above them"
+        return Diagnostic("emit-conflict", message, help, file=file, line=number, column=1, source=line)
+
 
 def split(text: str, is_own: Callable[[str, Sequence[str]], bool]) -> tuple[Head, Lines]:
     """Return the user's head of a script, and rankplan's lines; without the line of a digest, all lines are the user's.

@@ -15,7 +15,7 @@ from rankplan.config.text.places import Place
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.plans.plan import Plan
 from rankplan.targets import mpirun, slurm, slurm_options, torchrun
-from rankplan.targets.options import Draft, Emitted, Options
+from rankplan.targets.options import AGAIN, Draft, Emitted, Options
 from rankplan.targets.script import CLOSES, DIGEST, OPENS, STRICT, Head, Lines, split
 from rankplan.words import shown
 
@@ -45,15 +45,6 @@ MPIRUN = Kind("mpirun", mpirun.write, re.compile("^OMPI_MCA_", re.M), mpirun.is_
 _KINDS = (SLURM, TORCHRUN, MPIRUN)
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
-    """What a script says: its plan, the options that it was written with, and the user's head."""
-
-    plan: Plan
-    options: Options
-    head: Head
-
-
 def writer(kind: Kind) -> Callable[[Draft], str]:
     """Return the writer of a target, which puts the script below the user's head."""
 
@@ -62,7 +53,7 @@ def writer(kind: Kind) -> Callable[[Draft], str]:
         if base is not None:
             text = read_text(base)
             head, _ = split(text, kind.is_own)
-            draft.faults += filter(None, [head.fault(base)])
+            draft.faults += filter(None, [head.fault(base) if text.startswith("#!") else head.unmarked(base)])
         found = kind.write(draft, head)
         if base is not None and kind is SLURM:
             _, own = split(found, kind.is_own)
@@ -86,17 +77,12 @@ def wrote(kind: Kind) -> Callable[[str], bool]:
 
 
 def reader(kind: Kind) -> Callable[[str, str], Emitted]:
-    """Return the reader of a target: of a path and a text, the plan, and the options that give the script again."""
-
-    def emitted(path: str, text: str) -> Emitted:
-        found = read(kind, path, text)
-        return Emitted(found.plan, kind.name, replace(found.options, base=path))
-
-    return emitted
+    """Return the reader of a target, which takes a path and a text."""
+    return lambda path, text: read(kind, path, text)
 
 
-def read(kind: Kind, path: str, text: str) -> Script:
-    """Return what a script says.
+def read(kind: Kind, path: str, text: str) -> Emitted:
+    """Return the plan in a script, and the options that give the script again.
 
     Raises `PlacementError`: ``emit-changed`` with every line that is not what the plan says, ``invalid-plan``.
     """
@@ -116,7 +102,7 @@ def read(kind: Kind, path: str, text: str) -> Script:
         faults = [replace(one, code=_CODE) for one in slurm_options.conflicts(head, lines, path)]
     if faults:
         raise refusal(faults)
-    return Script(plan, options, head)
+    return Emitted(plan, kind.name, replace(options, base=path))
 
 
 def _plan(path: str, own: Lines) -> Plan:
@@ -124,7 +110,7 @@ def _plan(path: str, own: Lines) -> Plan:
     first = next((at for at, (_, line) in enumerate(own) if line.endswith(OPENS)), None)
     last = next((at for at, (_, line) in enumerate(own) if line == CLOSES and first is not None and at > first), None)
     if first is None or last is None:
-        help = "emit the plan again"
+        help = AGAIN
         message = f"no line ends in {OPENS}" if first is None else f"no line is {CLOSES}: the plan does not end"
         raise PlacementError([Diagnostic(_CODE, message, help, file=path)])
     start = own[first][0]
@@ -134,7 +120,7 @@ def _plan(path: str, own: Lines) -> Plan:
         raise PlacementError([replace(one, file=path, line=start) for one in error.diagnostics]) from None
     except json.JSONDecodeError as error:
         message, line = "the plan in this script is not JSON", start + error.lineno
-        fault = Diagnostic("invalid-plan", message, "emit the plan again", file=path, line=line, column=error.colno)
+        fault = Diagnostic("invalid-plan", message, AGAIN, file=path, line=line, column=error.colno)
         raise PlacementError([fault]) from None
     except (ValueError, RecursionError):
         raise PlacementError([Diagnostic("invalid-plan", "the plan is not JSON", file=path, line=start)]) from None
@@ -161,7 +147,7 @@ def _changes(path: str, found: Lines, wanted: Sequence[str]) -> Iterator[Diagnos
 
 def _change(path: str, number: int, line: str | None, wanted: str | None) -> Diagnostic:
     """Return the fault of a line that should be another one, or should not be, or is missing."""
-    help = f"emit the plan again; your own lines go above `{STRICT}`, and your own words after ` -- `"
+    help = f"{AGAIN}; your own lines go above `{STRICT}`, and your own words after ` -- `"
     if line is None:
         message = f"the plan has the line {shown(str(wanted).strip())} here"
         return Diagnostic(_CODE, message, help, file=path, line=number, column=1)

@@ -95,7 +95,7 @@ def write(draft: Draft, head: Head) -> str:
     ]
     found = script(head, digest(text), list(_options(draft, job, head)), body)
     if len(found.encode()) > _MOST_BYTES:
-        message = f"the script has {len(found.encode()):,} bytes; Slurm takes {_MOST_BYTES:,}"
+        message = f"the script has {len(found.encode()):,} bytes; Slurm allows {_MOST_BYTES:,}"
         draft.refuse("emit-too-large", message, "use mpirun or jobset, or raise SchedulerParameters=max_script_size")
     return found
 
@@ -107,19 +107,13 @@ def job_components(draft: Draft) -> list[Component]:
     found: list[Component] = []
     for group, wishes in zip(groups, asked, strict=True):
         here = Component(list(group.nodes), group.accelerator_type, group.num_accelerators, _segment(draft, wishes))
-        last = found[-1] if found else None
-        same = last is not None and (last.accelerator_type, last.num_accelerators, last.segment) == (
-            here.accelerator_type,
-            here.num_accelerators,
-            here.segment,
-        )
-        if last is not None and same:
-            last.nodes += here.nodes
+        if found and replace(found[-1], nodes=here.nodes) == here:
+            found[-1].nodes += here.nodes
         else:
             found.append(here)
     _check_release(draft, found)
     if len(found) > _MOST_COMPONENTS:
-        message = f"the job has {len(found)} kinds of nodes one after another; Slurm takes {_MOST_COMPONENTS}"
+        message = f"the job has {len(found)} kinds of nodes one after another; Slurm allows {_MOST_COMPONENTS}"
         draft.refuse("emit-too-large", message, "use mpirun, or number nodes with equal accelerators one after another")
     return found
 
@@ -253,7 +247,7 @@ def _accelerators(draft: Draft, one: Component, *, alone: bool) -> str:
         why = "a job of several types names each" if kind in _GPUS else "Slurm counts it by a name of the site"
         draft.refuse(
             "emit-resource-key",
-            f"no GRES is known for accelerators of type {kind}: {why}",
+            f"rankplan knows no GRES for accelerators of type {kind}: {why}",
             f"pass --resource-key {kind}=NAME with the name that `sinfo -o %G` shows, such as npu or gpu:h100",
         )
     if key is None or key == "gpu":
@@ -292,15 +286,19 @@ def _hosts(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     lists = "; ".join(_host_list(one, index if len(job) > 1 else None) for index, one in enumerate(job))
     if any(one.segment is not None for one in job):
         yield "# along the network: a segment is a run of node ranks"
-    dense = nodes == list(range(len(nodes)))
+    dense = _dense(nodes)
     yield f"mapfile -t {'host' if dense else 'hosts'} < <({lists})"
     if not dense:
         names = (f'"${{hosts[{index}]}}"' for index in range(len(nodes)))
         yield f"host=({_elements(nodes, names)})"
 
 
+def _dense(nodes: Sequence[int]) -> bool:
+    return list(nodes) == list(range(len(nodes)))
+
+
 def _elements(nodes: Sequence[int], values: Iterable[str]) -> str:
-    dense = nodes == list(range(len(nodes)))
+    dense = _dense(nodes)
     return " ".join(value if dense else f"[{node}]={value}" for node, value in zip(nodes, values, strict=True))
 
 
@@ -368,7 +366,6 @@ def _parts(
 def _ray(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     """Yield the lines that start Ray on every node, and then the driver on the first one."""
     nodes = [node for one in job for node in one.nodes]
-    dense = nodes == list(range(len(nodes)))
     parts = [(index if len(job) > 1 else None, one.nodes) for index, one in enumerate(job)]
     step = []
     for number, (group, some) in enumerate(parts):
@@ -381,7 +378,7 @@ def _ray(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     first = f'"${{host[{nodes[0]}]}}"'
     yield f'export RANKPLAN_PLAN="$plan.json" address="${{host[{nodes[0]}]}}:6379"'
     rank = "export RANKPLAN_NODE_RANK=$SLURM_PROCID"
-    if not dense:
+    if not _dense(nodes):
         rank = f"rank=({' '.join(map(str, nodes))}); export RANKPLAN_NODE_RANK=${{rank[SLURM_PROCID]}}"
     yield from _RAY.replace("RANK\n", f"{rank}\n", 1).split("\n")
     yield from f"srun {_NEXT.join(step)} &".split("\n")

@@ -18,6 +18,7 @@ import yaml
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.files import write_whole
+from rankplan.config.text.kinds import COSTS
 from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.parallel import NO_SIZES, Parallel
@@ -125,7 +126,7 @@ class Costs:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Costs:
         """Read a costs file. Raises `PlacementError` with every fault, ``OSError`` if the file cannot be read."""
-        return _Reading(Reader.load(path)).costs()
+        return _Reading(Reader.load(path, COSTS)).costs()
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Costs:
@@ -173,6 +174,9 @@ class _Reading:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        if (message := COSTS.instead(reader.content)) is not None:
+            self._add(COSTS.code, (), message, COSTS.help)
+            raise reader.refusal()
         content = plain(reader, reader.content, ())
         file = validated(CostsModel, content, (), reader.add)
         # The values without a fault are still checked together.

@@ -312,13 +312,13 @@ class Sweep:
     curves: dict[str, list[tuple[int, float]]]
 
 
-def sweep(tuning: Tuning, component: str | None = None) -> Sweep:
-    """Return the period by accelerators of a component, by default the one with the most in the best placement.
+def sweep(tuning: Tuning) -> Sweep:
+    """Return the period by accelerators of the component that has the most in the best placement.
 
-    All other components have the sizes that are best then. Raises ``KeyError`` for an unknown component.
+    All other components have the sizes that are best then.
     """
     best = tuning.best.schedule.sizes
-    name = component or max(best, key=lambda one: best[one])
+    name = max(best, key=lambda one: best[one])
     sizes = tuning.sizes[name]
     step = -(-len(sizes) // _MOST_POINTS)
     chosen = [size for index, size in enumerate(sizes) if index % step == 0 or size.accelerators == best[name]]

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 import rankplan
 import yaml
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from rankplan import Inventory, Packed, PackedPlacementStrategy, Parallel, PlacementError, Plan, RankMap
-from rankplan.cli import main
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.dialects.rlinf.dialect import roles_class
 from rankplan.parallel import ENGINE_ORDER
@@ -28,6 +26,7 @@ from rankplan.rlinf import (
     PlacementMode,
     RolloutSyncMode,
 )
+from support.commands import run
 
 EIGHT = Inventory.uniform(1, 8)
 SIXTEEN = Inventory.uniform(2, 8)
@@ -420,8 +419,8 @@ rollout: {tensor_parallel_size: 2}
 """
 
 
-def run(*arguments: str) -> str:
-    done = CliRunner().invoke(main, list(arguments), catch_exceptions=False)
+def printed(*arguments: str) -> str:
+    done = run(*arguments)
     assert done.exit_code == 0, done.output
     return done.output
 
@@ -429,7 +428,7 @@ def run(*arguments: str) -> str:
 def test_a_component_placement_is_what_the_command_plans(tmp_path: Path) -> None:
     path = tmp_path / "conf.yaml"
     path.write_text(CONF.replace("actor: 0-3, rollout: 4-7", '"actor,rollout": all'))
-    run("plan", str(path), "--nodes", "1x8", "--save", str(tmp_path / "plan.json"))
+    printed("plan", str(path), "--nodes", "1x8", "--save", str(tmp_path / "plan.json"))
     placement = rankplan.ComponentPlacement(path, EIGHT)
     plan = placement.plan()
     assert plan == Plan.load(tmp_path / "plan.json") and plan.mode is PlacementMode.COLLOCATED
@@ -455,15 +454,15 @@ def test_a_subclass_may_replace_what_the_sections_decide() -> None:
 def test_the_command_line_chooses_the_class_and_prints_the_mode(tmp_path: Path) -> None:
     path = tmp_path / "conf.yaml"
     path.write_text(CONF)
-    assert "6 processes on 1 node, mode DISAGGREGATED\n" in run("check", str(path), "--nodes", "1x8")
-    shown = run("plan", str(path), "--nodes", "1x8", "--save", str(tmp_path / "plan.json"))
+    assert "6 processes on 1 node, mode DISAGGREGATED\n" in printed("check", str(path), "--nodes", "1x8")
+    shown = printed("plan", str(path), "--nodes", "1x8", "--save", str(tmp_path / "plan.json"))
     assert "\nmode: DISAGGREGATED\n" in shown
     saved = Plan.load(tmp_path / "plan.json")
     assert saved == rlinf.plan(path, EIGHT) and saved.mode is PlacementMode.DISAGGREGATED
-    assert run("plan", str(tmp_path / "plan.json")) == shown
+    assert printed("plan", str(tmp_path / "plan.json")) == shown
     only_placements = "".join(CONF.splitlines(keepends=True)[:3])
     path.write_text(only_placements)
-    assert run("check", str(path), "--nodes", "1x8").endswith("8 processes on 1 node\n")
+    assert printed("check", str(path), "--nodes", "1x8").endswith("8 processes on 1 node\n")
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,8 @@ def _invalid(found: ErrorDetails, path: KeyPath) -> Diagnostic:
         bound, text = _BOUNDS[kind]
         limit = text.format(context[bound])
         return must_be(name, value, limit, f"use {limit}")
+    if kind == "finite_number":
+        return must_be(name, value, "a number below 1e308", "write a number such as 1")
     if kind.endswith(_WRONG_TYPE) and (expected := kind.partition("_")[0]) in _EXPECTED:
         return wrong_type(name, value, expected)
     # A validator that is not ours: its own words are the best help there is.

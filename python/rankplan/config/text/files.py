@@ -39,13 +39,15 @@ def beginning(path: str | os.PathLike[str], most: int) -> bytes:
         return file.read(most)
 
 
-def read_text(path: str | os.PathLike[str]) -> str:
-    """Return the text of a file. Raises `PlacementError` if it is not UTF-8, ``OSError``."""
+def read_text(path: str | os.PathLike[str], limit: int = LARGEST) -> str:
+    """Return the text of a file of at most ``limit`` bytes. Raises `PlacementError` if it is not UTF-8, ``OSError``."""
+    content = read_whole(path, limit)
     try:
-        return read_whole(path).decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        line = 1 + content.count(b"\n", 0, error.start)
         message = f"the file is not UTF-8: invalid byte at position {error.start}"
-        fault = Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=os.fspath(path))
+        fault = Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=os.fspath(path), line=line)
         raise PlacementError([fault]) from None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -12,16 +13,19 @@ from rankplan.config.text.document import Document, Section
 from rankplan.config.text.extends import extended
 from rankplan.config.text.files import read_text
 from rankplan.config.text.hydra import composed
+from rankplan.config.text.kinds import CONFIG, Kind
 from rankplan.config.text.places import Places
 from rankplan.errors import PlacementError
-from rankplan.words import shown, wrong_type
+from rankplan.words import wrong_type
 
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 """The suffixes of launch scripts."""
 _SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|z|k)?sh\b")
 
 
-def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), *, text: str | None = None) -> Section:
+def load_config(
+    path: str | os.PathLike[str], overrides: Sequence[str] = (), *, text: str | None = None, kind: Kind = CONFIG
+) -> Section:
     """Read a config file and return its mapping; later faults point into the file.
 
     YAML is read by YAML 1.2's core rules. A shell script (``.sh``, ``.bash``, ``.slurm``, ``.sbatch``, or a first line
@@ -30,12 +34,13 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), *, 
     that Hydra's ``defaults`` names are read if they exist. ``overrides`` change values as on Hydra's command line:
     ``key=value``, ``+key=value``, ``++key=value``, ``~key``; ``X=value`` sets a variable that a script reads from its
     environment. ``text`` is read in place of the content of the file, as of one that an editor has not saved.
+    ``kind`` says what a file without keys should be.
 
     Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
     it; ``OSError`` if it cannot be read.
     """
     if not overrides:
-        return _load(os.fspath(path), text=text)
+        return _load(os.fspath(path), text=text, kind=kind)
     from rankplan.config.text.overrides import overridden, parse_overrides  # as the readers below
 
     several = isinstance(overrides, Sequence) and not isinstance(overrides, str)
@@ -43,7 +48,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = (), *, 
         raise wrong_type("overrides", overrides, 'a list of texts: ["trainer.nnodes=2"]')
     changes = parse_overrides(overrides)
     given = {one.key: one.value for one in changes if not one.sign and one.key.isidentifier() and one.value is not None}
-    config = _load(os.fspath(path), given=given, text=text)
+    config = _load(os.fspath(path), given=given, text=text, kind=kind)
     used = config.document.used if isinstance(config.document, Places) else set()
     return overridden(config, [one for one in changes if one.key not in used])
 
@@ -53,15 +58,12 @@ def _load(
     above: tuple[str, ...] = (),
     given: Mapping[str, str] = MappingProxyType({}),
     text: str | None = None,
+    kind: Kind = CONFIG,
 ) -> Section:
     """Return the content of a file with those that it extends; ``given`` are environment variables of a script."""
     document, value = _read(file, given, text)
     if not isinstance(value, Section):
-        message = f"the file contains {shown(value)}; it must be a mapping"
-        if value is None:
-            message = "the file is empty: it describes no job and no nodes"
-        help = "write keys and values: `cluster:` in a config, `nodes:` in an inventory"
-        raise PlacementError([document.refuse(message, code="no-components", help=help)])
+        raise PlacementError([replace(kind.fault(value), file=document.file)])
     if "defaults" not in value:
         return value
     return composed(extended(value, _load, (*above, file)), lambda name: _read(name)[1])

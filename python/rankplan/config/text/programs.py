@@ -14,23 +14,25 @@ _SFT, _DPO = "supervised fine-tuning (SFT)", "preference training (DPO)"
 _REWARD = "the training of a reward model"
 _EVALUATION, _GENERATION, _SERVING = "evaluation", "generation only", "serving of a model"
 _DATA = "preparation of data or checkpoints"
+_DEEPSPEED = "PPO in the processes of `deepspeed`, without Ray"
 
 _PROGRAMS: tuple[tuple[str, str | None, str], ...] = (
     # verl: the entry points in verl/trainer and verl/experimental
     (r"verl\.(trainer|experimental)\..*sft\w*", "verl", _SFT),
-    (r"verl\.trainer\.main_generation\w*", "verl", _GENERATION),
-    (r"verl\.trainer\.main_eval", "verl", _EVALUATION),
+    (r"verl\.\w*trainer\.main_generation\w*", "verl", _GENERATION),
+    (r"verl\.\w*trainer\.main_eval\w*", "verl", _EVALUATION),
     (r"verl\.(model_merger|utils)\b.*", "verl", _DATA),
     (r"verl\..*", "verl", JOB),
     # OpenRLHF: openrlhf/cli
-    (r"openrlhf\.cli\.train_ppo\w*", "openrlhf", JOB),
+    (r"(openrlhf|marti)\.cli\.(multi_agent_)?train_ppo_\w+", "openrlhf", JOB),
+    (r"openrlhf\.cli\.train_ppo", "openrlhf", _DEEPSPEED),
     (r"openrlhf\.cli\.train_sft", "openrlhf", _SFT),
     (r"openrlhf\.cli\.train_(dpo|kto)", "openrlhf", _DPO),
     (r"openrlhf\.cli\.train_(rm|prm)", "openrlhf", _REWARD),
     (r"openrlhf\.cli\.train_kd", "openrlhf", "knowledge distillation"),
-    (r"openrlhf\.cli\.serve_rm", "openrlhf", _SERVING),
+    (r"openrlhf\.cli\.serve_\w+", "openrlhf", _SERVING),
     (r"openrlhf\.cli\.(batch_inference|interactive_chat)", "openrlhf", _GENERATION),
-    (r"openrlhf\.cli\..*", "openrlhf", _DATA),
+    (r"openrlhf\.cli\.lora_combiner", "openrlhf", _DATA),
     # SkyRL: skyrl/train/entrypoints, and skyrl_train before
     (r"skyrl(\.|_)train\.(entrypoints\.)?main_sft", "skyrl", _SFT),
     (r"skyrl(\.|_)train\.entrypoints\.main_generate", "skyrl", _GENERATION),
@@ -89,7 +91,8 @@ class Program:
         """The fault of a script whose program is no training job."""
         if not self.task and self.otherwise is not None:
             return self.otherwise
-        message = f"`{self.name}` is {self.task}, not an RL job: there is no component to place"
+        other = "" if self.task == _DEEPSPEED else ", not an RL job"
+        message = f"`{self.name}` is {self.task}{other}: there is no component to place"
         trainer = _TRAINERS.get(self.system or "")
         reads = f"`{trainer}`" if trainer else "the trainer of a system"
         help = f"pass the script of a job: rankplan reads what a script passes to {reads}"

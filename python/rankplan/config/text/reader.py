@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 
 from rankplan.config.text.document import Section
 from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
+from rankplan.config.text.kinds import CONFIG, Kind
 from rankplan.config.text.load import load_config
 from rankplan.config.text.programs import started
 from rankplan.config.text.scalars import plain_scalar
@@ -66,10 +67,14 @@ class Reader:
         """The path of each size that the section at a path states, by its kind (``tp``)."""
         self.size_names: dict[KeyPath, dict[str, KeyPath]] = {}
         """The path that each size has in a section, by its kind, whether it is stated or not."""
+        self.size_letters: dict[KeyPath, Mapping[str, str]] = {}
+        """The letter of each size in the text at a path that states all sizes, by its kind: ``t`` in ``fsdp:d4t2``."""
         self.spellings: dict[str, Spelling] = {}
         """How the keys of a dialect state the memory of each component."""
         self.unknown_models: dict[KeyPath, Diagnostic] = {}
         """The models that are known by no name and no file, by the path of their names."""
+        self.older: Mapping[KeyPath, KeyPath] = {}
+        """The path of a key in older versions of the system or in a fork, by its path; read if only it has a value."""
         self._warnings: list[Diagnostic] = []
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix
@@ -81,12 +86,12 @@ class Reader:
         self._sections: dict[KeyPath, Mapping[Any, Any]] = {(): whole if config is None else config}
 
     @classmethod
-    def load(cls, config: Any) -> Self:
+    def load(cls, config: Any, kind: Kind = CONFIG) -> Self:
         """Return the reader of a whole config: a mapping, or the path of a file.
 
         Raises `PlacementError` if it is not a mapping, ``OSError`` if its file cannot be read.
         """
-        content = load_config(config) if isinstance(config, (str, os.PathLike)) else config
+        content = load_config(config, kind=kind) if isinstance(config, (str, os.PathLike)) else config
         if not isinstance(content, Mapping):
             raise PlacementError([not_a_mapping("the config", content, "write keys and values")])
         return cls(content)
@@ -148,6 +153,7 @@ class Reader:
             self.add_in_config(path, diagnostic)
 
     def _add(self, whole: KeyPath, diagnostic: Diagnostic) -> None:
+        whole = self.stated(whole)
         diagnostic = self._located(whole, diagnostic)
         self._positions.append(self._position(whole[len(self._outer) :], diagnostic))
         self.faults.append(diagnostic)
@@ -161,6 +167,7 @@ class Reader:
         return self._located(self._outer + path, diagnostic)
 
     def _located(self, whole: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
+        whole = self.stated(whole)
         diagnostic = replace(diagnostic, path=path_text(whole))
         if self._document is None or not (self._whole_file or whole[: len(self._prefix)] == self._prefix):
             return diagnostic
@@ -205,8 +212,23 @@ class Reader:
             self._sections[path] = self.mapping(self.section_at(path[:-1]), path[-1], path[:-1])
         return self._sections[path]
 
+    def stated(self, path: KeyPath) -> KeyPath:
+        """Return a path within the config as the config writes it: that of an older version if it only has that."""
+        older = self.older.get(path)
+        return older if older is not None and self._has(older) and not self._has(path) else path
+
+    def _has(self, path: KeyPath) -> bool:
+        here: Any = self._sections[()]
+        try:
+            for key in path:
+                here = here[key]
+        except Exception:  # a missing key, a section that is none, or what the config library cannot resolve
+            return False
+        return here is not None
+
     def at(self, path: KeyPath) -> Any:
         """Return the value at a path, ``None`` if it is missing."""
+        path = self.stated(path)
         return self.value(self.section_at(path[:-1]), path[-1], path[:-1])
 
     def resolved(self, value: Any, path: KeyPath, depth: int = 0) -> Any:

@@ -38,7 +38,7 @@ for _name, _pattern, _first in (
 
 
 class Written:
-    """A number that Python writes differently: ``str`` gives it as written in the file."""
+    """A number that Python writes differently, or that is too large for it: texts show it as written in the file."""
 
     text: str
     plain: ClassVar[Any]
@@ -48,7 +48,7 @@ class Written:
         self.text = text
         return self
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text
 
     def __reduce__(self) -> tuple[type[float], tuple[float]]:

@@ -10,7 +10,7 @@ from pathlib import Path as FilePath
 
 from rankplan.config.text.document import Section
 from rankplan.config.text.entrypoints import Entrypoint
-from rankplan.config.text.files import read_whole
+from rankplan.config.text.files import read_text
 from rankplan.config.text.overrides import OVERRIDE, Override, overridden
 from rankplan.config.text.places import Place, Places, Text, relocated
 from rankplan.config.text.programs import JOB, Program, program_of
@@ -30,6 +30,8 @@ _FLAG = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 _NO_KEY = re.compile(rf"[{_UNKNOWN}]|^hydra\.")
 """An unknown key, or a key of Hydra itself."""
 _FILES = ("--config", "--config-file", "--config_path")
+_WORD = "config"
+"""The key that names a config file among the words of a command (EasyR1: ``main``)."""
 _FOLDERS, _NAMES = ("--config-path", "--config_path", "-cp"), ("--config-name", "--config_name", "-cn")
 
 
@@ -102,11 +104,17 @@ def parse_script(
     source = Places(origin.file)
     warnings = [_skipped(cause, sources) for cause in followed.skipped]
     base = _base(chosen, sources, load, warnings)
+    named = next((one for one in tokens if one.key == _WORD and str(one.value).endswith((".yaml", ".yml"))), None)
+    if base is None and named is not None:
+        tokens.remove(named)
+        base = _loaded(str(named.value), named.value_place, load, warnings)
     if base is not None and chosen.program.system is None:  # the keys of its config tell more than its name
         chosen = replace(chosen, program=replace(chosen.program, task=None))
     config: Section = relocated(base if base is not None else {}, source if base is None else base.document)
     try:
-        config = overridden(config, [one for one in tokens if not one.causes], strict=base is not None)
+        config = overridden(
+            config, [one for one in tokens if not one.causes], strict=base is not None and named is None
+        )
     except PlacementError as error:  # the keys of a program that is no job may have another order
         raise PlacementError([chosen.program.fault]) if chosen.program.task else error from None
     warnings += [_unknown(one, sources) for one in tokens if one.causes]
@@ -160,7 +168,7 @@ def _opened(name: str, folder: str, script: str) -> tuple[str, Text] | None:
     if (path := _nearest_file(name, folder, script)) is None:
         return None
     try:
-        text = read_whole(path, _LARGEST).decode().replace("\r\n", "\n")
+        text = read_text(path, _LARGEST).replace("\r\n", "\n")
     except (OSError, ValueError):
         return None
     return text, Text(os.path.normpath(path), text)
@@ -272,9 +280,9 @@ def _flags(fields: Sequence[Field], lines: Sources) -> Iterator[_Token]:
     """Yield the flags of a command: ``--key value``, ``--key=value``, ``--key``; in keys, ``-`` is ``_`` (argparse)."""
     flags: list[tuple[Field, list[Field]]] = []
     for field in fields:
-        if re.match(r"-{1,2}[A-Za-z]", _text(field)):
+        if field.several or re.match(r"-{1,2}[A-Za-z]", _text(field)):
             flags.append((field, []))
-        elif flags:
+        elif flags and not (flags[-1][1] and all(piece.cause for piece in field.pieces)):  # more flags, or none
             flags[-1][1].append(field)
     for field, values in flags:
         found = _FLAG.fullmatch(_text(field))
@@ -320,13 +328,18 @@ def _base(
     if (hydra := _hydra_file(started, lines)) is not None:
         return load(str(hydra))
     for name, place, _ in _options(started.command, lines, _FILES):
-        if not name.endswith((".yaml", ".yml")):
-            continue
-        if _UNKNOWN not in name and (path := _nearest_file(name, "", place.file)) is not None:
-            return load(str(path))
-        message = f"the values of {name.replace(_UNKNOWN, '...')} are not read: no such file here"
-        fault = Diagnostic("not-run", message, "run the check in the folder that the script runs in", warning=True)
-        warnings.append(place.of(fault))
+        if name.endswith((".yaml", ".yml")) and (base := _loaded(name, place, load, warnings)) is not None:
+            return base
+    return None
+
+
+def _loaded(name: str, place: Place, load: Callable[[str], Section], warnings: list[Diagnostic]) -> Section | None:
+    """Return the config file with a name; without it, its values are unknown."""
+    if _UNKNOWN not in name and (path := _nearest_file(name, "", place.file)) is not None:
+        return load(str(path))
+    message = f"the values of {name.replace(_UNKNOWN, '...')} are not read: no such file here"
+    fault = Diagnostic("not-run", message, "run the check in the folder that the script runs in", warning=True)
+    warnings.append(place.of(fault))
     return None
 
 

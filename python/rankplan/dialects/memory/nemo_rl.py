@@ -10,6 +10,8 @@ from rankplan.dialects.memory.rules import Role, end_stages, layers, offloading,
 _M, _D, _O = "@.megatron_cfg", "@.dtensor_cfg", "@.megatron_cfg.optimizer"
 _DDP = f"{_M}.distributed_data_parallel_config"
 _G, _V = "policy.generation", "policy.generation.vllm_cfg"
+_OPD, _APART = "on_policy_distillation", "on_policy_distillation.non_colocated_teachers"
+_TEACHER = f"{_APART}.default_teacher_cfg"
 
 
 def _trainer(megatron: Any, dtensor: Any) -> Any:
@@ -29,6 +31,20 @@ def _tokens(length: Any, packs: Any, dynamic: Any, *sizes: Any) -> int | None:
     if stated is not None:
         return convert.most(*stated)
     return convert.most(*(convert.micro_batch(None, None, one, length) for one in (train, forward)))
+
+
+def _scored(length: Any, packs: Any, dynamic: Any, packed: Any, size: Any) -> int | None:
+    """Return the most tokens of a teacher's micro-batch (``TeacherWorkerGroup.get_logprobs``)."""
+    return None if dynamic else convert.micro_batch(packs, packed, size, length)
+
+
+def _inherited(*keys: str) -> tuple[str, ...]:
+    """Return the paths of Megatron's keys of a teacher, which are the policy's unless it has its own."""
+    sections = (f"{_TEACHER}.megatron_cfg_overrides", _TEACHER, "policy.megatron_cfg")
+    return tuple(" ".join(f"{section}.{key}" for section in sections) for key in keys)
+
+
+(_FP8,) = _inherited("fp8_cfg.fp8_param")
 
 
 def _served(name: Any, wide_first: Any, wide_last: Any) -> Any:
@@ -82,7 +98,7 @@ _DTENSOR = (
 )
 _STUDENT = (
     layers("policy.hf_config_overrides"),
-    unless("policy.quant_cfg", "teacher", "teachers", "on_policy_distillation.enabled"),
+    unless("policy.quant_cfg", "teacher", "teachers"),
 )
 _TRAINER = (
     rule("training", f"switch {_M}.enabled = false", f"switch {_D}.enabled = false", by=_trainer),
@@ -128,6 +144,31 @@ NEMO_RL = (
             layers("@.hf_config_overrides"),
             rule("length", "size @.max_model_len"),
             rule("", f"size {_D}.dp_replicate_size = 1", by=convert.several),
+        ),
+    ),
+    Role(
+        # TeacherWorkerGroup: the policy's Megatron with another checkpoint, without an optimizer and gradients
+        {"teacher.*": f"{_OPD}.teacher_model_by_agent_name.*"},
+        rule("forward", f"switch {_APART}.enabled = true", by=convert.always({"forward": "megatron"})),
+        rule("model", "text @"),
+        (
+            layers("policy.hf_config_overrides", *_inherited("model_overrides")),
+            rule("precision", "text policy.precision", f"any {_FP8}", by=convert.precision),
+            rule("length", "size policy.max_total_sequence_length"),
+            rule(
+                "tokens",
+                "size policy.max_total_sequence_length",
+                "switch policy.sequence_packing.enabled = false",
+                "switch policy.dynamic_batching.enabled = false",
+                "size policy.sequence_packing.logprob_mb_tokens",
+                f"size {_TEACHER}.micro_batch_size = 4",
+                by=_scored,
+            ),
+            unless(
+                f"{_APART}.teacher_overrides",
+                *_inherited("num_layers_in_first_pipeline_stage", "num_layers_in_last_pipeline_stage"),
+                *_inherited(*stage_keys("")),
+            ),
         ),
     ),
     Role(

@@ -74,9 +74,14 @@ class KeySpelling:
         values = self.values(settings) if settings else {}
         if values is None:
             return None
-        texts = [f"{kind} {size}" for kind, size in sizes.items() if self._size(kind) is None]
         values |= {path: size for kind, size in sizes.items() if (path := self._size(kind)) is not None}
-        return " and ".join([self._text(path, f": {_plain(value)}") for path, value in values.items()] + texts)
+        texts = [self._text(path, f": {_plain(value)}") for path, value in values.items()]
+        section = self._reader.size_paths.get(self._component, ())
+        letters = self._reader.size_letters.get(section, {})
+        if parts := "".join(f"{letters[kind]}{size}" for kind, size in sizes.items() if kind in letters):
+            texts.append(f"`{parts}` in {self._text(section)}")
+        rest = (kind for kind in sizes if kind not in letters and self._size(kind) is None)
+        return " and ".join([*texts, *(f"{kind} {sizes[kind]}" for kind in rest)])
 
     def named(self, setting: str) -> str | None:
         """Return the keys that are missing for a setting to be known; ``None`` if no key states it."""

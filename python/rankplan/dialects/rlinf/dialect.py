@@ -9,6 +9,7 @@ from typing import Any
 from rankplan._core import CLUSTER, NODE, RankMap
 from rankplan.config.models import ClusterSection, component_names
 from rankplan.config.parallel import ParallelEntry
+from rankplan.config.pools import with_components
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.dialects.rlinf.model_parallel import (
     ModelParallelRoles,
@@ -200,6 +201,7 @@ def _cluster(planned: Plan, entries: Mapping[str, dict[str, Any]]) -> dict[str, 
 
 def _section(section: ClusterSection, names: Container[str]) -> dict[str, Any]:
     """Return the keys of a section without the components, and without rules about other components than these."""
+    section = section.model_copy(update={"pools": with_components(section.pools, names)})
     plain = section.model_dump(mode="json", exclude_defaults=True, exclude={"num_nodes", "component_placement"})
     for group in plain.get("node_groups", ()):
         for config in group.get("env_configs", ()):

@@ -18,7 +18,8 @@ from typing import Any
 
 from rankplan.config.network import NODE_LEVEL
 from rankplan.config.text.document import Document, Section
-from rankplan.config.text.files import read_whole
+from rankplan.config.text.files import read_text
+from rankplan.config.text.kinds import KUEUE_TOPOLOGY, SLURM_TOPOLOGY
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.topology.sources import BLOCK, HOSTNAME, SWITCH
@@ -67,9 +68,7 @@ def read_slurm(path: str | os.PathLike[str], topology: str | None = None, *, tex
     """
     file = os.fspath(path)
     try:
-        return _labels(file, read_whole(file).decode("utf-8-sig") if text is None else text, topology)
-    except UnicodeDecodeError:
-        faults = _refusal("the file is not UTF-8", "save the file as UTF-8").diagnostics
+        return _labels(file, read_text(file) if text is None else text, topology)
     except PlacementError as error:
         faults = error.diagnostics
     raise PlacementError(replace(one, file=file) for one in faults)
@@ -94,8 +93,7 @@ def _labels(file: str, text: str, topology: str | None) -> Labels:
                 raise _refusal(message, "connect each node to one leaf switch")
             labels[node] = known[name]
     if not labels:
-        help = "pass Slurm's topology.conf or topology.yaml with switches or blocks"
-        raise _refusal("the file has no switches and no blocks with nodes", help)
+        raise _refusal("the file has no switches and no blocks with nodes", SLURM_TOPOLOGY.help)
     return labels
 
 
@@ -155,7 +153,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def _of_yaml(content: Any, wanted: str | None) -> tuple[_Topology, _Topology]:
     if not isinstance(content, list):
-        raise _refusal("the file is not a list of topologies", "pass Slurm's topology.yaml")
+        raise PlacementError([SLURM_TOPOLOGY.fault(content)])
     found: dict[str, tuple[_Topology, _Topology]] = {}
     defaults: list[str] = []
     for one in content:
@@ -297,12 +295,12 @@ def read_kueue(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
     Raises `PlacementError` for any other file, ``OSError`` if it cannot be read.
     """
-    content = load_config(path)
+    content = load_config(path, kind=KUEUE_TOPOLOGY)
     spec = content.get("spec")
     rows = spec.get("levels") if isinstance(spec, Section) else None
     if content.get("kind") != "Topology" or not isinstance(rows, list) or not rows:
-        help = "pass a file with `kind: Topology` and `spec: {levels: [{nodeLabel: ...}, ...]}`"
-        raise PlacementError([_fault(content, (), "the file is not a Topology object of Kueue", help)])
+        message = KUEUE_TOPOLOGY.instead(content) or f"the file is not {KUEUE_TOPOLOGY.name}"
+        raise PlacementError([_fault(content, (), message, KUEUE_TOPOLOGY.help)])
     levels = []
     for index, row in enumerate(rows):
         key = row.get("nodeLabel") if isinstance(row, Section) else None

@@ -98,15 +98,15 @@ _MEANINGS = {USED: "in use", SPARE: "spare", TAKEN: "of another job", EXCLUDED: 
 NO_CHART = Chart()
 
 
-def around(plan: Plan, inventory: Inventory | None = None, others: Iterable[Plan] = ()) -> Inventory:
-    """Return the nodes to show around a plan: those of an inventory, or its own; others' nodes belong to them.
+def around(found: Inventory, others: Sequence[Plan]) -> Inventory:
+    """Return the nodes to show around a plan: ``others`` are plans of other jobs, and their nodes belong to them.
 
-    ``others`` are plans of other jobs; nodes of theirs that the inventory lacks come last.
+    Their nodes that the inventory lacks come last.
     """
-    found = plan.inventory if inventory is None else inventory
-    others = list(others)
+    if not others:
+        return found
     places = list(same_nodes_of((other.inventory for other in others), found))
-    records = [found.node(rank) for rank in range(found.num_nodes)] if others else []
+    records = [found.node(rank) for rank in range(found.num_nodes)]
     for other, place in zip(others, places, strict=True):
         job = ", ".join(other)
         for rank in RankSet().union(*(component.used_nodes() for component in other.values())):
@@ -114,7 +114,7 @@ def around(plan: Plan, inventory: Inventory | None = None, others: Iterable[Plan
             record = other.inventory.node(rank) if at is None else records[at]
             at = len(records) if at is None else at
             records[at : at + 1] = [record.model_copy(update={"taken": job, "ranks": RankSet([at])})]
-    return Inventory(records, found.section, found.levels or None) if others else found
+    return Inventory(records, found.section, found.levels or None)
 
 
 def chart_of(plan: Plan, inventory: Inventory | None = None) -> Chart:

@@ -115,7 +115,7 @@ class _Drawing:
             parts="\n".join(self._parts),
         )
 
-    def _say(self, x: float, text: str, style: str = "", size: int = 12, height: int = _LINE) -> None:
+    def _say(self, x: float, text: str, style: str, size: int = 12, height: int = _LINE) -> None:
         self._text(x, self._y + height - 4, text, style, size)
         self._y += height
 

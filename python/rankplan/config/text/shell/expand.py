@@ -52,12 +52,16 @@ Value: TypeAlias = tuple[Piece, ...]
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One argument of a command, and its word; with a ``doubt``, whether it is passed depends on the run."""
+    """One argument of a command, and its word; with a ``doubt``, whether it is passed depends on the run.
+
+    ``several``: it stands for the elements of an unknown array, of which there may be any number.
+    """
 
     pieces: Value
     start: int
     end: int
     doubt: Cause | None = None
+    several: bool = False
 
     @property
     def causes(self) -> list[Cause]:
@@ -244,7 +248,10 @@ class Scope:
             # Nothing is passed to a script that is only read: `"$@"` adds what the user wants to change.
             return self.arguments or ()
         value = self.variables.get(part.name, ())
-        return [item if isinstance(item, Field) else Field((item,), part.start, part.end) for item in value]
+        return [
+            item if isinstance(item, Field) else Field((item,), part.start, part.end, several=item.cause is not None)
+            for item in value
+        ]
 
     def _expanded(self, part: Expansion) -> Value:
         value, kind = self._variable(part.name), part.operator.removeprefix(":")

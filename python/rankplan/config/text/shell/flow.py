@@ -66,6 +66,8 @@ class Flow(ABC):
         self.failed = False
         """Whether the script has ended with an exit code that is not 0."""
         self.left = False
+        self.may_have_left = False
+        """Whether a way that may be taken returns from the function: how the function ends is unknown then."""
         self.steps = 0
 
     @abstractmethod
@@ -114,6 +116,7 @@ class Flow(ABC):
         """Follow commands that change nothing outside; return whether they succeed, and the variables after them."""
         before, self.scope = self.scope, self.scope.copy()
         status = self.block(block)
+        self.may_have_left |= self.left
         after, self.scope = self.scope, before
         self.ended = self.left = False
         return status, after
@@ -194,6 +197,7 @@ class Flow(ABC):
         for way in ways:
             self.scope, self.ended, self.left = before.copy(), False, False
             self.block(way)
+            self.may_have_left |= self.left
             if not (self.ended or self.left):
                 scopes.append(self.scope)
         self.scope, self.ended, self.left = before, False, False

@@ -273,8 +273,10 @@ class _Run(Flow):
 
     def _call(self, body: Block, arguments: tuple[Field, ...]) -> bool | None:
         outer, self.scope.arguments = self.scope.arguments, arguments
+        before, self.may_have_left = self.may_have_left, False
         self.locals.append({})
         status = self.block(body)
+        status, self.may_have_left = None if self.may_have_left else status, before
         for name, value in self.locals.pop().items():
             self.restore(name, value)
         self.left = False

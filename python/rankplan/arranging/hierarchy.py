@@ -1,4 +1,4 @@
-"""The domains of nodes at the levels of rules, and the groups of components that cross them."""
+"""The domains of nodes at the levels of rules, as the solver takes them, and the groups that cross them."""
 
 from __future__ import annotations
 

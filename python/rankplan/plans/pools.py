@@ -1,0 +1,86 @@
+"""What the pools of a cluster section mean for a plan: reserves, and bounds on the size of components."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rankplan._core import RankSet
+from rankplan.config.models import ClusterSection
+from rankplan.config.pools import PoolEntry
+from rankplan.errors import Diagnostic
+from rankplan.plans.component import Component
+from rankplan.words import counted, nodes_text
+
+
+def reserves(section: ClusterSection | None) -> Iterator[tuple[RankSet, set[str]]]:
+    """Yield the nodes of each reserve, and the components that may use them."""
+    pools = section.pools if section is not None else ()
+    components = {pool.name: pool.components for pool in pools}
+    for pool in pools:
+        if pool.node_ranks:
+            yield pool.node_ranks, {one for name in pool.protects for one in components.get(name, ())}
+
+
+def strangers(parts: Mapping[str, Component], names: set[str]) -> RankSet:
+    """Return the node ranks of components other than these."""
+    return RankSet().union(*(part.used_nodes() for name, part in parts.items() if name not in names))
+
+
+def pool_faults(
+    section: ClusterSection | None, parts: Mapping[str, Component]
+) -> Iterator[tuple[tuple[str | int, ...], Diagnostic]]:
+    """Yield the faults of reserves whose nodes run processes, and of sizes out of bounds, with paths in the section.
+
+    The size of a pool is checked if all of its components are among ``parts``.
+    """
+    pools = section.pools if section is not None else ()
+    nodes = {name: part.used_nodes() for name, part in parts.items()} if pools else {}
+    used = RankSet().union(*nodes.values())
+    for index, pool in enumerate(pools):
+        if busy := pool.node_ranks & used:
+            found = [name for name, ranks in nodes.items() if not ranks.isdisjoint(busy)]
+            message = f"pool `{pool.name}` reserves {nodes_text(busy)}, in use by {', '.join(found)}"
+            help = "reserve nodes without processes, or add nodes to the cluster"
+            yield ("pools", index, "node_ranks"), Diagnostic("invalid-value", message, help)
+        size = _size(pool, parts, {})
+        if pool.components and parts.keys() >= set(pool.components) and (key := _broken(pool, size)) is not None:
+            bound, (than, other, change) = getattr(pool, key), _WORDS[key]
+            message = f"pool `{pool.name}` has {counted(size, 'accelerator')}, {than} than {key} {bound}"
+            cure = f"{change} {key} to {size}" if size else f"remove {key}"
+            help = f"give its components {other} {counted(bound, 'accelerator')}, or {cure}"
+            yield ("pools", index, key), Diagnostic("invalid-value", message, help)
+
+
+_WORDS = {"min_accelerators": ("less", "at least", "lower"), "max_accelerators": ("more", "at most", "raise")}
+
+
+def size_faults(
+    section: ClusterSection | None, parts: Mapping[str, Component], more: Mapping[str, int]
+) -> Iterator[Diagnostic]:
+    """Yield the fault of each pool that would be too small or too large.
+
+    ``more`` has the accelerators that components get. Pools without any of its components are not checked.
+    """
+    for pool in section.pools if section is not None else ():
+        size = _size(pool, parts, more)
+        if more.keys().isdisjoint(pool.components) or (key := _broken(pool, size)) is None:
+            continue
+        small, bound = key == "min_accelerators", getattr(pool, key)
+        limit = f"at least {bound} must stay" if small else f"at most {bound} are allowed"
+        message = f"pool `{pool.name}` would have {counted(size, 'accelerator')}; {limit}"
+        help = f"{'shrink' if small else 'grow'} by less, or plan again with other bounds of the pool"
+        yield Diagnostic("invalid-value", message, help)
+
+
+def _size(pool: PoolEntry, parts: Mapping[str, Component], more: Mapping[str, int]) -> int:
+    """Return the number of different accelerators that the components of a pool use, and of those that they get."""
+    names = set(pool.components)
+    used = (parts[name].rows.accelerators() for name in names & parts.keys())
+    return len(RankSet().union(*used)) + sum(more.get(name, 0) for name in names)
+
+
+def _broken(pool: PoolEntry, size: int) -> str | None:
+    """Return the key of the bound that a size breaks."""
+    if pool.min_accelerators is not None and size < pool.min_accelerators:
+        return "min_accelerators"
+    return "max_accelerators" if pool.max_accelerators is not None and size > pool.max_accelerators else None

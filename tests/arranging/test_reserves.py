@@ -1,0 +1,59 @@
+"""Reserves and bounds of a plan hold in every plan that ``replan`` makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+from rankplan import Inventory, PlacementError, Plan, check, plan, replan
+from rankplan._core import RankSet
+
+
+@st.composite
+def pooled(draw: st.DrawFn) -> dict[str, Any]:
+    """Return a config of an actor on nodes 0 and 1 and engines on node 2, with a reserve and bounds."""
+    reserve = draw(st.sampled_from(["3", "3-4", "4"]))
+    bounds = draw(st.sampled_from([{}, {"min_accelerators": 4}, {"max_accelerators": 8}]))
+    pools = [
+        {"name": "train", "components": ["actor"]},
+        {"name": "infer", "components": ["rollout"], **bounds},
+        {"name": "spare", "node_ranks": reserve, "protects": draw(st.sampled_from([["train"], ["infer"]]))},
+    ]
+    actor = {"placement": "0-7", "parallel": {"tp": 2}}
+    rollout = {"placement": "8-11", "parallel": {"tp": 4}}
+    return {"cluster": {"num_nodes": 5, "component_placement": {"actor": actor, "rollout": rollout}, "pools": pools}}
+
+
+@given(
+    pooled(),
+    st.sets(st.sampled_from(["node-0", "node-1", "node-2", "node-3", "node-4", "node-0/1"]), max_size=2),
+    st.dictionaries(st.sampled_from(["actor", "rollout"]), st.integers(1, 3), max_size=2),
+    st.dictionaries(st.sampled_from(["actor", "rollout"]), st.integers(1, 2), max_size=1),
+)
+def test_every_plan_that_replan_makes_keeps_its_pools_true(
+    config: dict[str, Any], without: set[str], grow: dict[str, int], shrink: dict[str, int]
+) -> None:
+    """A node of a reserve has processes only of the components that it protects, and each plan can be loaded again."""
+    inventory = Inventory.uniform(6, 4)
+    before = plan(config, inventory)
+    try:
+        after = replan(before, inventory, without=without, grow=grow, shrink=shrink).plan
+    except PlacementError:
+        return
+    assert not after.section_faults() and Plan.from_dict(after.to_dict()) == after
+    entry = config["cluster"]["pools"][2]
+    reserve = {f"node-{rank}" for rank in RankSet(entry["node_ranks"])}
+    stranger = "rollout" if entry["protects"] == ["train"] else "actor"
+    assert reserve.isdisjoint(after.inventory.node(rank).name for rank in after[stranger].used_nodes())
+
+
+def test_a_reserve_that_growth_uses_up_is_none_any_more() -> None:
+    """The plan is valid after each step, and is loaded again."""
+    inventory = Inventory.uniform(4, 4)
+    placed = {"actor": "0-7", "rollout": {"placement": "8-11", "parallel": {"tp": 4}}}
+    pools = [{"name": "infer", "components": ["rollout"]}, {"name": "spare", "node_ranks": 3, "protects": ["infer"]}]
+    section = {"num_nodes": 4, "component_placement": placed, "pools": pools}
+    grown = replan(plan({"cluster": section}, inventory), inventory, grow={"rollout": 1}).plan
+    assert grown.section is not None and [pool.name for pool in grown.section.pools] == ["infer"]
+    assert not check(Plan.from_dict(grown.to_dict())).faults
