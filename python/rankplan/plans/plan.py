@@ -199,14 +199,12 @@ class Plan(Mapping[str, Component]):
         Each used node must have the same type and number of accelerators, and the ids, hostname and address that the
         plan states. Raises `PlacementError` (``plan-mismatch``) node by node otherwise.
         """
-        cluster = inventory_of(cluster)
-        components = fitted(list(self.values()), cluster)
+        components = fitted(list(self.values()), cluster := inventory_of(cluster))
         return self.placed(components[0].inventory if components else cluster, components)
 
     def with_visibility(self, visibility: Visibility) -> Plan:
         """Return the plan with another visibility of every component."""
-        components = [component.with_settings(visibility=visibility) for component in self.values()]
-        return self.placed(self._inventory, components)
+        return self.placed(self._inventory, [one.with_settings(visibility=visibility) for one in self.values()])
 
     def only(self, *names: str) -> Plan:
         """Return the plan of these components, which keep the cores that the others leave.
