@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -67,6 +68,37 @@ def test_a_function_that_may_return_earlier_does_not_end_the_reading(waits: str,
     guards = ["if ! wait_for; then exit 1; fi\n", "wait_for || exit 1\n"]
     for guard in guards:
         assert load_config(written(tmp_path, run=waits + guard + TRAIN.format(nodes=2)))["trainer"]["nnodes"] == 2
+
+
+CUT = [  # the end of a line, the next line, and the keys that it has
+    ("python3 -m verl.trainer.main_ppo trainer.nnodes=1 \\  # nodes", "trainer.n_gpus_per_node=4"),
+    ("python3 -m verl.trainer.main_ppo trainer.nnodes=1 \\ ", "trainer.n_gpus_per_node=4"),
+    ("python3 -m verl.trainer.main_ppo trainer.nnodes=1", "trainer.n_gpus_per_node=4"),
+    ("python3 train.py --actor-num-nodes 1 --colocate", "--rollout-num-gpus-per-engine 4"),
+]
+
+
+@pytest.mark.parametrize(("line", "rest"), CUT, ids=["comment", "blank", "words", "flags"])
+def test_values_on_a_line_that_is_cut_off_are_named(line: str, rest: str, tmp_path: Path) -> None:
+    """bash takes a line for a command unless a backslash is the last character of the line before it."""
+    report = check(written(tmp_path, run=f"{line}\n  {rest}\n"))
+    (found,) = [one for one in report.warnings if one.code == "syntax"]
+    program = "train.py" if "train.py" in line else "verl.trainer.main_ppo"
+    key = re.split("[ =]", rest)[0].removeprefix("--").replace("-", "_")
+    assert (found.line, found.warning) == (2, True)
+    assert found.message == f"this line is a command of its own: `{key}` does not reach `{program}`"
+    command = re.sub(r" *\\.*", "", line)
+    assert load_config(written(tmp_path, run=f"{command} \\\n  {rest}\n")).document.warnings == []
+
+
+@pytest.mark.parametrize("words", ["optim=megatron optim.lr=1", "optim.lr=1 optim=megatron"])
+def test_a_name_for_a_section_chooses_a_file(words: str, tmp_path: Path) -> None:
+    """Hydra: ``key=name`` is a choice if ``key`` is a config group; other words have keys in it then."""
+    config = load_config(written(tmp_path, run=f"python3 -m verl.trainer.main_ppo trainer.nnodes=1 {words}\n"))
+    assert config["optim"] == {"lr": 1}
+    assert config["hydra"]["runtime"]["choices"] == {"/optim": "megatron"}
+    with pytest.raises(PlacementError, match="`trainer` is 1; it has no keys"):
+        load_config(written(tmp_path, run="python3 -m verl.trainer.main_ppo trainer=1 trainer.nnodes=1\n"))
 
 
 ARRAYS = ["ARGS=$(cat args)\n", 'read -ra ARGS <<< "$(cat args)"\n', "mapfile -t ARGS < args\n"]

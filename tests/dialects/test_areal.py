@@ -222,3 +222,21 @@ def test_what_areal_refuses_at_its_start(engines: dict[str, Any], expected: str)
     with pytest.raises(PlacementError) as caught:
         plan(**engines)
     assert expected in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "backend"), [(None, "vllm:d2t2"), ("rollout", "sglang:d2t2"), ("train", "fsdp:d2")])
+def test_a_newer_teacher_has_a_section_of_its_kind(kind: str | None, backend: str) -> None:
+    """AReaL: ``TeacherConfig`` (cbff54d)."""
+    kinds = {"rollout": {"backend": "sglang:d1"}, "train": {"backend": "fsdp:d1"}}
+    kinds[kind or "rollout"] = {"backend": backend}
+    teacher = kinds | ({} if kind is None else {"engine_type": kind})
+    planned = plan(rollout={"backend": "sglang:d2"}, actor={"backend": "fsdp:d2"}, teacher=teacher)
+    assert (len(planned["teacher"]), len(planned["teacher"][0].devices)) == (2, 1 if kind == "train" else 2)
+
+
+def test_a_rollout_on_the_actors_gpus_has_processes_of_its_own() -> None:
+    """AReaL: ``RolloutController`` with ``weight_update_mode: awex`` (cbff54d)."""
+    strategy = {"type": "colocation", "target": "actor"}
+    planned = plan(rollout={"backend": "sglang:d2t4", "scheduling_strategy": strategy}, actor={"backend": "fsdp:d8"})
+    devices = [device for row in planned["actor"] for device in row.devices]
+    assert [list(row.devices) for row in planned["rollout"]] == [devices[:4], devices[4:]]

@@ -138,6 +138,15 @@ def test_models_of_several_agents_are_not_read(tmp_path: Path) -> None:
     assert (fault.code, fault.path) == ("unknown-key", "agents")
 
 
+@pytest.mark.parametrize(("flag", "fine"), [("--init_kl_coef 0.0", True), ("", False)])
+def test_a_model_that_does_not_start_may_have_no_nodes(flag: str, fine: bool, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"python3 -m openrlhf.cli.train_ppo_ray --ref_num_nodes 0 --advantage_estimator rloo {flag}\n")
+    found = [(one.path, one.message) for one in checked(path).faults]
+    message = "`ref_num_nodes` is 0; it must be a whole number of 1 or more"
+    assert found == ([] if fine else [("ref_num_nodes", message)])
+
+
 NO_JOBS = [
     ("deepspeed --module openrlhf.cli.train_ppo --pretrain m", "PPO in the processes of `deepspeed`, without Ray"),
     ("python3 -m openrlhf.cli.serve_score_rm --port 5000", "serving of a model, not an RL job"),
@@ -163,3 +172,32 @@ def test_a_key_beside_the_one_that_it_resembles_is_no_typo(tmp_path: Path) -> No
     assert not checked(path).faults
     path.write_text(text.format(own.format(key="")))
     assert [one.help for one in checked(path).faults] == ["did you mean `ppo_micro_batch_size_per_gpu`?"]
+
+
+REWARDS = [
+    ("reward_model.micro_batch_size_per_gpu=8", {"reward": 8}),
+    ("reward_model.model.fsdp_config.param_offload=True", {"reward": 8}),
+    ("reward_model.strategy=fsdp", {"reward": 8}),
+    ("reward_model.rollout.tensor_model_parallel_size=2", {}),  # of 0.7.1 to 0.8, which move it
+]
+
+
+@pytest.mark.parametrize(("word", "more"), REWARDS, ids=[word for word, _ in REWARDS])
+def test_a_reward_model_of_verl_before_0_7_1_has_a_worker_per_accelerator(
+    word: str, more: dict[str, int], tmp_path: Path
+) -> None:
+    """verl: ``add_reward_model_worker`` (v0.7.0). Since 0.7.1, Hydra refuses these keys."""
+    path = tmp_path / "run.sh"
+    program = "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo trainer.n_gpus_per_node=8"
+    path.write_text(f"{program} reward_model.enable=True {word}\n")
+    assert sizes(path) == {"actor": 8, "rollout": 4} | more
+    assert bool(more) == (not checked(path).warnings)
+    path.write_text(f"{program} {word}\n")
+    assert sizes(path) == {"actor": 8, "rollout": 4}
+
+
+@pytest.mark.parametrize("name", ["gae", "masked_gae", "bi_level_gae"])
+def test_estimators_of_vagen_have_a_critic(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"python3 -m vagen.trainer.main_ppo algorithm.adv_estimator={name} trainer.n_gpus_per_node=2\n")
+    assert sizes(path) == {"actor": 2, "critic": 2, "rollout": 1}

@@ -502,7 +502,8 @@ def test_what_verl_counts_or_ignores_is_a_warning() -> None:
     )
     (found,) = verl.read(from_overrides([*BASE, "reward_model.enable=true"])).warnings
     assert (
-        found.message == "no reward model is placed: verl takes it from `reward.reward_model`, not from `reward_model`"
+        found.message
+        == "no reward model is placed: verl 0.9 takes it from `reward.reward_model`, not from `reward_model`"
     )
 
 

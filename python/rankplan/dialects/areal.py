@@ -94,9 +94,9 @@ class _Job(Job):
         self.each = reader.size((*_CLUSTER, "n_gpus_per_node"), ASSUMED, 0)
         self.engines: dict[str, _Engine] = {}
         sections = [name for name in reader.content if name in AREAL_ENGINES and _starts(reader, name)]
-        stated = [name for name in sections if reader.at((name, "backend")) is not None]
+        stated = [name for name in sections if reader.at((*_section(reader, name), "backend")) is not None]
         mode = reader.at((_MODE,))
-        if mode and not any(":" in str(reader.at((name, "backend"))) for name in stated):
+        if mode and not any(":" in str(reader.at((*_section(reader, name), "backend"))) for name in stated):
             self._read_mode(reader, str(mode), sections)
         elif stated:
             self._read_engines(reader, sections, set(stated))
@@ -119,7 +119,8 @@ class _Job(Job):
                     self._check_whole_nodes(reader, name, engine)
 
     def _read_engine(self, reader: Reader, name: str) -> None:
-        path, strategy = (name, "backend"), (name, "scheduling_strategy")
+        section = _section(reader, name)
+        path, strategy = (*section, "backend"), (*section, "scheduling_strategy")
         text = reader.at(path)
         if not isinstance(text, str):
             reader.add(path, must_be(path, text, "text", "write a backend such as fsdp:d4"))
@@ -129,8 +130,9 @@ class _Job(Job):
         except PlacementError as error:
             reader.add_all(path, error)
             return
-        if name != "gen" and (allocation.backend in _INFERENCE) != (name == "rollout"):
-            allowed = " or ".join(one for one in _BACKENDS if (one in _INFERENCE) == (name == "rollout"))
+        infers = "rollout" in section
+        if name != "gen" and (allocation.backend in _INFERENCE) != infers:
+            allowed = " or ".join(one for one in _BACKENDS if (one in _INFERENCE) == infers)
             message = f"the backend of `{name}` is {allocation.backend}; it must be {allowed}"
             reader.add(path, Diagnostic("invalid-value", message, f"write one such as {allowed.split()[-1]}:d4"))
         target = reader.at((*strategy, "target")) if reader.at((*strategy, "type")) == "colocation" else None
@@ -146,7 +148,9 @@ class _Job(Job):
             message = f"`{name}` shares the GPUs of `{engine.target}`, which starts after it"
             help = f"remove it here, and set it for `{engine.target}` with the target {name}"
             reader.add(path, Diagnostic("invalid-value", message, help))
-        elif target.processes != engine.processes:
+        elif target.processes != engine.processes and not (
+            name == "rollout" and target.allocation.world == engine.allocation.world  # (RolloutController, cbff54d)
+        ):
             has, other = (counted(one.processes, "process", "processes") for one in (engine, target))
             message = f"`{name}` has {has}, but shares the GPUs of the {other} of `{engine.target}`"
             reader.add(engine.path, Diagnostic("invalid-value", message, "give both the same number of processes"))
@@ -274,6 +278,14 @@ def _starts(reader: Reader, name: str) -> bool:
     return reader.coefficient(_KL, _KL_DEFAULT) > 0
 
 
+def _section(reader: Reader, name: str) -> KeyPath:
+    """Return the section of an engine; that of a teacher may be inside its own (``TeacherConfig``, cbff54d)."""
+    if name != "teacher" or reader.at((name, "backend")) is not None:
+        return (name,)
+    kind = reader.at((name, "engine_type")) or "rollout"
+    return (name, str(kind)) if isinstance(reader.at((name, str(kind))), Mapping) else (name,)
+
+
 def _on_cpu(reader: Reader, name: str) -> bool:
     """Return whether the workers of an engine ask for no GPU (``RolloutController.initialize``)."""
     gpus: Any = reader.value(_spec(reader, name), "gpu", (name, "scheduling_spec"))
@@ -286,7 +298,7 @@ def _groups(reader: Reader, name: str) -> str:
 
 
 def _spec(reader: Reader, name: str) -> Mapping[Any, Any]:
-    specs = reader.at((name, "scheduling_spec"))
+    specs = reader.at((*_section(reader, name), "scheduling_spec"))
     first = specs[0] if isinstance(specs, Sequence) and not isinstance(specs, str) and specs else specs
     return first if isinstance(first, Mapping) else {}
 

@@ -266,6 +266,8 @@ AREAL = Keys(
         Row(_ENGINES, "any", "scheduling_spec", "whether the processes of an engine have GPUs"),
         Row(_inside(_ENGINES, "scheduling_strategy"), "any", "type target", "the engine whose GPUs it shares"),
         Row("actor", "any", "kl_ctl", "whether there is a reference model"),
+        Row("teacher", "text", "engine_type", "`rollout` or `train`: the section of the teacher that counts"),
+        Row("teacher.rollout teacher.train", "text", "backend", "the same for a teacher, in newer versions"),
         Row("scheduler", "any", "type", "whether engines need whole nodes"),
         Row("", "any", "actor_train", "a section of the first AReaL, which is not read"),
     ),

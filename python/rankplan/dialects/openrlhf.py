@@ -43,9 +43,11 @@ class _Job(Job):
             "critic": reader.at(("algo", "advantage", "estimator")) in (None, "gae"),
             "reward": reader.at(("reward", "model_name_or_path")) is not None and not elsewhere,
         }
-        sizes = {
-            name: (reader.size((name, _SIZE[0]), 1), reader.size((name, _SIZE[1]), ASSUMED)) for name in OPENRLHF_MODELS
-        }
+        sizes: dict[str, tuple[int, int]] = {}
+        for name in OPENRLHF_MODELS:
+            least = int(present[name])  # the sizes of a model that does not start may be 0
+            count, each = (name, _SIZE[0]), (name, _SIZE[1])
+            sizes[name] = reader.size(count, 1, least), reader.size(each, ASSUMED, least)
         self.models = {name: size for name, size in sizes.items() if present[name]}
         everything = reader.switch(("train", "colocate_all"))
         # Asynchronous engines generate while the models train.

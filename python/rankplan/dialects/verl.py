@@ -49,8 +49,20 @@ _ROLLOUT: KeyPath = (*_ACTOR, "rollout")
 _REWARD: KeyPath = ("reward", "reward_model")
 _OLD_REWARD: KeyPath = ("reward_model",)
 _TEACHERS: KeyPath = ("distillation",)
+_WORKER_KEYS = {
+    "strategy",
+    "micro_batch_size",
+    "micro_batch_size_per_gpu",
+    "use_dynamic_bsz",
+    "megatron",
+    "param_offload",
+}
+_WORKER_MODEL = {"fsdp_config", "use_remove_padding", "input_tokenizer"}
+"""Keys of a reward model with a worker per accelerator, in ``reward_model`` and its ``model``: before verl 0.7.1."""
 _ESTIMATOR: KeyPath = ("algorithm", "adv_estimator")
 _CRITIC: KeyPath = ("critic", "enable")
+_WITH_CRITIC = (None, "gae", "masked_gae", "bi_level_gae", "turn_wise_gae")
+"""Estimators that need a critic; all but verl's own are VAGEN's."""
 _EASY = "worker"
 """The section of EasyR1 that verl does not have."""
 
@@ -107,12 +119,14 @@ class _Job(Job):
 
     def _read_reward(self, reader: Reader) -> None:
         """Read the reward model: its switch, and its pool."""
-        self.workers = self.program.reward_workers and not reader.section_at(_REWARD)
+        older = _WORKER_KEYS & set(reader.section_at(_OLD_REWARD))
+        older = older or _WORKER_MODEL & set(reader.section_at((*_OLD_REWARD, "model")))
+        self.workers = (self.program.reward_workers or bool(older)) and not reader.section_at(_REWARD)
         moved = self.program.moves_reward and reader.at((*_OLD_REWARD, "enable")) is not None
         self.reward_path = path = _OLD_REWARD if self.workers or moved else _REWARD
         self.rewarded = reader.switch((*path, "enable"), default=self.workers and self.program.rewarded)
         if path == _REWARD and not self.rewarded and reader.at((*_OLD_REWARD, "enable")) is True:
-            message = "no reward model is placed: verl takes it from `reward.reward_model`, not from `reward_model`"
+            message = "no reward model is placed: verl 0.9 takes it from `reward.reward_model`, not from `reward_model`"
             help = "write reward.reward_model.enable=true, and its pool and its rollout there"
             reader.warn((*_OLD_REWARD, "enable"), Diagnostic("not-run", message, help))
         own = reader.switch((*path, "enable_resource_pool"))
@@ -135,7 +149,7 @@ class _Job(Job):
             return self.program.critic
         if self.easy:
             return bool(reader.at(_ESTIMATOR) == "gae")
-        critic = reader.switch(_CRITIC, default=reader.at(_ESTIMATOR) in (None, "gae"))
+        critic = reader.switch(_CRITIC, default=reader.at(_ESTIMATOR) in _WITH_CRITIC)
         unknown = {path_text(_CRITIC), path_text(_ESTIMATOR)} & {one.path for one in reader.warnings}
         stated = any(reader.at(path) is not None for path in (_CRITIC, _ESTIMATOR))
         if critic and self.apart and not unknown and (stated or reader.program.startswith("verl.")):

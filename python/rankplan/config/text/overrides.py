@@ -12,14 +12,15 @@ escape    = "\\" followed by a backslash, a blank, a tab, or one of ( ) [ ] { } 
 
 This is the grammar of Hydra 1.3 (``OverrideParser.g4``) without sweeps: ``a,b`` and ``range(3)`` are one text here.
 A dict cannot have a key twice. ``key=`` sets null, as in ``OmegaConf.from_dotlist``. A chosen file is not a value: its
-name is kept where Hydra keeps it, at ``hydra.runtime.choices``.
+name is kept where Hydra keeps it, at ``hydra.runtime.choices``. A name for a key that others have keys in
+(``optim=megatron optim.lr=1``) chooses a file, too.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rankplan.config.text.document import Section
@@ -98,7 +99,12 @@ def overridden(section: Section, overrides: Iterable[Override], *, strict: bool 
     places = Places(section.document.file, section.document)
     config: Section = relocated(section, places)
     faults: list[Diagnostic] = []
-    for override in overrides:
+    listed = list(overrides)
+    sections = {one.path[:depth] for one in listed for depth in range(1, len(one.path))}
+    for override in listed:
+        chosen = override.path in sections and isinstance(plain_scalar(override.value or ""), str)
+        if chosen and re.fullmatch(r"[A-Za-z_][\w-]*", override.value or ""):
+            override = replace(override, key=f"/{override.key}")  # the absolute name of the group
         try:
             _apply(config, override, places, strict=strict)
         except PlacementError as error:

@@ -127,10 +127,12 @@ class Reader:
         return "" if program is None else program.module
 
     def decides(self, warning: Diagnostic) -> bool:
-        """Return whether a warning matters: the dialect gives it, or has read the value, or a value inside it."""
+        """Return whether a warning matters: it is about no value, or the dialect gives it, or has read the value."""
         path = warning.path or ""
-        return warning in self._warnings or any(
-            one == path or one.startswith((f"{path}.", f"{path}[")) for one in map(path_text, self.asked)
+        return (
+            warning.code != "not-run"
+            or warning in self._warnings
+            or any(one == path or one.startswith((f"{path}.", f"{path}[")) for one in map(path_text, self.asked))
         )
 
     def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
@@ -261,6 +263,7 @@ class Reader:
 
     def size(self, path: KeyPath, default: int, least: int = 1) -> int:
         """Return the number at a path; the default if it is missing or invalid, which is recorded."""
+        path = self.stated(path)
         value = self.at(path)
         number = default if value is None else self.number(value, path, least)
         if number is not None and number > LARGEST:
@@ -270,6 +273,7 @@ class Reader:
 
     def switch(self, path: KeyPath, *, default: bool = False) -> bool:
         """Return the boolean at a path; the default if it is missing or invalid, which is recorded."""
+        path = self.stated(path)
         value = self.at(path)
         if isinstance(value, bool) or value is None:
             return default if value is None else value
@@ -278,6 +282,7 @@ class Reader:
 
     def coefficient(self, path: KeyPath, default: float) -> float:
         """Return the real number at a path; the default if it is missing or invalid, which is recorded."""
+        path = self.stated(path)
         value = self.at(path)
         if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
             return default if value is None else float(value)

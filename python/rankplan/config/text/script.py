@@ -123,6 +123,7 @@ def parse_script(
     warnings += [
         _other(one, tokens, line) for one in found if one.command is not chosen.command and _differs(tokens, one)
     ]
+    warnings += [lost for one in found for lost in _lost(one.command, chosen, sources)]
     config.document.warnings = sorted(warnings, key=lambda one: (one.line or 0, one.column or 0))
     if isinstance(config.document, Places):
         config.document.program = chosen.program
@@ -246,9 +247,15 @@ def _text(field: Field) -> str:
     return "".join(_UNKNOWN if piece.cause else piece.text for piece in field.pieces)
 
 
-def _override(field: Field, lines: Sources) -> Iterator[_Token]:
-    found = OVERRIDE.fullmatch(_text(field))
+def _override_of(text: str) -> re.Match[str] | None:
+    found = OVERRIDE.fullmatch(text)
     if found is None or _NO_KEY.search(found["key"]) or (found["value"] is None and found["sign"] != "~"):
+        return None
+    return found
+
+
+def _override(field: Field, lines: Sources) -> Iterator[_Token]:
+    if (found := _override_of(_text(field))) is None:
         return
     sign, start = found["sign"] or "", _start(field)
     key = lines.place(start + len(sign), start + found.end("key"))
@@ -370,6 +377,24 @@ def _other(other: _Started, tokens: Sequence[_Token], line: int) -> Diagnostic:
     message = f"the command on line {line} is read, not this one, which has another `{key}`"
     help = "check a script with this command alone"
     return other.program.place.of(Diagnostic("not-run", message, help, path=_path(key), warning=True))
+
+
+def _lost(command: Command, chosen: _Started, sources: Sources) -> Iterator[Diagnostic]:
+    """Yield the warning of values that bash takes for a command, since the line before them ends the trainer's.
+
+    A backslash continues a line only if nothing follows it, no blank and no comment either.
+    """
+    first = _text(command.fields[0]) if command.fields else ""
+    if not (re.match(r"--[A-Za-z]", first) or (_override_of(first) and "." in first.partition("=")[0])):
+        return
+    found = [token for field in command.fields for token in _override(field, sources)]
+    keys = [f"`{token.key}`" for token in found or _flags(command.fields, sources)]
+    named = f"{', '.join(keys[:3])}{' ...' if keys[3:] else ''}"
+    reach = "do not reach" if keys[1:] else "does not reach"
+    message = f"this line is a command of its own: {named} {reach} `{chosen.program.name}`"
+    help = "end the line before it with a backslash, and nothing after that: no comment, no blank"
+    place: Place = sources.place(command.start, command.fields[0].end)
+    yield place.of(Diagnostic("syntax", message, help, warning=True))
 
 
 def _path(key: str) -> str:
