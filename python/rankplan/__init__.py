@@ -64,11 +64,11 @@ if TYPE_CHECKING:
     from rankplan.plans.diff import PlanDiff as PlanDiff
     from rankplan.plans.diff import diff as diff
     from rankplan.plans.memory import Need as Need
-    from rankplan.plans.plan import NodeKind as NodeKind
+    from rankplan.plans.node_kinds import NodeKind as NodeKind
+    from rankplan.plans.node_kinds import Stay as Stay
     from rankplan.plans.plan import Oversubscription as Oversubscription
     from rankplan.plans.plan import Plan as Plan
     from rankplan.plans.plan import Sharing as Sharing
-    from rankplan.plans.plan import Stay as Stay
     from rankplan.plans.requests import Request as Request
     from rankplan.plans.weights import WeightMap as WeightMap
     from rankplan.render.report import Report as Report
@@ -127,7 +127,8 @@ _NAMES = {
     "plans.component": ("Component", "PlacementMode", "Settings"),
     "plans.diff": ("Change", "Move", "PlanDiff", "diff"),
     "plans.memory": ("Need",),
-    "plans.plan": ("NodeKind", "Oversubscription", "Plan", "Sharing", "Stay"),
+    "plans.node_kinds": ("NodeKind", "Stay"),
+    "plans.plan": ("Oversubscription", "Plan", "Sharing"),
     "plans.requests": ("Request",),
     "plans.weights": ("WeightMap",),
     "runtime.cluster": ("Cluster",),

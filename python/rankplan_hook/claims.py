@@ -178,7 +178,7 @@ class Claims:
 
     def _spare(self, asked: Asked) -> Claim:
         """Claim accelerators that the plan leaves free for a request that it lacks."""
-        refusal = self.pins.refusal(asked, lambda slot: self._taken(slot, thorough=True))
+        refusal = self.pins.refusal(asked, lambda slot: self._taken(slot, thorough=True), self._classes.get)
         number = 0
         while self.pins.lenient:
             self._look()
@@ -216,5 +216,5 @@ class Claims:
             alive, address = known.get(self.pins.ids[number], (False, ""))
             if not alive:
                 name = f"node {number} ({address})" if address else f"node {number}"
-                help = f"repair the plan: `rankplan replan PLAN --without node-{number}`, and start again"
+                help = f"start again; repair a saved plan first: `rankplan replan PLAN --without node-{number}`"
                 raise NotPlanned("node-lost", f"{name} of the plan has left the cluster", help)

@@ -200,16 +200,22 @@ class Pins:
         more = f" and {len(parts) - _MOST} more" if len(parts) > _MOST else ""
         return "; ".join(parts[:_MOST]) + more if parts else "nothing"
 
-    def refusal(self, asked: Asked, taken: Callable[[Slot], bool]) -> NotPlanned:
-        """Return the error for a request that the plan does not have."""
+    def refusal(self, asked: Asked, taken: Callable[[Slot], bool], classes: Callable[[int], str | None]) -> NotPlanned:
+        """Return the error for a request that the plan does not have; ``classes`` is that of `find`."""
         message = f"{asked}; the plan has left: {self.left(taken)}"
         help = "the sizes of the command are not those of the plan: pass the same overrides to both"
-        alike = [one for one in self.requests if one.sizes == asked.sizes and one.strategy is not None]
-        if asked.actor is None and any(matcher(one.name)(asked.name) for one in alike):
+        groups = [(index, one) for index, one in enumerate(self.requests) if one.strategy is not None]
+        alike = [(index, one) for index, one in groups if one.sizes == asked.sizes and asked.actor is None]
+        actors = self._actors.get(asked.sizes[0], ()) if asked.actor is not None else ()
+        owner = next((name for slot in actors if not taken(slot) and (name := classes(slot.number))), None)
+        if owner is not None:
+            help = f"the places that are left are for actors of class `{shown(owner)}`"
+        elif any(matcher(one.name)(asked.name) for _, one in alike):
             help = "the plan has no more groups like it: remove one before asking again, or plan for more"
-        elif alike and asked.actor is None:
-            name = shown(readable(alike[0].name or ""))
-            help = f"a group of this size must be named like `{name}`; plan for this program"
+        elif alike:
+            free = (one for index, one in alike if not taken(Slot(index)))
+            name = shown(readable(next(free, alike[0][1]).name or ""))
+            help = f"the plan names a group of this size `{name}`: pass the same overrides to both"
         if self.lenient:
             help = "--others pass allows it only on accelerators that the plan leaves free: use more nodes"
         elif not alike:
@@ -218,16 +224,17 @@ class Pins:
 
     def contradiction(self, slot: Slot, asked: Asked) -> NotPlanned | None:
         """Return why Ray could not place a group as planned, though Ray itself would place it elsewhere or wait."""
-        nodes = self.nodes(slot)
+        nodes, help = self.nodes(slot), "plan again with `rankplan plan --pinned`, or change the sizes"
         if asked.strategy == "STRICT_PACK" and len(set(nodes)) > 1:
             where = f"the plan has its bundles on {len(set(nodes))} nodes"
         elif asked.strategy == "STRICT_SPREAD" and len(set(nodes)) < len(nodes):
             where = "the plan has several of its bundles on one node"
+            help = "ask for PACK, or use a plan that has a node for each of them"
         else:
             return None
         what = f"placement group `{shown(asked.name)}`" if asked.name else "a placement group"
         message = f"{what} of {self.requests[slot.number].component} is {asked.strategy}, but {where}"
-        return NotPlanned("plan-mismatch", message, "plan again with `rankplan plan --pinned`, or change the sizes")
+        return NotPlanned("plan-mismatch", message, help)
 
 
 def matcher(pattern: str | None) -> Callable[[str], object]:

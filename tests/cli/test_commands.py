@@ -105,7 +105,7 @@ def test_check_uses_an_inventory_file(folder: Path) -> None:
             b"a: !!python/object:os.system {}\n",
             "the tag `tag:yaml.org,2002:python/object:os.system` is unknown, or does not match the value",
         ),
-        (b"", "the file is empty; it must be the config of a job"),
+        (b"", "the file is empty: it is not the config of a job"),
         (b"- 1\n", "the file contains [1]; it must be the config of a job"),
         (b"0x1F\n", "the file contains 0x1F; it must be the config of a job"),
         (b"cluster: 3\n", "`cluster` is 3; it must be a mapping"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rankplan.cli.common import keep_words, text_console
+from rankplan.cli.output import keep_words, text_console
 from rankplan.front import plan
 from rankplan.render.tables import plan_table, table
 

@@ -120,7 +120,7 @@ def test_the_message_says_what_the_file_is_and_what_it_must_be(option: str, file
         asked = "nodes of Slurm" if option == "inventory --slurm" and file.endswith("json") else wanted
         assert f"this is {KINDS[file]}, not {asked}\n" in said or "saved plan, not a config" in said
     elif file == "empty.yaml":
-        assert f"the file is empty; it must be {wanted}\n" in said
+        assert f"the file is empty: it is not {wanted}\n" in said
     elif (option, file) == ("inventory --slurm", "list.yaml"):
         assert "'a' is not a topology" in said
     else:

@@ -107,8 +107,23 @@ def test_another_name_is_refused_with_the_planned_one(pattern: str, shown: str) 
     process = Process(pins := pins_of([Request("policy", pattern, (2,), (0,))]), Memory(pins.ids))
     with pytest.raises(NotPlanned) as caught:
         process.ask(Asked((2,), "mine"))
-    assert caught.value.help == f"a group of this size must be named like `{shown}`; plan for this program"
+    assert caught.value.help == f"the plan names a group of this size `{shown}`: pass the same overrides to both"
     process.ask(Asked((2,), shown.replace(r"\d+", "7")))
+
+
+def test_an_actor_of_another_class_is_told_whose_places_are_left() -> None:
+    process = Process(pins := pins_of([Request("actor", None, (1, 1), (0, 0), None)]), Memory(pins.ids))
+    process.ask(Asked((1,), actor="Policy"))
+    with pytest.raises(NotPlanned) as caught:
+        process.ask(Asked((1,), actor="Critic"))
+    assert caught.value.help.startswith("the places that are left are for actors of class `Policy`, or let Ray place")
+
+
+def test_a_spread_group_is_told_how_to_fit_the_plan() -> None:
+    process = Process(pins := pins_of([Request("actor", None, (1, 1), (0, 0))]), Memory(pins.ids))
+    with pytest.raises(NotPlanned) as caught:
+        process.ask(Asked((1, 1), strategy="STRICT_SPREAD"))
+    assert caught.value.help == "ask for PACK, or use a plan that has a node for each of them"
 
 
 @given(requests(), st.randoms(use_true_random=False), st.booleans())

@@ -14,7 +14,16 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import FlexiblePlacementStrategy, Inventory, NodePlacementStrategy, PlacementError, Plan, RankSet, diff
+from rankplan import (
+    ComponentPlacement,
+    FlexiblePlacementStrategy,
+    Inventory,
+    NodePlacementStrategy,
+    PlacementError,
+    Plan,
+    RankSet,
+    diff,
+)
 from rankplan._core import RankMap
 from rankplan.plans.component import Component
 from rankplan.render.changes import diff_json
@@ -99,6 +108,17 @@ def test_a_plan_that_was_fitted_keeps_its_places_when_saved(plan: Plan, data: st
     for name, one in fitted.items():
         assert [row.devices for row in one] == [row.devices for row in plan[name]]
     assert loaded(saved(fitted)) == fitted
+
+
+def test_a_group_before_the_used_one_has_fewer_accelerators_in_the_cluster() -> None:
+    groups = [{"label": "late", "node_ranks": "1"}, {"label": "early", "node_ranks": "0"}]
+    actor = {"node_group": "late,early", "placement": "3:0"}
+    section = {"num_nodes": 2, "node_groups": groups, "component_placement": {"actor": actor}}
+    plan = ComponentPlacement({"cluster": section}, Inventory.uniform(2, 2)).plan()
+    cluster = Inventory.from_dict({"nodes": [{"ranks": 0, "accelerators": 2}, {"ranks": 1, "accelerators": 1}]})
+    fitted = plan.fitted(cluster)
+    assert [row.devices for row in fitted["actor"]] == [row.devices for row in plan["actor"]] == [[(0, 1)]]
+    assert str(fitted["actor"].rule) == "2:0" and loaded(saved(fitted)) == fitted
 
 
 @given(jobs(), jobs())

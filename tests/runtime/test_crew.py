@@ -10,10 +10,10 @@ from types import FrameType
 from typing import Any, cast
 
 import pytest
-from rankplan import Component, Inventory, WorkerError, plan
+from rankplan import Component, Inventory, Worker, WorkerError, plan
 from rankplan.runtime.group import crew as crew_module
 from rankplan.runtime.group.crew import Crew, LiveRank, Master, Terms
-from rankplan.runtime.group.group import Call
+from rankplan.runtime.group.group import Call, WorkerGroup
 from rankplan.runtime.group.restart import answers_of
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.ports import PORTS
@@ -53,7 +53,7 @@ def on(nodes: Nodes) -> Component:
 def crew_on(nodes: Nodes) -> Crew:
     """A group that has a rank on each node."""
     owner: Any = Owning()
-    crew = Crew(Terms(lambda: nodes, (int, (), {}), None, on(nodes), "rollout", None, None), owner, nodes, owner)
+    crew = Crew(Terms(lambda: nodes, (Worker, (), {}), None, on(nodes), "rollout", None, None), owner, nodes, owner)
     start(crew, nodes)
     crew.settle(list(crew.newcomers), on(nodes), nodes, None)
     return crew
@@ -120,7 +120,7 @@ def test_what_a_failed_growth_has_added_stays_while_another_group_uses_it(monkey
     first, second = on(nodes)
     held = Reservation(owner, nodes, {"rollout": [first]})
     held.fill()
-    terms = Terms(lambda: nodes, (int, (), {}), None, on(nodes), "rollout", None, None)
+    terms = Terms(lambda: nodes, (Worker, (), {}), None, on(nodes), "rollout", None, None)
     one, other = Crew(terms, owner, nodes, held), Crew(terms, owner, nodes, held)
     added: set[Place] = set()
     for crew in (one, other):
@@ -231,6 +231,17 @@ def test_no_port_is_kept_for_a_rank_that_ends_while_ports_are_searched(then: str
         with pytest.raises(WorkerError, match=rf"rollout\.free_ports\(\): {words}"):
             crew.hold(search, given)
     assert not PORTS.taken(MACHINE)
+    crew.end()
+
+
+def test_ranks_are_not_refreshed_while_their_reports_are_compared() -> None:
+    """What a rank reports may be older or newer than what it was just sent, unless it has one call at a time."""
+    crew = crew_on(nodes_of(1, 2))
+    group = WorkerGroup(crew)
+    with crew.comparing:
+        for compare in (group.verify, group.refresh_environment):
+            with pytest.raises(TimeoutError, match=rf"rollout\.{compare.__name__}\(\): another thread has verified or"):
+                compare(timeout=0.01)
     crew.end()
 
 

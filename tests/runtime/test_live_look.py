@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, Plan, RankSet, plan
 from rankplan.cli import main
-from rankplan.cli.common import table_lines
+from rankplan.cli.output import table_lines
 from rankplan.runtime.live.compare import compare
 from rankplan.runtime.live.devices import entered
 from rankplan.runtime.live.look import look, short
@@ -191,7 +191,7 @@ def test_ranks_that_do_not_run_tell_why() -> None:
     lines = differences(seen(found, verl(SECOND, FIRST)))
     assert lines[2].endswith("does not run: no node has the resources free")
     gone = differences(seen(nodes(SECOND), verl(SECOND, FIRST)))
-    assert "planned node 1 (10.0.0.9), which has left the cluster: 0-3" in gone[2]
+    assert "planned node 1 (10.0.0.9), which is not in the cluster: 0-3" in gone[2]
 
 
 def test_what_the_plan_lacks_is_not_planned() -> None:

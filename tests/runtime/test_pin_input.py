@@ -85,6 +85,13 @@ def test_the_function_refuses_the_same(
         pin("verl.yaml", arguments, **options)
 
 
+def test_a_pin_under_another_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "0123")
+    told = f"this is under `rankplan pin` already ({VARIABLE} is set): leave out one of the two"
+    code, output = run("verl.yaml", "--", "true")
+    assert code == 1 and told in output
+
+
 def test_a_plan_without_requests_is_refused() -> None:
     content = plan("verl.yaml", "1x2").to_dict()
     del content["dialect"], content["requests"]

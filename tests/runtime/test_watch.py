@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from rankplan import Inventory, Plan, Request, plan
 from rankplan.runtime.live.binding import Binding
 from rankplan.runtime.live.watch import Watch
 from rankplan.runtime.nodes.nodes import Nodes
+from rankplan_hook.names import METADATA
 from support.claims import pins_of
 from support.configs import from_overrides
 from support.live_tables import MINE, Cluster
@@ -32,7 +34,9 @@ class Head:
         return {f"{prefix}claim/{key}": json.dumps(value).encode() for key, value in self._claims.items()}
 
 
-def pinned(found: Cluster, requests: list[Request], claims: dict[str, Any], *, strict: bool = False) -> Watch:
+def pinned(
+    found: Cluster, requests: list[Request], claims: dict[str, Any], *, strict: bool = False, head: type[Head] = Head
+) -> Watch:
     """A run of a plan of eight ranks with these requests, which has been looked at."""
     content = [{"ranks": rank, "ip": address, "accelerators": 4} for rank, address in enumerate((SECOND, FIRST))]
     config = from_overrides(["trainer.nnodes=2", "trainer.n_gpus_per_node=4", "algorithm.adv_estimator=grpo"])
@@ -40,7 +44,7 @@ def pinned(found: Cluster, requests: list[Request], claims: dict[str, Any], *, s
     planned = Plan(named.inventory, named.values(), named.mode, named.dialect, requests)
     nodes = Nodes((found.ids[SECOND], found.ids[FIRST]), planned.inventory)
     binding = Binding("run", planned, nodes, pins_of(requests))
-    watch = Watch(binding, Head(found, claims), lambda told: None, 600.0, strict=strict)  # type: ignore[arg-type]
+    watch = Watch(binding, head(found, claims), lambda told: None, 600.0, strict=strict)  # type: ignore[arg-type]
     watch.look()
     return watch
 
@@ -90,3 +94,31 @@ def test_other_accelerators_than_planned_are_a_fault_if_they_must_not_be(strict:
     if strict:
         (first, *_) = watch.seen.faults.values()
         assert first.message == f"actor ranks 4-7: planned node 1 ({FIRST}): 0-3, found node 1 ({FIRST}): 3,2,1,0"
+
+
+class Ended(Head):
+    """The head after the job of a run has ended: Ray has removed its groups."""
+
+    def tables(self) -> Any:
+        before = super().tables()
+        jobs = [replace(job, ended=True, metadata={METADATA: "run"}) for job in before.jobs if job.job_id == MINE]
+        return replace(before, groups=(), jobs=tuple(jobs))
+
+    def groups(self) -> Any:
+        return super().tables().groups
+
+
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_group_without_the_hook_is_told_though_it_was_gone_before_the_next_look(hooked: bool) -> None:
+    found = Cluster([(SECOND, 4), (FIRST, 4)])
+    group = found.group([SECOND] * 4, [1] * 4, name="first")
+    claims = {"0/0": {"job": MINE, "group": group}} if hooked else {}
+    requests = [Request("actor", None, (1,) * 4, (node,) * 4) for node in range(2)]
+    watch = pinned(found, requests, claims, head=Ended)
+    assert watch.finish(0)
+    (fault,) = watch.seen.faults.values()
+    expected = (
+        "the command did not ask for actor 4 bundles of 1",
+        "placement group `first` was created without the hook",
+    )
+    assert fault.message == expected[not hooked]

@@ -13,20 +13,14 @@ from typing import Any
 import click
 
 from rankplan.cli.common import (
-    EXPECTED,
     Choice,
-    colored,
     config_arguments,
     config_options,
-    faults_end_it,
     format_option,
     memory_options,
-    note,
-    print_table,
     refuse_other_nodes,
-    show_error,
-    silent,
 )
+from rankplan.cli.output import EXPECTED, colored, faults_end_it, note, print_table, show_error, silent
 from rankplan.errors import Diagnostic, printable
 from rankplan.front import check as check_config
 from rankplan.render.annotations import github, github_notice, sarif

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import Choice, config_options, faults_end_it, output_option, planned
+from rankplan.cli.common import Choice, config_options, output_option, planned
+from rankplan.cli.output import faults_end_it
 from rankplan.config.text.files import write_whole
 from rankplan.dialects import DIALECTS, WRITERS
 from rankplan.dialects.convert import Converted

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from rankplan.cli.common import Choice, config_options, faults_end_it, output_option, planned
+from rankplan.cli.common import Choice, config_options, output_option, planned
+from rankplan.cli.output import faults_end_it
 from rankplan.config.text.files import write_whole
 from rankplan.errors import PlacementError
 from rankplan.plans.plan import Plan

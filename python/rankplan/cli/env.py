@@ -10,16 +10,8 @@ from collections.abc import Mapping
 
 import click
 
-from rankplan.cli.common import (
-    Choice,
-    Component,
-    component_of,
-    config_options,
-    faults_end_it,
-    format_option,
-    isolate_option,
-    planned,
-)
+from rankplan.cli.common import Choice, Component, component_of, config_options, format_option, isolate_option, planned
+from rankplan.cli.output import faults_end_it
 from rankplan.environment import (
     MASTER_VARIABLES,
     PATH_VARIABLES,

@@ -9,17 +9,8 @@ import sys
 
 import click
 
-from rankplan.cli.common import (
-    Choice,
-    Component,
-    cannot_start,
-    component_of,
-    config_options,
-    faults_end_it,
-    isolate_option,
-    note,
-    planned,
-)
+from rankplan.cli.common import Choice, Component, component_of, config_options, isolate_option, planned
+from rankplan.cli.output import cannot_start, faults_end_it, note
 from rankplan.nodes.node_rank import node_ranks
 from rankplan.plans.plan import Plan
 from rankplan.starting.node import run_ranks

@@ -21,8 +21,8 @@ from rankplan.arranging.arrange import arrange
 from rankplan.arranging.replan import replan
 from rankplan.cli.arrange import kept_levels, segment_sizes
 from rankplan.cli.commands import main
-from rankplan.cli.common import colored, faults_end_it, print_table
 from rankplan.cli.emit import emit, keywords
+from rankplan.cli.output import colored, faults_end_it, print_table
 from rankplan.config.text.load import load_config
 from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.errors import Diagnostic, PlacementError

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from rankplan.cli.common import Choice, faults_end_it, note, output_option, without_option
+from rankplan.cli.common import Choice, output_option, without_option
+from rankplan.cli.output import faults_end_it, note
 from rankplan.config.text.files import read_text
 from rankplan.errors import PlacementError
 from rankplan.nodes.entries import label_keys, unlabelled

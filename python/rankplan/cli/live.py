@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rankplan.cli import signals
-from rankplan.cli.common import Seconds, Suffixed, dialect_option, faults_end_it, format_option, overrides, table_lines
+from rankplan.cli.common import Seconds, Suffixed, dialect_option, format_option, overrides
+from rankplan.cli.output import faults_end_it, table_lines
 from rankplan.config.text.files import write_whole
 from rankplan.front import is_saved
 

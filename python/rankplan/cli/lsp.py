@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from rankplan.cli.common import Choice, config_options, faults_end_it, silent
+from rankplan.cli.common import Choice, config_options
+from rankplan.cli.output import faults_end_it, silent
 
 
 @click.command()

@@ -13,18 +13,15 @@ import click
 from rankplan.cli import signals
 from rankplan.cli.common import (
     Seconds,
-    cannot_start,
     cluster_option,
-    colored,
     dialect_option,
-    faults_end_it,
     format_option,
     isolate_option,
-    note,
     output_option,
     set_option,
     without_option,
 )
+from rankplan.cli.output import cannot_start, colored, faults_end_it, note
 from rankplan.config.network import NODE_ORDERS
 from rankplan.config.text.files import write_whole
 from rankplan.errors import Diagnostic, PlacementError

@@ -13,14 +13,12 @@ from rankplan.cli.common import (
     Component,
     component_of,
     config_options,
-    faults_end_it,
     isolate_option,
     memory_options,
     output_option,
     planned_and_reader,
-    print_lines,
-    print_table,
 )
+from rankplan.cli.output import faults_end_it, print_lines, print_table
 from rankplan.config.text.files import write_whole
 from rankplan.front import peaks_of
 from rankplan.plans.memory import Needs

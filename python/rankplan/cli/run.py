@@ -24,14 +24,13 @@ from rankplan.cli.common import (
     Seconds,
     cluster_option,
     dialect_option,
-    faults_end_it,
     format_option,
     isolate_option,
     planned,
-    print_table,
     set_option,
     without_option,
 )
+from rankplan.cli.output import faults_end_it, print_table
 from rankplan.config.network import NODE_ORDERS
 from rankplan.config.section import Reading
 from rankplan.config.text.document import read_value

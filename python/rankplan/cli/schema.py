@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rankplan.cli.common import faults_end_it
+from rankplan.cli.output import faults_end_it
 from rankplan.config.hardware import hardware_model, hardware_types
 from rankplan.config.models import ClusterSection
 from rankplan.dialects.keys import ROLE

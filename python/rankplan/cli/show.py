@@ -7,16 +7,8 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import (
-    Choice,
-    Suffixed,
-    beside_option,
-    config_options,
-    faults_end_it,
-    planned,
-    print_lines,
-    text_console,
-)
+from rankplan.cli.common import Choice, Suffixed, beside_option, config_options, planned
+from rankplan.cli.output import faults_end_it, print_lines, text_console
 from rankplan.config.text.files import write_whole
 from rankplan.front import load_plan
 from rankplan.parallel import KINDS

@@ -8,18 +8,9 @@ from pathlib import Path
 import click
 import yaml
 
-from rankplan.cli.common import (
-    Choice,
-    Suffixed,
-    colored,
-    config_arguments,
-    config_options,
-    faults_end_it,
-    format_option,
-    print_lines,
-    print_table,
-)
+from rankplan.cli.common import Choice, Suffixed, config_arguments, config_options, format_option
 from rankplan.cli.convert import print_converted
+from rankplan.cli.output import colored, faults_end_it, print_lines, print_table
 from rankplan.config.text.files import write_whole
 from rankplan.dialects import WRITERS
 from rankplan.dialects.convert import convert

@@ -382,17 +382,21 @@ def moved(component: Component, inventory: Inventory) -> Component:
     Its rule keeps its places, which have other resource ranks if nodes before them have other accelerators.
     """
     rows, rule = component.rows.on(inventory.core), component.rule
-    if _counts(component.inventory, rows) != _counts(inventory, rows):
-        lists = inventory.pool(component.node_groups, by_node=component.by_node).ranks_of(rows)
-        flat = list(chain.from_iterable(lists))
-        rule = RankMap.from_lists(lists) if isinstance(rule, RankMap) else Chunks(flat, len(lists[0]))
+    size = component.inventory.num_nodes
+    if _counts(component.inventory, size) != _counts(inventory, size):
+        before, lists = (
+            nodes.pool(component.node_groups, by_node=component.by_node).ranks_of(placed)
+            for nodes, placed in ((component.inventory, component.rows), (inventory, rows))
+        )
+        if lists != before:
+            flat = list(chain.from_iterable(lists))
+            rule = RankMap.from_lists(lists) if isinstance(rule, RankMap) else Chunks(flat, len(lists[0]))
     return replace(component, inventory=inventory, rule=rule, rows=rows)
 
 
-def _counts(inventory: Inventory, rows: Placements) -> list[tuple[int, int]]:
-    """Return where the number of accelerators changes among the nodes up to the last one of these rows."""
-    last = max((run.node + run.nodes for run in rows.runs()), default=0)
-    found = ((nodes.start, spec.num_accelerators) for nodes, spec in inventory.stretches() if nodes.start < last)
+def _counts(inventory: Inventory, size: int) -> list[tuple[int, int]]:
+    """Return where the number of accelerators changes among so many nodes."""
+    found = ((nodes.start, spec.num_accelerators) for nodes, spec in inventory.stretches() if nodes.start < size)
     return [next(alike) for _, alike in groupby(found, itemgetter(1))]
 
 

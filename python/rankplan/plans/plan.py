@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rankplan._core import ACCELERATOR, Pattern, RankSet
+from rankplan._core import ACCELERATOR, RankSet
 from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
@@ -22,6 +21,7 @@ from rankplan.plans import plan_file
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibility, check_size, fitted
 from rankplan.plans.memory import Need, Needs
 from rankplan.plans.memory_changes import by_components
+from rankplan.plans.node_kinds import NodeKind, node_kinds
 from rankplan.plans.peaks import HasPeaks
 from rankplan.plans.pools import pool_faults
 from rankplan.plans.requests import Request
@@ -61,35 +61,6 @@ class Oversubscription:
 
     processes: dict[str, int]
     accelerators: dict[int, RankSet]
-
-
-@dataclass(frozen=True, slots=True)
-class Stay:
-    """Processes of one component with consecutive ranks that run on one node, or use resources there.
-
-    Two nodes have equal stays if only the ranks differ; see `Pattern` for the rest.
-    """
-
-    component_name: str
-    pattern: Pattern
-
-
-@dataclass(slots=True)
-class NodeKind:
-    """Nodes with the same hardware and the same stays.
-
-    ``hardware`` is the number of configured pieces by type. ``first_ranks`` is the first rank of each stay on the first
-    node; ``ranks`` are the ranks of each component on the other nodes.
-    """
-
-    nodes: RankSet
-    num_accelerators: int
-    accelerator_type: str
-    accelerator_model: str | None
-    hardware: dict[str, int]
-    stays: list[Stay]
-    first_ranks: list[int] = field(default_factory=list)
-    ranks: dict[str, RankSet] = field(default_factory=dict)
 
 
 class Plan(Mapping[str, Component]):
@@ -228,14 +199,12 @@ class Plan(Mapping[str, Component]):
         Each used node must have the same type and number of accelerators, and the ids, hostname and address that the
         plan states. Raises `PlacementError` (``plan-mismatch``) node by node otherwise.
         """
-        cluster = inventory_of(cluster)
-        components = fitted(list(self.values()), cluster)
+        components = fitted(list(self.values()), cluster := inventory_of(cluster))
         return self.placed(components[0].inventory if components else cluster, components)
 
     def with_visibility(self, visibility: Visibility) -> Plan:
         """Return the plan with another visibility of every component."""
-        components = [component.with_settings(visibility=visibility) for component in self.values()]
-        return self.placed(self._inventory, components)
+        return self.placed(self._inventory, [one.with_settings(visibility=visibility) for one in self.values()])
 
     def only(self, *names: str) -> Plan:
         """Return the plan of these components, which keep the cores that the others leave.
@@ -303,10 +272,8 @@ class Plan(Mapping[str, Component]):
         node, indices = next(iter(where.items()))
         shares = " + ".join(f"{name} {self[name].share:g}" for name in names)
         total = sum(round((self[name].share or 0) * SHARE_UNIT) for name in names) / SHARE_UNIT
-        noun = "accelerator" if len(indices) == 1 else "accelerators"
-        message = (
-            f"{noun} {indices} of {first_node(node, len(where))}: the shares add up to {total:g} ({shares}); at most 1"
-        )
+        place = f"accelerator{'s' if len(indices) > 1 else ''} {indices} of {first_node(node, len(where))}"
+        message = f"{place}: the shares add up to {total:g} ({shares}); at most 1"
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
 
@@ -389,64 +356,3 @@ def check_plan(value: object, name: str = "plan") -> None:
 def _places(component: Component) -> list[tuple[Any, ...]]:
     """Return the nodes and the local devices of all processes, folded."""
     return [(run.node, run.nodes, run.first_rank, run.pattern) for run in component.rows.runs()]
-
-
-def node_kinds(inventory: Inventory, components: Mapping[str, Component], *, fold: bool = True) -> list[NodeKind]:
-    """Return the kinds of nodes in the order of their first nodes; without ``fold``, a kind per node.
-
-    Linear in runs and nodes.
-    """
-    # A state stands for everything found on a node so far: nodes in the same state are of the same kind.
-    starts = 1 if fold else inventory.num_nodes
-    states = array("I", [0] * inventory.num_nodes if fold else range(inventory.num_nodes))
-    steps: dict[tuple[int, Any], int] = {}
-    parts: dict[int, tuple[Any, ...]] = {}
-
-    def add(nodes: Iterable[int], found: Any) -> None:
-        for node in nodes:
-            state = steps.setdefault((states[node], found), starts + len(steps))
-            if state not in parts:
-                parts[state] = (*parts.get(states[node], ()), found)
-            states[node] = state
-
-    for nodes, equipment in _equipment(inventory):
-        add(nodes, equipment)
-    runs = {name: component.rows.runs() for name, component in components.items()}
-    for name, found in runs.items():
-        stays: dict[Pattern, Stay] = {}
-        for run in found:
-            add(range(run.node, run.node + run.nodes), stays.setdefault(run.pattern, Stay(name, run.pattern)))
-
-    members: dict[int, list[int]] = {}
-    for node, state in enumerate(states):
-        members.setdefault(state, []).append(node)
-    kinds = {state: _kind(RankSet(nodes), *parts[state]) for state, nodes in members.items()}
-    firsts = {nodes[0]: kinds[state] for state, nodes in members.items()}
-    for name, found in runs.items():
-        others: dict[int, list[range]] = {}
-        for run in found:
-            size = run.pattern.processes
-            for offset in range(run.nodes):
-                node, first = run.node + offset, run.first_rank + offset * size
-                if node in firsts:
-                    firsts[node].first_ranks.append(first)
-                else:
-                    others.setdefault(states[node], []).append(range(first, first + size))
-        for state, ranks in others.items():
-            kinds[state].ranks[name] = RankSet(chain.from_iterable(ranks))
-    return list(kinds.values())
-
-
-def _kind(nodes: RankSet, accelerators: tuple[int, str, str | None], *parts: Any) -> NodeKind:
-    hardware = dict(part for part in parts if not isinstance(part, Stay))
-    return NodeKind(nodes, *accelerators, hardware, [part for part in parts if isinstance(part, Stay)])
-
-
-def _equipment(inventory: Inventory) -> Iterator[tuple[Iterable[int], tuple[Any, ...]]]:
-    """Yield nodes with their accelerators, then nodes with the number of their pieces of each hardware type."""
-    for nodes, spec in inventory.stretches():
-        yield nodes, (spec.num_accelerators, spec.accelerator_type, spec.accelerator_model)
-    for group in inventory.node_groups:
-        if group.hardware is not None:
-            for node, count in group.hardware.counts():
-                yield [node], (group.hardware.type, count)

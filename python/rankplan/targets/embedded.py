@@ -20,7 +20,7 @@ _OF_A_DEVICE = ("id", "uuid")
 _DIGITS = 16
 
 _SCRIPT, _OBJECT = b"# rankplan: sha256:", b"rankplan.io/plan: "
-_HEAD = re.compile(rb"[^\n]*\n(?:(?!#!|set -euo pipefail\r?\n)[^\n]*\n)*?" + _SCRIPT)
+_HEAD = re.compile(rb"(?:[^\n]*\n(?:(?!#!|set -euo pipefail\r?\n)[^\n]*\n)*?)?" + _SCRIPT)
 """The head of a script down to the digest of its plan; a script that another one writes has a first line of its own."""
 _TOP = re.compile(rb"^(?:metadata:|[ \t]+" + re.escape(_OBJECT) + rb"['\"]?sha256:|[^\s#])", re.MULTILINE)
 """The fields of an object of Kubernetes, and the digest of its plan: a field of ``metadata``, if it is not quoted."""

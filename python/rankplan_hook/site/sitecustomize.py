@@ -6,9 +6,16 @@ import sys
 _SITE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # pathlib takes longer than all the rest
 
 
+class _Awaits:
+    """Installs the hook when the program imports Ray: a Python that does not pays for nothing more."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]  # as short as it can be
+        if name == "ray":
+            _install()
+
+
 def _install() -> None:
-    if sys.version_info < (3, 9) or "RANKPLAN_PINS" not in os.environ:
-        return
     if "rankplan_hook" not in sys.modules:
         # The program's interpreter need not have rankplan: load the package from here.
         package = type(sys)("rankplan_hook")
@@ -32,5 +39,9 @@ def _run_hidden() -> None:
             sys.modules.setdefault("sitecustomize", here)
 
 
-_install()
+if sys.version_info >= (3, 9) and "RANKPLAN_PINS" in os.environ:
+    if "ray" in sys.modules:
+        _install()
+    else:
+        sys.meta_path.insert(0, _Awaits)
 _run_hidden()

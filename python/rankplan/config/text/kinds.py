@@ -27,7 +27,7 @@ class Kind:
         """Return the fault of a file with this content, which is not of this kind."""
         message = f"the file contains {shown(content)}; it must be {self.name}"
         if content is None:
-            message = f"the file is empty; it must be {self.name}"
+            message = f"the file is empty: it is not {self.name}"
         return Diagnostic(self.code, self.instead(content) or message, self.help)
 
 

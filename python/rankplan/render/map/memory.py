@@ -10,7 +10,8 @@ from itertools import islice
 from rankplan.memory.cards import size_text
 from rankplan.plans.memory import Need, Needs
 from rankplan.plans.memory_changes import bounds_text
-from rankplan.plans.plan import NodeKind, Plan
+from rankplan.plans.node_kinds import NodeKind
+from rankplan.plans.plan import Plan
 
 MOST_GAUGES = 8
 """Phases of an accelerator that are shown."""

@@ -10,7 +10,8 @@ from rankplan._core import ACCELERATOR, WHOLE_NODE, RankSet
 from rankplan.environment import planned_environment
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import Component
-from rankplan.plans.plan import NodeKind, Plan, node_kinds
+from rankplan.plans.node_kinds import NodeKind, node_kinds
+from rankplan.plans.plan import Plan
 from rankplan.render.lines import coordinates_text
 from rankplan.render.map.domains import NO_CHART, Chart, chart_of
 from rankplan.render.map.memory import MOST_GAUGES, Gauge, Gauges, Memory, texts_of

@@ -102,6 +102,7 @@ class Crew:
         self.master: Master | None = None
         self.restarts = 0
         self.restarting = threading.Lock()
+        self.comparing = threading.Lock()  # while reports of ranks are on the way: what they know must not change
         self.ended = False
         self._announced: tuple[Sequence[Placement], Nodes] = [], nodes
         self._owner = reservation or connection

@@ -287,7 +287,7 @@ def _places(live: Live, devices: Iterable[tuple[int, int | None]]) -> str:
     texts = []
     for node, indices in nodes.items():
         address = live.inventory.node(node).ip or live.inventory.node(node).hostname
-        gone = "" if node in live.node else ", which has left the cluster"
+        gone = "" if node in live.node else ", which is not in the cluster"
         named = f"node {node}" + (f" ({address})" if address else "") + gone
         runs = [RankSet(indices)] if indices == sorted(indices) else [RankSet([index]) for index in indices]
         texts.append(f"{named}: {','.join(live.ids(node, run) for run in runs)}" if indices else named)

@@ -160,6 +160,8 @@ def pin(
     if not timeout > 0 or not math.isfinite(timeout):
         raise ValueError(f"timeout is {shown(timeout)}; it must be a number of seconds above 0")
     environment = dict(os.environ)
+    if VARIABLE in environment:
+        raise ClusterError(f"this is under `rankplan pin` already ({VARIABLE} is set): leave out one of the two")
     check_command(command)
     check_hook_folder()
     planned = _planner(config, dialect, overrides, without, isolate=isolate)

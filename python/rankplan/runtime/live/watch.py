@@ -6,6 +6,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -32,16 +33,16 @@ Claimed: TypeAlias = dict[Slot, dict[str, Any]]
 class Seen:
     """What a run has shown so far. Each fault is kept under what it is about, so that it is told once.
 
-    ``live`` is what ran when its places were last compared, ``seconds`` the time until all ranks were up.
+    ``claims`` are the last ones of the plan's requests, ``claimed`` the ids of all groups and actors that came by the
+    hook. ``live`` is what ran when its places were last compared, ``seconds`` the time until all ranks were up.
     """
 
     faults: dict[object, Diagnostic] = field(default_factory=dict)
     claims: Claimed = field(default_factory=dict)
-    unplanned: set[str] = field(default_factory=set)
+    claimed: set[str] = field(default_factory=set)
     detached: dict[str, str] = field(default_factory=dict)
     live: Live | None = None
     seconds: float | None = None
-    joined: bool = False
 
 
 class Watch:
@@ -74,6 +75,7 @@ class Watch:
         self._since: dict[object, float] = {}
         self._compared: object = None
         self._running = False
+        self._jobs: set[str] = set()
 
     def look(self) -> None:
         """Read the tables, and tell what is new."""
@@ -85,7 +87,7 @@ class Watch:
             return
         self._read(values)
         jobs = {job.job_id for job in tables.jobs if job.metadata.get(METADATA) == self._binding.run}
-        self.seen.joined |= bool(jobs)
+        self._jobs |= jobs
         self._running = any(job.job_id in jobs and not job.ended for job in tables.jobs)
         groups = {group.group_id: group for group in tables.groups if group.job_id in jobs}
         self._check_pinned(groups)
@@ -109,11 +111,17 @@ class Watch:
     def _check_came(self, code: int) -> None:
         if code or self.seen.faults:
             return
-        if not self.seen.joined:
+        if not self._jobs:
             where = f"no Ray job of the command joined the cluster at {self._head.address}"
-            help = "let the program join it: ray.init() without an address, in a Python without -I, -E or -S"
+            help = "let the program join it: ray.init() without an address, with the environment that the command gets"
             self._fault("joined", Diagnostic("not-pinned", where, help))
         elif missing := self._missing():
+            with suppress(ClusterError, RayError):
+                for group in self._head.groups():  # one may have come and gone between two looks
+                    if group.job_id in self._jobs and self._is_unclaimed(group):
+                        self._report_unclaimed(group)
+            if self.seen.faults:
+                return
             help = "pass the same overrides to the command and to the plan"
             self._fault("missing", Diagnostic("plan-mismatch", f"the command did not ask for {missing}", help))
 
@@ -147,9 +155,10 @@ class Watch:
             if kind == "fault":
                 texts = [printable(str(content.get(name, ""))) for name in ("code", "message", "help")]
                 self._fault(key, Diagnostic(texts[0], texts[1], texts[2] or None))
-            elif kind == "claim" and rest[0].startswith("spare"):
-                self.seen.unplanned.add(str(content.get("group") or content.get("actor")))
-            elif kind == "claim" and "void" not in content:
+            if kind != "claim" or "void" in content:
+                continue
+            self.seen.claimed.add(str(content.get("group") or content.get("actor")))
+            if not rest[0].startswith("spare"):
                 slot, generation = Slot.read(rest[0]), int(rest[1])
                 if generation >= newest.get(slot, 0):
                     newest[slot] = generation
@@ -157,16 +166,19 @@ class Watch:
 
     def _check_pinned(self, groups: Mapping[str, GroupEntry]) -> None:
         """Report the groups with accelerators that nobody has claimed."""
-        claimed = {content.get("group") for content in self.seen.claims.values()} | self.seen.unplanned
         for group in groups.values():
             if group.detached:
                 self.seen.detached[group.group_id] = group.name
-            sizes = self._sizes(group)
-            if not any(sizes) or group.group_id in claimed or not self._lasts(("unclaimed", group.group_id), 1.0):
-                continue
-            message = f"{_named(group)} was created without the hook"
-            help = "run it in a Python without -I, -E or -S, that has Ray's Python interface and PYTHONPATH"
-            self._fault(("unclaimed", group.group_id), Diagnostic("not-pinned", message, help))
+            if self._is_unclaimed(group) and self._lasts(("unclaimed", group.group_id), 1.0):
+                self._report_unclaimed(group)
+
+    def _is_unclaimed(self, group: GroupEntry) -> bool:
+        return any(self._sizes(group)) and group.group_id not in self.seen.claimed
+
+    def _report_unclaimed(self, group: GroupEntry) -> None:
+        message = f"{_named(group)} was created without the hook"
+        help = "use Ray's Python interface and no -I, -E or -S, and extend PYTHONPATH instead of replacing it"
+        self._fault(("unclaimed", group.group_id), Diagnostic("not-pinned", message, help))
 
     def _check_nodes(self, tables: Tables) -> None:
         """Report the nodes of the plan that have left."""
@@ -181,7 +193,8 @@ class Watch:
             }
             ranks = ", ".join(f"{counted(count, 'rank')} of {name}" for name, count in lost.items())
             message = f"{self._binding.name(node)} of the plan has left the cluster, with {ranks}"
-            help = f"repair the plan: `rankplan replan PLAN --without node-{node}`, and start from a checkpoint"
+            repair = f"`rankplan replan PLAN --without node-{node}`"
+            help = f"start again from a checkpoint; repair a saved plan first: {repair}"
             self._fault(("lost", node), Diagnostic("node-lost", message, help))
 
     def _check_waiting(self, tables: Tables, groups: Mapping[str, GroupEntry]) -> None:

@@ -81,18 +81,27 @@ class Head:
         """Read all tables. Raises ``ClusterError`` if the head has gone."""
         self._check()
         ask = self._accessor
-        groups = map(_Gcs.PlacementGroupTableData.FromString, ask.get_placement_group_table())
         actors = (_Gcs.ActorTableData.FromString(one) for state in _UNDEAD for one in ask.get_actor_table(None, state))
         jobs = ask.get_job_table(skip_submission_job_info_field=True, skip_is_running_tasks_field=True)
         free = map(_Gcs.AvailableResources.FromString, ask.get_all_available_resources())
         found = {actor.actor_id: actor for actor in map(_actor, actors)}  # one may change its state between questions
         return Tables(
             nodes=tuple(map(_node, ask.get_node_table())),
-            groups=tuple(_group(one) for one in groups if one.state != _Gcs.PlacementGroupTableData.REMOVED),
+            groups=tuple(one for one in self._groups() if one.state != "REMOVED"),
             actors=tuple(found.values()),
             jobs=tuple(map(_job, map(_Gcs.JobTableData.FromString, jobs))),
             free={one.node_id.hex(): dict(one.resources_available) for one in free},
         )
+
+    def groups(self) -> list[GroupEntry]:
+        """Read the table of placement groups, with those that Ray has removed. Raises ``ClusterError``."""
+        self._check()
+        return self._groups()
+
+    def _groups(self) -> list[GroupEntry]:
+        return [
+            _group(_Gcs.PlacementGroupTableData.FromString(one)) for one in self._accessor.get_placement_group_table()
+        ]
 
 
 def _node(entry: Mapping[str, Any]) -> NodeEntry:

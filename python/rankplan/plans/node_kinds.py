@@ -1,0 +1,103 @@
+"""Nodes of a plan with the same equipment on which the same happens."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
+
+from rankplan._core import Pattern, RankSet
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.component import Component
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """Processes of one component with consecutive ranks that run on one node, or use resources there.
+
+    Two nodes have equal stays if only the ranks differ; see `Pattern` for the rest.
+    """
+
+    component_name: str
+    pattern: Pattern
+
+
+@dataclass(slots=True)
+class NodeKind:
+    """Nodes with the same hardware and the same stays.
+
+    ``hardware`` is the number of configured pieces by type. ``first_ranks`` is the first rank of each stay on the first
+    node; ``ranks`` are the ranks of each component on the other nodes.
+    """
+
+    nodes: RankSet
+    num_accelerators: int
+    accelerator_type: str
+    accelerator_model: str | None
+    hardware: dict[str, int]
+    stays: list[Stay]
+    first_ranks: list[int] = field(default_factory=list)
+    ranks: dict[str, RankSet] = field(default_factory=dict)
+
+
+def node_kinds(inventory: Inventory, components: Mapping[str, Component], *, fold: bool = True) -> list[NodeKind]:
+    """Return the kinds of nodes in the order of their first nodes; without ``fold``, a kind per node.
+
+    Linear in runs and nodes.
+    """
+    # A state stands for everything found on a node so far: nodes in the same state are of the same kind.
+    starts = 1 if fold else inventory.num_nodes
+    states = array("I", [0] * inventory.num_nodes if fold else range(inventory.num_nodes))
+    steps: dict[tuple[int, Any], int] = {}
+    parts: dict[int, tuple[Any, ...]] = {}
+
+    def add(nodes: Iterable[int], found: Any) -> None:
+        for node in nodes:
+            state = steps.setdefault((states[node], found), starts + len(steps))
+            if state not in parts:
+                parts[state] = (*parts.get(states[node], ()), found)
+            states[node] = state
+
+    for nodes, equipment in _equipment(inventory):
+        add(nodes, equipment)
+    runs = {name: component.rows.runs() for name, component in components.items()}
+    for name, found in runs.items():
+        stays: dict[Pattern, Stay] = {}
+        for run in found:
+            add(range(run.node, run.node + run.nodes), stays.setdefault(run.pattern, Stay(name, run.pattern)))
+
+    members: dict[int, list[int]] = {}
+    for node, state in enumerate(states):
+        members.setdefault(state, []).append(node)
+    kinds = {state: _kind(RankSet(nodes), *parts[state]) for state, nodes in members.items()}
+    firsts = {nodes[0]: kinds[state] for state, nodes in members.items()}
+    for name, found in runs.items():
+        others: dict[int, list[range]] = {}
+        for run in found:
+            size = run.pattern.processes
+            for offset in range(run.nodes):
+                node, first = run.node + offset, run.first_rank + offset * size
+                if node in firsts:
+                    firsts[node].first_ranks.append(first)
+                else:
+                    others.setdefault(states[node], []).append(range(first, first + size))
+        for state, ranks in others.items():
+            kinds[state].ranks[name] = RankSet(chain.from_iterable(ranks))
+    return list(kinds.values())
+
+
+def _kind(nodes: RankSet, accelerators: tuple[int, str, str | None], *parts: Any) -> NodeKind:
+    hardware = dict(part for part in parts if not isinstance(part, Stay))
+    return NodeKind(nodes, *accelerators, hardware, [part for part in parts if isinstance(part, Stay)])
+
+
+def _equipment(inventory: Inventory) -> Iterator[tuple[Iterable[int], tuple[Any, ...]]]:
+    """Yield nodes with their accelerators, then nodes with the number of their pieces of each hardware type."""
+    for nodes, spec in inventory.stretches():
+        yield nodes, (spec.num_accelerators, spec.accelerator_type, spec.accelerator_model)
+    for group in inventory.node_groups:
+        if group.hardware is not None:
+            for node, count in group.hardware.counts():
+                yield [node], (group.hardware.type, count)
