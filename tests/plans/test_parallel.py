@@ -29,6 +29,7 @@ from rankplan.dialects import dialect_of, roll, slime
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.parallel import ENGINE_ORDER, ORDER
 from rankplan.plans.component import PlacementMode
+from rankplan.plans.fitting import fitted
 from support import oracle_parallel as oracle
 from support.cases import Case, planned, valid_cases
 from support.goldens import lines, named
@@ -598,7 +599,7 @@ def test_a_plan_file_with_other_sizes(parallel: str, message: str, tmp_path: Pat
 def test_sizes_are_checked_on_other_nodes() -> None:
     one = actor("all", {"tp": 8})
     assert one.on(Inventory.uniform(4, 4)).spans("tp").crossing == 2
-    assert one.fitted(Inventory.uniform(2, 8)).layout.spans("tp").crossing == 0
+    assert fitted([one], Inventory.uniform(2, 8))[0].layout.spans("tp").crossing == 0
 
 
 # ------------------------------------------------------------------------------------------- sizes of other dialects

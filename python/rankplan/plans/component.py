@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from fractions import Fraction
 from functools import cached_property
-from itertools import chain, groupby, islice, pairwise, repeat
+from itertools import chain, groupby, repeat
 from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, overload
 
@@ -30,19 +30,17 @@ from rankplan.config.memory import MemoryEntry
 from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY, NOTHING, Bound
-from rankplan.nodes.inventory import Inventory, NodeSpec
+from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.binding import Cores
 from rankplan.plans.crossings import level_warnings, spans_of
-from rankplan.words import counted, nodes_text
+from rankplan.words import counted
 
 Rule: TypeAlias = RankMap | Packed | Chunks
 """Which resource ranks each process uses."""
 
 Visibility: TypeAlias = Literal["own", "node", "own-first"]
 """Whether a process sees its own accelerators only, all of its node, or all of its node with its own first."""
-
-_MOST_MISMATCHES = 20
 
 
 Coordinates: TypeAlias = dict[str, int]
@@ -197,13 +195,6 @@ class Component(Sequence[Placement]):
         """Apply the rule to another inventory, which must know the node groups. Raises `PlacementError`."""
         return Component.place(self.name, inventory, self.node_groups, self.rule, self.settings, self.beside)
 
-    def fitted(self, cluster: Inventory) -> Component:
-        """Return the component in the same places of a cluster that it fits, with that cluster's accelerator ids.
-
-        Raises `PlacementError` (``plan-mismatch``), node by node, for a cluster that it does not fit.
-        """
-        return fitted([self], cluster)[0]
-
     @cached_property
     def layout(self) -> Layout:
         """The slots and their parallel groups."""
@@ -355,100 +346,3 @@ def check_size(name: str, processes: int) -> None:
     if processes > MAX_PROCESSES:
         message = f"the components up to `{name}` have {processes:,} processes; a plan has at most {MAX_PROCESSES:,}"
         raise PlacementError([Diagnostic("too-many-processes", message, "place fewer processes")])
-
-
-def fitted(components: Sequence[Component], cluster: Inventory) -> list[Component]:
-    """Return components of one plan in the same places of a cluster; see `Component.fitted`."""
-    if not components:
-        return []
-    inventory = components[0].inventory
-    if inventory.section is not None:
-        cluster = cluster.with_config(inventory.section, planned=True)
-    used = RankSet().union(*(component.used_nodes() for component in components))
-    different: dict[str, RankSet] = {}
-    for nodes, planned, found in _pairs(inventory, cluster):
-        if here := RankSet(nodes) & used:
-            for difference in _differences(planned, found):
-                different[difference] = different.get(difference, RankSet()) | here
-    if different:
-        raise PlacementError(_mismatches(different, cluster))
-    _reject_excluded(components, cluster)
-    return [moved(one, cluster) for one in components]
-
-
-def moved(component: Component, inventory: Inventory) -> Component:
-    """Return a component with the same node ranks and devices on another inventory.
-
-    Its rule keeps its places, which have other resource ranks if nodes before them have other accelerators.
-    """
-    rows, rule = component.rows.on(inventory.core), component.rule
-    size = component.inventory.num_nodes
-    if _counts(component.inventory, size) != _counts(inventory, size):
-        before, lists = (
-            nodes.pool(component.node_groups, by_node=component.by_node).ranks_of(placed)
-            for nodes, placed in ((component.inventory, component.rows), (inventory, rows))
-        )
-        if lists != before:
-            flat = list(chain.from_iterable(lists))
-            rule = RankMap.from_lists(lists) if isinstance(rule, RankMap) else Chunks(flat, len(lists[0]))
-    return replace(component, inventory=inventory, rule=rule, rows=rows)
-
-
-def _counts(inventory: Inventory, size: int) -> list[tuple[int, int]]:
-    """Return where the number of accelerators changes among so many nodes."""
-    found = ((nodes.start, spec.num_accelerators) for nodes, spec in inventory.stretches() if nodes.start < size)
-    return [next(alike) for _, alike in groupby(found, itemgetter(1))]
-
-
-def _reject_excluded(components: Sequence[Component], cluster: Inventory) -> None:
-    """Reject components that use resources which the cluster excludes."""
-    for component in components if cluster.excluded else ():
-        pool = cluster.pool(component.node_groups, by_node=component.by_node)
-        if pool.excluded & component.rule.resources:
-            pool.apply(component.rule)
-
-
-def _pairs(inventory: Inventory, cluster: Inventory) -> Iterator[tuple[range, NodeSpec, NodeSpec | None]]:
-    """Yield ranges of nodes that are equal in a plan and equal in a cluster, with both records."""
-    last = inventory.num_nodes
-    starts = {nodes.start for each in (inventory, cluster) for nodes, _ in each.stretches()} | {cluster.num_nodes}
-    for first, end in pairwise(sorted({start for start in starts if start < last} | {last})):
-        yield range(first, end), inventory.node(first), cluster.node(first) if first < cluster.num_nodes else None
-
-
-def _differences(planned: NodeSpec, found: NodeSpec | None) -> Iterator[str]:
-    """Yield, in words, each statement of a plan about a node that the cluster contradicts."""
-    if found is None:
-        yield "the cluster has fewer nodes"
-        return
-    both = planned, found
-    sizes = [
-        f"{each} {node.accelerator_type}" if (each := node.num_accelerators) else "no accelerators" for node in both
-    ]
-    if sizes[0] != sizes[1]:
-        yield f"the plan has {sizes[0]}, the cluster has {sizes[1]}"
-    elif planned.states("accelerator_ids") and planned.accelerator_ids != found.accelerator_ids:
-        ids = [",".join(node.accelerator_ids) for node in both]
-        yield f"the plan has accelerator ids {ids[0]}, the cluster has {ids[1]}"
-    for name in ("hostname", "ip"):
-        wanted, here = getattr(planned, name), getattr(found, name)
-        if wanted is not None and wanted != here:
-            yield f"the plan has {name} {wanted}, the cluster has {here or 'none'}"
-
-
-def _named(nodes: RankSet, cluster: Inventory) -> str:
-    """Return nodes as a message names them; a single node with the name that the cluster knows it by."""
-    if len(nodes) > 1 or nodes[0] >= cluster.num_nodes or cluster.node(nodes[0]).hostname is None:
-        return nodes_text(nodes)
-    return f"{nodes_text(nodes)} ({cluster.node(nodes[0]).name})"
-
-
-def _mismatches(different: Mapping[str, RankSet], cluster: Inventory) -> list[Diagnostic]:
-    help = "plan on this cluster (`rankplan plan --ray ADDRESS`, or its Cluster.inventory)"
-    faults = [
-        Diagnostic("plan-mismatch", f"{_named(nodes, cluster)}: {difference}", help)
-        for difference, nodes in islice(different.items(), _MOST_MISMATCHES)
-    ]
-    if (more := len(different) - len(faults)) > 0:
-        faults[-1] = replace(faults[-1], help=f"{help} ({counted(more, 'more mismatch', 'more mismatches')} not shown)")
-    return faults

@@ -18,7 +18,8 @@ from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans import plan_file
-from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibility, check_size, fitted
+from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibility, check_size
+from rankplan.plans.fitting import fitted
 from rankplan.plans.memory import Need, Needs
 from rankplan.plans.memory_changes import by_components
 from rankplan.plans.node_kinds import NodeKind, node_kinds
@@ -199,7 +200,8 @@ class Plan(Mapping[str, Component]):
         Each used node must have the same type and number of accelerators, and the ids, hostname and address that the
         plan states. Raises `PlacementError` (``plan-mismatch``) node by node otherwise.
         """
-        components = fitted(list(self.values()), cluster := inventory_of(cluster))
+        cluster = inventory_of(cluster)
+        components = fitted(list(self.values()), cluster)
         return self.placed(components[0].inventory if components else cluster, components)
 
     def with_visibility(self, visibility: Visibility) -> Plan:

@@ -22,8 +22,9 @@ from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.nodes.node_rank import node_ranks
 from rankplan.nodes.topology import detect, natural_order
 from rankplan.nodes.topology.domains import Key, address_key
-from rankplan.plans.component import Component, fitted
+from rankplan.plans.component import Component
 from rankplan.plans.diff import same_nodes
+from rankplan.plans.fitting import fitted
 from rankplan.plans.topology import check_topology
 from rankplan.words import Name, natural
 
