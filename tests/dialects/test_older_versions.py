@@ -131,9 +131,10 @@ def test_sizes_of_easyr1_reach_the_plan_and_the_faults(tmp_path: Path) -> None:
     assert (fault.path, fault.line) == ("worker.rollout.tensor_parallel_size", 4)
 
 
-def test_models_of_several_agents_are_not_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("agents", ["a b", '"$AGENTS"'])
+def test_models_of_several_agents_are_not_read(agents: str, tmp_path: Path) -> None:
     path = tmp_path / "run.sh"
-    path.write_text("python3 -m openrlhf.cli.multi_agent_train_ppo_ray --agents a b --actor_num_nodes 1\n")
+    path.write_text(f"python3 -m openrlhf.cli.multi_agent_train_ppo_ray --agents {agents} --actor_num_nodes 1\n")
     (fault,) = checked(path).faults
     assert (fault.code, fault.path) == ("unknown-key", "agents")
 
@@ -151,6 +152,7 @@ NO_JOBS = [
     ("deepspeed --module openrlhf.cli.train_ppo --pretrain m", "PPO in the processes of `deepspeed`, without Ray"),
     ("python3 -m openrlhf.cli.serve_score_rm --port 5000", "serving of a model, not an RL job"),
     ("python3 -m verl.agent_trainer.main_generation trainer.nnodes=1", "generation only, not an RL job"),
+    ("python3 -m skyrl_train.inference_engines.vllm.vllm_server --port 8001", "serving of a model, not an RL job"),
     ("python3 -m verl.trainer.main_evaluate data.path=x.parquet", "evaluation, not an RL job"),
 ]
 

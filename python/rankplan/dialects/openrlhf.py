@@ -33,7 +33,7 @@ class _Job(Job):
     name, keys = "openrlhf", OPENRLHF
 
     def __init__(self, reader: Reader) -> None:
-        if reader.at(_AGENTS) is not None:
+        if reader.at(_AGENTS) is not None or "multi_agent" in reader.program:
             message = "`agents` starts models of its own for each agent (MARTI), which rankplan does not read"
             reader.add(_AGENTS, Diagnostic("unknown-key", message, "check a job of openrlhf.cli.train_ppo_ray"))
         elsewhere = reader.at(("reward", "remote_url")) or reader.at(("train", "agent_func_path"))

@@ -38,6 +38,7 @@ _PROGRAMS: tuple[tuple[str, str | None, str], ...] = (
     (r"skyrl(\.|_)train\.entrypoints\.main_generate", "skyrl", _GENERATION),
     (r"skyrl(\.|_)train\.entrypoints\.serve\w*", "skyrl", _SERVING),
     (r"skyrl\.tinker\..*", "skyrl", _SERVING),
+    (r"skyrl(\.|_)train\.inference_engines\..*", "skyrl", _SERVING),
     (r"skyrl(\.|_)train\..*", "skyrl", JOB),
     # NeMo-RL: examples/run_*.py; its SFT, DPO and reward models train on a cluster of nodes that rankplan places
     (r"(.*\.)?run_(vlm_)?(grpo|ppo|sft|dpo|rm|distillation|xtoken_\w*distillation)(_\w+)?", None, JOB),
