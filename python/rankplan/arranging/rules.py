@@ -15,7 +15,7 @@ from rankplan.config.network import ALL, Topology
 from rankplan.config.text.faults import diagnostics
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.diff import same_nodes_of
+from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.segments import level_sizes
 
@@ -98,7 +98,8 @@ def beside(inventory: Inventory, plans: Plan | Iterable[Plan]) -> Inventory:
     if not others:
         return inventory
     taken: dict[str, set[int]] = {}
-    for other, places in zip(others, same_nodes_of((one.inventory for one in others), inventory), strict=True):
+    for other in others:
+        places = same_nodes(other.inventory, inventory)
         used = RankSet().union(*(component.used_nodes() for component in other.values()))
         taken.setdefault(", ".join(other), set()).update(place for rank in used if (place := places[rank]) is not None)
     for job, nodes in taken.items():

@@ -180,6 +180,20 @@ class Names:
     def __init__(self, ranges: Sequence[range], records: Sequence[NodeSpec]) -> None:
         self._ranges, self._records = ranges, records
         self._labels: dict[str, dict[str, list[range]]] = {}
+        self._first: dict[str, tuple[dict[str, int], set[str]]] = {}
+
+    def first(self, kind: str) -> tuple[dict[str, int], set[str]]:
+        """Return the first node of each ``hostname`` or ``ip``, and the names that several nodes share."""
+        if kind not in self._first:
+            first: dict[str, int] = {}
+            shared: set[str] = set()
+            for nodes, record in zip(self._ranges, self._records, strict=True):
+                if name := getattr(record, kind):
+                    if len(nodes) > 1 or name in first:
+                        shared.add(name)
+                    first.setdefault(name, nodes.start)
+            self._first[kind] = first, shared
+        return self._first[kind]
 
     def marks(
         self, names: Iterable[str], *, missing: Collection[str] = ()

@@ -263,14 +263,15 @@ class Inventory:
 
     def taken_by(self, job: str, nodes: Iterable[int]) -> Inventory:
         """Return the inventory in which another job has these nodes."""
+        _ = self.domains  # the same for all that are made of it
         return self._marked(dict.fromkeys(nodes), job)
 
     def _marked(self, marks: entries.Marks, job: str | None = None) -> Inventory:
         if not marks:
             return self
         found = self._derived(entries.marked(self.stretches(), marks, job), self._section)
-        if "domains" in self.__dict__:
-            found.__dict__["domains"] = self.domains  # marks change no labels
+        # marks change neither labels nor names
+        found.__dict__.update({key: self.__dict__[key] for key in ("domains", "names") if key in self.__dict__})
         return found
 
     def updated(self, nodes: Sequence[NodeSpec]) -> Inventory:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
@@ -211,20 +211,8 @@ def same_nodes(planned: Inventory, inventory: Inventory) -> list[int | None]:
     A node is found by its hostname, else by its address, unless several nodes of either side share that name. A node
     without names is the one of the same rank.
     """
-    return next(same_nodes_of([planned], inventory))
-
-
-def same_nodes_of(several: Iterable[Inventory], inventory: Inventory) -> Iterator[list[int | None]]:
-    """Yield the `same_nodes` of each of several plans, whose nodes are looked up in one table."""
-    known = {kind: _first(inventory, kind) for kind in _OWN}
-    for planned in several:
-        yield _found(planned, inventory, known)
-
-
-def _found(
-    planned: Inventory, inventory: Inventory, known: Mapping[str, tuple[dict[str, int], set[str]]]
-) -> list[int | None]:
-    shared = {kind: _first(planned, kind)[1] | known[kind][1] for kind in _OWN}
+    known = {kind: inventory.names.first(kind) for kind in _OWN}
+    shared = {kind: planned.names.first(kind)[1] | known[kind][1] for kind in _OWN}
     hosts, shared_hosts = known["hostname"][0], shared["hostname"]
     found: list[int | None] = []
     for nodes, record in planned.stretches():
@@ -237,15 +225,3 @@ def _found(
         else:
             found += (rank if rank < inventory.num_nodes else None for rank in nodes)
     return found
-
-
-def _first(inventory: Inventory, kind: str) -> tuple[dict[str, int], set[str]]:
-    """Return the first node of each name of a kind, and the names that several nodes share."""
-    first: dict[str, int] = {}
-    shared: set[str] = set()
-    for ranks, record in inventory.stretches():
-        if name := getattr(record, kind):
-            if len(ranks) > 1 or name in first:
-                shared.add(name)
-            first.setdefault(name, ranks.start)
-    return first, shared

@@ -13,7 +13,7 @@ from rankplan._core import RankSet
 from rankplan.config.network import NODE_LEVEL, USUAL_TOPOLOGY
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.crossings import NEAR, WORDS, crossing
-from rankplan.plans.diff import same_nodes_of
+from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
 from rankplan.plans.topology import SEGMENT, Rule, Rules, broken
 from rankplan.render.map.text import clean, names_text, short
@@ -105,7 +105,7 @@ def around(found: Inventory, others: Sequence[Plan]) -> Inventory:
     """
     if not others:
         return found
-    places = list(same_nodes_of((other.inventory for other in others), found))
+    places = [same_nodes(other.inventory, found) for other in others]
     records = [found.node(rank) for rank in range(found.num_nodes)]
     for other, place in zip(others, places, strict=True):
         job = ", ".join(other)
@@ -142,10 +142,8 @@ class _Charting:
         topology = USUAL_TOPOLOGY if section is None else section.topology
         self.rules = Rules.of(topology, self.plan, self.everything.levels)
         same = self.everything is self.plan.inventory
-        found = (
-            range(self.everything.num_nodes) if same else next(same_nodes_of([self.plan.inventory], self.everything))
-        )
-        self.places: Sequence[int | None] = found
+        nodes = range(self.everything.num_nodes)
+        self.places: Sequence[int | None] = nodes if same else same_nodes(self.plan.inventory, self.everything)
         self.names = [clean(name) for name in self.plan]
         self.states = self._states()
         self.crossed = [self._crossed(level.ids) for level in self.domains]
