@@ -22,6 +22,8 @@ FUNCTIONS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (rankplan.replan, {"plan": PLAN, "inventory": PLAN.inventory}),
     (rankplan.diff, {"before": PLAN, "after": PLAN}),
     (rankplan.convert, {"planned": PLAN, "to": "rlinf"}),
+    (rankplan.emit, {"plan": PLAN, "to": "slurm", "command": "python train.py"}),
+    (rankplan.emit, {"plan": PLAN, "to": "kuberay", "entrypoint": "python train.py"}),
 ]
 
 

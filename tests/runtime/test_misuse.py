@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from rankplan import (
     Worker,
     WorkerError,
     WorkerGroup,
+    live,
+    pin,
     plan,
 )
 from rankplan import launch as launch_job
@@ -308,3 +310,15 @@ def test_without_a_terminal_there_is_no_colour(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout + done.stderr and done.stdout.count("hello from a rank") == 2
+
+
+@pytest.mark.parametrize("function", [live, lambda address: Cluster(address=address)])
+def test_an_address_is_a_text(function: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match="address is of type int; pass the host:port of a Ray head"):
+        function(5)
+
+
+@pytest.mark.parametrize("program", [5, "train.py", ["python", 3]])
+def test_a_program_to_pin_is_its_words(program: Any) -> None:
+    with pytest.raises(TypeError, match=r"command is of type (int|str|list); pass the program and its arguments"):
+        pin({"trainer": {"nnodes": 1}}, program)

@@ -88,8 +88,6 @@ class Cluster:
         if num_nodes is not None and (as_int(num_nodes) or 0) < 1:
             raise ValueError(f"num_nodes is {shown(num_nodes)}; it must be a whole number of 1 or more")
         num_nodes = as_int(num_nodes)
-        if not isinstance(address, str | None):
-            raise wrong_type("address", address, "the host:port of a Ray head, such as 10.0.0.1:6379")
         if on_progress is not None and not callable(on_progress):
             raise wrong_type("on_progress", on_progress, "a function of a text")
         reading = None if cluster_cfg is None else read_section(cluster_cfg)

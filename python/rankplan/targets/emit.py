@@ -14,10 +14,10 @@ from rankplan.config.text.files import read_text
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.plan import Plan
 from rankplan.targets import jobset, kuberay, kubernetes, kueue, lws
-from rankplan.targets.options import AGAIN, CLUSTER, DEFAULT, JOB, Draft, Emitted, Options
+from rankplan.targets.options import AGAIN, CLUSTER, DEFAULT, JOB, KINDS, Draft, Emitted, Options, check_types
 from rankplan.targets.script import shell_words
 from rankplan.targets.script_file import MPIRUN, SLURM, TORCHRUN, Kind, reader, writer, wrote
-from rankplan.words import did_you_mean
+from rankplan.words import did_you_mean, wrong_type
 
 notes = logging.getLogger("rankplan.notes")
 """Tells what a file leaves open."""
@@ -142,17 +142,17 @@ def emit(
     is the name. Equal plans and options give equal texts.
 
     Raises `PlacementError` with every fact that the launcher cannot hold, ``ValueError`` for an unknown target, or
-    options that the target does not take, ``OSError`` for a file that cannot be read.
+    options that the target does not take, ``TypeError`` for an argument of a wrong type, ``OSError`` for a file that
+    cannot be read.
     """
     given: dict[str, Any] = {
         "name": name,
-        "named": None if name is None else True,
         "entrypoint": entrypoint,
-        "commands": {DEFAULT: command} if isinstance(command, str) else command or None,
-        "base": None if base is None else os.fspath(base),
+        "command": command,
+        "base": base,
         "image": image,
-        "cpus": None if cpus is None else str(cpus),
-        "memory": None if memory is None else str(memory),
+        "cpus": cpus,
+        "memory": memory,
         "namespace": namespace,
         "queue": queue,
         "levels": levels or None,
@@ -163,8 +163,16 @@ def emit(
         "segment_level": segment_level,
         "port": port,
     }
+    check_types({"to": to, **given})
+    del given["command"]
+    given["named"] = None if name is None else True
+    given["commands"] = {DEFAULT: command} if isinstance(command, str) else command or None
+    given["base"] = None if base is None else os.fspath(base)
+    given |= {key: str(given[key]) for key in ("cpus", "memory") if given[key] is not None}
     options = Options()
     if not isinstance(plan, Plan):
+        if not isinstance(plan, str | os.PathLike):
+            raise wrong_type("plan", plan, "a rankplan.Plan, or the path of a file that was written for a launcher")
         emitted = read_emitted(plan)
         plan, options = emitted.plan, emitted.options if emitted.target == to else options
     commands = given["commands"]
@@ -187,7 +195,7 @@ def emit(
 def wrong_options(plan: Plan, to: str, options: Options) -> str | None:
     """Return what is wrong with the options of a target, ``None`` if nothing is."""
     if to not in TARGETS:
-        return f"unknown target {to!r}; {did_you_mean(to, TARGETS, 'the targets are')}"
+        return f"unknown target {to!r}; {did_you_mean(str(to), TARGETS, 'the targets are')}"
     target = TARGETS[to]
     if options.entrypoint is not None and not target.driver:
         return f"{to} starts a command per component; use --command, not --entrypoint"
@@ -195,6 +203,8 @@ def wrong_options(plan: Plan, to: str, options: Options) -> str | None:
         return f"{to} starts one driver; use --entrypoint, not --command"
     if options.entrypoint is not None and options.commands:
         return "use --entrypoint for a driver on Ray, or --command for components without Ray"
+    if options.kind not in KINDS:
+        return f"unknown kind {options.kind!r}; it must be {' or '.join(KINDS)}"
     if options.kind != JOB and not target.kinds:
         return f"only {', '.join(name for name, one in TARGETS.items() if one.kinds)} takes --kind"
     if options.kind == CLUSTER and options.entrypoint is not None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any
 
 from rankplan.errors import Diagnostic, refusal
 from rankplan.plans.plan import Plan
+from rankplan.words import wrong_type
 
 JOB, CLUSTER = "job", "cluster"
 KINDS = (JOB, CLUSTER)
@@ -55,6 +59,29 @@ class Options:
             return self.commands[component]
         default = self.commands.get(DEFAULT)
         return None if default is None else default.replace("{}", component)
+
+
+_TYPES: dict[str, tuple[Any, str]] = {
+    "command": (str | Mapping, "a text, or one for each component"),
+    "base": (str | os.PathLike, "a path"),
+    "cpus": (str | int, "a number or a text such as 500m"),
+    "memory": (str | int, "a text such as 512Gi"),
+    "levels": (Mapping, 'the label of each level: {"nvlink": "nvidia.com/gpu.clique"}'),
+    "resource_keys": (Mapping, 'the resource of each type: {"NV_GPU": "nvidia.com/gpu"}'),
+    "pin": (bool, "True or False"),
+    "port": (int, "a number such as 29500"),
+}
+"""The type of each option of `emit` that is not a text, and what to pass."""
+
+
+def check_types(given: Mapping[str, object]) -> None:
+    """Raise ``TypeError`` for an option of a wrong type; ``None`` is one that is not given."""
+    for name, value in given.items():
+        types, instead = _TYPES.get(name, (str, "a text"))
+        right = isinstance(value, types) and (types is bool or not isinstance(value, bool))
+        texts = chain(value, value.values()) if isinstance(value, Mapping) else ()
+        if value is not None and not (right and all(isinstance(text, str) for text in texts)):
+            raise wrong_type(name, value, instead)
 
 
 @dataclass(slots=True)

@@ -33,7 +33,7 @@ from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.connection import connect, head_of
 from rankplan.runtime.ray.head import Head
 from rankplan.starting.child import run_child
-from rankplan.words import counted, shown
+from rankplan.words import counted, shown, wrong_type
 
 Others: TypeAlias = Literal["refuse", "pass"]
 """What happens to requests with accelerators that the plan does not have."""
@@ -151,6 +151,9 @@ def pin(
     Raises `PlacementError` with every fault of the config, the script or the cluster, `ClusterError`, ``ValueError``
     for invalid arguments, and ``OSError`` for a file that cannot be read or a command that cannot be started.
     """
+    several = isinstance(command, Sequence) and not isinstance(command, str)
+    if not several or not all(isinstance(word, str) for word in command):
+        raise wrong_type("command", command, 'the program and its arguments: ["python", "train.py"]')
     command = list(command)
     if not command:
         raise ValueError("the command is empty; pass the program with its arguments")

@@ -18,6 +18,7 @@ from ray.exceptions import RayError
 from rankplan.errors import ClusterError, LaunchError
 from rankplan.runtime.ray import internals, timeouts
 from rankplan.runtime.ray.head import Head
+from rankplan.words import wrong_type
 
 Report: TypeAlias = Callable[[str], None]
 
@@ -234,6 +235,8 @@ def _connecting() -> Iterator[None]:
 
 def _running_cluster(address: str | None) -> str | None:
     """Return host:port of the cluster to connect to, found as ``ray.init`` finds it; ``None`` if there is none."""
+    if not isinstance(address, str | None):
+        raise wrong_type("address", address, "the host:port of a Ray head, such as 10.0.0.1:6379")
     given = os.environ.get("RAY_ADDRESS", "") if address is None else address
     if given.startswith(("http://", "https://")):
         raise ClusterError(
