@@ -73,7 +73,7 @@ def test_bad_input_is_reported_before_anything_starts(words: list[str], code: in
         ([], {}, ValueError, "the command is empty"),
         (["true"], {"others": "ask"}, ValueError, "others is .ask.; it must be refuse or pass"),
         (["true"], {"devices": 1}, ValueError, "devices is 1; it must be warn or require"),
-        (["true"], {"timeout": -1.0}, ValueError, "timeout is -1.0; it must be a number of seconds above 0"),
+        (["true"], {"timeout": -1.0}, ValueError, "timeout is -1.0; it must be a finite number of seconds above 0"),
         (["true"], {"timeout": float("nan")}, ValueError, "timeout is nan"),
         (["true"], {}, ClusterError, "no Ray cluster answers"),
     ],

@@ -20,7 +20,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains, domains, one_by_one
-from rankplan.plans.component import Component, local_accelerators
+from rankplan.plans.component import Component, local_accelerators, used_nodes
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.pools import reserves, strangers
@@ -173,7 +173,7 @@ class Task:
     @cached_property
     def needed(self) -> RankSet:
         """The node ranks with processes."""
-        return RankSet().union(*(part.used_nodes() for part in self.parts.values()))
+        return used_nodes(self.parts.values())
 
     @cached_property
     def rules(self) -> Rules:

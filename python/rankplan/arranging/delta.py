@@ -17,7 +17,6 @@ from rankplan.arranging.replanned import (
     nodes_of,
     resized_section,
     unmarked,
-    used_nodes,
     without_reserve,
 )
 from rankplan.arranging.rules import Network
@@ -26,7 +25,7 @@ from rankplan.arranging.units import Step, grown_rule, num_data_groups, reject_w
 from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component, Rule
+from rankplan.plans.component import Component, Rule, used_nodes
 from rankplan.plans.diff import Move, coordinates_of
 from rankplan.plans.plan import Plan
 from rankplan.plans.pools import reserves, size_faults
@@ -86,8 +85,8 @@ class _Sizing:
         self._crossings = found.arrangement.before
         self._network = Network.of(inventory, plan.inventory)
         self._excluded = Exclusion.of(plan.inventory, inventory, places)
-        used = used_nodes(parts)
-        freed, left = used_nodes(plan) - used, len(places)
+        used = used_nodes(parts.values())
+        freed, left = used_nodes(plan.values()) - used, len(places)
         groups = plan.section.node_groups if plan.section is not None else []
         needed = {group.node_ranks[0] for group in groups}
         needed.update(node for group in groups if group.hardware is not None for node, _ in group.hardware.counts())

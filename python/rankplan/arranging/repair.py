@@ -15,7 +15,7 @@ from rankplan._core import CLUSTER, Chunks, RankMap, RankSet
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import NodeSpec
-from rankplan.plans.component import Component, Rule, local_accelerators, merged
+from rankplan.plans.component import Component, Rule, local_accelerators, merged, used_nodes
 from rankplan.plans.pools import reserves
 
 Swap: TypeAlias = tuple[list[str], dict[int, int]]
@@ -118,7 +118,7 @@ class Repair:
     def _leave(self, planned: Inventory, leaving: Mapping[int, list[str]]) -> None:
         """Give components another node rank, with the same accelerators: an unused one, or one behind the others."""
         first, section = planned.num_nodes, planned.section
-        used = RankSet().union(*(part.used_nodes() for part in self.parts.values()))
+        used = used_nodes(self.parts.values())
         unused = RankSet(range(first)) - used.union(*(ranks for ranks, _ in reserves(section)))
         free: dict[tuple[object, ...], list[int]] = {}
         for rank in reversed(list(unused)):

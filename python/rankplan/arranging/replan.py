@@ -13,7 +13,7 @@ from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.hierarchy import crossings_at
 from rankplan.arranging.reasons import reasons
 from rankplan.arranging.repair import Repair
-from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, ranks_at, unmarked, used_nodes
+from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, ranks_at, unmarked
 from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import Shrinking
 from rankplan.arranging.units import num_data_groups
@@ -21,7 +21,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.entries import hardware_names, one_or_several
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component
+from rankplan.plans.component import Component, used_nodes
 from rankplan.plans.diff import Move, coordinates_of, same_nodes
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.words import as_int, did_you_mean, must_be, nodes_text
@@ -75,7 +75,7 @@ def replan(
     inventory = rules.beside(inventory_of(inventory), beside)
     known = same_nodes(plan.inventory, inventory)
     names, fewer, more = _sizes(plan, shrink, grow or {})
-    if all(known[rank] is None for rank in used_nodes(plan)):
+    if all(known[rank] is None for rank in used_nodes(plan.values())):
         help = "pass the inventory of the cluster that the plan was made for"
         raise PlacementError([Diagnostic("plan-mismatch", "no node of the plan is in the inventory", help)])
     gone = {plan.inventory.node(rank).name for rank, node in enumerate(known) if node is None}
@@ -138,7 +138,7 @@ class _Failure:
         self._excluded = Exclusion.of(plan.inventory, self.inventory, self._known)
         marks = self._excluded.marks
         self._usable = self.inventory.num_nodes - sum(accelerators is None for accelerators in marks.values())
-        self.broken = {rank: marks[node] for rank in used_nodes(plan) if (node := self._known[rank]) in marks}
+        self.broken = {rank: marks[node] for rank in used_nodes(plan.values()) if (node := self._known[rank]) in marks}
         # Whether accelerators are healthy is known for the nodes that the plan gets, not for its node ranks.
         self._planned = unmarked(plan.inventory)
         parts = {name: moved_to(one, self._planned) for name, one in plan.items()}
@@ -174,7 +174,7 @@ class _Failure:
         places: list[int | None] = [
             None if rank in repair.lost or rank in repair.added else self._known[rank] for rank in range(len(origins))
         ]
-        lost = {rank for rank in used_nodes(self._plan) if places[rank] is None}
+        lost = {rank for rank in used_nodes(self._plan.values()) if places[rank] is None}
         self._check_hardware(repair.parts, lost)
         shrinking = Shrinking(repair.parts, shrink, lost, self._usable, renumber=renumber, lost_first=lost_first)
         task, arrangement = self._arranged(shrinking, places, [self._known[origin] for origin in origins])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rankplan._core import RankSet
@@ -98,11 +98,6 @@ def moved_to(component: Component, nodes: Inventory) -> Component:
     if component.inventory is nodes:
         return component
     return replace(component, inventory=nodes, rows=component.rows.on(nodes.core))
-
-
-def used_nodes(parts: Mapping[str, Component]) -> RankSet:
-    """Return the node ranks with processes."""
-    return RankSet().union(*(part.used_nodes() for part in parts.values()))
 
 
 def ranks_at(component: Component, nodes: set[int]) -> RankSet:

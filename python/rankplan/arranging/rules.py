@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
-from rankplan._core import RankSet
 from rankplan.config.models import component_names, topology_of
 from rankplan.config.network import ALL, Topology
 from rankplan.config.text.faults import diagnostics
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.component import used_nodes
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.segments import level_sizes
@@ -100,8 +100,8 @@ def beside(inventory: Inventory, plans: Plan | Iterable[Plan]) -> Inventory:
     taken: dict[str, set[int]] = {}
     for other in others:
         places = same_nodes(other.inventory, inventory)
-        used = RankSet().union(*(component.used_nodes() for component in other.values()))
-        taken.setdefault(", ".join(other), set()).update(place for rank in used if (place := places[rank]) is not None)
+        ranks = used_nodes(other.values())
+        taken.setdefault(", ".join(other), set()).update(place for rank in ranks if (place := places[rank]) is not None)
     for job, nodes in taken.items():
         inventory = inventory.taken_by(job, nodes)
     return inventory

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from fractions import Fraction
@@ -339,6 +339,11 @@ def merged(rank_map: RankMap) -> str:
         resources, processes = zip(*alike, strict=True)
         texts.append(f"{RankSet().union(*resources)}:{RankSet().union(*chain.from_iterable(processes))}")
     return ",".join(texts)
+
+
+def used_nodes(components: Iterable[Component]) -> RankSet:
+    """Return the nodes that processes of these components run on or use accelerators of."""
+    return RankSet().union(*(component.used_nodes() for component in components))
 
 
 def check_size(name: str, processes: int) -> None:

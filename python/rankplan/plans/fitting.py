@@ -10,7 +10,7 @@ from operator import itemgetter
 from rankplan._core import Chunks, RankMap, RankSet
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory, NodeSpec
-from rankplan.plans.component import Component
+from rankplan.plans.component import Component, used_nodes
 from rankplan.words import counted, nodes_text
 
 _MOST_MISMATCHES = 20
@@ -26,7 +26,7 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
     inventory = components[0].inventory
     if inventory.section is not None:
         cluster = cluster.with_config(inventory.section, planned=True)
-    used = RankSet().union(*(component.used_nodes() for component in components))
+    used = used_nodes(components)
     different: dict[str, RankSet] = {}
     for nodes, planned, found in _pairs(inventory, cluster):
         if here := RankSet(nodes) & used:

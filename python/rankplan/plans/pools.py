@@ -8,7 +8,7 @@ from rankplan._core import RankSet
 from rankplan.config.models import ClusterSection
 from rankplan.config.pools import PoolEntry
 from rankplan.errors import Diagnostic
-from rankplan.plans.component import Component
+from rankplan.plans.component import Component, used_nodes
 from rankplan.words import counted, nodes_text
 
 
@@ -23,7 +23,7 @@ def reserves(section: ClusterSection | None) -> Iterator[tuple[RankSet, set[str]
 
 def strangers(parts: Mapping[str, Component], names: set[str]) -> RankSet:
     """Return the node ranks of components other than these."""
-    return RankSet().union(*(part.used_nodes() for name, part in parts.items() if name not in names))
+    return used_nodes(part for name, part in parts.items() if name not in names)
 
 
 def pool_faults(

@@ -14,7 +14,7 @@ from rankplan.config.network import ALL, NODE_LEVEL, TOGETHER, USUAL_TOPOLOGY, W
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains
-from rankplan.plans.component import Component
+from rankplan.plans.component import Component, used_nodes
 from rankplan.plans.crossings import WORDS, crossing, few, places_text
 from rankplan.plans.segments import cut, level_sizes
 from rankplan.words import counted, nodes_text, unknown
@@ -174,7 +174,7 @@ class _Finder:
                 self.level(level, path)
             return
         if kind == WORLD:
-            nodes = tuple(RankSet().union(*(self.parts[name].used_nodes() for name in names)))
+            nodes = tuple(used_nodes(self.parts[name] for name in names))
             sets = partial(list[tuple[int, ...]], [nodes] if len(nodes) > 1 else [])
         else:
             sets = partial(self._groups, names[0], kind)
@@ -206,7 +206,7 @@ class _Finder:
                 message = f"`{ALL}` means all nodes of the plan here"
                 self.rules.faults.append((path, Diagnostic("invalid-value", message, "name the components")))
             elif self.complete and not self.unplaced:
-                return RankSet().union(*(part.used_nodes() for part in self.parts.values()))
+                return used_nodes(self.parts.values())
             return None
         return self.parts[name].used_nodes() if self._known(name, path) and name in self.parts else None
 
@@ -233,7 +233,7 @@ def topology_faults(
     for rule in rules.kept:
         if found := broken(rule, parts, inventory):
             yield rule.path, Diagnostic("segment-incomplete" if rule.kind == SEGMENT else "group-spans", *found)
-    used = RankSet().union(*(part.used_nodes() for part in parts.values()), inventory.taken)
+    used = used_nodes(parts.values()) | inventory.taken
     for level, most in rules.caps.items():
         domains = inventory.domains[level]
         counts = Counter(domains.ids[node] for node in used)

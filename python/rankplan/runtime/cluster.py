@@ -17,6 +17,7 @@ from rankplan.config.network import NODE_ORDERS, USUAL_TOPOLOGY, Topology
 from rankplan.config.section import Reading, read_section
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory, NodeSpec
+from rankplan.plans.component import used_nodes
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.runtime.nodes.exports import Selection, as_selection, find_exports, selected
 from rankplan.runtime.nodes.nodes import Nodes
@@ -103,7 +104,7 @@ class Cluster:
             if num_nodes not in (None, plan.inventory.num_nodes):
                 raise ClusterError(f"num_nodes is {num_nodes}, but the plan has {plan.inventory.num_nodes} nodes")
             num_nodes = plan.inventory.num_nodes
-            needed = RankSet().union(*(component.used_nodes() for component in plan.values()))
+            needed = used_nodes(plan.values())
         self._closed = False
         self._dead: dict[int, NodeSpec] = {}
         self._refreshing = threading.Lock()

@@ -21,12 +21,12 @@ from rankplan.targets.script import (
     Verbatim,
     commands_read,
     file_names,
+    home_nodes,
     plan_lines,
     quoted,
     script,
     shell_words,
     stays_of,
-    used_nodes,
 )
 from rankplan.words import first_node
 
@@ -81,7 +81,7 @@ def _hosts(draft: Draft) -> dict[int, str]:
     """Return the host of each node that processes run on, as ``--host`` takes it."""
     found: dict[int, str] = {}
     missing: list[int] = []
-    for node in used_nodes(draft.plan):
+    for node in home_nodes(draft.plan):
         record = draft.plan.inventory.node(node)
         names = [one for one in (record.ip, record.hostname) if one and not re.search(r"[:,=#\s]", one)]
         if names:

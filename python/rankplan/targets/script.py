@@ -76,7 +76,7 @@ def returns(stays: Sequence[Stay]) -> bool:
     return len({stay.node for stay in stays}) < len(stays)
 
 
-def used_nodes(plan: Plan) -> list[int]:
+def home_nodes(plan: Plan) -> list[int]:
     """Return the node ranks that processes run on, ascending."""
     runs = (run for component in plan.values() for run in component.rows.runs(at_home=True))
     return sorted({run.node + offset for run in runs for offset in range(run.nodes)})

@@ -224,7 +224,7 @@ class Reader:
         try:
             for key in path:
                 here = here[key]
-        except Exception:  # a missing key, a section that is none, or what the config library cannot resolve
+        except Exception:  # no such key, no section, or an interpolation that the config library cannot resolve
             return False
         return here is not None
 

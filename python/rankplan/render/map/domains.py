@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from rankplan._core import RankSet
 from rankplan.config.network import NODE_LEVEL, USUAL_TOPOLOGY
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.component import used_nodes
 from rankplan.plans.crossings import NEAR, WORDS, crossing
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
@@ -109,7 +110,7 @@ def around(found: Inventory, others: Sequence[Plan]) -> Inventory:
     records = [found.node(rank) for rank in range(found.num_nodes)]
     for other, place in zip(others, places, strict=True):
         job = ", ".join(other)
-        for rank in RankSet().union(*(component.used_nodes() for component in other.values())):
+        for rank in used_nodes(other.values()):
             at = place[rank]
             record = other.inventory.node(rank) if at is None else records[at]
             at = len(records) if at is None else at

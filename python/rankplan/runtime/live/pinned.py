@@ -30,6 +30,7 @@ from rankplan.runtime.live.report import difference_lines
 from rankplan.runtime.live.watch import Watch
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.answers import as_timeout
 from rankplan.runtime.ray.connection import connect, head_of
 from rankplan.runtime.ray.head import Head
 from rankplan.starting.child import run_child
@@ -160,8 +161,7 @@ def pin(
     for name, value, allowed in (("others", others, get_args(Others)), ("devices", devices, get_args(Devices))):
         if value not in allowed:
             raise ValueError(f"{name} is {shown(value)}; it must be {' or '.join(allowed)}")
-    if not timeout > 0 or not math.isfinite(timeout):
-        raise ValueError(f"timeout is {shown(timeout)}; it must be a number of seconds above 0")
+    timeout = as_timeout(timeout)
     environment = dict(os.environ)
     if VARIABLE in environment:
         raise ClusterError(f"this is under `rankplan pin` already ({VARIABLE} is set): leave out one of the two")
