@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil
 from typing import Any, NamedTuple
+
+from rankplan_hook.patterns import Groups, readable
 
 VERSION = 1
 _LARGEST = 1 << 28
@@ -128,18 +129,18 @@ class Pins:
         All actors of a request have one class: ``classes`` tells that of those that it has got.
         """
         if asked.actor is None:
-            named = ((slot, matches) for slot, matches in self._groups.get(asked.sizes, ()) if not taken(slot))
-            return next((slot for slot, matches in named if matches(asked.name)), None)
+            number = self._groups.first(asked.sizes, asked.name, lambda number: taken(Slot(number)))
+            return None if number is None else Slot(number)
         of_class = (slot for slot in self._actors.get(asked.sizes[0], ()) if not taken(slot))
         return next((slot for slot in of_class if classes(slot.number) in (None, asked.actor)), None)
 
     @functools.cached_property
-    def _groups(self) -> dict[tuple[float, ...], list[tuple[Slot, Callable[[str], object]]]]:
-        """The slots for groups by their sizes, optional ones last, with the test of their names."""
-        found: dict[tuple[float, ...], list[tuple[Slot, Callable[[str], object]]]] = {}
-        for index in sorted(range(len(self.requests)), key=lambda index: self.requests[index].optional):
-            if (one := self.requests[index]).strategy is not None:
-                found.setdefault(one.sizes, []).append((Slot(index), matcher(one.name)))
+    def _groups(self) -> Groups:
+        """The requests for groups, by their numbers."""
+        found = Groups()
+        for number, one in enumerate(self.requests):
+            if one.strategy is not None:
+                found.add(one.sizes, one.name, range(number, number + 1), optional=one.optional)
         return found
 
     @functools.cached_property
@@ -210,7 +211,7 @@ class Pins:
         owner = next((name for slot in actors if not taken(slot) and (name := classes(slot.number))), None)
         if owner is not None:
             help = f"the places that are left are for actors of class `{shown(owner)}`"
-        elif any(matcher(one.name)(asked.name) for _, one in alike):
+        elif alike and self._groups.first(asked.sizes, asked.name, lambda number: False) is not None:
             help = "the plan has no more groups like it: remove one before asking again, or plan for more"
         elif alike:
             free = (one for index, one in alike if not taken(Slot(index)))
@@ -235,20 +236,6 @@ class Pins:
         what = f"placement group `{shown(asked.name)}`" if asked.name else "a placement group"
         message = f"{what} of {self.requests[slot.number].component} is {asked.strategy}, but {where}"
         return NotPlanned("plan-mismatch", message, help)
-
-
-def matcher(pattern: str | None) -> Callable[[str], object]:
-    """Return the test of a name; most patterns are names without special characters, and need not be compiled."""
-    if pattern is None:
-        return lambda name: True
-    literal = readable(pattern)
-    return literal.__eq__ if re.escape(literal) == pattern else re.compile(pattern).fullmatch
-
-
-def readable(pattern: str) -> str:
-    """Return the only name that a pattern matches, or the pattern if it matches several."""
-    literal = re.sub(r"\\(.)", r"\1", pattern)
-    return literal if re.escape(literal) == pattern else pattern
 
 
 def _planned(component: str, name: str | None, runs: list[Any], strategy: str | None, optional: object) -> Planned:

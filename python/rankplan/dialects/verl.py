@@ -36,7 +36,7 @@ from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.configured import ASSUMED
-from rankplan.plans.requests import NodeOrder
+from rankplan.plans.requests import NodeOrder, repeated
 from rankplan.words import counted, must_be, path_text
 
 __all__ = ["assumed_inventory", "node_order", "plan", "read", "written"]
@@ -264,7 +264,7 @@ def _taken(pools: Pools, size: tuple[int, int], path: KeyPath, component: str = 
 def _ask(pools: Pools, component: str, resources: Sequence[int], each: int, pool: str, strategy: str) -> None:
     """Record the requests for a pool: a group a node (verl: ``RayResourcePool.get_placement_groups``)."""
     starts = range(0, len(resources), max(each, 1))
-    sizes = "_".join([str(each)] * len(starts))
+    sizes = f"{each}{repeated(f'_{each}', len(starts) - 1)}"
     for index, start in enumerate(starts):
         name = f"{pool}verl_group_{sizes}:{index}"
         pools.request(component, resources[start : start + each], name=name, strategy=strategy, order="text")

@@ -253,6 +253,7 @@ def _read(content: Any) -> Saved:
 
 def _requests(reader: Reader, content: Any, inventory: Inventory) -> list[Request]:
     found: list[Request] = []
+    patterns: set[str] = set()
     if not isinstance(content, list):
         message = f"`requests` is {shown(content)}; it must be a list"
         reader.add(("requests",), Diagnostic("invalid-plan", message, PLAN.help))
@@ -271,10 +272,28 @@ def _requests(reader: Reader, content: Any, inventory: Inventory) -> list[Reques
         elif (last := max(request.nodes, default=0)) >= inventory.num_nodes:
             message = f"a bundle is on node {last}, but the plan has {inventory.num_nodes}"
             reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, PLAN.help))
-        try:
-            re.compile(request.name or "")
-        except re.error as error:
-            message = f"`name` is {shown(request.name)}, which is no regular expression: {error}"
+        if (reason := _no_pattern(request.name or "", patterns)) is not None:
+            message = f"`name` is {shown(request.name)}, which is no regular expression: {reason}"
             reader.add((*path, "name"), Diagnostic("invalid-plan", message, PLAN.help))
         found.append(request)
     return found
+
+
+def _no_pattern(name: str, known: set[str]) -> str | None:
+    """Return why a name is no regular expression, if it is none.
+
+    ``known`` gets the patterns that are one, without the number at their end: with any number they are one, too. So
+    thousands of names that only differ in their number are compiled once.
+    """
+    template = name.rstrip("0123456789")
+    if template in known:
+        return None
+    for pattern in (template, name):  # "\x41" is one only with its digits
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            reason = str(error)
+        else:
+            known.add(pattern)
+            return None
+    return reason

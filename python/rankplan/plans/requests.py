@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby, repeat
@@ -39,6 +40,12 @@ class Request:
     strategy: str | None = "PACK"
     optional: bool = False
     order: NodeOrder | None = None
+
+
+def repeated(text: str, times: int) -> str:
+    """Return the pattern of a literal text that occurs so many times, in as few characters as possible."""
+    short = f"(?:{re.escape(text)}){{{times}}}"
+    return short if len(text) * times > len(short) else re.escape(text) * times
 
 
 def pools(requests: Iterable[Request]) -> list[list[Request]]:

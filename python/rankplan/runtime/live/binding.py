@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 import ray
 from rankplan_hook.install import WRAPPED
-from rankplan_hook.pins import Pins, Planned, bundles, readable
+from rankplan_hook.patterns import readable
+from rankplan_hook.pins import Pins, Planned, bundles
 
 from rankplan._core import RankSet
 from rankplan.accelerators import VENDORS

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import Any, TypeAlias
 
-from rankplan_hook.pins import matcher
+from rankplan_hook.patterns import Groups
 
 from rankplan._core import RankSet
 from rankplan.plans.node_order import sort_key
@@ -103,21 +103,19 @@ def claimed(live: Live, requests: Sequence[Request], job: str) -> Claims:
     come last.
     """
     found: dict[int, LiveGroup | list[LiveActor]] = {}
-    free: dict[tuple[int, ...], list[tuple[Callable[[str], object], int]]] = defaultdict(list)
+    groups = Groups()
     alone: list[int] = []
     for at in sorted(range(len(requests)), key=lambda at: requests[at].optional):
-        if requests[at].strategy is None:
+        request = requests[at]
+        if request.strategy is None:
             alone.append(at)
         else:
-            free[requests[at].accelerators].append((matcher(requests[at].name), at))
+            groups.add(request.accelerators, request.name, range(at, at + 1), optional=request.optional)
     for group in live.groups:
         if group.job == job and any(group.bundles):
-            here = free[group.bundles]
-            for place, (suits, at) in enumerate(here):
-                if suits(group.name):
-                    found[at] = group
-                    del here[place]
-                    break
+            found_at = groups.first(group.bundles, group.name, found.__contains__)
+            if found_at is not None:
+                found[found_at] = group
     classes: dict[str, list[LiveActor]] = defaultdict(list)
     for actor in live.actors:
         if actor.job == job and actor.group is None and actor.uses:
