@@ -1,5 +1,6 @@
 //! The accelerators of each node.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic};
@@ -116,24 +117,66 @@ impl Inventory {
         self.starts.get(node.0 as usize).copied().unwrap_or(0)
     }
 
+    /// The number of accelerators of a node; 0 for an unknown one.
+    pub fn num_accelerators(&self, node: NodeRank) -> u32 {
+        match self.starts.get(node.0 as usize..node.0 as usize + 2) {
+            Some(&[start, end]) => end - start,
+            _ => 0,
+        }
+    }
+
+    /// The accelerators of a node, counted node by node over the cluster, if it has any.
+    pub fn accelerators_of(&self, node: NodeRank) -> Option<RankRange> {
+        RankRange::counted(self.first_accelerator(node), self.num_accelerators(node))
+    }
+
+    /// The node's own names of its accelerators, by local index.
+    pub fn accelerator_ids(&self, node: NodeRank) -> &[String] {
+        self.spec(node).map_or(&[], |spec| &spec.accelerator_ids)
+    }
+
+    /// An accelerator of a node, counted node by node over the cluster; `None` if the node lacks it.
+    pub fn resource(&self, node: NodeRank, index: u32) -> Option<u32> {
+        (index < self.num_accelerators(node)).then(|| self.first_accelerator(node) + index)
+    }
+
+    /// The node of an accelerator, and its local index there: the inverse of [`Inventory::resource`].
+    pub fn place(&self, resource: u32) -> Option<(NodeRank, u32)> {
+        let node = self.starts.partition_point(|&start| start <= resource).checked_sub(1)?;
+        (node < self.nodes.len()).then(|| (NodeRank(node as u32), resource - self.starts[node]))
+    }
+
+    /// The nodes of accelerators in a row, each with the local indices of those that it has. Accelerators that no node has
+    /// are left out.
+    pub fn nodes_of(&self, accelerators: RankRange) -> impl Iterator<Item = (NodeRank, RankRange)> + use<'_> {
+        let first = self.starts.partition_point(|&start| start <= accelerators.first()).saturating_sub(1);
+        let ends = self.starts[first..].windows(2).zip(first as u32..);
+        ends.take_while(move |(ends, _)| ends[0] <= accelerators.last()).filter_map(move |(ends, node)| {
+            let last = ends[1].checked_sub(1)?.min(accelerators.last()).checked_sub(ends[0])?;
+            let local = RankRange::new(accelerators.first().saturating_sub(ends[0]), last)?;
+            Some((NodeRank(node), local))
+        })
+    }
+
     /// These accelerators, counted node by node, as local indices on their nodes.
     pub fn by_node(&self, accelerators: &RankSet) -> Vec<(NodeRank, RankSet)> {
         let mut found: Vec<(NodeRank, Vec<RankRange>)> = Vec::new();
-        for range in accelerators.ranges() {
-            let mut rank = range.first();
-            while rank <= range.last() {
-                let node = self.starts.partition_point(|&start| start <= rank).saturating_sub(1);
-                let (start, Some(&end)) = (self.starts[node], self.starts.get(node + 1)) else { break };
-                let last = (end - 1).min(range.last());
-                let local = RankRange::new(rank - start, last - start);
-                match found.last_mut().filter(|(known, _)| known.0 as usize == node) {
-                    Some((_, ranges)) => ranges.extend(local),
-                    None => found.push((NodeRank(node as u32), local.into_iter().collect())),
-                }
-                rank = last + 1;
+        for (node, local) in accelerators.ranges().iter().flat_map(|&range| self.nodes_of(range)) {
+            match found.last_mut().filter(|(known, _)| *known == node) {
+                Some((_, ranges)) => ranges.push(local),
+                None => found.push((node, vec![local])),
             }
         }
         found.into_iter().map(|(node, ranges)| (node, RankSet::from_ranges(ranges))).collect()
+    }
+
+    /// How many nodes have how many accelerators, by that number, ascending.
+    pub fn node_sizes(&self) -> BTreeMap<u32, u32> {
+        let mut sizes = BTreeMap::new();
+        for ends in self.starts.windows(2) {
+            *sizes.entry(ends[1] - ends[0]).or_default() += 1;
+        }
+        sizes
     }
 
     /// Each spec and the nodes that have it.

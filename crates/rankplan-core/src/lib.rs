@@ -11,6 +11,7 @@
 //! | `fault`, `messages` | faults as numbers, and their texts |
 //! | [`rank_map`], [`packed`], [`chunks`] | the rules: which resource ranks each process uses |
 //! | `check` | text to a rank map: which ranges belong together, and every rule that needs no nodes |
+//! | [`taken`], `steps`, [`free`] | accelerators in the order taken; whole steps; first fit on what is free |
 //! | [`table`], [`columns`], [`runs`] | one row per process, stored as columns; rows as runs |
 //! | `builder`, [`assign`] | a rule and a pool to a table |
 //! | [`groups`] | parallel sizes to groups of slots, and where these lie |
@@ -29,6 +30,7 @@ pub mod chunks;
 pub mod columns;
 pub mod diagnostic;
 mod fault;
+pub mod free;
 pub mod groups;
 pub mod ids;
 pub mod inventory;
@@ -41,14 +43,17 @@ pub mod rank_set;
 pub mod render;
 pub mod runs;
 pub mod selection;
+mod steps;
 pub mod syntax;
 pub mod table;
+pub mod taken;
 pub mod tune;
 pub mod words;
 
 pub use assign::{Rule, apply, place, ranks_of};
 pub use chunks::Chunks;
 pub use diagnostic::{Code, Diagnostic, Label};
+pub use free::{Fill, Free, Short};
 pub use groups::layout::Layout;
 pub use groups::parallel::{Groups, Kind, Order, Parallel, Progression};
 pub use groups::slots::Slots;
@@ -63,3 +68,4 @@ pub use rank_set::{RankRange, RankSet};
 pub use runs::Run;
 pub use selection::{Counted, Group, ResourceKind, Selection};
 pub use table::{Row, Table};
+pub use taken::{Taken, Torn};

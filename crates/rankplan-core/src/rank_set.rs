@@ -185,6 +185,24 @@ impl RankSet {
         })
     }
 
+    /// The ranks of a range that the set lacks, as ranges, ascending.
+    pub(crate) fn gaps(&self, range: RankRange) -> impl Iterator<Item = RankRange> + use<'_> {
+        let mut next = Some(range.first);
+        let mut index = self.ranges.partition_point(|cut| cut.last < range.first);
+        std::iter::from_fn(move || {
+            loop {
+                let first = next.filter(|&first| first <= range.last)?;
+                let cut = self.ranges.get(index).filter(|cut| cut.first <= range.last);
+                next = cut.map(|cut| cut.last + 1);
+                index += 1;
+                let last = cut.map_or(Some(range.last), |cut| cut.first.checked_sub(1));
+                if let Some(gap) = last.and_then(|last| RankRange::new(first, last)) {
+                    return Some(gap);
+                }
+            }
+        })
+    }
+
     /// The ranks at these positions, which are counted as in [`RankSet::nth`]; those after the last rank are left out.
     #[must_use]
     pub fn slice(&self, positions: Range<u32>) -> Self {
