@@ -16,15 +16,37 @@ pub struct NodeSpec {
     pub accelerator_ids: Vec<String>,
 }
 
+/// What nodes are called, by which trainers sort them. Equal nodes share one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeNames {
+    /// Its address.
+    pub ip: Option<String>,
+    /// Its hostname.
+    pub hostname: Option<String>,
+    /// Its labels.
+    pub labels: BTreeMap<String, String>,
+}
+
 /// The accelerators of each node.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Inventory {
     specs: Vec<Arc<NodeSpec>>,
+    /// By spec.
+    names: Vec<Arc<NodeNames>>,
     /// By node rank: the index of its spec.
     nodes: Vec<u32>,
     /// By node rank, the number of accelerators on earlier nodes; the last entry is the number of all.
     starts: Vec<u32>,
 }
+
+impl PartialEq for Inventory {
+    /// Whether the nodes have the same accelerators.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.specs, &self.nodes) == (&other.specs, &other.nodes)
+    }
+}
+
+impl Eq for Inventory {}
 
 impl Inventory {
     /// The inventory of these nodes with their specs.
@@ -78,7 +100,36 @@ impl Inventory {
             end += entries[index as usize].1.accelerator_ids.len() as u32;
             starts.push(end);
         }
-        Ok(Inventory { specs: entries.into_iter().map(|(_, spec)| Arc::new(spec)).collect(), nodes, starts })
+        let names = vec![Arc::default(); entries.len()];
+        Ok(Inventory { specs: entries.into_iter().map(|(_, spec)| Arc::new(spec)).collect(), names, nodes, starts })
+    }
+
+    /// The same nodes with these names, by the entry that they were made of.
+    #[must_use]
+    pub fn named(mut self, names: Vec<NodeNames>) -> Self {
+        for (known, names) in self.names.iter_mut().zip(names) {
+            *known = Arc::new(names);
+        }
+        self
+    }
+
+    fn names(&self, node: NodeRank) -> Option<&NodeNames> {
+        self.nodes.get(node.0 as usize).map(|&index| &*self.names[index as usize])
+    }
+
+    /// The address of a node, if it is known.
+    pub fn address(&self, node: NodeRank) -> Option<&str> {
+        self.names(node)?.ip.as_deref()
+    }
+
+    /// The hostname of a node, if it is known.
+    pub fn hostname(&self, node: NodeRank) -> Option<&str> {
+        self.names(node)?.hostname.as_deref()
+    }
+
+    /// A label of a node, if it has it.
+    pub fn label(&self, node: NodeRank, key: &str) -> Option<&str> {
+        self.names(node)?.labels.get(key).map(String::as_str)
     }
 
     /// The nodes of these ranks, numbered from 0 in this order; `None` for an unknown rank, or for more nodes than there are.
@@ -86,13 +137,15 @@ impl Inventory {
         if order.len() > self.nodes.len() {
             return None;
         }
-        let mut found = Inventory { specs: Vec::new(), nodes: Vec::with_capacity(order.len()), starts: vec![0] };
+        let mut found =
+            Inventory { specs: Vec::new(), names: Vec::new(), nodes: Vec::with_capacity(order.len()), starts: vec![0] };
         let mut known = vec![None; self.specs.len()];
         let mut end = 0;
         for &node in order {
             let spec = *self.nodes.get(node as usize)? as usize;
             let index = *known[spec].get_or_insert_with(|| {
                 found.specs.push(self.specs[spec].clone());
+                found.names.push(self.names[spec].clone());
                 found.specs.len() as u32 - 1
             });
             found.nodes.push(index);

@@ -11,6 +11,7 @@
 //! | `fault`, `messages` | faults as numbers, and their texts |
 //! | [`rank_map`], [`packed`], [`chunks`] | the rules: which resource ranks each process uses |
 //! | `check` | text to a rank map: which ranges belong together, and every rule that needs no nodes |
+//! | [`order`] | the orders in which trainers sort nodes |
 //! | [`taken`], `steps`, [`free`] | accelerators in the order taken; whole steps; first fit on what is free |
 //! | [`table`], [`columns`], [`runs`] | one row per process, stored as columns; rows as runs |
 //! | `builder`, [`assign`] | a rule and a pool to a table |
@@ -36,6 +37,7 @@ pub mod ids;
 pub mod inventory;
 pub mod memory;
 mod messages;
+pub mod order;
 pub mod packed;
 pub mod pool;
 pub mod rank_map;
@@ -60,7 +62,8 @@ pub use groups::slots::Slots;
 pub use groups::units::Domains;
 pub use groups::weights::WeightMap;
 pub use ids::{NodeRank, ProcessRank, ResourceRank};
-pub use inventory::{Inventory, NodeSpec};
+pub use inventory::{Inventory, NodeNames, NodeSpec};
+pub use order::{NodeOrder, Places};
 pub use packed::Packed;
 pub use pool::Pool;
 pub use rank_map::RankMap;

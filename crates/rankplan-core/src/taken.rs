@@ -113,6 +113,12 @@ impl Taken {
         self.ranges.iter().flat_map(|&range| inventory.nodes_of(range)).map(|(node, local)| (node, local.len()))
     }
 
+    /// The nodes that they are on.
+    pub fn used_nodes(&self, inventory: &Inventory) -> RankSet {
+        // The nodes between the first and the last one of a range may have no accelerators.
+        self.stretches(inventory).map(|(NodeRank(node), _)| node).collect()
+    }
+
     /// The node of the first accelerator of each chunk of `each`.
     pub fn nodes<'a>(&'a self, inventory: &'a Inventory, each: u32) -> impl Iterator<Item = NodeRank> + use<'a> {
         let each = each.max(1);

@@ -3,6 +3,7 @@
 mod arrange;
 mod columns;
 mod errors;
+mod free;
 mod index;
 mod inventory;
 mod memory;
@@ -26,6 +27,8 @@ mod _core {
     use super::arrange::{Arrangement, Hierarchy, Problem, pack_segments};
     #[pymodule_export]
     use super::errors::{error_codes, render};
+    #[pymodule_export]
+    use super::free::{Free, Short, Taken};
     #[pymodule_export]
     use super::inventory::Inventory;
     #[pymodule_export]

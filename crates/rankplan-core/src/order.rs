@@ -1,0 +1,240 @@
+//! The order in which trainers sort the nodes that Ray gives them.
+//!
+//! Follows verl's `sort_placement_group_by_node_ip`, slime's `sort_key`, SkyRL's `ResolvedPlacementGroup`, NeMo-RL's
+//! `_sort_bundle_indices_by_topology` and ROLL's `ResourceManager.__init__`.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::ids::NodeRank;
+use crate::inventory::Inventory;
+use crate::rank_set::RankSet;
+
+/// What a trainer sorts nodes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NodeOrder {
+    /// Addresses as text: 10.0.0.10 before 10.0.0.9.
+    Text,
+    /// Addresses as numbers, IPv4 before IPv6 before names.
+    Number,
+    /// Ray's ids of the nodes.
+    Id,
+    /// Domains of NVLink by the lowest rank in them, and ranks in a domain, as their labels state them.
+    Topology,
+    /// The same, or Ray's ids if no node has such a label.
+    TopologyOrId,
+    /// The variable `NODE_RANK` of each node, which a label states.
+    Rank,
+}
+
+impl NodeOrder {
+    /// Every order with its name in plans.
+    pub const ALL: [(NodeOrder, &'static str); 6] = [
+        (NodeOrder::Text, "text"),
+        (NodeOrder::Number, "number"),
+        (NodeOrder::Id, "id"),
+        (NodeOrder::Topology, "topology"),
+        (NodeOrder::TopologyOrId, "topology-id"),
+        (NodeOrder::Rank, "rank"),
+    ];
+
+    /// The order of a name, if it is one.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find_map(|(order, known)| (known == name).then_some(order))
+    }
+
+    /// Its name in plans.
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find_map(|(order, name)| (order == self).then_some(name)).unwrap_or_default()
+    }
+}
+
+/// The label, and the variable, with the rank that a node states to ROLL.
+pub const NODE_RANK: &str = "NODE_RANK";
+/// The label with the NVLink domain of a node.
+pub const NVLINK_DOMAIN: &str = "nvlink_domain";
+/// The label with NeMo-RL's rank of a node in the network.
+const TOPO_RANK: &str = "topo_rank";
+
+/// Where each of some nodes comes in an order; nodes that the order does not tell apart have the same place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Places {
+    nodes: RankSet,
+    /// By position in `nodes`.
+    places: Vec<u32>,
+}
+
+impl Places {
+    fn by_key<K: Ord>(nodes: &RankSet, keys: &[K]) -> Self {
+        let mut order: Vec<usize> = (0..keys.len()).collect();
+        order.sort_by_key(|&index| &keys[index]);
+        let mut places = vec![0; keys.len()];
+        let mut place = 0;
+        for (at, &index) in order.iter().enumerate() {
+            if at > 0 && keys[order[at - 1]] != keys[index] {
+                place += 1;
+            }
+            places[index] = place;
+        }
+        Places { nodes: nodes.clone(), places }
+    }
+
+    /// The place of a node, if it is one of them.
+    pub fn of(&self, node: NodeRank) -> Option<u32> {
+        self.places.get(self.nodes.position(node.0)? as usize).copied()
+    }
+
+    /// The nodes with their places, by node rank.
+    pub fn iter(&self) -> impl Iterator<Item = (NodeRank, u32)> {
+        self.nodes.iter().map(NodeRank).zip(self.places.iter().copied())
+    }
+}
+
+impl Inventory {
+    /// All nodes in the order that a trainer sorts them in; those with the same place keep their order. `None` if what it
+    /// sorts by is unknown for one of them. `ids` are Ray's ids of the nodes, by node rank.
+    pub fn order(&self, order: NodeOrder, ids: &[String]) -> Option<Vec<u32>> {
+        let places = self.places(order, &RankSet::first_ranks(self.num_nodes()), ids)?.places;
+        let mut nodes: Vec<u32> = (0..self.num_nodes()).collect();
+        nodes.sort_by_key(|&node| places[node as usize]);
+        Some(nodes)
+    }
+
+    /// Where each of these nodes comes if a trainer sorts them; see [`Inventory::order`].
+    pub fn places(&self, order: NodeOrder, nodes: &RankSet, ids: &[String]) -> Option<Places> {
+        match order {
+            NodeOrder::Text => Some(Places::by_key(nodes, &self.addresses(nodes)?)),
+            NodeOrder::Number => {
+                let keys: Vec<_> = self.addresses(nodes)?.into_iter().map(address_key).collect();
+                Some(Places::by_key(nodes, &keys))
+            }
+            NodeOrder::Id => by_id(nodes, ids),
+            NodeOrder::Topology => self.by_topology(nodes),
+            NodeOrder::TopologyOrId => self.by_topology(nodes).or_else(|| by_id(nodes, ids)),
+            NodeOrder::Rank => {
+                // A node without a rank of its own is 0 for ROLL, so more than one leaves the order open.
+                let ranks: Vec<i64> = self.numbers(nodes, NODE_RANK, 0);
+                let known = ranks.iter().filter(|&&rank| rank == 0).count() < 2;
+                known.then(|| Places::by_key(nodes, &ranks))
+            }
+        }
+    }
+
+    /// The address of each of these nodes, if all have one.
+    fn addresses(&self, nodes: &RankSet) -> Option<Vec<&str>> {
+        nodes.iter().map(|node| self.address(NodeRank(node))).collect()
+    }
+
+    /// The number in a label of each of these nodes: the default without the label, -1 for a text that is no number.
+    fn numbers(&self, nodes: &RankSet, key: &str, default: i64) -> Vec<i64> {
+        nodes.iter().map(|node| self.label(NodeRank(node), key).map_or(default, number)).collect()
+    }
+
+    fn by_topology(&self, nodes: &RankSet) -> Option<Places> {
+        let ranks = self.numbers(nodes, TOPO_RANK, -1);
+        let domains: Vec<_> = nodes.iter().map(|node| self.label(NodeRank(node), NVLINK_DOMAIN)).collect();
+        let named = domains.iter().flatten().any(|name| !name.is_empty());
+        if !named && ranks.iter().all(|&rank| rank < 0) {
+            return None;
+        }
+        let mut lowest: BTreeMap<Option<&str>, i64> = BTreeMap::new();
+        for (&domain, &rank) in domains.iter().zip(&ranks) {
+            lowest.entry(domain).and_modify(|known| *known = rank.min(*known)).or_insert(rank);
+        }
+        let keys: Vec<_> = domains.iter().zip(&ranks).map(|(domain, &rank)| (lowest.get(domain), rank)).collect();
+        Some(Places::by_key(nodes, &keys))
+    }
+}
+
+/// The order of Ray's ids, if they are known.
+fn by_id(nodes: &RankSet, ids: &[String]) -> Option<Places> {
+    let keys: Option<Vec<_>> = nodes.iter().map(|node| ids.get(node as usize)).collect();
+    keys.filter(|_| !ids.is_empty()).map(|keys| Places::by_key(nodes, &keys))
+}
+
+/// The number that a label states; -1 for any other text.
+fn number(text: &str) -> i64 {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let decimal = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| decimal && text.len() < 10).unwrap_or(-1)
+}
+
+/// What an address is sorted by: IPv4 as a number, then IPv6 as a number, then names, in which numbers count as numbers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum AddressKey<'a> {
+    V4(Ipv4Addr),
+    V6(Ipv6Addr, &'a str),
+    Name(Vec<(&'a str, Option<Digits<'a>>)>, &'a str),
+}
+
+/// A number of any length: how many digits it has without zeros before it, and these.
+type Digits<'a> = (usize, &'a str);
+
+/// The key of an address. Ignores brackets around an IPv6 address, and reads an IPv4 address mapped into IPv6 as IPv4. No
+/// name is looked up.
+fn address_key(address: &str) -> AddressKey<'_> {
+    if let Ok(found) = address.parse() {
+        return AddressKey::V4(found);
+    }
+    let inner = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
+    let (number, scope) = match inner.split_once('%') {
+        Some((number, scope)) if !scope.is_empty() && !scope.contains(['%', '/']) => (number, scope),
+        _ => (inner, ""),
+    };
+    match number.parse::<Ipv6Addr>() {
+        Ok(found) => match found.to_ipv4_mapped() {
+            Some(mapped) => AddressKey::V4(mapped),
+            None => AddressKey::V6(found, scope),
+        },
+        Err(_) => AddressKey::Name(natural(address), address),
+    }
+}
+
+/// A name as texts and the numbers after them, so that node9 comes before node10.
+fn natural(name: &str) -> Vec<(&str, Option<Digits<'_>>)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let (text, after) = rest.split_at(rest.find(|one: char| one.is_ascii_digit()).unwrap_or(rest.len()));
+        let (digits, after) = after.split_at(after.find(|one: char| !one.is_ascii_digit()).unwrap_or(after.len()));
+        let significant = digits.trim_start_matches('0');
+        parts.push((text, (!digits.is_empty()).then_some((significant.len(), significant))));
+        rest = after;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{address_key, number};
+
+    #[test]
+    fn addresses_are_sorted_as_numbers_and_names_naturally() {
+        let sorted = [
+            "2.0.0.0",
+            "::ffff:10.0.0.9",
+            "10.0.0.10",
+            "::1",
+            "[fe80::1]",
+            "fe80::1%eth0",
+            "fe80::1%eth1",
+            "fe80::2",
+            "",
+            "10.0.0",
+            "10.0.0.010",
+            "node2",
+            "node09",
+            "node10",
+            "node10a",
+        ];
+        assert!(sorted.is_sorted_by_key(|address| address_key(address)));
+        assert_eq!(address_key("[::1]"), address_key("::1"));
+        assert!(address_key("node09") < address_key("node9"));
+    }
+
+    #[test]
+    fn a_label_is_a_number_of_up_to_nine_characters() {
+        let texts = ["7", "-7", "007", "-0", "123456789", "1234567890", "--7", "-", "", "7 ", "+7", "٣"];
+        assert_eq!(texts.map(number), [7, -7, 7, 0, 123456789, -1, -1, -1, -1, -1, -1, -1]);
+    }
+}
