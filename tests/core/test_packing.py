@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -35,6 +35,24 @@ def listed(found: Taken | Short) -> list[int] | None:
     return [rank for first, last in found.ranges for rank in range(first, last + 1)]
 
 
+WAYS = ("next", "packed", "steps", "ascending steps", "list")
+
+
+def both(free: Free, model: Cluster, way: str, count: int, sizes: list[int]) -> tuple[list[int] | None, ...]:
+    """Take accelerators of both in one of the ways."""
+    if way == "next":
+        return listed(free.next(count)), model.next(count)
+    if way == "packed":
+        return listed(free.packed(count)), model.packed(count)
+    if way == "list":
+        total = sum(sizes)
+        found = listed(free.in_lists(total, [[(1, size) for size in sizes]]))
+        return found, model.steps(sizes) or model.next(total)
+    ascending = way == "ascending steps"
+    found = listed(free.in_steps(count, sizes, ascending=ascending))
+    return found, model.stepped(count, sizes, ascending=ascending)
+
+
 @given(COUNTS, st.data())
 def test_accelerators_are_taken_as_by_hand(counts: list[int], data: st.DataObject) -> None:
     total = sum(counts)
@@ -46,21 +64,8 @@ def test_accelerators_are_taken_as_by_hand(counts: list[int], data: st.DataObjec
     model = Cluster.of(counts, holes, sorted(range(len(counts)), key=lambda node: last[node]) if ordered else ())
     for _ in range(data.draw(st.integers(1, 5))):
         count, sizes = data.draw(st.integers(0, 12)), data.draw(SIZES)
-        flag = data.draw(st.booleans())
-        ways: dict[str, tuple[Callable[[], Taken | Short], Callable[[], list[int] | None]]] = {
-            "next": (lambda: free.next(count), lambda: model.next(count)),
-            "packed": (lambda: free.packed(count), lambda: model.packed(count)),
-            "steps": (
-                lambda: free.in_steps(count, sizes, ascending=flag),
-                lambda: model.stepped(count, sizes, ascending=flag),
-            ),
-            "lists": (
-                lambda: free.in_lists(sum(sizes), [[(1, size) for size in sizes]]),
-                lambda: None if sum(sizes) > model.left else model.steps(sizes) or model.next(sum(sizes)),
-            ),
-        }
-        mine, theirs = ways[data.draw(st.sampled_from(sorted(ways)))]
-        assert listed(mine()) == theirs()
+        mine, theirs = both(free, model, data.draw(st.sampled_from(WAYS)), count, sizes)
+        assert mine == theirs
         assert free.left == model.left
         assert free.bundles(2) == sum(len(ranks) // 2 for ranks in model.free)
 

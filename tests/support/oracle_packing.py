@@ -51,7 +51,7 @@ class Cluster:
         return self.next(count) if taken is None else taken
 
     def bundles(self, sizes: Iterable[int]) -> tuple[list[int], int, int | None]:
-        """What was taken of the first node with room for each bundle, how many found room, and the size that did not."""
+        """What was taken, each bundle of the first node with room; how many had room, and the size that did not."""
         taken: list[int] = []
         number = 0
         for size in sizes:
