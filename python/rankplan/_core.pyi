@@ -6,6 +6,7 @@ from typing import Any, Final, Protocol, Self, TypeAlias, final, overload
 
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
+from rankplan.plans.requests import NodeOrder, Request
 
 __all__ = [
     "ACCELERATOR",
@@ -34,8 +35,10 @@ __all__ = [
     "Problem",
     "RankMap",
     "RankSet",
+    "Requests",
     "Run",
     "Short",
+    "Sorting",
     "Spans",
     "Taken",
     "WeightMap",
@@ -186,6 +189,53 @@ class Free:
     def in_steps(self, count: int, sizes: Sequence[int], *, ascending: bool) -> Taken | Short: ...
     def in_lists(self, count: int, lists: Sequence[Sequence[tuple[int, int]]]) -> Taken | Short: ...
     def spread(self, count: int, sizes: Sequence[int], *, strict: bool) -> Taken | Short: ...
+
+_Names: TypeAlias = tuple[str, int | None, str] | None
+_RequestRow: TypeAlias = tuple[
+    str, str | None, bool, str | None, list[tuple[int, int]], _Names, int, list[tuple[int, int, int]]
+]
+
+@final
+class Requests(Sequence[Request]):
+    def __new__(cls, requests: Iterable[Request] | None = None, /) -> Self: ...
+    @staticmethod
+    def of(
+        inventory: Inventory,
+        component: str,
+        taken: Taken,
+        bundles: Sequence[int],
+        per_group: int | None = None,
+        *,
+        name: str | None = None,
+        pools: tuple[str, int] | None = None,
+        strategy: str | None = None,
+        order: str | None = None,
+    ) -> Requests: ...
+    @staticmethod
+    def of_rows(rows: Sequence[_RequestRow]) -> Requests: ...
+    rows: Final[list[_RequestRow]]
+    def pools(self) -> list[tuple[NodeOrder, RankSet]]: ...
+    def sorting(
+        self,
+        inventory: Inventory,
+        ids: Sequence[str],
+        components: dict[str, Placements],
+        exchangeable: Sequence[str],
+    ) -> Sorting: ...
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, key: int, /) -> Request: ...
+    @overload
+    def __getitem__(self, key: slice, /) -> Requests: ...
+    def __iter__(self) -> Iterator[Request]: ...
+    def __add__(self, other: Requests, /) -> Requests: ...
+    def __radd__(self, other: Requests, /) -> Requests: ...
+
+@final
+class Sorting:
+    requests: Final[Requests]
+    unsorted: Final[list[tuple[str, NodeOrder, list[int], list[int], bool]]]
+    def exchanged(self, placements: Placements) -> Taken | None: ...
 
 @final
 class Pool:

@@ -13,6 +13,7 @@
 //! | `check` | text to a rank map: which ranges belong together, and every rule that needs no nodes |
 //! | [`order`] | the orders in which trainers sort nodes |
 //! | [`taken`], `steps`, [`free`] | accelerators in the order taken; whole steps; first fit on what is free |
+//! | [`group_names`], [`node_runs`], [`requests`], [`sorting`] | what a trainer asks Ray for: names, nodes, groups, and these with nodes as it sorts them |
 //! | [`table`], [`columns`], [`runs`] | one row per process, stored as columns; rows as runs |
 //! | `builder`, [`assign`] | a rule and a pool to a table |
 //! | [`groups`] | parallel sizes to groups of slots, and where these lie |
@@ -32,19 +33,23 @@ pub mod columns;
 pub mod diagnostic;
 mod fault;
 pub mod free;
+pub mod group_names;
 pub mod groups;
 pub mod ids;
 pub mod inventory;
 pub mod memory;
 mod messages;
+pub mod node_runs;
 pub mod order;
 pub mod packed;
 pub mod pool;
 pub mod rank_map;
 pub mod rank_set;
 pub mod render;
+pub mod requests;
 pub mod runs;
 pub mod selection;
+pub mod sorting;
 mod steps;
 pub mod syntax;
 pub mod table;
@@ -56,6 +61,7 @@ pub use assign::{Rule, apply, place, ranks_of};
 pub use chunks::Chunks;
 pub use diagnostic::{Code, Diagnostic, Label};
 pub use free::{Fill, Free, Short};
+pub use group_names::GroupNames;
 pub use groups::layout::Layout;
 pub use groups::parallel::{Groups, Kind, Order, Parallel, Progression};
 pub use groups::slots::Slots;
@@ -63,12 +69,15 @@ pub use groups::units::Domains;
 pub use groups::weights::WeightMap;
 pub use ids::{NodeRank, ProcessRank, ResourceRank};
 pub use inventory::{Inventory, NodeNames, NodeSpec};
+pub use node_runs::{NodeRun, NodeRuns};
 pub use order::{NodeOrder, Places};
 pub use packed::Packed;
 pub use pool::Pool;
 pub use rank_map::RankMap;
 pub use rank_set::{RankRange, RankSet};
+pub use requests::Requests;
 pub use runs::Run;
 pub use selection::{Counted, Group, ResourceKind, Selection};
+pub use sorting::Sorting;
 pub use table::{Row, Table};
 pub use taken::{Taken, Torn};

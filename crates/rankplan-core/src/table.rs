@@ -7,8 +7,9 @@ use std::sync::Arc;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::{NodeRank, ProcessRank};
 use crate::inventory::Inventory;
-use crate::rank_set::RankSet;
+use crate::rank_set::{RankRange, RankSet};
 use crate::selection::{Group, ResourceKind};
+use crate::taken::Taken;
 use crate::words::count;
 
 /// Where the processes of one component run.
@@ -173,6 +174,16 @@ impl Table {
         rows.flat_map(|row| row.places())
             .map(|(node, index)| inventory.first_accelerator(node) + u32::from(index))
             .collect()
+    }
+
+    /// The accelerators of all processes in the order of their ranks, counted node by node over the whole cluster; `None` if
+    /// they are too many.
+    pub fn taken(&self, inventory: &Inventory) -> Option<Taken> {
+        let rows = (0..self.len()).filter_map(|rank| self.row(ProcessRank(rank)));
+        let rows = rows.filter(|row| self.groups[row.group as usize].kind == ResourceKind::Accelerator);
+        let places = rows.flat_map(|row| row.places());
+        let accelerators = places.filter_map(|(node, index)| inventory.resource(node, index.into()));
+        Taken::from_ranges(accelerators.filter_map(|rank| RankRange::new(rank, rank)))
     }
 
     /// The position of a process's devices in [`Table::devices`].

@@ -13,6 +13,7 @@ mod placement;
 mod placements;
 mod pool;
 mod rank_set;
+mod requests;
 mod rules;
 mod runs;
 mod tune;
@@ -44,6 +45,8 @@ mod _core {
     #[pymodule_export]
     use super::rank_set::RankSet;
     #[pymodule_export]
+    use super::requests::{Requests, Sorting};
+    #[pymodule_export]
     use super::rules::{Chunks, Packed, RankMap};
     #[pymodule_export]
     use super::runs::{Pattern, Run};
@@ -59,7 +62,7 @@ mod _core {
         let py = module.py();
         let abc = py.import("collections.abc")?;
         abc.getattr("Set")?.call_method1("register", (py.get_type::<RankSet>(),))?;
-        for class in [py.get_type::<Placements>(), py.get_type::<Groups>()] {
+        for class in [py.get_type::<Placements>(), py.get_type::<Groups>(), py.get_type::<Requests>()] {
             abc.getattr("Sequence")?.call_method1("register", (class,))?;
         }
         Ok(())

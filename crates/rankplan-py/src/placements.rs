@@ -51,6 +51,11 @@ impl Placements {
         &self.inventory
     }
 
+    /// The accelerators of all processes of the component, in the order of their ranks.
+    pub fn all_taken(&self) -> Option<rankplan_core::Taken> {
+        self.table.taken(&self.inventory)
+    }
+
     /// The process ranks of the rows.
     fn ranks(&self) -> impl Iterator<Item = u32> + Clone {
         (0..self.len as isize).map(|index| (self.start + self.step * index) as u32)

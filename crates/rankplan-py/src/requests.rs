@@ -1,0 +1,339 @@
+//! `Requests`: the placement groups that a trainer asks Ray for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PySlice, PyTuple, PyType};
+use rankplan_core::ids::{MAX_NODES, MAX_PROCESSES};
+use rankplan_core::requests::{Division, Kind, Naming, Row};
+use rankplan_core::sorting::Unsorted;
+use rankplan_core::{GroupNames, NodeOrder, NodeRun, NodeRuns};
+
+use crate::free::Taken;
+use crate::index::Index;
+use crate::inventory::{Inventory, node_order};
+use crate::pickling::Reduced;
+use crate::placements::Placements;
+use crate::rank_set::RankSet;
+
+/// The placement groups that a trainer asks Ray for, in order: a sequence of `rankplan.Request`, each of which is made when
+/// it is read.
+#[pyclass(frozen, sequence, module = "rankplan._core")]
+#[derive(Clone, Default)]
+pub struct Requests(pub Arc<rankplan_core::Requests>);
+
+/// A `rankplan.Request`.
+#[derive(FromPyObject)]
+struct Request {
+    component: String,
+    name: Option<String>,
+    accelerators: Vec<u32>,
+    nodes: Vec<u32>,
+    strategy: Option<String>,
+    optional: bool,
+    order: Option<String>,
+}
+
+/// Names of groups: none, one for all, or a number between two texts.
+type Names = Option<(String, Option<u32>, String)>;
+
+/// Equal groups: component, strategy, optional, order, bundles as (times, size), names, number of groups, and nodes as
+/// (first node, nodes, bundles of each).
+type RowState = (String, Option<String>, bool, Option<String>, Vec<(u32, u32)>, Names, u32, Vec<(u32, u32, u32)>);
+
+/// A pool that was not sorted: component, order, nodes as they are, nodes as sorted, whether they are exchanged.
+type UnsortedState = (String, &'static str, Vec<u32>, Vec<u32>, bool);
+
+fn order_of(name: Option<String>) -> PyResult<Option<NodeOrder>> {
+    name.map(|name| node_order(&name)).transpose()
+}
+
+impl Request {
+    fn row(self) -> PyResult<Row> {
+        let mut bundles: Vec<(u32, u32)> = Vec::new();
+        for size in self.accelerators {
+            match bundles.last_mut() {
+                Some((times, known)) if *known == size => *times += 1,
+                _ => bundles.push((1, size)),
+            }
+        }
+        let mut nodes = NodeRuns::default();
+        for node in self.nodes {
+            nodes.push(node, 1);
+        }
+        let order = order_of(self.order)?;
+        let kind = Kind { component: self.component, strategy: self.strategy, optional: self.optional, order, bundles };
+        Ok(Row { kind, names: self.name.map(GroupNames::Same), groups: 1, nodes })
+    }
+}
+
+/// The class of a request.
+fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    CLASS.import(py, "rankplan.plans.requests", "Request")
+}
+
+impl Requests {
+    fn new(requests: rankplan_core::Requests) -> Self {
+        Requests(Arc::new(requests))
+    }
+
+    fn item<'py>(&self, py: Python<'py>, number: u32) -> PyResult<Bound<'py, PyAny>> {
+        let (row, group) = self.0.get(number).ok_or_else(|| PyIndexError::new_err("unknown request"))?;
+        let kind = &row.kind;
+        let sizes = PyTuple::new(py, kind.sizes().collect::<Vec<_>>())?;
+        let nodes = PyTuple::new(py, row.nodes_of(group).iter().map(|node| node.0).collect::<Vec<_>>())?;
+        let name = row.names.as_ref().map(|names| names.get(group));
+        let order = kind.order.map(NodeOrder::name);
+        class(py)?.call1((&kind.component, name, sizes, nodes, &kind.strategy, kind.optional, order))
+    }
+
+    fn state(row: &Row) -> RowState {
+        let names = row.names.as_ref().map(|names| match names {
+            GroupNames::Same(name) => (name.clone(), None, String::new()),
+            GroupNames::Numbered { before, first, after } => (before.clone(), Some(*first), after.clone()),
+        });
+        let nodes = row.nodes.runs().iter().map(|run| (run.first, run.nodes, run.each)).collect();
+        let Kind { component, strategy, optional, order, bundles } = row.kind.clone();
+        let order = order.map(|order| order.name().to_owned());
+        (component, strategy, optional, order, bundles, names, row.groups, nodes)
+    }
+}
+
+#[pymethods]
+impl Requests {
+    /// The requests of an iterable.
+    #[new]
+    #[pyo3(signature = (requests = None, /))]
+    fn from_items(requests: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let Some(requests) = requests else { return Ok(Requests::default()) };
+        if let Ok(known) = requests.cast::<Requests>() {
+            return Ok(known.get().clone());
+        }
+        let mut found = rankplan_core::Requests::default();
+        for request in requests.try_iter()? {
+            found.push(request?.extract::<Request>()?.row()?);
+        }
+        Ok(Requests::new(found))
+    }
+
+    /// Return the groups on these accelerators. `bundles` are the sizes of the bundles of a group, in turn until it is full.
+    /// Without `per_group`, all are one group of this name; otherwise a group has so many accelerators, and its number is at
+    /// the end of its name. `pools` are the text between the number of a pool, which is after `name`, and that of a group in
+    /// it, and how many groups a pool has. Raises `ValueError` for an unknown order.
+    #[staticmethod]
+    #[pyo3(signature = (
+        inventory, component, taken, bundles, per_group = None, *, name = None, pools = None, strategy = None, order = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
+    fn of(
+        py: Python<'_>,
+        inventory: &Inventory,
+        component: String,
+        taken: &Taken,
+        bundles: Vec<u32>,
+        per_group: Option<u32>,
+        name: Option<&str>,
+        pools: Option<(String, u32)>,
+        strategy: Option<String>,
+        order: Option<String>,
+    ) -> PyResult<Self> {
+        let kind = Kind { component, strategy, optional: false, order: order_of(order)?, bundles: Vec::new() };
+        let naming = match (name, &pools) {
+            (None, _) => Naming::Unnamed,
+            (Some(name), Some((middle, groups))) => Naming::Pools(name, middle, *groups),
+            (Some(name), None) if per_group.is_some() => Naming::Numbered(name),
+            (Some(name), None) => Naming::Same(name),
+        };
+        let division = Division { bundles: &bundles, per_group };
+        let found = py.detach(|| rankplan_core::Requests::of(&inventory.0, &taken.0, &kind, division, naming));
+        Ok(Requests::new(found))
+    }
+
+    /// Return the requests of these rows: the inverse of `rows`.
+    #[staticmethod]
+    fn of_rows(rows: Vec<RowState>) -> PyResult<Self> {
+        let mut found = rankplan_core::Requests::default();
+        for (component, strategy, optional, order, bundles, names, groups, nodes) in rows {
+            let names = names.map(|(before, first, after)| match first {
+                None => GroupNames::Same(before),
+                Some(first) => GroupNames::Numbered { before, first, after },
+            });
+            let kind = Kind { component, strategy, optional, order: order_of(order)?, bundles };
+            let mut runs = NodeRuns::default();
+            let few = |numbers: &mut dyn Iterator<Item = (u32, u32)>| {
+                let total: u64 = numbers.map(|(times, each)| u64::from(times) * u64::from(each)).sum();
+                total <= u64::from(MAX_PROCESSES)
+            };
+            let mut bundles = kind.bundles.iter().map(|&(times, _)| (times, groups));
+            if !few(&mut bundles) || !few(&mut nodes.iter().map(|&(_, nodes, each)| (nodes, each))) {
+                return Err(PyValueError::new_err("a row has more bundles than a plan can have processes"));
+            }
+            for (first, nodes, each) in nodes {
+                if first >= MAX_NODES {
+                    return Err(PyValueError::new_err(format!("node {first} is out of range")));
+                }
+                runs.push_run(NodeRun { first, nodes, each });
+            }
+            found.push(Row { kind, names, groups, nodes: runs });
+        }
+        Ok(Requests::new(found))
+    }
+
+    /// Equal groups in a row: component, strategy, optional, order, bundles as (times, size), names, number of groups, and
+    /// nodes as (first node, nodes, bundles of each). Names are `None`, a text with `None` for all groups, or the text before
+    /// the number of the first group, this number, which counts up, and the text after it.
+    #[getter]
+    fn rows(&self) -> Vec<RowState> {
+        self.0.rows().iter().map(Self::state).collect()
+    }
+
+    /// Return what each trainer sorts the nodes of a pool by, and the numbers of the requests of the pool.
+    fn pools(&self) -> Vec<(&'static str, RankSet)> {
+        let numbers = |requests: Vec<std::ops::Range<u32>>| RankSet(requests.into_iter().flatten().collect());
+        self.0.pools().into_iter().map(|pool| (pool.order.name(), numbers(pool.requests))).collect()
+    }
+
+    /// Return the requests with the nodes of their pools as the trainer sorts them. `ids` are Ray's ids of the nodes; only
+    /// orders in `exchangeable` may exchange nodes. `components` have the processes on them.
+    fn sorting(
+        &self,
+        py: Python<'_>,
+        inventory: &Inventory,
+        ids: Vec<String>,
+        components: BTreeMap<String, Bound<'_, Placements>>,
+        exchangeable: Vec<String>,
+    ) -> PyResult<Sorting> {
+        let exchangeable = exchangeable.iter().map(|order| node_order(order)).collect::<PyResult<Vec<_>>>()?;
+        let asks = self.0.rows().iter().filter(|row| row.kind.order.is_some_and(|order| exchangeable.contains(&order)));
+        let needed: Vec<&str> = asks.map(|row| row.kind.component.as_str()).collect();
+        let placed = components.iter().filter(|(name, _)| needed.contains(&name.as_str()));
+        let owned = placed.filter_map(|(name, rows)| Some((name.clone(), rows.get().all_taken()?))).collect();
+        let sorting = py.detach(|| {
+            let may_exchange = |order| exchangeable.contains(&order);
+            rankplan_core::Sorting::of(&self.0, &inventory.0, &ids, &owned, may_exchange)
+        });
+        Ok(Sorting(sorting))
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len() as usize
+    }
+
+    fn __getitem__<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let len = self.0.len();
+        if let Ok(slice) = index.cast::<PySlice>() {
+            let indices = slice.indices(len as isize)?;
+            let mut part = rankplan_core::Requests::default();
+            if indices.step == 1 {
+                part = self.0.slice(indices.start as u32..indices.stop.max(indices.start) as u32);
+            } else {
+                for at in 0..indices.slicelength as isize {
+                    let number = (indices.start + at * indices.step) as u32;
+                    part.extend(&self.0.slice(number..number + 1));
+                }
+            }
+            return Ok(Bound::new(py, Requests::new(part))?.into_any());
+        }
+        let position: Index = index.extract()?;
+        match position.of(len as usize) {
+            Some(at) => self.item(py, at as u32),
+            None => Err(PyIndexError::new_err(format!("index {} is out of range for {len} requests", position.0))),
+        }
+    }
+
+    fn __iter__(&self) -> RequestIterator {
+        RequestIterator { requests: self.clone(), number: 0 }
+    }
+
+    fn __add__(&self, other: &Requests) -> Self {
+        let mut joined = (*self.0).clone();
+        joined.extend(&other.0);
+        Requests::new(joined)
+    }
+
+    /// Requests are equal to any sequence of equal requests.
+    fn __eq__(&self, py: Python<'_>, other: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        if let Ok(other) = other.cast::<Requests>() {
+            return Ok((self.0 == other.get().0).into_pyobject(py)?.to_owned().into_any().unbind());
+        }
+        if !other.is_instance(&py.import("collections.abc")?.getattr("Sequence")?)? {
+            return Ok(py.NotImplemented());
+        }
+        let mut same = other.len()? == self.0.len() as usize;
+        for (number, item) in (0..self.0.len()).zip(other.try_iter()?) {
+            same = same && self.item(py, number)?.eq(item?)?;
+            if !same {
+                break;
+            }
+        }
+        Ok(same.into_pyobject(py)?.to_owned().into_any().unbind())
+    }
+
+    fn __repr__(&self) -> String {
+        let (groups, rows) = (self.0.len(), self.0.rows().len());
+        format!("<Requests: {groups} group{} in {rows} row{}>", plural(groups as usize), plural(rows))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (Vec<RowState>,)> {
+        Ok((slf.get_type().getattr("of_rows")?, (slf.get().rows(),)))
+    }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+#[pyclass(module = "rankplan._core")]
+struct RequestIterator {
+    requests: Requests,
+    number: u32,
+}
+
+#[pymethods]
+impl RequestIterator {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        if self.number >= self.requests.0.len() {
+            return Ok(None);
+        }
+        self.number += 1;
+        self.requests.item(py, self.number - 1).map(Some)
+    }
+}
+
+/// Requests with the nodes of their pools as a trainer sorts them, and what changes.
+#[pyclass(frozen, module = "rankplan._core")]
+pub struct Sorting(rankplan_core::Sorting);
+
+#[pymethods]
+impl Sorting {
+    /// The requests after all exchanges.
+    #[getter]
+    fn requests(&self) -> Requests {
+        Requests::new(self.0.requests.clone())
+    }
+
+    /// The pools that were not sorted: component, order, nodes as they are, nodes as the trainer sorts them, and whether
+    /// they are exchanged.
+    #[getter]
+    fn unsorted(&self) -> Vec<UnsortedState> {
+        let state = |pool: &Unsorted| {
+            let [here, there] = [&pool.here, &pool.there].map(|nodes| nodes.iter().map(|node| node.0).collect());
+            (pool.component.clone(), pool.order.name(), here, there, pool.exchanged)
+        };
+        self.0.unsorted.iter().map(state).collect()
+    }
+
+    /// Return the accelerators of a component's processes in the order of their ranks after all exchanges; `None` if they
+    /// keep their places.
+    fn exchanged(&self, py: Python<'_>, placements: &Placements) -> Option<Taken> {
+        py.detach(|| self.0.exchanged(&placements.all_taken()?)).map(Taken)
+    }
+}
