@@ -1,6 +1,7 @@
 //! The accelerators of each node.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic};
@@ -221,6 +222,12 @@ impl Inventory {
             }
         }
         found.into_iter().map(|(node, ranges)| (node, RankSet::from_ranges(ranges))).collect()
+    }
+
+    /// The first of these nodes that has fewer accelerators; nodes that the cluster lacks do not count.
+    pub fn first_smaller(&self, nodes: Range<u32>, accelerators: u32) -> Option<NodeRank> {
+        let mut present = (nodes.start..nodes.end.min(self.num_nodes())).map(NodeRank);
+        present.find(|&node| self.num_accelerators(node) < accelerators)
     }
 
     /// How many nodes have how many accelerators, by that number, ascending.

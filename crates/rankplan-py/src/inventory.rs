@@ -110,6 +110,11 @@ impl Inventory {
         self.0.num_accelerators(NodeRank(node))
     }
 
+    /// Return the first of the nodes from one rank up to another that has fewer accelerators.
+    fn first_smaller(&self, start: u32, stop: u32, accelerators: u32) -> Option<u32> {
+        self.0.first_smaller(start..stop, accelerators).map(|node| node.0)
+    }
+
     /// Return how many nodes have how many accelerators, by that number, ascending.
     fn node_sizes(&self) -> BTreeMap<u32, u32> {
         self.0.node_sizes()

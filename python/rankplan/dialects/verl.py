@@ -22,13 +22,16 @@ Follows verl's ``ResourcePoolManager.create_resource_pool``, ``RayResourcePool.g
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from rankplan._core import Short, Taken
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
+from rankplan.dialects.engines import division_fault, idle_fault
+from rankplan.dialects.job import Job
 from rankplan.dialects.keys import VERL
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.pools import Engine, Job, Pools, engine_faults
+from rankplan.dialects.placer import Placer
 from rankplan.dialects.verl_programs import program_of
 from rankplan.dialects.verl_sizes import CONFIG_NAME, OWN_CONFIGS, engine_at, engine_name, training_at
 from rankplan.dialects.verl_topology import Topology
@@ -179,45 +182,47 @@ class _Job(Job):
         pools = [self.trainer, self.rollout, self.teachers, self.reward if self.reward_pool else (0, 0)]
         return sum(nodes for nodes, _ in pools), max(each for nodes, each in pools if nodes)
 
-    def place(self, pools: Pools) -> None:
+    def place(self, placer: Placer) -> None:
         """Place the training and its engines, the reward model, the teachers, and engines with nodes of their own."""
         if self.topology is not None:
-            self.topology.place(pools)
+            self.topology.place(placer)
             return
-        reader = pools.reader
+        reader = placer.reader
         pool = "trainer_pool" if self.apart else "global_pool"
-        trainer = _taken(pools, self.trainer, ("trainer",), "actor", pool)
+        trainer = _taken(placer, self.trainer, ("trainer",), "actor", pool)
         engine: KeyPath = (*self.reward_path, "rollout")
         reward = trainer
         if self.reward_pool and not self.apart:
-            reward = _taken(pools, self.reward, self.reward_path, "reward", "reward_pool")
+            reward = _taken(placer, self.reward, self.reward_path, "reward", "reward_pool")
         if self.apart and self.reward_pool:
-            _standalone(pools, "reward", self.reward, engine, self.reward_path)
-        teachers = _taken(pools, self.teachers, _TEACHERS, "teacher", "teacher_pool") if self.teaching else []
+            _standalone(placer, "reward", self.reward, engine, self.reward_path)
+        teachers = Taken()
+        if self.teaching:
+            teachers = _taken(placer, self.teachers, _TEACHERS, "teacher", "teacher_pool")
         if trainer:
-            self._place_training(pools, trainer)
+            self._place_training(placer, trainer)
             if self.hybrid:
-                pools.engines("rollout", trainer, self.server, engine_at(reader, _ROLLOUT), None)
+                placer.engines("rollout", trainer, self.server, engine_at(reader, _ROLLOUT), None)
             if self.rewarded and reward and not self.apart and not self.workers:
-                pools.engines("reward", reward, self.reward[1], engine_at(reader, engine), pools.share(_SHARED))
+                placer.engines("reward", reward, self.reward[1], engine_at(reader, engine), placer.share(_SHARED))
         if teachers:
-            _place_teachers(pools, teachers, self.teachers[1])
+            _place_teachers(placer, teachers, self.teachers[1])
         if self.rollout[0]:
             name = "rollout_standalone" if self.hybrid else "rollout"
-            _standalone(pools, name, self.rollout, _ROLLOUT, ("rollout",) if self.apart else _ROLLOUT)
+            _standalone(placer, name, self.rollout, _ROLLOUT, ("rollout",) if self.apart else _ROLLOUT)
 
-    def _place_training(self, pools: Pools, pool: list[int]) -> None:
+    def _place_training(self, placer: Placer, pool: Taken) -> None:
         """Place the roles that verl makes one Ray actor of."""
         roles = {"actor": (*_ACTOR, "actor"), "ref": (*_ACTOR, "ref"), "critic": ("critic",), "reward": _OLD_REWARD}
         workers = self.workers and self.rewarded
         present = {"actor": True, "ref": self.reference, "critic": self.critic, "reward": workers}
-        share = pools.share(_SHARED * sum(present.values()))
+        share = placer.share(_SHARED * sum(present.values()))
         for name, path in roles.items():
             if present[name]:
-                sizes, where = training_at(pools.reader, path, len(pool), self.program.engine)
-                pools.place(name, pool, where, parallel=sizes, share=share)
-                strategy = str(engine_name(pools.reader, path, self.program.engine))
-                pools.facts[name] = {"engine": {"fsdp2": "fsdp"}.get(strategy, strategy)}
+                sizes, where = training_at(placer.reader, path, len(pool), self.program.engine)
+                strategy = str(engine_name(placer.reader, path, self.program.engine))
+                facts = {"engine": {"fsdp2": "fsdp"}.get(strategy, strategy)}
+                placer.component(name, pool, where, sizes=sizes, share=share, facts=facts)
 
     def memory(self, reader: Reader) -> MemoryReader:
         """Return what reads the memory; the defaults are verl's own unless another config has them."""
@@ -253,26 +258,24 @@ def _has_reference(reader: Reader, *, easy: bool) -> bool:
     return reader.switch((*_ACTOR, "actor", "use_kl_loss")) or reader.switch(("algorithm", "use_kl_in_reward"))
 
 
-def _taken(pools: Pools, size: tuple[int, int], path: KeyPath, component: str = "", pool: str = "") -> list[int]:
-    """Take the accelerators of a pool, and record the requests of one with a name; too few are a fault."""
-    where = next(((*path, key) for key in _POOL if pools.reader.at((*path, key)) is not None), path)
-    taken = pools.nodes(*size, f"the pool of {path_text(path)}", where)
-    _ask(pools, component, taken, size[1], pool, "STRICT_PACK")
+def _taken(placer: Placer, size: tuple[int, int], path: KeyPath, component: str = "", pool: str = "") -> Taken:
+    """Take the accelerators of a pool, and record its requests, a group a node; too few are a fault."""
+    where = next(((*path, key) for key in _POOL if placer.reader.at((*path, key)) is not None), path)
+    nodes, each = size
+    taken = placer.nodes(nodes, each, f"the pool of {path_text(path)}", where)
+    name = f"{pool}{_group_name(nodes, each)}"
+    placer.ask(component, taken, per_group=each, name=name, strategy="STRICT_PACK", order="text")
     return taken
 
 
-def _ask(pools: Pools, component: str, resources: Sequence[int], each: int, pool: str, strategy: str) -> None:
-    """Record the requests for a pool: a group a node (verl: ``RayResourcePool.get_placement_groups``)."""
-    starts = range(0, len(resources), max(each, 1))
-    sizes = f"{each}{repeated(f'_{each}', len(starts) - 1)}"
-    for index, start in enumerate(starts):
-        name = f"{pool}verl_group_{sizes}:{index}"
-        pools.request(component, resources[start : start + each], name=name, strategy=strategy, order="text")
+def _group_name(nodes: int, each: int) -> str:
+    """Return the name of a pool's groups without their numbers (verl: ``RayResourcePool.get_placement_groups``)."""
+    return f"verl_group_{each}{repeated(f'_{each}', nodes - 1)}:"
 
 
-def _place_teachers(pools: Pools, pool: list[int], per_node: int) -> None:
+def _place_teachers(placer: Placer, pool: Taken, per_node: int) -> None:
     """Place the engines of every teacher, one after the other on their pool."""
-    reader, path = pools.reader, (*_TEACHERS, "teacher_models")
+    reader, path = placer.reader, (*_TEACHERS, "teacher_models")
     names = [name for name, teacher in reader.section_at(path).items() if isinstance(teacher, Mapping)]
     several = [name for name in names if name != "teacher_model"]  # the default, replaced by named ones
     start = 0
@@ -280,9 +283,11 @@ def _place_teachers(pools: Pools, pool: list[int], per_node: int) -> None:
         engine = engine_at(reader, (*path, name, "inference"))
         replicas = 0 if several else len(pool) // engine.size
         replicas = reader.size((*path, name, "num_replicas"), replicas, 0) or replicas
-        chosen = pool[start : start + replicas * engine.size]
-        start += replicas * engine.size
-        pools.engines(f"teacher.{name}" if several else "teacher", chosen, per_node, engine, pools.share(_SHARED))
+        stop = start + replicas * engine.size
+        chosen = pool.slice(min(start, len(pool)), min(stop, len(pool)))
+        start = stop
+        component = f"teacher.{name}" if several else "teacher"
+        placer.engines(component, chosen, per_node, engine, placer.share(_SHARED))
     if not reader.faults and start != len(pool):
         message = f"the teachers need {start} accelerators, but their pool has {len(pool)}"
         help = "change num_replicas, their sizes, or nnodes and n_gpus_per_node of distillation"
@@ -290,35 +295,34 @@ def _place_teachers(pools: Pools, pool: list[int], per_node: int) -> None:
         reader.add(path, Diagnostic(code, message, help))
 
 
-def _standalone(pools: Pools, name: str, size: tuple[int, int], sizes: KeyPath, path: KeyPath) -> None:
-    """Place engines that each have nodes of their own (verl: ``RolloutReplica.init_standalone``)."""
-    engine, (nodes, per_node) = engine_at(pools.reader, sizes), size
-    each, total = min(per_node, engine.size), nodes * per_node
-    if total > pools.free.left:
-        _taken(pools, size, path)
+def _standalone(placer: Placer, name: str, size: tuple[int, int], sizes: KeyPath, path: KeyPath) -> None:
+    """Place engines that each have nodes of their own (verl: ``RolloutReplica.init_standalone``).
+
+    An engine on its own takes room where it finds it: a node of the config may be a part of a real one.
+    """
+    engine = engine_at(placer.reader, sizes)
+    nodes, per_node = size
+    total = nodes * per_node
+    each = min(per_node, engine.size)
+    if total > placer.free:
+        _taken(placer, size, path)  # refused, as a pool
         return
-    virtual = [rank // per_node for rank in range(total)]
-    found = engine_faults(name, engine.size, each, virtual, engine.keys)
-    if faults := [fault for fault in found if fault.code != "spans-nodes"]:
-        for fault in faults:
-            pools.reader.add(engine.path, fault)
+    fault = division_fault(name, engine, each, total) or idle_fault(name, engine, total)
+    if fault is not None:
+        placer.reader.add(engine.path, fault)
         return
-    taken: list[int] = []
-    for number in range(total // each):
-        # An engine on its own takes room where it finds it: a node of the config may be a part of a real one.
-        if (chunk := pools.free.together(each)) is None:
-            pools.reader.add(engine.path, _torn(name, engine, each, number, pools.free.left))
-            return
-        taken += chunk
+
+    def torn(short: Short) -> Diagnostic:
+        """Return the fault of a process for which no node has enough accelerators left."""
+        number = short.bundles * each // engine.size
+        message = f"engine {number} of the {name} needs {each} accelerators ({engine.keys}) on one node; "
+        message += f"{short.free} are free, but no node has that many"
+        return Diagnostic("spans-nodes", message, "use smaller engines, or nodes with more accelerators")
+
+    taken = placer.bundles(total, [each], name, engine.path, torn)
+    processes = engine.size // each
+    pools = _group_name(processes, each), processes
     prefix = "rollout_pool_reward_" if name == "reward" else "rollout_pool_"
-    for index, start in enumerate(range(0, len(taken), engine.size)):
-        _ask(pools, name, taken[start : start + engine.size], each, f"{prefix}{index}", "PACK")
-    more = {"share": pools.share(_ALONE), "engines": engine.size // each}
-    pools.place(name, taken, engine.where, each, parallel=engine.parallel, **more)
-
-
-def _torn(name: str, engine: Engine, each: int, number: int, left: int) -> Diagnostic:
-    """Return the fault of a process for which no node has enough accelerators left."""
-    message = f"engine {number * each // engine.size} of the {name} needs {each} accelerators ({engine.keys}) on one "
-    message += f"node; {left} are free, but no node has that many"
-    return Diagnostic("spans-nodes", message, "use smaller engines, or nodes with more accelerators")
+    placer.ask(name, taken, per_group=each, name=prefix, pools=pools, order="text")
+    share = placer.share(_ALONE)
+    placer.component(name, taken, engine.where, each, sizes=engine.parallel, share=share, engines=processes)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.overrides import CHOICES
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.pools import Engine, engine_sizes
+from rankplan.dialects.engines import Engine, engine_sizes
 from rankplan.errors import Diagnostic
 from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
 

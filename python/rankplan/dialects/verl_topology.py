@@ -21,18 +21,17 @@ Follows RFC #7269 of verl as of 2026-08-05, a draft, which may change.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
-from rankplan._core import RankSet
+from rankplan._core import Free, RankSet, Taken
 from rankplan.config.models import ClusterSection
 from rankplan.config.pools import PoolEntry
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
-from rankplan.dialects.pools import Pools
+from rankplan.dialects.placer import Placer
 from rankplan.dialects.verl_sizes import ENGINE_SECTIONS, engine_at, training_at
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
@@ -274,45 +273,52 @@ class Topology:
         ends = list(accumulate((one.nodes for one in self.clusters.values()), initial=0))
         return {name: range(*span) for name, span in zip(self.clusters, pairwise(ends), strict=True)}
 
-    def place(self, pools: Pools) -> None:
+    def place(self, placer: Placer) -> None:
         """Place every model on its pool."""
-        reader, left = pools.reader, dict[int, int]()
-        counts = [spec.num_accelerators for nodes, spec in pools.inventory.stretches() for _ in nodes]
+        reader, core = placer.reader, placer.inventory.core
+        free: dict[str, Free] = {}
         for index, (name, ranks) in enumerate(self._ranks().items()):
             each = self.clusters[name].each
-            small = next((rank for rank in ranks if rank < len(counts) and counts[rank] < each), None)
-            if ranks.stop > len(counts) or small is not None:
-                found = f"node {small} has {counts[small]}" if small is not None else f"{len(counts)} nodes exist"
+            small = core.first_smaller(ranks.start, ranks.stop, each)
+            if ranks.stop > core.num_nodes or small is not None:
+                has = f"{core.num_nodes} nodes exist"
+                if small is not None:
+                    has = f"node {small} has {core.num_accelerators(small)}"
                 message = f"cluster `{name}` needs nodes {ranks.start}-{ranks.stop - 1} with {each} accelerators, but "
                 help = "use a larger cluster, or fewer nodes or accelerators per node"
                 path = (*_BLOCK, "clusters", index, "nnodes" if small is None else "n_gpus_per_node")
-                reader.add(path, Diagnostic("resource-out-of-range", message + found, help))
-            left |= dict.fromkeys(ranks, each)
+                reader.add(path, Diagnostic("resource-out-of-range", message + has, help))
+            free[name] = Free.first_of(core, ranks.start, ranks.stop, each)
         if reader.faults:
             return
-        firsts = list(accumulate(counts, initial=0))
-        places = {
-            name: self._take(reader, name, pool, self._ranks()[pool.cluster], left) for name, pool in self.pools.items()
-        }
+        places = {name: self._take(reader, name, pool, free[pool.cluster]) for name, pool in self.pools.items()}
         if not reader.faults:
-            pools.inventory = self._with_pools(reader, pools.inventory, places)
+            placer.inventory = self._with_pools(reader, placer.inventory, places)
         for model in self.models:
-            pool, each = self.pools[model.pool], self.clusters[self.pools[model.pool].cluster].each
-            taken = (firsts[node] + each - left_before for node, left_before in places[model.pool])
-            if resources := [first + offset for first in taken for offset in range(pool.each)]:
-                self._place_model(pools, model, resources)
+            if places[model.pool]:
+                self._place_model(placer, model, places[model.pool])
 
-    def _with_pools(
-        self, reader: Reader, inventory: Inventory, places: Mapping[str, list[tuple[int, int]]]
-    ) -> Inventory:
+    def _with_pools(self, reader: Reader, inventory: Inventory, places: Mapping[str, Taken]) -> Inventory:
         """Return the inventory with the reserves and bounds of the pools, if they state any.
 
         The node of a reserve is whole: one that other pools use, too, is reserved for none of them.
         """
-        users = Counter(node for taken in places.values() for node in {node for node, _ in taken})
+        core = inventory.core
+        used_nodes = {name: taken.used_nodes(core) for name, taken in places.items()}
+        known, shared_nodes = RankSet(), RankSet()
+        for nodes in used_nodes.values():
+            shared_nodes |= known & nodes
+            known |= nodes
         used = {model.pool for model in self.models}
         entries = []
-        for name, pool in sorted(self.pools.items(), key=lambda item: places[item[0]]):
+
+        def place(name: str) -> tuple[int, int]:
+            """Return where a pool starts; of those on one node, the last one taken comes first."""
+            node, index = core.place(places[name].first)
+            return node, -index
+
+        for name in sorted(self.pools, key=place):
+            pool = self.pools[name]
             protects = tuple(dict.fromkeys(other for other in pool.protects if other in used))
             least, most = pool.bounds
             if name in used:
@@ -321,10 +327,9 @@ class Topology:
                     PoolEntry(name=name, components=components, min_accelerators=least, max_accelerators=most)
                 )
             elif protects:
-                nodes = RankSet(node for node, _ in places[name])
-                whole = RankSet(node for node in nodes if users[node] == 1)
+                whole = used_nodes[name] - shared_nodes
                 entries += [PoolEntry(name=name, node_ranks=whole, protects=protects)] if whole else []
-                if shared := nodes - whole:
+                if shared := used_nodes[name] & shared_nodes:
                     message = f"pool `{name}` reserves a part of {nodes_text(shared)}: replan takes only whole nodes"
                     found = Diagnostic("idle-accelerators", message, "give the pool nodes of its own")
                     reader.warn((*pool.path, "attributes", "protects"), found)
@@ -333,35 +338,29 @@ class Topology:
         section = ClusterSection(num_nodes=inventory.num_nodes, pools=tuple(entries))
         return inventory.with_config(section, planned=True)
 
-    def _take(
-        self, reader: Reader, name: str, pool: _DevicePool, ranks: range, left: dict[int, int]
-    ) -> list[tuple[int, int]]:
-        """Take the nodes of a pool: the first ones with enough free accelerators, with how many were free."""
-        taken: list[tuple[int, int]] = []
-        for _ in range(pool.nodes):
-            node = next((rank for rank in ranks if left[rank] >= pool.each), None)
-            if node is None:
-                most = sum(left[rank] for rank in ranks)
-                message = f"pool `{name}` needs {counted(pool.nodes, 'node')} with {pool.each} free accelerators each; "
-                message += f"cluster `{pool.cluster}` has room for {len(taken)}; {counted(most, 'accelerator')} left"
-                help = "use fewer nodes or accelerators per node, or more nodes in the cluster"
-                reader.add((*pool.path, "nnodes"), Diagnostic("resource-out-of-range", message, help))
-                return []
-            taken.append((node, left[node]))
-            left[node] -= pool.each
-        return taken
+    def _take(self, reader: Reader, name: str, pool: _DevicePool, free: Free) -> Taken:
+        """Take the nodes of a pool: the first ones of its cluster with enough free accelerators."""
+        room = min(free.bundles(pool.each), pool.nodes)
+        taken = free.in_bundles(room * pool.each, [pool.each])
+        if room == pool.nodes and isinstance(taken, Taken):
+            return taken
+        message = f"pool `{name}` needs {counted(pool.nodes, 'node')} with {pool.each} free accelerators each; "
+        message += f"cluster `{pool.cluster}` has room for {room}; {counted(free.left, 'accelerator')} left"
+        help = "use fewer nodes or accelerators per node, or more nodes in the cluster"
+        reader.add((*pool.path, "nnodes"), Diagnostic("resource-out-of-range", message, help))
+        return Taken()
 
-    def _place_model(self, pools: Pools, model: _Model, resources: list[int]) -> None:
+    def _place_model(self, placer: Placer, model: _Model, taken: Taken) -> None:
         """Place a model on its pool; those that train share its accelerators (verl: one Ray actor)."""
         if model.worker in _TRAINED:
             trained = sum(one.worker in _TRAINED for one in self.models if one.pool == model.pool)
             role = model.section if model.section[-1] == model.worker else (*model.section, model.worker)
-            sizes, where = training_at(pools.reader, role, len(resources), None)
-            pools.place(model.name, resources, where, parallel=sizes, share=pools.share(_SHARED * trained))
+            sizes, where = training_at(placer.reader, role, len(taken), None)
+            placer.component(model.name, taken, where, sizes=sizes, share=placer.share(_SHARED * trained))
             return
-        engine = engine_at(pools.reader, (*model.section, ENGINE_SECTIONS[model.worker]))
-        share = None if model.worker == "rollout" else pools.share(_SHARED)
-        pools.engines(model.name, resources, self.pools[model.pool].each, engine, share)
+        engine = engine_at(placer.reader, (*model.section, ENGINE_SECTIONS[model.worker]))
+        share = None if model.worker == "rollout" else placer.share(_SHARED)
+        placer.engines(model.name, taken, self.pools[model.pool].each, engine, share)
 
 
 def _named(pools: Sequence[str]) -> str:

@@ -1,0 +1,126 @@
+"""What a dialect states of its jobs: the values of a config, the nodes they need, and where their components go."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, ClassVar
+
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Reader
+from rankplan.dialects.keys import Keys
+from rankplan.dialects.memory.read import MemoryReader
+from rankplan.dialects.placer import Packing, Placer
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.configured import assumed, lacks_accelerators
+from rankplan.plans.plan import Plan
+from rankplan.plans.requests import NodeOrder
+from rankplan.words import path_text
+
+
+class Job(ABC):
+    """The values of a config whose components take their accelerators by number.
+
+    The functions of the dialect's module are ``read``, ``plan`` and ``assumed_inventory`` of its class, and ``order``
+    as ``node_order``.
+    """
+
+    name: ClassVar[str]
+    keys: ClassVar[Keys]
+    sorts_first: ClassVar[bool] = False
+    """Whether the trainer sorts all nodes before it takes accelerators, and not only those of a pool."""
+
+    @abstractmethod
+    def __init__(self, reader: Reader) -> None:
+        """Read the values, and record their faults."""
+
+    @abstractmethod
+    def place(self, placer: Placer) -> None:
+        """Take accelerators, and place the components on them."""
+
+    def node_order(self) -> NodeOrder | None:
+        """Return by what the trainer sorts the nodes that Ray gives it; ``None`` if it does not sort them."""
+        return None
+
+    def memory(self, reader: Reader) -> MemoryReader:
+        """Return what reads the memory of components from the keys of the config."""
+        return MemoryReader(reader, self.name)
+
+    @abstractmethod
+    def size(self) -> tuple[int, int]:
+        """Return the nodes that the config needs, and the accelerators of each."""
+
+    def inventory(self, reader: Reader, inventory: Inventory) -> Inventory:
+        """Return the nodes that the config uses."""
+        return inventory
+
+    @classmethod
+    def read(cls, config: Any) -> Reader:
+        """Read a config; one that is already read is returned. Raises `PlacementError` if it is not a mapping."""
+        return cls.keys.read(config, cls)
+
+    @classmethod
+    def plan(cls, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False) -> Plan:
+        """Return the plan of a config on an inventory; see `Dialect.plan`."""
+        reader = cls.read(config).fork()
+        reader.finish()
+        job: Job = reader.state
+        if job.size()[1]:
+            lacks_accelerators(reader, inventory, ())
+        reader.finish()
+        inventory = job.inventory(reader, inventory)
+        reader.finish()
+        order = job.node_order()
+
+        def placed(*, whole: bool) -> Plan:
+            attempt = reader.fork()
+            packing = Packing(pinned=pinned, whole=whole, order=order, sorted_first=cls.sorts_first)
+            placer = Placer(attempt, inventory, packing, isolate=isolate_accelerator)
+            job.place(placer)
+            return placer.plan(cls.name, job.memory(attempt))
+
+        if pinned:
+            with suppress(PlacementError):  # whole steps may leave too little for what comes after them
+                return placed(whole=True)
+        return placed(whole=False)
+
+    @classmethod
+    def order(cls, config: Any) -> NodeOrder | None:
+        """Return by what the trainer of a config sorts its nodes; see `Dialect.node_order`."""
+        reader = cls.read(config)
+        reader.finish()
+        job: Job = reader.state
+        return job.node_order()
+
+    @classmethod
+    def assumed_inventory(cls, config: Any) -> Inventory:
+        """Return as many equal nodes as the config needs. Raises `PlacementError` with every fault of the config."""
+        reader = cls.read(config)
+        reader.finish()
+        job: Job = reader.state
+        return assumed(reader, *job.size())
+
+
+def differing(
+    reader: Reader,
+    system: str,
+    sizes: Mapping[str, tuple[int, int]],
+    paths: Mapping[str, tuple[KeyPath, KeyPath]],
+    flag: KeyPath,
+) -> None:
+    """Record the fault of a model that shares the GPUs of another, but has other nodes or GPUs of a node.
+
+    ``sizes`` and ``paths`` are those of the other model and of this one, ``flag`` is the path of the key that makes
+    them share. The fault is at a size that differs, or at the flag if the config states none.
+    """
+    (host, its), (name, size) = sizes.items()
+    message = f"{name} shares the GPUs of {host}, but has {size[0]} x {size[1]} GPUs instead of {its[0]} x {its[1]}"
+    differ = [index for index in range(2) if size[index] != its[index]]
+    asked = [paths[model][index] for index in differ for model in (name, host)]
+    stated = [path for path in asked if reader.at(path) is not None]
+    if unset := [path_text(path) for path in asked if path not in stated]:
+        message += f"; {' and '.join(unset)} {'are' if len(unset) > 1 else 'is'} {system}'s default"
+    help = f"give both the same nodes and GPUs of a node, or do not set {path_text(reader.stated(flag))}"
+    reader.add((stated or [flag])[0], Diagnostic("invalid-value", message, help))

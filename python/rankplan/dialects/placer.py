@@ -1,0 +1,245 @@
+"""Where the components of a config go: what a dialect wants in numbers, taken by the core, and the faults of places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from rankplan._core import CLUSTER, NODE, Free, RankSet, Requests, Short, Taken
+from rankplan.config.text.faults import KeyPath
+from rankplan.config.text.reader import Reader
+from rankplan.dialects.engines import Engine, engine_faults
+from rankplan.dialects.memory.read import MemoryReader
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import NO_SIZES, Parallel
+from rankplan.plans.component import Component
+from rankplan.plans.configured import with_memory, with_sizes
+from rankplan.plans.plan import SHARE_UNIT, Plan
+from rankplan.plans.requests import NodeOrder
+from rankplan.words import counted
+
+_LEFT = "what is left of the cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """How a trainer takes accelerators.
+
+    ``pinned``: the plan will be bound to its nodes, so that no bundle may be on two. ``whole``: pools take whole steps.
+    ``order`` is what the trainer sorts nodes by; ``sorted_first``: it takes the accelerators in that order, those of a
+    node in the order of their ids. Otherwise they are taken in rank order.
+    """
+
+    pinned: bool = False
+    whole: bool = False
+    order: NodeOrder | None = None
+    sorted_first: bool = False
+
+
+class Placer:
+    """Takes accelerators of an inventory for the components of a config, and places the components on them.
+
+    It makes no object for an accelerator or a node: `Taken` are ranges. What cannot be placed is recorded as a fault.
+    """
+
+    def __init__(
+        self, reader: Reader, inventory: Inventory, packing: Packing = Packing(), *, isolate: bool = True
+    ) -> None:
+        self.reader = reader
+        self.inventory = inventory
+        self.packing = packing
+        self.visibility = "own" if isolate else "node"
+        self.components: list[Component] = []
+        self.requests = Requests()
+        self.facts: dict[str, Mapping[str, Any]] = {}
+        """What the dialect knows of a component besides the keys of its memory, by name."""
+
+    @property
+    def pinned(self) -> bool:
+        """Whether the plan will be bound to its nodes."""
+        return self.packing.pinned
+
+    @cached_property
+    def pool(self) -> Free:
+        """The accelerators that are not taken."""
+        first = self.packing.sorted_first
+        order = self.packing.order if first else None
+        return Free(self.inventory.core, self.inventory.excluded_accelerators, order, by_id=first)
+
+    @property
+    def free(self) -> int:
+        """The number of accelerators that are not taken."""
+        return self.pool.left
+
+    def take(
+        self,
+        count: int,
+        name: str,
+        at: KeyPath,
+        *,
+        whole: Collection[int] = (),
+        node_by_node: bool = False,
+        of: str = _LEFT,
+    ) -> Taken:
+        """Take accelerators of one node if one has enough, else node by node; too few are a fault.
+
+        ``whole`` are the sizes of the groups on them, for whole steps. ``node_by_node``: even if one node has enough.
+        ``of`` says in a message what there is too little of.
+        """
+        if node_by_node:
+            taken = self.pool.next(count)
+        elif self.packing.whole:
+            taken = self.pool.in_steps(count, list(whole), ascending=self.packing.order is not None)
+        else:
+            taken = self.pool.packed(count)
+        if isinstance(taken, Short):
+            self.too_many(at, name, count, taken.free, of)
+            return Taken()
+        return taken
+
+    def nodes(
+        self, nodes: int, each: int, name: str, at: KeyPath, *, cure: Callable[[], str | None] = lambda: None
+    ) -> Taken:
+        """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault, for which there may be a cure."""
+        taken = self.pool.in_bundles(nodes * each, [each])
+        if isinstance(taken, Short):
+            help = cure() or "use a larger cluster, or fewer nodes or accelerators per node"
+            self.reader.add(at, Diagnostic("resource-out-of-range", self._few_nodes(nodes, each, name), help))
+            return Taken()
+        return taken
+
+    def _few_nodes(self, nodes: int, each: int, name: str) -> str:
+        sizes = self.inventory.core.node_sizes()
+        message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but the cluster has "
+        message += counted(self.inventory.num_nodes, "node")
+        if len(sizes) == 1:
+            message += f" with {next(iter(sizes))}"
+        else:
+            fitting = sum(count for size, count in sizes.items() if size >= each)
+            message += f", {fitting or 'none'} of them with {each} or more"
+        if excluded := len(self.inventory.excluded_accelerators):
+            message += f", and {counted(excluded, 'accelerator')} {'is' if excluded == 1 else 'are'} excluded"
+        return message
+
+    def bundles(
+        self,
+        count: int,
+        sizes: Sequence[int],
+        name: str,
+        at: KeyPath,
+        lacking: Callable[[Short], Diagnostic],
+        *,
+        of: str = _LEFT,
+    ) -> Taken:
+        """Take bundles of these sizes in turn, each of the first node with room for it.
+
+        Too few accelerators are a fault, and one that ``lacking`` returns if no node has room for a bundle.
+        """
+        taken = self.pool.in_bundles(count, sizes)
+        if isinstance(taken, Taken):
+            return taken
+        if taken.size is None:
+            self.too_many(at, name, count, taken.free, of)
+        else:
+            self.reader.add(at, lacking(taken))
+        return Taken()
+
+    def too_many(self, at: KeyPath, name: str, count: int, present: int, of: str) -> None:
+        """Record the fault of a component that needs more accelerators than there are."""
+        message = f"{name} needs {counted(count, 'accelerator')}, more than {of}: {present}"
+        fault = Diagnostic("resource-out-of-range", message, "use a larger cluster, or fewer accelerators")
+        self.reader.add(at, fault)
+
+    def ask(
+        self,
+        component: str,
+        taken: Taken,
+        *,
+        bundles: Sequence[int] = (1,),
+        per_group: int | None = None,
+        name: str | None = None,
+        pools: tuple[str, int] | None = None,
+        strategy: str | None = "PACK",
+        order: NodeOrder | None = None,
+    ) -> None:
+        """Record the requests for placement groups on these accelerators; see `Requests.of`."""
+        if taken:
+            self.requests += Requests.of(
+                self.inventory.core,
+                component,
+                taken,
+                bundles,
+                per_group,
+                name=name,
+                pools=pools,
+                strategy=strategy,
+                order=order,
+            )
+
+    def component(
+        self,
+        name: str,
+        taken: Taken,
+        at: KeyPath,
+        each: int = 1,
+        *,
+        sizes: Parallel = NO_SIZES,
+        facts: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        """Place a component whose processes take ``each`` of these accelerators in turn, if there are any.
+
+        Faults are recorded at the path of the sizes.
+        """
+        if not taken:
+            return
+        if facts is not None:
+            self.facts[name] = facts
+        placed = self._placed(name, CLUSTER, taken, each, at, **settings)
+        if placed is not None:
+            self.components.append(with_sizes(self.reader, placed, sizes, at))
+
+    def without_accelerators(self, name: str, processes: int, at: KeyPath, nodes: RankSet | None = None) -> None:
+        """Place a component without accelerators: its processes take nodes in turn, by default those in use."""
+        if nodes is None:
+            every = RankSet(range(self.inventory.num_nodes))
+            nodes = every - RankSet(node for node, local in self.inventory.marks.items() if local is None)
+        taken = Taken.in_turn(nodes, processes) if nodes else Taken()
+        placed = self._placed(name, NODE, taken, 1, at)
+        if placed is not None:
+            self.components.append(placed)
+
+    def _placed(self, name: str, group: str, taken: Taken, each: int, at: KeyPath, **settings: Any) -> Component | None:
+        """Return the component on these resources of a node group; ``None`` if it has faults, which are recorded."""
+        try:
+            rule = taken.chunks(each)
+            return Component.place(name, self.inventory, (group,), rule, visibility=self.visibility, **settings)
+        except PlacementError as error:
+            self.reader.add_all(at, error)
+            return None
+
+    def engines(self, name: str, pool: Taken, per_node: int, engine: Engine, share: float | None) -> None:
+        """Place engines one after the other on a pool with ``per_node`` accelerators per node, unless it is empty."""
+        if not pool:
+            return  # the pool is a fault already
+        each = min(per_node, engine.size)
+        faults = engine_faults(name, engine, each, pool, self.inventory.core)
+        for fault in faults:
+            self.reader.add(engine.path, fault)
+        if not faults:
+            engines = engine.size // each
+            self.component(name, pool, engine.where, each, sizes=engine.parallel, share=share, engines=engines)
+
+    def plan(self, dialect: str, memory: MemoryReader) -> Plan:
+        """Return the plan of the components with the memory that their config states. Raises `PlacementError`."""
+        components = [with_memory(one, memory.memory, self.facts.get(one.name, {})) for one in self.components]
+        self.reader.finish()
+        return Plan(self.inventory, components, None, dialect, self.requests)
+
+    @staticmethod
+    def share(users: int) -> float:
+        """Return the share of one of so many equal users of an accelerator."""
+        return SHARE_UNIT // users / SHARE_UNIT
