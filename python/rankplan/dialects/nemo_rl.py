@@ -17,10 +17,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from rankplan._core import Free, Taken
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
+from rankplan.dialects.engines import Engine, engine_sizes
+from rankplan.dialects.job import Job
 from rankplan.dialects.keys import NEMO_RL
-from rankplan.dialects.pools import Engine, Free, Job, Pools, engine_sizes
+from rankplan.dialects.placer import Placer
 from rankplan.errors import Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
@@ -191,44 +194,64 @@ class _Job(Job):
         topology = {"segment": segments}
         return inventory.with_config({"num_nodes": self.nodes, "component_placement": {}, "topology": topology})
 
-    def place(self, pools: Pools) -> None:
+    def place(self, placer: Placer) -> None:
         """Place ``policy``, ``generation``, ``value`` (PPO), ``teacher.NAME`` and ``reward_model``.
 
         Training has the first nodes, then inference, the teachers and the reward model.
         """
-        reader = pools.reader
-        smaller = partial(self._smaller, pools.inventory)
-        training = pools.nodes(*self.training, "training", (*_CLUSTER, "num_nodes"), smaller)
-        inference = [] if self.colocated else pools.nodes(*self.inference, "inference", _RESOURCES, smaller)
-        ask = partial(_request, pools, segmented=self.segmented)
-        ask("policy", training, self.training[1], _TRAINING, unified=self.colocated and self._unified)
-        ask("generation", inference, self.inference[1], _INFERENCE, unified=self._unified)
+        reader = placer.reader
+        smaller = partial(self._smaller, placer.inventory)
+        nodes, per_node = self.training
+        training = placer.nodes(nodes, per_node, "training", (*_CLUSTER, "num_nodes"), cure=smaller)
+        self._ask(placer, "policy", training, per_node, _TRAINING, unified=self.colocated and self._unified)
+        if self.colocated:
+            generating = training
+        else:
+            nodes, per_node = self.inference
+            generating = placer.nodes(nodes, per_node, "inference", _RESOURCES, cure=smaller)
+            self._ask(placer, "generation", generating, per_node, _INFERENCE, unified=self._unified)
         trained, generated = self._users
         for name in ("policy", "value") if self.algorithm == "ppo" else ("policy",):
             sizes, path = _training(reader, (name,))
-            pools.place(name, training, path, parallel=sizes, share=pools.share(trained))
+            placer.component(name, training, path, sizes=sizes, share=placer.share(trained))
         if self.generating:
-            taken, per_node = (training, self.training[1]) if self.colocated else (inference, self.inference[1])
-            self._generate(pools, taken, per_node, pools.share(trained if self.colocated else generated))
+            self._generate(placer, generating, per_node, placer.share(trained if self.colocated else generated))
         for one in self.teachers:
-            taken = pools.nodes(one.nodes, one.each, one.name, _given(reader, _sections(one.name), "num_nodes"))
-            ask(one.name, taken, one.each, re.escape(one.name.replace(".", "_", 1)))
-            pools.place(one.name, taken, one.path, parallel=one.sizes, share=1.0)
-        reward = pools.nodes(*self.reward, "the reward model", (*_REWARD, "resources")) if self.reward[0] else []
-        ask("reward_model", reward, self.reward[1], "(.*_)?reward_model_cluster")
-        pools.place("reward_model", reward, _REWARD, parallel=_training(reader, _REWARD)[0], share=1.0)
+            where = _given(reader, _sections(one.name), "num_nodes")
+            taken = placer.nodes(one.nodes, one.each, one.name, where)
+            self._ask(placer, one.name, taken, one.each, re.escape(one.name.replace(".", "_", 1)))
+            placer.component(one.name, taken, one.path, sizes=one.sizes, share=1.0)
+        if self.reward[0]:
+            nodes, per_node = self.reward
+            taken = placer.nodes(nodes, per_node, "the reward model", (*_REWARD, "resources"))
+            self._ask(placer, "reward_model", taken, per_node, "(.*_)?reward_model_cluster")
+            placer.component("reward_model", taken, _REWARD, sizes=_training(reader, _REWARD)[0], share=1.0)
+
+    def _ask(
+        self, placer: Placer, component: str, taken: Taken, per_node: int, cluster: str, *, unified: bool = False
+    ) -> None:
+        """Record the requests for a cluster: a group a node, or one of all nodes (``RayVirtualCluster``).
+
+        With segments, each group of a node asks for the domain of a certain rank in the network.
+        """
+        if unified:
+            placer.ask(component, taken, name=f"{cluster}-unified", order="topology-id")
+            return
+        order: NodeOrder | None = "topology" if self.segmented else None
+        placer.ask(component, taken, per_group=per_node, name=f"{cluster}-node", order=order)
 
     def _smaller(self, inventory: Inventory) -> str | None:
         """Return how to write as many GPUs with fewer per node, if the cluster has them and engines stay whole."""
         nodes, gpus = self.training[0] + self.inference[0], {self.training[1], self.inference[1] or self.each}
-        engine, free = 1 if self.engine is None else self.engine.size, Free(inventory)
-        largest = max(spec.num_accelerators for _, spec in inventory.stretches())
+        engine = 1 if self.engine is None else self.engine.size
+        free = Free(inventory.core, inventory.excluded_accelerators)
+        largest = max(inventory.core.node_sizes())
         if gpus != {self.each} or nodes != self.nodes or self.segmented or self.backend == "dynamo":
             return None
         for each in (size for size in range(self.each - 1, 0, -1) if self.each % size == 0):
             times = self.each // each
             whole = each % engine == 0 or (engine % each == 0 and engine > largest)
-            if whole and free.has(nodes * times, each):
+            if whole and free.bundles(each) >= nodes * times:
                 keys = {_CLUSTER: nodes} if self.colocated else {_CLUSTER: nodes, _RESOURCES: self.inference[0]}
                 written = [f"{path_text(path)}.num_nodes to {count * times}" for path, count in keys.items()]
                 written += [f"{path_text(path)}.gpus_per_node to {each}" for path in keys]
@@ -255,18 +278,18 @@ class _Job(Job):
         alone = {"ppo": 2, "distillation": 1 if self.colocated else 3}.get(self.algorithm, 1)
         return alone, 3 if self.algorithm == "distillation" else 1
 
-    def _generate(self, pools: Pools, taken: list[int], per_node: int, share: float) -> None:
+    def _generate(self, placer: Placer, taken: Taken, per_node: int, share: float) -> None:
         """Place ``generation``: engines, or with Megatron a second policy."""
-        reader = pools.reader
+        reader = placer.reader
         if self.backend == "megatron":
             parallel, path = _merged(reader, (_MCORE,), _KEYS)
-            pools.place("generation", taken, path, parallel=parallel, share=share)
+            placer.component("generation", taken, path, sizes=parallel, share=share)
         elif self.engine is not None:
             count = len(taken)
             if self.backend == "sglang" and (count := reader.size((*_SERVER, "num_gpus"), count)) > len(taken) > 0:
-                pools.too_many((*_SERVER, "num_gpus"), "sglang", count, len(taken), "the nodes of inference have")
+                placer.too_many((*_SERVER, "num_gpus"), "sglang", count, len(taken), "the nodes of inference have")
             else:
-                pools.engines("generation", taken[:count], per_node, self.engine, share)
+                placer.engines("generation", taken.slice(0, count), per_node, self.engine, share)
 
     def _engine(self, reader: Reader) -> Engine:
         """Return the engines of vLLM, which Dynamo starts, too, or those of SGLang or TensorRT-LLM."""
@@ -293,28 +316,6 @@ class _Job(Job):
 
 
 read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order
-
-
-def _request(
-    pools: Pools,
-    component: str,
-    resources: Sequence[int],
-    per_node: int,
-    name: str,
-    *,
-    segmented: bool,
-    unified: bool = False,
-) -> None:
-    """Record the requests for a cluster: a group a node, or one of all nodes (``RayVirtualCluster``).
-
-    With segments, each group of a node asks for the domain of a certain rank in the network.
-    """
-    order: NodeOrder | None = "topology-id" if unified else "topology" if segmented else None
-    for node, start in enumerate(
-        range(0, len(resources), per_node if resources and not unified else len(resources) or 1)
-    ):
-        here = resources if unified else resources[start : start + per_node]
-        pools.request(component, here, name=f"{name}-{'unified' if unified else f'node{node}'}", order=order)
 
 
 def _rewarded(reader: Reader) -> bool:
