@@ -14,10 +14,15 @@ and ``create_inference_servers`` (a956457), and ``translate_legacy_config`` (sky
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from rankplan._core import Requests, Taken
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
+from rankplan.dialects.engines import engine_sizes
+from rankplan.dialects.job import Job, differing
 from rankplan.dialects.keys import SKYRL, SKYRL_MODELS, SKYRL_OLDER
-from rankplan.dialects.pools import Job, Pools, differing, engine_sizes
+from rankplan.dialects.placer import Placer
 from rankplan.errors import Diagnostic
 from rankplan.parallel import MEGATRON, Parallel
 from rankplan.plans.configured import ASSUMED
@@ -120,41 +125,51 @@ class _Job(Job):
         apart = [size for name, size in self.models.items() if not self.all and not (self.pair and name == "ref")]
         return max(1, sum(count for count, _ in apart) - (-self.engines * self.tp * self.pp // each)), each
 
-    def place(self, pools: Pools) -> None:
+    def place(self, placer: Placer) -> None:
         """Place ``policy``, ``ref``, ``critic``, and the servers of the ``generator``."""
         each = self.tp * self.pp
-        policy = self.models["policy"]
         if max(per_node for _, per_node in self.models.values()) > 1:
-            pools.requests.append(_PEER_ACCESS)
-        count = self.engines * each or (policy[0] * policy[1] if self.all else 0)
-        ahead = 0 if self.all else self.prefill * each  # alone, engines that prefill are packed by themselves
-        parallel = {name: _training(pools.reader, name) for name in self.models}
-        steps = {each} | {sizes.tp * sizes.cp for sizes, _ in parallel.values() if self.all}
-        engines: list[int] = []
-        for part in (ahead, count - ahead):
-            taken = pools.packed(part, *_GENERATOR, steps) if part else []
-            pools.request("generator" if self.engines else "policy", taken, order="id")
-            engines += taken
-        shared: dict[str, list[int]] = {}
+            placer.requests += Requests([_PEER_ACCESS])
+        parallel = {name: _training(placer.reader, name) for name in self.models}
+        engines = self._take_engines(placer, each, parallel)
+        taken: dict[str, Taken] = {}
         for name, (nodes, per_node) in self.models.items():
             if self.all:
-                taken, share = engines, pools.share(_SHARED)
+                taken[name], share = engines, placer.share(_SHARED)
             elif self.pair and name == "ref":
-                taken, share = shared["policy"], 0.25
+                taken[name], share = taken["policy"], 0.25
             else:
-                taken = pools.nodes(nodes, per_node, name, _count(name, "nodes"))
+                taken[name] = placer.nodes(nodes, per_node, name, _count(name, "nodes"))
                 together = per_node > 1 or (self.pair and name == "policy")  # else its actors ask for themselves
                 order: NodeOrder | None = "id" if together and per_node == 1 else None
-                pools.request(name, taken, per_node, strategy="PACK" if together else None, order=order)
+                strategy = "PACK" if together else None
+                placer.ask(name, taken[name], bundles=[per_node], strategy=strategy, order=order)
                 share = 0.75 if self.pair and name == "policy" else 1.0
-            shared[name] = taken
             sizes, where = parallel[name]
-            pools.place(name, taken, where, parallel=sizes, share=share)
+            placer.component(name, taken[name], where, sizes=sizes, share=share)
         if self.engines:
             sizes = engine_sizes(self.tp, self.pp, self.experts)
-            share = pools.share(_SHARED) if self.all else 1.0
+            share = placer.share(_SHARED) if self.all else 1.0
             where = (*_ENGINE, _SIZES["tp"])
-            pools.place("generator", engines, where, each, parallel=sizes, share=share, engines=self.dp)
+            placer.component("generator", engines, where, each, sizes=sizes, share=share, engines=self.dp)
+
+    def _take_engines(self, placer: Placer, each: int, parallel: Mapping[str, tuple[Parallel, KeyPath]]) -> Taken:
+        """Take the accelerators of the engines, or of all models if they share them.
+
+        Alone, the engines that prefill are packed by themselves.
+        """
+        nodes, per_node = self.models["policy"]
+        count = self.engines * each or (nodes * per_node if self.all else 0)
+        ahead = 0 if self.all else self.prefill * each
+        steps = {each} | {sizes.tp * sizes.cp for sizes, _ in parallel.values() if self.all}
+        engines = Taken()
+        for part in (ahead, count - ahead):
+            if part:
+                name, where = _GENERATOR
+                taken = placer.take(part, name, where, whole=steps)
+                placer.ask("generator" if self.engines else "policy", taken, order="id")
+                engines += taken
+        return engines
 
 
 read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order
