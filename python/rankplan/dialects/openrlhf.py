@@ -10,10 +10,13 @@ Follows ``train`` of OpenRLHF's ``train_ppo_ray.py`` with what it changes in its
 
 from __future__ import annotations
 
+from rankplan._core import Taken
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
+from rankplan.dialects.engines import engine_sizes
+from rankplan.dialects.job import Job, differing
 from rankplan.dialects.keys import OPENRLHF, OPENRLHF_MODELS
-from rankplan.dialects.pools import Job, Pools, differing, engine_sizes
+from rankplan.dialects.placer import Placer
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
 from rankplan.plans.configured import ASSUMED
@@ -83,45 +86,48 @@ class _Job(Job):
         nodes = sum(-(-count * per_node // each) for count, per_node in apart)
         return nodes + (0 if self.all else -(-self.engines * self.tensor // each)), each
 
-    def place(self, pools: Pools) -> None:
+    def place(self, placer: Placer) -> None:
         """Place the models, and ``vllm``, whose processes are engines."""
-        reader = pools.reader
+        reader = placer.reader
         tensor, ring = (("ds", key) for key in ("tensor_parallel_size", "ring_attn_size"))
         sizes = Parallel(tp=reader.size(tensor, 1), cp=reader.size(ring, 1))
-
-        def take(name: str) -> list[int]:
-            nodes, each = self.models[name]
-            on_it = {self.tensor} if self.all and name == "actor" else set()
-            path = (name, "num_gpus_per_node")
-            default = "" if reader.at(path) is not None else f" ({path_text(path)} is {each} by default)"
-            steps = {sizes.tp, sizes.tp * sizes.cp} | on_it
-            resources = pools.packed(nodes * each, f"{name}{default}", self._largest(reader, name), steps)
-            # Without a group, actors with one GPU per node ask for themselves.
-            pools.request(name, resources, strategy="PACK" if each > 1 or name in self.on else None)
-            return resources
-
-        taken = {"actor": take("actor")} if "actor" in self.on else {}
-        engines, generating = self.engines * self.tensor, list[int]()
-        if engines:
-            if self.all:
-                generating = taken["actor"]
-            else:
-                generating = pools.packed(engines, "vllm", ("vllm", "num_engines"), {self.tensor})
-                pools.request("vllm", generating)
+        taken: dict[str, Taken] = {}
+        if "actor" in self.on:
+            taken["actor"] = self._take(placer, "actor", sizes)
+        generating = Taken()
+        if self.engines and self.all:
+            generating = taken["actor"]
+        elif self.engines:
+            count = self.engines * self.tensor
+            generating = placer.take(count, "vllm", ("vllm", "num_engines"), whole={self.tensor})
+            placer.ask("vllm", generating)
         for name, (nodes, each) in self.models.items():
             host = self.on.get(name, name)
             if host not in taken:
-                taken[host] = take(name)
+                taken[host] = self._take(placer, name, sizes)
             count = nodes * each
             if count > len(taken[host]) > 0:
-                pools.too_many(self._largest(reader, name), name, count, len(taken[host]), f"the {host}'s GPUs")
+                placer.too_many(self._largest(reader, name), name, count, len(taken[host]), f"the {host}'s GPUs")
                 continue
-            share = pools.share(_SHARED) if name in self.on else 1.0
+            share = placer.share(_SHARED) if name in self.on else 1.0
             where = tensor if count % sizes.tp else ring
-            pools.place(name, taken[host][:count], where, parallel=sizes, share=share)
-        engine, share = engine_sizes(self.tensor, 1, 1), pools.share(_SHARED) if self.all else 1.0
+            placer.component(name, taken[host].slice(0, count), where, sizes=sizes, share=share)
+        engine, share = engine_sizes(self.tensor, 1, 1), placer.share(_SHARED) if self.all else 1.0
         path = ("vllm", "tensor_parallel_size")
-        pools.place("vllm", generating, path, self.tensor, parallel=engine, share=share)
+        placer.component("vllm", generating, path, self.tensor, sizes=engine, share=share)
+
+    def _take(self, placer: Placer, name: str, sizes: Parallel) -> Taken:
+        """Take the accelerators of a model, and record its request."""
+        nodes, each = self.models[name]
+        path = (name, "num_gpus_per_node")
+        default = "" if placer.reader.at(path) is not None else f" ({path_text(path)} is {each} by default)"
+        steps = {sizes.tp, sizes.tp * sizes.cp}
+        if self.all and name == "actor":
+            steps.add(self.tensor)
+        taken = placer.take(nodes * each, f"{name}{default}", self._largest(placer.reader, name), whole=steps)
+        # Without a group, actors with one GPU per node ask for themselves.
+        placer.ask(name, taken, strategy="PACK" if each > 1 or name in self.on else None)
+        return taken
 
 
 read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order
