@@ -22,19 +22,20 @@ Follows AReaL's ``PPOTrainer.__init__``, ``DPOTrainer.__init__``, ``TrainControl
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any
 
+from rankplan._core import Short, Taken
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
+from rankplan.dialects.job import Job
 from rankplan.dialects.keys import AREAL, AREAL_ENGINES
-from rankplan.dialects.pools import Job, Pools, steps_of
+from rankplan.dialects.placer import Placer
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.plans.configured import ASSUMED
-from rankplan.plans.requests import Request
 from rankplan.words import counted, must_be, nearest, shown
 
 __all__ = ["Allocation", "assumed_inventory", "node_order", "parse_allocation", "parse_mode", "plan", "read"]
@@ -196,70 +197,68 @@ class _Job(Job):
         """Return ``cluster.n_nodes`` and ``cluster.n_gpus_per_node``."""
         return self.nodes, self.each
 
-    def place(self, pools: Pools) -> None:
+    def place(self, placer: Placer) -> None:
         """Place a component for each engine."""
-        reader = pools.reader
-        resources: dict[str, list[int]] = {}
+        resources: dict[str, Taken] = {}
         for name, engine in self.engines.items():
             if engine.target is None and not engine.on_cpu:
-                if (taken := self._taken(pools, name, engine)) is None:
-                    pools.too_many(engine.path, name, engine.allocation.world, pools.free.left, "what is left")
-                resources[name] = taken or []
-        reader.finish()
+                resources[name] = self._taken(placer, name, engine)
+        placer.reader.finish()
         for name in sorted(resources, key=self._start):
-            self._ask(pools, name, resources[name])
+            self._ask(placer, name, resources[name])
         for name in sorted(self.engines, key=self._start):
             if (target := self.engines[name].target) in resources:
-                resources[name] = resources[str(target)][: self.engines[name].allocation.world]
+                resources[name] = resources[str(target)].slice(0, self.engines[name].allocation.world)
+        users = Counter(taken.first for taken in resources.values())
         for name, engine in self.engines.items():
-            if name in resources:
-                share = pools.share(sum(resources[name][0] == taken[0] for taken in resources.values()))
-                each, parallel = engine.allocation.each, engine.allocation.parallel
-                pools.place(name, resources[name], engine.path, each, parallel=parallel, share=share)
-                reader.size_letters[engine.path] = _LETTERS
-                pools.facts[name] = {"backend": engine.allocation.backend}
-            else:
-                pools.on_nodes(name, engine.processes, engine.path)
+            if name not in resources:
+                placer.without_accelerators(name, engine.processes, engine.path)
+                continue
+            taken, allocation = resources[name], engine.allocation
+            placer.component(
+                name,
+                taken,
+                engine.path,
+                allocation.each,
+                sizes=allocation.parallel,
+                share=placer.share(users[taken.first]),
+                facts={"backend": allocation.backend},
+            )
+            placer.reader.size_letters[engine.path] = _LETTERS
 
-    def _taken(self, pools: Pools, name: str, engine: _Engine) -> list[int] | None:
+    def _taken(self, placer: Placer, name: str, engine: _Engine) -> Taken:
         """Take the GPUs of an engine; pinned, in whole steps: no node may split a bundle of several."""
-        free, allocation = pools.free, engine.allocation
-        if not pools.pinned or allocation.world > free.left:
-            return free.next(allocation.world)
-        if allocation.backend not in _INFERENCE and not pools.steps:
-            return free.packed(allocation.world)
+        allocation, left = engine.allocation, "what is left"
+        if not placer.pinned:
+            return placer.take(allocation.world, name, engine.path, node_by_node=True, of=left)
         if allocation.backend not in _INFERENCE:
             shared = [one.allocation for one in self.engines.values() if one.target == name]
             parallels = [one.parallel for one in (allocation, *shared)]
-            return pools.stepped(allocation.world, {size for one in parallels for size in (one.tp, one.tp * one.cp)})
-        taken: list[int] = []
-        for size in self._bundles(engine) * engine.processes:
-            if (bundle := free.together(size)) is None:
-                message = f"a process of `{name}` needs {size} GPUs of one node; {free.left} are free, but no node has "
-                help = "use a smaller tensor or pipeline size, or nodes with more GPUs"
-                pools.reader.add(engine.path, Diagnostic("spans-nodes", f"{message}that many", help))
-                return []
-            taken += bundle
-        return taken
+            whole = {size for one in parallels for size in (one.tp, one.tp * one.cp)}
+            return placer.take(allocation.world, name, engine.path, whole=whole, of=left)
+
+        def torn(short: Short) -> Diagnostic:
+            message = f"a process of `{name}` needs {short.size} GPUs of one node; {short.free} are free, but no node "
+            help = "use a smaller tensor or pipeline size, or nodes with more GPUs"
+            return Diagnostic("spans-nodes", f"{message}has that many", help)
+
+        return placer.bundles(allocation.world, self._bundles(engine), name, engine.path, torn, of=left)
 
     def _bundles(self, engine: _Engine) -> list[int]:
         """Return the bundles of a process: one, or if deferred, one a node (``_create_bundle_specs_split``)."""
         each, per_node = engine.allocation.each, self.each
         if engine.groups != "deferred" or not 0 < per_node < each:
             return [each]
-        return steps_of(each, per_node)
+        return [min(per_node, each - start) for start in range(0, each, per_node)]
 
-    def _ask(self, pools: Pools, name: str, resources: Sequence[int]) -> None:
+    def _ask(self, placer: Placer, name: str, taken: Taken) -> None:
         """Record the requests for an engine's GPUs: one group with all workers, or one for each."""
         engine = self.engines[name]
-        each, bundles = engine.allocation.each, self._bundles(engine)
+        each = engine.allocation.each
         if engine.groups == "shared" and engine.allocation.backend not in _INFERENCE:
-            pools.request(name, resources, each)
-            return
-        starts = list(accumulate(bundles, initial=0))[:-1]
-        for start in range(0, len(resources), each):
-            nodes = pools.free.node_of([resources[start + offset] for offset in starts])
-            pools.requests.append(Request(name, None, tuple(bundles), tuple(nodes)))
+            placer.ask(name, taken, bundles=[each])
+        else:
+            placer.ask(name, taken, bundles=self._bundles(engine), per_group=each)
 
     @staticmethod
     def _start(name: str) -> int:
