@@ -131,6 +131,11 @@ impl Free {
         self.left
     }
 
+    /// The most accelerators that are free on a node.
+    pub fn largest(&self) -> u32 {
+        self.room_sizes().max().unwrap_or(0)
+    }
+
     /// How many bundles of so many accelerators fit, each on one node.
     pub fn bundles(&self, size: u32) -> u32 {
         self.rooms.iter().map(|room| room.left / size.max(1)).sum()

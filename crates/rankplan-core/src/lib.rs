@@ -12,7 +12,7 @@
 //! | [`rank_map`], [`packed`], [`chunks`] | the rules: which resource ranks each process uses |
 //! | `check` | text to a rank map: which ranges belong together, and every rule that needs no nodes |
 //! | [`order`] | the orders in which trainers sort nodes |
-//! | [`taken`], `steps`, [`free`] | accelerators in the order taken; whole steps; first fit on what is free |
+//! | [`taken`], [`steps`], [`free`] | accelerators in the order taken; whole steps; first fit on what is free |
 //! | [`group_names`], [`node_runs`], [`requests`], [`sorting`] | what a trainer asks Ray for: names, nodes, groups, and these with nodes as it sorts them |
 //! | [`table`], [`columns`], [`runs`] | one row per process, stored as columns; rows as runs |
 //! | `builder`, [`assign`] | a rule and a pool to a table |
@@ -50,7 +50,7 @@ pub mod requests;
 pub mod runs;
 pub mod selection;
 pub mod sorting;
-mod steps;
+pub mod steps;
 pub mod syntax;
 pub mod table;
 pub mod taken;

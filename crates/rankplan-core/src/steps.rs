@@ -9,7 +9,7 @@ pub(crate) type Shares = Vec<(usize, u32)>;
 /// The steps to try for groups of these sizes, the largest first: their common multiple, then each of them.
 ///
 /// Steps of more than `most` accelerators are left out.
-pub(crate) fn step_sizes(sizes: &[u32], most: u32) -> Vec<u32> {
+pub fn step_sizes(sizes: &[u32], most: u32) -> Vec<u32> {
     let mut found: Vec<u32> = sizes.iter().copied().filter(|&size| size > 1).collect();
     let common = found.iter().try_fold(1, |multiple, &size| lcm(multiple, size, most));
     found.extend(common.filter(|&multiple| multiple > 1));

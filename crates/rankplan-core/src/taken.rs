@@ -113,6 +113,11 @@ impl Taken {
         self.ranges.iter().flat_map(|&range| inventory.nodes_of(range)).map(|(node, local)| (node, local.len()))
     }
 
+    /// The accelerators of the node with most of all that they are on; 0 if there are none.
+    pub fn largest_node(&self, inventory: &Inventory) -> u32 {
+        self.stretches(inventory).map(|(node, _)| inventory.num_accelerators(node)).max().unwrap_or(0)
+    }
+
     /// The nodes that they are on.
     pub fn used_nodes(&self, inventory: &Inventory) -> RankSet {
         // The nodes between the first and the last one of a range may have no accelerators.

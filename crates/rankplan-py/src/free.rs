@@ -82,6 +82,11 @@ impl Taken {
         self.0.nodes(&inventory.0, each).map(|node| node.0).collect()
     }
 
+    /// Return the number of accelerators of the largest node that they are on; 0 if there are none.
+    fn largest_node(&self, inventory: &Inventory) -> u32 {
+        self.0.largest_node(&inventory.0)
+    }
+
     /// Return the nodes that they are on.
     fn used_nodes(&self, inventory: &Inventory) -> RankSet {
         RankSet(self.0.used_nodes(&inventory.0))
@@ -185,6 +190,12 @@ impl Free {
         self.0.left()
     }
 
+    /// The most accelerators that are free on a node.
+    #[getter]
+    fn largest(&self) -> u32 {
+        self.0.largest()
+    }
+
     /// Return how many bundles of so many accelerators fit, each on one node.
     fn bundles(&self, size: u32) -> u32 {
         self.0.bundles(size)
@@ -224,4 +235,10 @@ impl Free {
     fn spread(&mut self, py: Python<'_>, count: u32, sizes: Vec<u32>, strict: bool) -> Outcome {
         self.outcome(py, count, Fill::Spread { sizes: &sizes, strict })
     }
+}
+
+/// Return the steps to try for groups of these sizes, the largest first: their common multiple, then each of them.
+#[pyfunction]
+pub fn step_sizes(sizes: Vec<u32>) -> Vec<u32> {
+    rankplan_core::steps::step_sizes(&sizes, u32::MAX)
 }

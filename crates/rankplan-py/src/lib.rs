@@ -29,7 +29,7 @@ mod _core {
     #[pymodule_export]
     use super::errors::{error_codes, render};
     #[pymodule_export]
-    use super::free::{Free, Short, Taken};
+    use super::free::{Free, Short, Taken, step_sizes};
     #[pymodule_export]
     use super::inventory::Inventory;
     #[pymodule_export]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import accumulate
 from typing import Any, TypeVar
 
 from rankplan._core import RankSet
@@ -38,29 +37,6 @@ def bundle_order(bundles: Iterable[tuple[int, str, int | str]]) -> list[int]:
     nodes = _places({address for _, address, _ in bundles}, address_key)
     gpus = _places({gpu_id for _, _, gpu_id in bundles}, _gpu_key)
     return [index for index, _, _ in sorted(bundles, key=lambda bundle: (nodes[bundle[1]], gpus[bundle[2]]))]
-
-
-def pool_order(inventory: Inventory) -> tuple[list[int], list[int]]:
-    """Return the accelerators of an inventory that are not excluded, in slime's order; and the node rank of each.
-
-    Accelerators are counted node by node.
-    """
-    nodes = [(rank, spec) for stretch, spec in inventory.stretches() for rank in stretch]
-    firsts = list(accumulate((spec.num_accelerators for _, spec in nodes), initial=0))
-    if all(spec.ip is not None for _, spec in nodes):
-        nodes.sort(key=lambda node: address_key(node[1].ip or ""))
-    within: dict[tuple[str, ...], list[int]] = {}
-    excluded = inventory.excluded_accelerators
-    gpus: list[int] = []
-    owners: list[int] = []
-    for rank, spec in nodes:
-        ids = spec.accelerator_ids
-        if ids not in within:
-            within[ids] = sorted(range(len(ids)), key=lambda index: _gpu_key(ids[index]))
-        here = [gpu for index in within[ids] if (gpu := firsts[rank] + index) not in excluded]
-        gpus += here
-        owners += [rank] * len(here)
-    return gpus, owners
 
 
 def _places(values: set[_Value], key: Callable[[_Value], Any]) -> dict[_Value, int]:

@@ -147,6 +147,11 @@ class Placer:
             self.reader.add(at, lacking(taken))
         return Taken()
 
+    def lists(self, count: int, lists: Sequence[Sequence[tuple[int, int]]]) -> Taken:
+        """Take free accelerators in the first of these lists of steps that fits; see `Free.in_lists`."""
+        taken = self.pool.in_lists(count, lists)
+        return taken if isinstance(taken, Taken) else Taken()
+
     def too_many(self, at: KeyPath, name: str, count: int, present: int, of: str) -> None:
         """Record the fault of a component that needs more accelerators than there are."""
         message = f"{name} needs {counted(count, 'accelerator')}, more than {of}: {present}"

@@ -18,16 +18,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, combinations, groupby
+from itertools import combinations
 from typing import Any, Protocol, TypeAlias
 
-from rankplan._core import Placement
+from rankplan._core import Inventory as Core
+from rankplan._core import Placement, Taken, step_sizes
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
+from rankplan.dialects.job import Job
 from rankplan.dialects.keys import SLIME, flag_name
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.orders import bundle_order, pool_order
-from rankplan.dialects.pools import Job, Pools, steps_of, steps_on, torn, whole_sizes
+from rankplan.dialects.orders import bundle_order
+from rankplan.dialects.placer import Placer
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
@@ -81,6 +83,7 @@ class _Job(Job):
     """
 
     name, keys = "slime", SLIME
+    sorts_first = True
 
     def __init__(self, reader: Reader) -> None:
         self._keys: dict[str, str] = {}  # flags as they are written
@@ -200,9 +203,9 @@ class _Job(Job):
         each = self.per_node or ASSUMED
         return max(1, -(-self.num_gpus // each)), each
 
-    def place(self, pools: Pools) -> None:
+    def place(self, placer: Placer) -> None:
         """Place ``actor``, ``critic`` and ``rollout``."""
-        reader, (gpus, nodes) = pools.reader, pool_order(pools.inventory)
+        reader = placer.reader
         if self._contradicts:
             message = "`debug_train_only` and `debug_rollout_only` are both set"
             reader.add(self._path("debug_rollout_only"), Diagnostic("invalid-value", message, "remove one of them"))
@@ -211,37 +214,66 @@ class _Job(Job):
             reader.add((), Diagnostic("empty-placement", message, "give one of them some"))
         reader.finish()
         colocated = bool((self.actor or self.critic) and self.rollout) and self.rollout_offset == 0
-        if self.num_gpus > len(gpus):
-            critic = 0 if self.critic_shares else self.critic
-            parts = [("actor", self.actor), ("critic", critic), ("rollout", self.rollout)]
-            needed = ", ".join(f"{name} {count}" for name, count in parts if count)
-            needed += ", colocated" if colocated else ""
-            message = f"the flags need {self.num_gpus} GPUs ({needed}), but the cluster has {len(gpus)}"
-            if self.actor and not self._has("actor_num_gpus_per_node"):
-                message += f"; {_GPUS} GPUs per node is slime's default actor_num_gpus_per_node"
-            help = "use a larger cluster, or fewer GPUs"
-            reader.add(self._counting(), Diagnostic("resource-out-of-range", message, help))
-        elif pools.steps:
-            chosen = self._in_steps(nodes)
-            gpus, nodes = [gpus[index] for index in chosen], [nodes[index] for index in chosen]
-        each = self._per_process(reader, pools.inventory, nodes)
+        pool = self._take(placer, colocated=colocated)
+        each = self._per_process(reader, placer.inventory.core, pool)
         reader.finish()
         first = "actor" if self.actor else "critic" if self.critic else "rollout"
-        pools.request(first, gpus[: self.num_gpus], order="number")
+        placer.ask(first, pool, order="number")
         share = 0.8 if colocated else 1.0
         share /= 2 if self.critic and self.critic_shares else 1
-        training: dict[str, Any] = {"parallel": self.parallel, "share": share}
-        generating = training | {"parallel": self.engine, "share": 0.2 if colocated else 1.0}
-        generating["engines"] = self.per_engine // each
-        for name, start, count, size, settings in (
-            ("actor", 0, self.actor, 1, training),
-            ("critic", 0 if self.critic_shares else self.actor, self.critic, 1, training),
-            ("rollout", self.rollout_offset, self.rollout, each, generating),
-        ):
-            flags = {"tp": ("rollout_num_gpus_per_engine",), **_ENGINE} if name == "rollout" else MEGATRON
-            path = self._decisive(flags, settings["parallel"], count)
-            reader.size_names[path] = {kind: self._path(names[0]) for kind, names in flags.items()}
-            pools.place(name, gpus[start : start + count], path, size, **settings)
+        critic = 0 if self.critic_shares else self.actor
+        self._place_training(placer, "actor", pool.slice(0, self.actor), share)
+        self._place_training(placer, "critic", pool.slice(critic, critic + self.critic), share)
+        rollout = pool.slice(self.rollout_offset, self.rollout_offset + self.rollout)
+        flags = {"tp": ("rollout_num_gpus_per_engine",), **_ENGINE}
+        path = self._sizes_path(reader, flags, self.engine, self.rollout)
+        engines, share = self.per_engine // each, 0.2 if colocated else 1.0
+        placer.component("rollout", rollout, path, each, sizes=self.engine, share=share, engines=engines)
+
+    def _place_training(self, placer: Placer, name: str, taken: Taken, share: float) -> None:
+        path = self._sizes_path(placer.reader, MEGATRON, self.parallel, len(taken))
+        placer.component(name, taken, path, sizes=self.parallel, share=share)
+
+    def _sizes_path(
+        self, reader: Reader, flags: Mapping[str, Sequence[str]], parallel: Parallel, count: int
+    ) -> KeyPath:
+        """Return the path of the sizes of a component, and tell the reader the flag of each."""
+        path = self._decisive(flags, parallel, count)
+        reader.size_names[path] = {kind: self._path(names[0]) for kind, names in flags.items()}
+        return path
+
+    def _take(self, placer: Placer, *, colocated: bool) -> Taken:
+        """Take the GPUs of all sides; too few are a fault, with those that there are."""
+        present = placer.free
+        if self.num_gpus <= present:
+            return self._taken(placer)
+        critic = 0 if self.critic_shares else self.critic
+        parts = [("actor", self.actor), ("critic", critic), ("rollout", self.rollout)]
+        needed = ", ".join(f"{name} {count}" for name, count in parts if count)
+        needed += ", colocated" if colocated else ""
+        message = f"the flags need {self.num_gpus} GPUs ({needed}), but the cluster has {present}"
+        if self.actor and not self._has("actor_num_gpus_per_node"):
+            message += f"; {_GPUS} GPUs per node is slime's default actor_num_gpus_per_node"
+        help = "use a larger cluster, or fewer GPUs"
+        placer.reader.add(self._counting(), Diagnostic("resource-out-of-range", message, help))
+        return placer.take(present, "", (), node_by_node=True)
+
+    def _taken(self, placer: Placer) -> Taken:
+        """Take the GPUs of all sides in their order; pinned, tensor and context groups and engine processes are whole.
+
+        Apart, the sizes of the training are tried before the engines, which come next in whole processes.
+        """
+        if not placer.packing.whole:
+            return placer.take(self.num_gpus, "", (), node_by_node=True)
+        trains = self.actor or self.critic
+        training = {self.parallel.tp, self.parallel.tp * self.parallel.cp} if trains else set[int]()
+        engine = min(self.per_engine, self.per_node or placer.pool.largest)
+        if not (self.rollout and self.rollout_offset):
+            sizes = training | ({engine} if self.rollout else set())
+            return placer.take(self.num_gpus, "", (), whole=sizes)
+        rollout = _steps(self.rollout, engine)
+        lists = [_steps(self.rollout_offset, size) + rollout for size in (*step_sizes(list(training)), 1)]
+        return placer.lists(self.num_gpus, [[(1, self.num_gpus)], *lists])
 
     def memory(self, reader: Reader) -> MemoryReader:
         """Return what reads the memory, from flags as they are written."""
@@ -250,32 +282,6 @@ class _Job(Job):
     def node_order(self) -> NodeOrder:
         """Return addresses as numbers (``sort_key``)."""
         return "number"
-
-    def _in_steps(self, nodes: Sequence[int]) -> list[int]:
-        """Return the positions of GPUs, in order, whose tensor and context groups and engine processes are whole.
-
-        ``nodes`` has the node of each GPU. Without such positions they are the first ones.
-        """
-        rooms = [len(list(alike)) for _, alike in groupby(nodes)]
-        firsts = list(accumulate(rooms, initial=0))
-        training = {self.parallel.tp, self.parallel.tp * self.parallel.cp} if self.actor or self.critic else set()
-        engine = min(self.per_engine, self.per_node or max(rooms))
-        sequences = [[self.num_gpus]]
-        if self.rollout and self.rollout_offset:
-            rollout = steps_of(self.rollout, engine)
-            sequences += [steps_of(self.rollout_offset, step) + rollout for step in (*whole_sizes(training), 1)]
-        else:
-            sizes = training | ({engine} if self.rollout else set())
-            sequences += [steps_of(self.num_gpus, step) for step in whole_sizes(sizes)]
-        for sequence in sequences:
-            if (found := steps_on(rooms, sequence)) is not None:
-                used = firsts[:-1]
-                chosen: list[int] = []
-                for node, step in zip(found, sequence, strict=True):
-                    chosen += range(used[node], used[node] + step)
-                    used[node] += step
-                return chosen
-        return list(range(self.num_gpus))
 
     def _decisive(self, flags: Mapping[str, Sequence[str]], parallel: Parallel, count: int) -> KeyPath:
         """Return the path of the flag of the size by which the GPUs cannot be divided, else of the largest one."""
@@ -291,13 +297,13 @@ class _Job(Job):
         flags = ("rollout_num_gpus", *training) if self.rollout > self.actor else (*training, "rollout_num_gpus")
         return next((self._path(flag) for flag in flags if self._has(flag)), ())
 
-    def _per_process(self, reader: Reader, inventory: Inventory, nodes: Sequence[int]) -> int:
+    def _per_process(self, reader: Reader, core: Core, pool: Taken) -> int:
         """Return the number of GPUs per rollout process, and record why engines cannot be divided so."""
         engine, offset = self.per_engine, self.rollout_offset
-        here = nodes[offset : offset + self.rollout]
-        if not here:
+        rollout = pool.slice(offset, offset + self.rollout)
+        if not rollout:
             return 1
-        largest = max(inventory.node(rank).num_accelerators for rank in set(here))
+        largest = rollout.largest_node(core)
         each = min(engine, self.per_node or largest)
         if engine % each:
             message = f"an engine of {engine} GPUs cannot be divided into processes of {each}, the GPUs of a node"
@@ -310,16 +316,22 @@ class _Job(Job):
             message = f"{self.rollout} GPUs cannot be divided into engines of {engine}"
             help = f"use {counts} GPUs, or change rollout_num_gpus_per_engine"
             reader.add(self._path("rollout_num_gpus"), Diagnostic("not-multiple", message, help))
-        if (found := torn(here, each)) is not None:
-            fitting = next(size for size in range(each - 1, 0, -1) if each % size == 0 and torn(here, size) is None)
+        torn = rollout.torn(core, each)
+        if torn is not None:
+            process, first, last = torn
+            whole = (size for size in range(each - 1, 0, -1) if each % size == 0 and rollout.torn(core, size) is None)
             flag = "num_gpus_per_node" if engine > each or each > largest else "rollout_num_gpus_per_engine"
-            pair = f"{here[found * each]} and {here[found * each + each - 1]}"
-            message = f"process {found} of the rollout would need {each} GPUs on nodes {pair}"
-            help = f"set {flag} to {fitting}"
-            if offset and nodes[offset - 1] == here[0]:
+            message = f"process {process} of the rollout would need {each} GPUs on nodes {first} and {last}"
+            help = f"set {flag} to {next(whole)}"
+            if offset and pool.slice(offset - 1, offset + 1).torn(core, 2) is None:
                 help += f", or let the {offset} GPUs before the rollout fill whole nodes"
             reader.add(self._path(flag), Diagnostic("spans-nodes", message, help))
         return each
+
+
+def _steps(count: int, size: int) -> list[tuple[int, int]]:
+    """Return a number of GPUs as steps of a size, with their number; the last one may be smaller."""
+    return [(count // size, size), (1 if count % size else 0, count % size)]
 
 
 read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order
