@@ -1,7 +1,6 @@
 //! The accelerators of each node.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic};
@@ -224,19 +223,18 @@ impl Inventory {
         found.into_iter().map(|(node, ranges)| (node, RankSet::from_ranges(ranges))).collect()
     }
 
-    /// The first of these nodes that has fewer accelerators; nodes that the cluster lacks do not count.
-    pub fn first_smaller(&self, nodes: Range<u32>, accelerators: u32) -> Option<NodeRank> {
-        let mut present = (nodes.start..nodes.end.min(self.num_nodes())).map(NodeRank);
-        present.find(|&node| self.num_accelerators(node) < accelerators)
-    }
-
-    /// How many nodes have how many accelerators, by that number, ascending.
-    pub fn node_sizes(&self) -> BTreeMap<u32, u32> {
-        let mut sizes = BTreeMap::new();
-        for ends in self.starts.windows(2) {
-            *sizes.entry(ends[1] - ends[0]).or_default() += 1;
+    /// The nodes by their number of accelerators, ascending.
+    pub fn nodes_by_size(&self) -> BTreeMap<u32, RankSet> {
+        let mut sizes: BTreeMap<u32, Vec<RankRange>> = BTreeMap::new();
+        let mut first = 0;
+        for node in 0..self.num_nodes() {
+            let size = self.num_accelerators(NodeRank(node));
+            if self.num_accelerators(NodeRank(node + 1)) != size || node + 1 == self.num_nodes() {
+                sizes.entry(size).or_default().extend(RankRange::new(first, node));
+                first = node + 1;
+            }
         }
-        sizes
+        sizes.into_iter().map(|(size, ranges)| (size, RankSet::from_ranges(ranges))).collect()
     }
 
     /// Each spec and the nodes that have it.

@@ -1,5 +1,6 @@
 //! Accelerators in the order in which they were taken.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::chunks::Chunks;
@@ -98,6 +99,35 @@ impl Taken {
     /// The accelerators, each once.
     pub fn accelerators(&self) -> RankSet {
         RankSet::from_ranges(self.ranges.iter().copied())
+    }
+
+    /// By list, how many lists have the accelerator that most lists have of those in it.
+    ///
+    /// The ends of all ranges cut the accelerators into parts that have the same lists; each list looks at its parts.
+    pub fn most_users(lists: &[Self]) -> Vec<u32> {
+        let sets: Vec<RankSet> = lists.iter().map(Self::accelerators).collect();
+        let mut ends: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
+        for range in sets.iter().flat_map(RankSet::ranges) {
+            ends.entry(range.first()).or_default().0 += 1;
+            ends.entry(range.last() + 1).or_default().1 += 1;
+        }
+        let mut users = 0;
+        let parts: Vec<(u32, u32)> = ends
+            .into_iter()
+            .map(|(start, (more, fewer))| {
+                users = users + more - fewer;
+                (start, users)
+            })
+            .collect();
+        let most = |set: &RankSet| {
+            let users_in = |range: &RankRange| {
+                let from = parts.partition_point(|&(start, _)| start < range.first());
+                let inside = parts[from..].iter().take_while(|&&(start, _)| start <= range.last());
+                inside.map(|&(_, users)| users).max()
+            };
+            set.ranges().iter().filter_map(users_in).max().unwrap_or(0)
+        };
+        sets.iter().map(most).collect()
     }
 
     /// The rule of processes that have so many of them each, in this order.

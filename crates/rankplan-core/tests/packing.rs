@@ -271,9 +271,22 @@ proptest! {
         }
         prop_assert_eq!(inventory.place(places.len() as u32), None);
         prop_assert!((0..7).all(|node| inventory.resource(NodeRank(node), 5).is_none()));
-        let sizes = inventory.node_sizes();
-        prop_assert!(sizes.iter().all(|(size, nodes)| counts.iter().filter(|&count| count == size).count() == *nodes as usize));
-        prop_assert_eq!(sizes.values().sum::<u32>() as usize, counts.len());
+        let sizes = inventory.nodes_by_size();
+        let of_size = |size: &u32| (0..).zip(&counts).filter(|(_, count)| *count == size).map(|(node, _)| node).collect();
+        prop_assert!(sizes.iter().all(|(size, nodes)| *nodes == of_size(size)));
+        prop_assert!(counts.iter().all(|count| sizes.contains_key(count)));
+    }
+
+    #[test]
+    fn the_most_crowded_accelerator_of_each_is_counted(
+        several in prop::collection::vec(prop::collection::vec((0_u32..20, 1_u32..6), 0..4), 0..5),
+    ) {
+        let range = |&(first, count): &(u32, u32)| RankRange::counted(first, count);
+        let lists: Vec<Taken> =
+            several.iter().map(|ranges| Taken::from_ranges(ranges.iter().filter_map(range)).expect("few")).collect();
+        let users = |rank: u32| lists.iter().filter(|list| list.accelerators().contains(rank)).count() as u32;
+        let expected: Vec<u32> = lists.iter().map(|list| listed(list).into_iter().map(users).max().unwrap_or(0)).collect();
+        prop_assert_eq!(Taken::most_users(&lists), expected);
     }
 
     #[test]

@@ -67,8 +67,16 @@ impl Taken {
     }
 
     /// Return those from one position up to another; positions after the last one are left out.
-    fn slice(&self, start: u32, stop: u32) -> Self {
-        Taken(self.0.slice(start..stop))
+    fn slice(&self, start: u64, stop: u64) -> Self {
+        let position = |at: u64| at.min(u64::from(self.0.len())) as u32;
+        Taken(self.0.slice(position(start)..position(stop)))
+    }
+
+    /// Return for each of several how many of them have the accelerator that most of them have, of those in it.
+    #[staticmethod]
+    fn most_users(several: Vec<Bound<'_, Taken>>) -> Vec<u32> {
+        let lists: Vec<_> = several.iter().map(|taken| taken.get().0.clone()).collect();
+        rankplan_core::Taken::most_users(&lists)
     }
 
     /// Return the rule of processes with `each` of them. Raises `PlacementError`.

@@ -110,14 +110,9 @@ impl Inventory {
         self.0.num_accelerators(NodeRank(node))
     }
 
-    /// Return the first of the nodes from one rank up to another that has fewer accelerators.
-    fn first_smaller(&self, start: u32, stop: u32, accelerators: u32) -> Option<u32> {
-        self.0.first_smaller(start..stop, accelerators).map(|node| node.0)
-    }
-
-    /// Return how many nodes have how many accelerators, by that number, ascending.
-    fn node_sizes(&self) -> BTreeMap<u32, u32> {
-        self.0.node_sizes()
+    /// Return the nodes by their number of accelerators, ascending.
+    fn nodes_by_size(&self) -> BTreeMap<u32, RankSet> {
+        self.0.nodes_by_size().into_iter().map(|(size, nodes)| (size, RankSet(nodes))).collect()
     }
 
     /// Return all nodes as a trainer sorts them: `None` if what it sorts by is unknown for one of them. `ids` are Ray's ids

@@ -208,7 +208,8 @@ class _Job(Job):
             self._ask(placer, name, resources[name])
         for name in sorted(self.engines, key=self._start):
             if (target := self.engines[name].target) in resources:
-                resources[name] = resources[str(target)].slice(0, self.engines[name].allocation.world)
+                shared = resources[str(target)]
+                resources[name] = shared.slice(0, min(self.engines[name].allocation.world, len(shared)))
         users = Counter(taken.first for taken in resources.values())
         for name, engine in self.engines.items():
             if name not in resources:

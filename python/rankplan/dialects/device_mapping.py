@@ -14,8 +14,9 @@ import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
-from rankplan._core import MAX_PROCESSES, MAX_RANK
+from rankplan._core import MAX_PROCESSES, MAX_RANK, Taken
 from rankplan.errors import Diagnostic, Label, PlacementError, refusal
 from rankplan.words import as_int, must_be, shown
 
@@ -39,6 +40,22 @@ def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
     ``resource-out-of-range`` for a number below 0 or above 4,294,967,294, ``too-many-processes`` for more than
     16,777,216 numbers.
     """
+    return list(chain.from_iterable(_pieces(mapping)))
+
+
+def devices_of(mapping: str | Sequence[int]) -> Taken:
+    """Return the accelerators of `parse_device_mapping`. Raises the same."""
+    ranges: list[tuple[int, int]] = []
+    for piece in _pieces(mapping):
+        if piece.step == 1:
+            ranges.append((piece[0], piece[-1]))
+        else:
+            ranges += ((number, number) for number in piece)
+    return Taken(ranges)
+
+
+def _pieces(mapping: str | Sequence[int]) -> list[range]:
+    """Return the numbers of a ``device_mapping`` as ranges, none of them empty."""
     if isinstance(mapping, str):
         return _Expression(mapping).read()
     if not isinstance(mapping, Sequence) or isinstance(mapping, bytes):
@@ -46,15 +63,23 @@ def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
         raise PlacementError([replace(fault, code="syntax")])
     if len(mapping) > MAX_PROCESSES:
         raise PlacementError([_too_many(len(mapping))])
-    devices = []
+    pieces: list[range] = []
     for written in mapping:
         if (device := as_int(written)) is None:
             fault = Diagnostic("syntax", f"{shown(written)} is not an accelerator", "write whole numbers")
             raise PlacementError([fault])
         if not 0 <= device <= MAX_RANK:
             raise refusal([_not_there(device)])
-        devices.append(device)
-    return devices
+        _append(pieces, device)
+    return pieces
+
+
+def _append(pieces: list[range], number: int) -> None:
+    """Add a number to ranges, to the last one if it continues that."""
+    if pieces and pieces[-1].step == 1 and pieces[-1].stop == number:
+        pieces[-1] = range(pieces[-1].start, number + 1)
+    else:
+        pieces.append(range(number, number + 1))
 
 
 def _not_there(device: int) -> Diagnostic:
@@ -79,13 +104,13 @@ class _Expression:
         self._lines = _LINE_END.split(text[self._start :])
         self._variables: dict[str, int] = {}
 
-    def read(self) -> list[int]:
+    def read(self) -> list[range]:
         if self._start == len(self._text):
             raise self._fault_at(0, self._start, "the text is empty")
         try:
             with warnings.catch_warnings(action="ignore"):  # Python warns of `1for`
                 tree = ast.parse(self._text[self._start :], mode="eval").body
-            devices = list(self._sequence(tree))
+            pieces = self._listed(self._sequence(tree))
         except PlacementError:
             raise
         except SyntaxError as error:
@@ -98,16 +123,25 @@ class _Expression:
             raise self._fault_at(0, len(self._text), message, "write one list: [0, 1, 2]") from None
         except ValueError:
             raise self._fault_at(0, len(self._text), "this is not a list of numbers") from None
-        lowest, highest = min(devices, default=0), max(devices, default=0)
+        ends = [end for piece in pieces for end in (piece[0], piece[-1])]
+        lowest, highest = min(ends, default=0), max(ends, default=0)
         if lowest < 0 or highest > MAX_RANK:
             wrong = lowest if lowest < 0 else highest
             place = tree
             if isinstance(tree, (ast.List, ast.Tuple)) and not any(isinstance(one, ast.Starred) for one in tree.elts):
-                place = tree.elts[devices.index(wrong)]
+                place = tree.elts[list(chain.from_iterable(pieces)).index(wrong)]
             raise refusal([self._at(place, _not_there(wrong))])
-        return devices
+        return pieces
 
-    def _sequence(self, node: ast.expr) -> Sequence[int]:
+    @staticmethod
+    def _listed(sequence: range | list[range]) -> list[range]:
+        """Return the numbers of a sequence as those of a list."""
+        if isinstance(sequence, range):
+            return [sequence] if sequence else []
+        return sequence
+
+    def _sequence(self, node: ast.expr) -> range | list[range]:
+        """Return a range, which is no list yet, or the numbers of a list as ranges."""
         match node:
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 return self._items(items)
@@ -118,46 +152,56 @@ class _Expression:
                 self._check_size(node, len(range(*bounds)))
                 return range(*bounds)
             case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner], keywords=[]):
-                return list(self._sequence(inner))
+                return self._listed(self._sequence(inner))
             case ast.BinOp(left=left, op=ast.Add(), right=right):
-                first, second = self._sequence(left), self._sequence(right)
-                for part, found in ((left, first), (right, second)):
+                pieces: list[range] = []
+                sequences = [(part, self._sequence(part)) for part in (left, right)]
+                for part, found in sequences:
                     if isinstance(found, range):
                         raise self._fault(part, "a range cannot be added", f"write list({_short(part)})")
-                self._check_size(node, len(first) + len(second))
-                return [*first, *second]
+                    pieces += found
+                self._check_size(node, sum(map(len, pieces)))
+                return pieces
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
                 if self._is_number(left):
                     left, right = right, left
                 repeated, times = self._sequence(left), self._number(right)
                 if isinstance(repeated, range):
                     raise self._fault(left, "a range cannot be repeated", f"write list({_short(left)})")
-                self._check_size(node, len(repeated) * times)
-                return list(repeated) * times
+                self._check_size(node, sum(map(len, repeated)) * times)
+                return repeated * times
             case ast.ListComp(
                 elt=element, generators=[ast.comprehension(target=ast.Name(id=name), ifs=[], iter=each, is_async=0)]
             ):
                 return self._comprehension(element, name, each)
         raise self._fault(node, f"`{_short(node)}` is not a list of numbers")
 
-    def _items(self, items: Sequence[ast.expr]) -> list[int]:
-        numbers: list[int] = []
+    def _items(self, items: Sequence[ast.expr]) -> list[range]:
+        pieces: list[range] = []
+        count = 0
         for item in items:
-            numbers += self._sequence(item.value) if isinstance(item, ast.Starred) else [self._number(item)]
-            self._check_size(item, len(numbers))
-        return numbers
+            if isinstance(item, ast.Starred):
+                found = self._listed(self._sequence(item.value))
+                count += sum(map(len, found))
+                pieces += found
+            else:
+                count += 1
+                _append(pieces, self._number(item))
+            self._check_size(item, count)
+        return pieces
 
-    def _comprehension(self, element: ast.expr, name: str, each: ast.expr) -> list[int]:
-        values, outer = self._sequence(each), self._variables
-        if len(values) > _MOST_STEPS:
-            message = f"the comprehension has {len(values):,} steps; at most {_MOST_STEPS:,} are evaluated"
+    def _comprehension(self, element: ast.expr, name: str, each: ast.expr) -> list[range]:
+        values, outer = self._listed(self._sequence(each)), self._variables
+        steps = sum(map(len, values))
+        if steps > _MOST_STEPS:
+            message = f"the comprehension has {steps:,} steps; at most {_MOST_STEPS:,} are evaluated"
             raise self._fault(each, message, "write list(range(start, stop, step))")
-        numbers = []
-        for value in values:
+        pieces: list[range] = []
+        for value in chain.from_iterable(values):
             self._variables = {**outer, name: value}
-            numbers.append(self._number(element))
+            _append(pieces, self._number(element))
         self._variables = outer
-        return numbers
+        return pieces
 
     def _number(self, node: ast.expr) -> int:
         match node:

@@ -245,7 +245,7 @@ class _Job(Job):
         nodes, gpus = self.training[0] + self.inference[0], {self.training[1], self.inference[1] or self.each}
         engine = 1 if self.engine is None else self.engine.size
         free = Free(inventory.core, inventory.excluded_accelerators)
-        largest = max(inventory.core.node_sizes())
+        largest = max(inventory.core.nodes_by_size())
         if gpus != {self.each} or nodes != self.nodes or self.segmented or self.backend == "dynamo":
             return None
         for each in (size for size in range(self.each - 1, 0, -1) if self.each % size == 0):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from rankplan._core import CLUSTER, NODE, Free, RankSet, Requests, Short, Taken
+from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK, NODE, Free, RankSet, Requests, Short, Taken
 from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import Engine, engine_faults
@@ -89,36 +89,39 @@ class Placer:
         ``whole`` are the sizes of the groups on them, for whole steps. ``node_by_node``: even if one node has enough.
         ``of`` says in a message what there is too little of.
         """
+        taken: Taken | Short
+        if count > self.free:
+            self.too_many(at, name, count, self.free, of)
+            return Taken()
         if node_by_node:
             taken = self.pool.next(count)
         elif self.packing.whole:
-            taken = self.pool.in_steps(count, list(whole), ascending=self.packing.order is not None)
+            sizes = [size for size in whole if size <= count]  # larger ones are no steps
+            taken = self.pool.in_steps(count, sizes, ascending=self.packing.order is not None)
         else:
             taken = self.pool.packed(count)
-        if isinstance(taken, Short):
-            self.too_many(at, name, count, taken.free, of)
-            return Taken()
-        return taken
+        return taken if isinstance(taken, Taken) else Taken()
 
     def nodes(
         self, nodes: int, each: int, name: str, at: KeyPath, *, cure: Callable[[], str | None] = lambda: None
     ) -> Taken:
         """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault, for which there may be a cure."""
-        taken = self.pool.in_bundles(nodes * each, [each])
-        if isinstance(taken, Short):
-            help = cure() or "use a larger cluster, or fewer nodes or accelerators per node"
-            self.reader.add(at, Diagnostic("resource-out-of-range", self._few_nodes(nodes, each, name), help))
-            return Taken()
-        return taken
+        if nodes * each <= self.free:
+            taken = self.pool.in_bundles(nodes * each, [each])
+            if isinstance(taken, Taken):
+                return taken
+        help = cure() or "use a larger cluster, or fewer nodes or accelerators per node"
+        self.reader.add(at, Diagnostic("resource-out-of-range", self._few_nodes(nodes, each, name), help))
+        return Taken()
 
     def _few_nodes(self, nodes: int, each: int, name: str) -> str:
-        sizes = self.inventory.core.node_sizes()
+        sizes = self.inventory.core.nodes_by_size()
         message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but the cluster has "
         message += counted(self.inventory.num_nodes, "node")
         if len(sizes) == 1:
             message += f" with {next(iter(sizes))}"
         else:
-            fitting = sum(count for size, count in sizes.items() if size >= each)
+            fitting = sum(len(ranks) for size, ranks in sizes.items() if size >= each)
             message += f", {fitting or 'none'} of them with {each} or more"
         if excluded := len(self.inventory.excluded_accelerators):
             message += f", and {counted(excluded, 'accelerator')} {'is' if excluded == 1 else 'are'} excluded"
@@ -138,13 +141,13 @@ class Placer:
 
         Too few accelerators are a fault, and one that ``lacking`` returns if no node has room for a bundle.
         """
+        if count > self.free:
+            self.too_many(at, name, count, self.free, of)
+            return Taken()
         taken = self.pool.in_bundles(count, sizes)
         if isinstance(taken, Taken):
             return taken
-        if taken.size is None:
-            self.too_many(at, name, count, taken.free, of)
-        else:
-            self.reader.add(at, lacking(taken))
+        self.reader.add(at, lacking(taken))
         return Taken()
 
     def lists(self, count: int, lists: Sequence[Sequence[tuple[int, int]]]) -> Taken:
@@ -192,12 +195,13 @@ class Placer:
         each: int = 1,
         *,
         sizes: Parallel = NO_SIZES,
+        sizes_at: KeyPath | None = None,
         facts: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         """Place a component whose processes take ``each`` of these accelerators in turn, if there are any.
 
-        Faults are recorded at the path of the sizes.
+        Faults are recorded at a path of the config, those of the sizes at ``sizes_at`` if that is another one.
         """
         if not taken:
             return
@@ -205,10 +209,16 @@ class Placer:
             self.facts[name] = facts
         placed = self._placed(name, CLUSTER, taken, each, at, **settings)
         if placed is not None:
-            self.components.append(with_sizes(self.reader, placed, sizes, at))
+            where = at if sizes_at is None else sizes_at
+            self.components.append(with_sizes(self.reader, placed, sizes, where))
 
     def without_accelerators(self, name: str, processes: int, at: KeyPath, nodes: RankSet | None = None) -> None:
         """Place a component without accelerators: its processes take nodes in turn, by default those in use."""
+        if processes > MAX_PROCESSES:
+            message = f"the component has {processes:,} processes; the limit is {MAX_PROCESSES:,}"
+            help = "split the component, or place fewer processes"
+            self.reader.add(at, Diagnostic("too-many-processes", message, help))
+            return
         if nodes is None:
             every = RankSet(range(self.inventory.num_nodes))
             nodes = every - RankSet(node for node, local in self.inventory.marks.items() if local is None)
@@ -220,7 +230,7 @@ class Placer:
     def _placed(self, name: str, group: str, taken: Taken, each: int, at: KeyPath, **settings: Any) -> Component | None:
         """Return the component on these resources of a node group; ``None`` if it has faults, which are recorded."""
         try:
-            rule = taken.chunks(each)
+            rule = taken.chunks(min(each, MAX_RANK))
             return Component.place(name, self.inventory, (group,), rule, visibility=self.visibility, **settings)
         except PlacementError as error:
             self.reader.add_all(at, error)

@@ -14,28 +14,26 @@ Follows ROLL's ``WorkerConfig.__post_init__``, ``RLVRConfig.__post_init__``, ``R
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, chain, groupby
+from itertools import chain, groupby
 from typing import Any
 
-from rankplan._core import CLUSTER, MAX_PROCESSES, NODE, WHOLE_NODE, Chunks
+from rankplan._core import MAX_PROCESSES, WHOLE_NODE, RankSet, Requests, Taken
 from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
 from rankplan.config.text.reader import Config, Reader
-from rankplan.dialects.device_mapping import parse_device_mapping
+from rankplan.dialects.device_mapping import devices_of, parse_device_mapping
 from rankplan.dialects.keys import ROLE, ROLL, is_role, roles
 from rankplan.dialects.memory.read import MemoryReader
+from rankplan.dialects.placer import Packing, Placer
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
-from rankplan.plans.component import Component
-from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists, with_memory, with_sizes
-from rankplan.plans.node_order import reordered, sort_key
-from rankplan.plans.plan import SHARE_UNIT, Plan
-from rankplan.plans.requests import NodeOrder, Request
+from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists
+from rankplan.plans.node_order import reordered
+from rankplan.plans.plan import Plan
+from rankplan.plans.requests import NodeOrder
 from rankplan.words import counted, must_be, shown
 
 __all__ = ["assumed_inventory", "node_order", "parse_device_mapping", "plan", "read", "written"]
@@ -58,10 +56,15 @@ class _Role:
 
     name: str
     path: KeyPath
-    devices: list[int] | None = None
+    devices: Taken | None = None
     world_size: int = 0
     per_worker: int = 1
     parallel: Parallel = NO_SIZES
+
+    @property
+    def highest(self) -> int | None:
+        """The highest accelerator of the role, if it has any."""
+        return self.devices.accelerators[-1] if self.devices else None
 
 
 class _Job:
@@ -72,7 +75,7 @@ class _Job:
 
     def __init__(self, reader: Reader) -> None:
         configured = list(_roles(reader))
-        self.highest = max((max(role.devices) for role in configured if role.devices), default=None)
+        self.highest = max((role.highest for role in configured if role.highest is not None), default=None)
         unused = _unused(reader, {role.name for role in configured})
         self.roles = [role for role in configured if role.name not in unused]
         self.num_nodes = _optional(reader, "num_nodes", 1)
@@ -98,39 +101,56 @@ def plan(
     inventory = _fitting(reader, job, _whole_first(job, inventory) if pinned else inventory)
     if pinned:
         _check_whole(reader, job, inventory)
-    users = Counter(chain.from_iterable(set(role.devices or ()) for role in job.roles))
-    components: list[Component] = []
+    placer = Placer(reader, inventory, Packing(pinned=pinned), isolate=isolate_accelerator)
+    placing = [role for role in job.roles if role.devices]
+    users = dict(zip(placing, Taken.most_users([role.devices or Taken() for role in placing]), strict=True))
     for role in job.roles:
-        by_node = role.devices is None
-        path = (*role.path, "world_size" if by_node else "device_mapping")
-        if not by_node and lacks_accelerators(reader, inventory, path):
+        placer.facts[role.name] = {"name": role.name}
+        if role.devices is None:
+            every = RankSet(f"0-{inventory.num_nodes - 1}")
+            placer.without_accelerators(role.name, role.world_size, (*role.path, "world_size"), every)
             continue
-        resources = role.devices or [rank % inventory.num_nodes for rank in range(role.world_size)]
-        share = None if by_node else SHARE_UNIT // max(map(users.__getitem__, resources)) / SHARE_UNIT
-        visibility = "own" if isolate_accelerator else "node"
-        try:
-            rule, groups = Chunks(resources, role.per_worker), (NODE if by_node else CLUSTER,)
-            placed = Component.place(role.name, inventory, groups, rule, visibility=visibility, share=share)
-        except PlacementError as error:
-            reader.add_all(path, error)
-        else:
-            components.append(with_sizes(reader, placed, role.parallel, (*role.path, *_CONFIG)))
-    memory = MemoryReader(reader, "roll").memory
-    components = [with_memory(one, memory, {"name": one.name}) for one in components]
-    reader.finish()
-    return Plan(inventory, components, None, "roll", _requests(job, inventory))
+        path = (*role.path, "device_mapping")
+        if not lacks_accelerators(reader, inventory, path):
+            placer.component(
+                role.name,
+                role.devices,
+                path,
+                role.per_worker,
+                sizes=role.parallel,
+                sizes_at=(*role.path, *_CONFIG),
+                share=placer.share(users[role]),
+            )
+    for request in _requests(job, inventory):
+        placer.requests += request
+    return placer.plan("roll", MemoryReader(reader, "roll"))
 
 
-def _requests(job: _Job, inventory: Inventory) -> list[Request]:
-    """Return the requests: a bundle of ``num_gpus_per_node`` on each node (``ResourceManager.__init__``)."""
-    nodes = [(node, spec.num_accelerators) for nodes, spec in inventory.stretches() for node in nodes]
-    firsts = list(accumulate((count for _, count in nodes), initial=0))
-    owners: dict[int, str] = {}
+def _requests(job: _Job, inventory: Inventory) -> Iterator[Requests]:
+    """Yield the requests: a bundle of ``num_gpus_per_node`` on each node (``ResourceManager.__init__``).
+
+    A node belongs to the first role that has accelerators there. Nodes in a row with the same role and as many
+    accelerators are asked for together.
+    """
+    core = inventory.core
+    sizes = {each: nodes for each, nodes in core.nodes_by_size().items() if each}
+    left = RankSet().union(*sizes.values())
+    owned: list[tuple[str, RankSet]] = []
     for role in job.roles:
-        for device in role.devices or ():
-            owners.setdefault(bisect_right(firsts, device) - 1, role.name)
-    sizes = [(node, count if job.per_node is None else job.per_node) for node, count in nodes if count]
-    return [Request(owners.get(node, ""), None, (size,), (node,), order="rank") for node, size in sizes if size]
+        if role.devices:
+            owned.append((role.name, role.devices.used_nodes(core) & left))
+            left -= owned[-1][1]
+    rows = [
+        (first, last, each, name)
+        for name, nodes in (*owned, ("", left))
+        for each, of_size in sizes.items()
+        for first, last in (nodes & of_size).ranges
+    ]
+    for first, last, each, name in sorted(rows):
+        size = each if job.per_node is None else job.per_node
+        if size:
+            nodes_in_row = (first, last - first + 1, 1)
+            yield Requests.of_rows([(name, "PACK", False, "rank", [(1, size)], None, last - first + 1, [nodes_in_row])])
 
 
 def node_order(config: Config | Reader) -> NodeOrder | None:
@@ -265,12 +285,12 @@ def _on_nodes(reader: Reader, name: str, path: KeyPath, world_size: Any) -> _Rol
 
 
 def _on_accelerators(reader: Reader, name: str, path: KeyPath, values: Mapping[Any, Any], mapping: Any) -> _Role | None:
-    devices, where = list[int](), (*path, "device_mapping")
+    devices, where = Taken(), (*path, "device_mapping")
     try:
         if unresolved(mapping):
             message = f"{shown(mapping)} contains an unresolved interpolation"
             raise PlacementError([Diagnostic("syntax", message, RESOLVE)])
-        devices = parse_device_mapping(mapping)
+        devices = devices_of(mapping)
         if not devices:
             message = "the role has no accelerators"
             reader.add(where, Diagnostic("empty-placement", message, "list some, or remove the role"))
@@ -344,12 +364,19 @@ def _whole_first(job: _Job, inventory: Inventory) -> Inventory:
     Its groups take ``num_gpus_per_node`` accelerators of a node, and its workers the first ones, whatever Ray gives
     (``ResourceManager.__init__``, ``Cluster._create_workers``). Nodes with a ``NODE_RANK`` keep their order.
     """
-    ranks, marks = range(inventory.num_nodes), inventory.marks
-    if sort_key(inventory, "rank", (), ranks) is not None:
+    core, marks = inventory.core, RankSet(inventory.marks)
+    if core.order("rank") is not None:
         return inventory
-    counts = [spec.num_accelerators for nodes, spec in inventory.stretches() for _ in nodes]
-    wanted = sorted(ranks, key=lambda rank: (counts[rank] != (job.per_node or counts[rank] or 1), rank in marks))
-    return inventory if wanted == [*ranks] else reordered(inventory, wanted)
+    sizes = core.nodes_by_size()
+    fitting = (
+        sizes.get(job.per_node, RankSet())
+        if job.per_node
+        else RankSet().union(*(sizes[size] for size in sizes if size))
+    )
+    every = RankSet(f"0-{inventory.num_nodes - 1}")
+    others = every - fitting
+    wanted = [*(fitting - marks), *(fitting & marks), *(others - marks), *(others & marks)]
+    return inventory if not (marks or others) or wanted == [*every] else reordered(inventory, wanted)
 
 
 def _check_whole(reader: Reader, job: _Job, inventory: Inventory) -> None:
@@ -365,7 +392,7 @@ def _check_whole(reader: Reader, job: _Job, inventory: Inventory) -> None:
     help = "use a larger cluster, or wait for other jobs"
     if whole and job.highest is not None:
         help = f"use accelerators up to {whole * each - 1}, or a larger cluster, or wait for other jobs"
-    highest = (role for role in job.roles if role.devices and max(role.devices) == job.highest)
+    highest = (role for role in job.roles if role.highest is not None and role.highest == job.highest)
     path = next(((*role.path, "device_mapping") for role in highest), ("num_nodes",))
     reader.add(path, Diagnostic("resource-out-of-range", f"{message} all of them free", help))
     reader.finish()
@@ -381,24 +408,23 @@ def _fitting(reader: Reader, job: _Job, inventory: Inventory) -> Inventory:
             reader.add_all(("num_nodes",), error)
     each = job.per_node
     if each is not None:
-        for nodes, spec in inventory.stretches():
-            if spec.num_accelerators not in (0, each):
-                count = counted(spec.num_accelerators, "accelerator")
-                message = f"num_gpus_per_node is {each}, but node {nodes[0]} has {count}"
-                help = f"write {spec.num_accelerators}, remove the key if nodes differ, or use another cluster"
-                reader.add(("num_gpus_per_node",), Diagnostic("invalid-value", message, help))
-                break
+        others = {nodes[0]: size for size, nodes in inventory.core.nodes_by_size().items() if size not in (0, each)}
+        if others:
+            first = min(others)
+            has = counted(others[first], "accelerator")
+            message = f"num_gpus_per_node is {each}, but node {first} has {has}"
+            help = f"write {others[first]}, remove the key if nodes differ, or use another cluster"
+            reader.add(("num_gpus_per_node",), Diagnostic("invalid-value", message, help))
     return inventory
 
 
 def _needed(inventory: Inventory, highest: int) -> int:
     """Return the number of nodes up to this accelerator (``RLVRConfig.__post_init__``); all if they have too few."""
-    end = 0
-    for nodes, spec in inventory.stretches():
-        if highest < end + len(nodes) * spec.num_accelerators:
-            return nodes[0] + (highest - end) // spec.num_accelerators + 1
-        end += len(nodes) * spec.num_accelerators
-    return inventory.num_nodes
+    core = inventory.core
+    if highest not in core.accelerators():
+        return inventory.num_nodes
+    node, _ = core.place(highest)
+    return node + 1
 
 
 def _unused(reader: Reader, names: Collection[str]) -> set[str]:

@@ -272,7 +272,8 @@ class _Job(Job):
             sizes = training | ({engine} if self.rollout else set())
             return placer.take(self.num_gpus, "", (), whole=sizes)
         rollout = _steps(self.rollout, engine)
-        lists = [_steps(self.rollout_offset, size) + rollout for size in (*step_sizes(list(training)), 1)]
+        steps = step_sizes([size for size in training if size <= self.num_gpus])
+        lists = [_steps(self.rollout_offset, size) + rollout for size in (*steps, 1)]
         return placer.lists(self.num_gpus, [[(1, self.num_gpus)], *lists])
 
     def memory(self, reader: Reader) -> MemoryReader:

@@ -279,7 +279,8 @@ class Topology:
         free: dict[str, Free] = {}
         for index, (name, ranks) in enumerate(self._ranks().items()):
             each = self.clusters[name].each
-            small = core.first_smaller(ranks.start, ranks.stop, each)
+            smaller = RankSet().union(*(nodes for size, nodes in core.nodes_by_size().items() if size < each))
+            small = next(iter(smaller & RankSet(ranks)), None)
             if ranks.stop > core.num_nodes or small is not None:
                 has = f"{core.num_nodes} nodes exist"
                 if small is not None:
