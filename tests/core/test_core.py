@@ -21,6 +21,9 @@ def inventory(*accelerators: int, prefix: str = "") -> _core.Inventory:
                 ranks=RankSet([node]),
                 accelerator_type="NV_GPU" if count else "NO_ACCEL",
                 accelerator_ids=tuple(f"{prefix}{index}" for index in range(count)),
+                ip=None,
+                hostname=None,
+                labels={},
             )
             for node, count in enumerate(accelerators)
         ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import combinations_with_replacement
 from math import lcm
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, Request, plan, requests
-from rankplan.dialects.pools import Free, steps_of, steps_on
+from rankplan._core import Free, RankSet, Short, Taken
 from rankplan.plans.node_order import in_order
 from support.configs import from_overrides, nodes
 from support.goldens import lines
+from support.oracle_packing import fits, pieces
 from support.recorded_trainers import cluster, config
 
 LINES = lines("trainer_requests")
@@ -133,33 +133,19 @@ def without(counts: list[int], data: st.DataObject) -> tuple[Inventory, list[lis
     return inventory, left
 
 
-def chunks(count: int, size: int) -> list[int]:
-    return [min(size, count - start) for start in range(0, count, size)]
-
-
-def fits(rooms: list[int], steps: list[int]) -> bool:
-    """Whether each step can be on one node, none on a node before that of the step before it."""
-    return any(
-        all(
-            sum(step for step, on in zip(steps, choice, strict=True) if on == node) <= room
-            for node, room in enumerate(rooms)
-        )
-        for choice in combinations_with_replacement(range(len(rooms)), len(steps))
-    )
-
-
 @given(COUNTS, SIZES, st.lists(st.integers(1, 12), min_size=1, max_size=3), st.booleans(), st.data())
 def test_pools_take_whole_steps_and_skip_what_is_left_out(
     counts: list[int], sizes: set[int], wanted: list[int], ascending: bool, data: st.DataObject
 ) -> None:
     inventory, left = without(counts, data)
-    free = Free(inventory)
+    free = Free(inventory.core, inventory.excluded_accelerators)
     for count in wanted:
         rooms = [len(ranks) for ranks in left]
-        taken = free.stepped(count, sizes, ascending=ascending)
-        assert (taken is None) == (sum(rooms) < count)
-        if taken is None:
+        found = free.in_steps(count, list(sizes), ascending=ascending)
+        assert isinstance(found, Short) == (sum(rooms) < count)
+        if isinstance(found, Short):
             continue
+        taken = [rank for first, last in found.ranges for rank in range(first, last + 1)]
         owner = {rank: node for node, ranks in enumerate(left) for rank in ranks}
         on = [owner[rank] for rank in taken]  # a KeyError: left out, or taken before
         assert len({*taken}) == count
@@ -169,7 +155,7 @@ def test_pools_take_whole_steps_and_skip_what_is_left_out(
         if count <= max(rooms):
             assert len(seen) == 1
         tried = sorted({size for size in sizes if size > 1} | {lcm(*sizes)}, reverse=True)
-        largest = next((size for size in tried if fits(rooms, chunks(count, size))), 1)
+        largest = next((size for size in tried if fits(rooms, pieces(count, size))), 1)
         steps = [on[start : start + largest] for start in range(0, count, largest)]
         assert all(len({*step}) == 1 for step in steps), "whole steps of this size fit"
         left = [[rank for rank in ranks if rank not in taken] for ranks in left]
@@ -177,14 +163,18 @@ def test_pools_take_whole_steps_and_skip_what_is_left_out(
 
 @given(COUNTS, st.lists(st.integers(1, 4), max_size=4))
 def test_steps_are_found_in_order_if_there_are_any(rooms: list[int], steps: list[int]) -> None:
+    core = nodes(rooms).core
+    found = Free(core, RankSet()).in_lists(sum(steps), [[(1, step) for step in steps]])
     possible = fits(rooms, steps)
-    found = steps_on(rooms, steps)
-    assert (found is not None) == possible
-    if found is not None:
-        assert found == sorted(found)
-        for node, room in enumerate(rooms):
-            assert sum(step for step, on in zip(steps, found, strict=True) if on == node) <= room
-    assert steps_of(sum(steps), 3) == chunks(sum(steps), 3)
+    assert not possible or isinstance(found, Taken)
+    if possible and isinstance(found, Taken):
+        starts = [sum(steps[:index]) for index in range(len(steps))]
+        on = [{*found.slice(start, start + step).nodes(core)} for start, step in zip(starts, steps, strict=True)]
+        assert all(len(several) == 1 for several in on)
+        order = [node for several in on for node in several]
+        assert order == sorted(order)
+    elif isinstance(found, Taken):
+        assert found == Free(core, RankSet()).next(sum(steps))
 
 
 WORDS = ["trainer.nnodes=2", "trainer.n_gpus_per_node=2", "algorithm.adv_estimator=grpo"]

@@ -350,7 +350,7 @@ def leaf(name: str, size: int) -> Schedule:
 
 def test_the_order_of_a_pipeline_crosses_few_nodes_then_moves_little_then_follows_the_schedule() -> None:
     pipe = Schedule("pipe", 14, children=(leaf("a", 2), leaf("b", 8), leaf("c", 4)))
-    nodes = Network([8, 16], (), {})
+    nodes = Network(Inventory.uniform(2, 8).core, (), {})
     assert Cluster(nodes, {}).place(pipe)[1] == {"a": 0, "b": 2, "c": 10}
     assert Cluster(nodes, {"b": 8}).place(pipe)[1] == {"b": 0, "a": 8, "c": 10}
     assert Cluster(nodes, {}, {"c": [0, 1, 2, 3]}).place(pipe) == ((0.0, 0, 0, 2), {"c": 0, "a": 4, "b": 6})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from math import lcm
 
 from rankplan._core import CLUSTER, NODE, RankSet
@@ -176,9 +175,8 @@ class _Sizing:
             return list(range(len(pool) - each * len(ranks), len(pool)))
         if pool.by_node:
             return list(ranks)
-        counts = (spec.num_accelerators for nodes, spec in planned.stretches() for _ in nodes)
-        firsts = list(accumulate(counts, initial=0))
-        return [resource for rank in ranks for resource in range(firsts[rank], firsts[rank + 1])]
+        core = planned.core
+        return [core.resource(rank, index) for rank in ranks for index in range(core.num_accelerators(rank))]
 
     def _rule(self, name: str, resources: Sequence[int], step: Step) -> Rule:
         """Return the rule of a component on more resources, which must be the last ones of its node groups."""

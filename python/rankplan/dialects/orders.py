@@ -19,12 +19,13 @@ def by_address_text(inventory: Inventory) -> Inventory:
     Follows verl's ``sort_placement_group_by_node_ip``.
     Raises `PlacementError` (``missing-key``) for a node without an address.
     """
+    order = inventory.core.order("text")
     nodes = [spec for ranks, spec in inventory.stretches() for _ in ranks]
-    if (rank := next((rank for rank, spec in enumerate(nodes) if spec.ip is None), None)) is not None:
+    if order is None:
+        rank = next(rank for rank, spec in enumerate(nodes) if spec.ip is None)
         help = "add `ip` to every node of the inventory"
         raise PlacementError([Diagnostic("missing-key", f"node {rank} has no address to order it by", help)])
-    nodes.sort(key=lambda spec: spec.ip or "")
-    return Inventory([spec.at(RankSet(str(rank))) for rank, spec in enumerate(nodes)], inventory.section)
+    return Inventory([nodes[node].at(RankSet([rank])) for rank, node in enumerate(order)], inventory.section)
 
 
 def bundle_order(bundles: Iterable[tuple[int, str, int | str]]) -> list[int]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 
+from rankplan._core import Inventory as Core
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
@@ -39,10 +38,10 @@ class Level:
 class Network:
     """The levels between accelerators, the fastest first, and the bytes per second of each level.
 
-    ``ends`` are the numbers of accelerators up to the end of each node. The last level has one domain, the cluster.
+    ``core`` has the nodes. The last level has one domain, the cluster.
     """
 
-    ends: Sequence[int]
+    core: Core
     levels: Sequence[Level]
     bandwidth: Mapping[str, float]
 
@@ -67,15 +66,15 @@ class Network:
                 break
         else:
             levels.append(Level("network", [0] * len(counts), sum(counts)))
-        return cls(list(accumulate(counts)), levels, costs.bandwidth)
+        return cls(inventory.core, levels, costs.bandwidth)
+
+    def node(self, accelerator: int) -> int:
+        """Return the node of an accelerator, counted over the cluster."""
+        return self.core.place(accelerator)[0]
 
     def level(self, ranges: Sequence[range]) -> int:
         """Return the first level that has accelerators in these ranges, counted over the cluster, in one domain."""
-        nodes = [
-            node
-            for one in ranges
-            for node in range(bisect_right(self.ends, one.start), bisect_right(self.ends, one.stop - 1) + 1)
-        ]
+        nodes = [node for one in ranges for node in range(self.node(one.start), self.node(one.stop - 1) + 1)]
         return next(i for i, level in enumerate(self.levels) if len({level.ids[node] for node in nodes}) == 1)
 
     def seconds(self, sync: WeightSync, level: int) -> float:
@@ -170,8 +169,9 @@ class Cluster:
         each = self.groups.get(node.component, 1)
         if each == 1:
             return 0
-        firsts, ends = range(start, start + node.accelerators, each), self.network.ends
-        return sum(bisect_right(ends, first) != bisect_right(ends, first + each - 1) for first in firsts)
+        stop = start + node.accelerators
+        ends = ((first, min(first + each, stop) - 1) for first in range(start, stop, each))
+        return sum(self.network.node(first) != self.network.node(last) for first, last in ends)
 
     def _moved(self, node: Schedule, start: int) -> int:
         """Return how many slots of a component are on another accelerator than now."""

@@ -145,7 +145,7 @@ def _solved(
     """Return the best schedule of a shape if each transfer crosses this level, with the sizes that the core found."""
     if not all(sizes.values()):
         return None
-    names, total = list(costs.components), network.ends[-1]
+    names, total = list(costs.components), len(network.core.accelerators())
     unit = math.gcd(*(size.accelerators for of in sizes.values() for size in of))
     if total // unit > MOST_UNITS:
         message = f"{counted(total, 'accelerator')} in units of {unit} are too many to search"

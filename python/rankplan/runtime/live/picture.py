@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from typing import TypeAlias
 
 from rankplan._core import CLUSTER, Chunks
@@ -47,12 +46,10 @@ def drawn(live: Live, suffix: str) -> str:
 
 def _component(name: str, inventory: Inventory, places: _Places) -> Component | None:
     """Return the component with these places, ``None`` if they are none that a plan could have."""
-    counts = (spec.num_accelerators for nodes, spec in inventory.stretches() for _ in nodes)
-    firsts = list(accumulate(counts, initial=0))
     try:
-        rule = Chunks([firsts[node] + index for one in places for node, index in one], len(places[0]))
+        rule = Chunks([inventory.core.resource(*place) for one in places for place in one], len(places[0]))
         return Component.place(name, inventory, (CLUSTER,), rule)
-    except PlacementError:
+    except (PlacementError, IndexError):
         return None
 
 
