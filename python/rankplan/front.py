@@ -149,7 +149,7 @@ def requests(
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
     pinned: bool = False,
-) -> tuple[Request, ...]:
+) -> Sequence[Request]:
     """Return the placement groups that a trainer will ask Ray for, in order, with the nodes of the plan.
 
     RLinf asks for none, and an older saved plan does not know them. Arguments and errors are those of `plan`.

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, plan
 from rankplan.front import read_job
 from rankplan.plans.node_order import in_trainers_order
-from rankplan.plans.requests import pools
 from support.configs import from_overrides
 
 ADDRESSES = st.permutations([f"10.0.0.{last}" for last in (3, 9, 10, 12, 100)])
@@ -58,8 +57,8 @@ def devices(found: Plan, component: str) -> list[tuple[int, int]]:
 
 
 def sorted_nodes(found: Plan, key: Callable[[int], Any]) -> None:
-    for pool in pools(found.requests):
-        nodes = [node for one in pool for node in one.nodes]
+    for _, numbers in found.requests.pools():
+        nodes = [node for number in numbers for node in found.requests[number].nodes]
         assert nodes == sorted(nodes, key=key)
 
 

@@ -11,7 +11,7 @@ from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rankplan._core import ACCELERATOR, RankSet
+from rankplan._core import ACCELERATOR, RankSet, Requests
 from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
@@ -83,7 +83,7 @@ class Plan(Mapping[str, Component]):
         requests: Iterable[Request] = (),
     ) -> None:
         self._inventory, self._mode, self._dialect = inventory, mode, dialect
-        self._requests = tuple(requests)
+        self._requests = Requests(requests)
         self._components: dict[str, Component] = {}
         processes = 0
         for component in components:
@@ -123,8 +123,11 @@ class Plan(Mapping[str, Component]):
         return self._dialect
 
     @property
-    def requests(self) -> tuple[Request, ...]:
-        """The placement groups that the trainer will ask Ray for, in order; empty if they are unknown."""
+    def requests(self) -> Requests:
+        """The placement groups that the trainer will ask Ray for, in order: a sequence of `Request`.
+
+        Each is made when it is read. The sequence is empty if they are unknown.
+        """
         return self._requests
 
     @property
@@ -191,7 +194,7 @@ class Plan(Mapping[str, Component]):
         found = Plan(inventory, components, self.mode, self._dialect)
         if self._requests and list(found) == list(self):
             alike = all(_places(one) == _places(found[name]) for name, one in self.items())
-            found._requests = self._requests if alike else ()
+            found._requests = self._requests if alike else Requests()
         return found
 
     def fitted(self, cluster: Inventory | SupportsInventory) -> Plan:

@@ -117,7 +117,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "beside": _Placed,
 }
 
-Saved: TypeAlias = tuple[Inventory, list[Component], PlacementMode | None, str | None, list[Request]]
+Saved: TypeAlias = tuple[Inventory, list[Component], PlacementMode | None, str | None, Sequence[Request]]
 """The arguments of `rankplan.Plan`: inventory, components, mode, dialect and requests."""
 
 

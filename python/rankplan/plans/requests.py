@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import chain, groupby, repeat
 from typing import Annotated, Any, Literal, TypeAlias
@@ -29,8 +29,8 @@ class Request:
     ``component`` is the first component on it, empty if none is. ``name`` is a regular expression for the whole name of
     the group, ``None`` if it has none. ``accelerators`` has the number of each bundle, ``nodes`` its node rank.
     ``strategy`` is Ray's; it is ``None`` for actors without a group, one for each entry. An ``optional`` request may
-    never come; it has no nodes. ``order`` is what the trainer then sorts the nodes of its pool by, if it does. The
-    groups of a pool have one component, and names that differ in their number; with ``rank``, all are one pool.
+    never come; it has no nodes. ``order`` is what the trainer then sorts the nodes of its pool by, if it does: see
+    `Requests.pools`.
     """
 
     component: str
@@ -48,20 +48,6 @@ def repeated(text: str, times: int) -> str:
     return short if len(text) * times > len(short) else re.escape(text) * times
 
 
-def pools(requests: Iterable[Request]) -> list[list[Request]]:
-    """Return the requests whose nodes a trainer sorts, pool by pool."""
-
-    def pool(request: Request) -> tuple[Any, ...]:
-        if request.order == "rank":
-            return ()
-        # Groups without a name are sorted one by one.
-        alike = id(request) if request.name is None else request.name.rstrip("0123456789")
-        return request.component, request.order, alike
-
-    ordered = [one for one in requests if one.order is not None and one.nodes]
-    return [list(alike) for _, alike in groupby(ordered, pool)]
-
-
 class RequestEntry(Model):
     """A request in the file of a plan: ``bundles`` has [times, accelerators, node rank] of equal bundles in a row."""
 
@@ -72,20 +58,6 @@ class RequestEntry(Model):
     optional: bool = False
     order: NodeOrder | None = None
 
-    @classmethod
-    def of(cls, request: Request) -> RequestEntry:
-        """Return the entry of a request."""
-        nodes: Iterable[int | None] = request.nodes or repeat(None, len(request.accelerators))
-        alike = groupby(zip(request.accelerators, nodes, strict=True))
-        return cls(
-            component=request.component,
-            name=request.name,
-            bundles=[(len(list(run)), *bundle) for bundle, run in alike],
-            strategy=request.strategy,
-            optional=request.optional,
-            order=request.order,
-        )
-
     def value(self) -> Request:
         """Return the request."""
         bundles = list(chain.from_iterable(repeat((size, node), times) for times, size, node in self.bundles))
@@ -94,6 +66,23 @@ class RequestEntry(Model):
         return Request(self.component, self.name, sizes, nodes, self.strategy, self.optional, self.order)
 
 
-def plain_requests(requests: Sequence[Request]) -> list[dict[str, Any]]:
+def plain_requests(requests: Iterable[Request]) -> list[dict[str, Any]]:
     """Return requests as plain values, for the file of a plan."""
-    return [RequestEntry.of(one).model_dump(mode="json", exclude_defaults=True) for one in requests]
+    return [_plain(request) for request in requests]
+
+
+def _plain(request: Request) -> dict[str, Any]:
+    """Return a request as `RequestEntry` reads it, without what is usual."""
+    nodes: Iterable[int | None] = request.nodes or repeat(None, len(request.accelerators))
+    alike = groupby(zip(request.accelerators, nodes, strict=True))
+    entry: dict[str, Any] = {"component": request.component}
+    if request.name is not None:
+        entry["name"] = request.name
+    entry["bundles"] = [[len(list(run)), *bundle] for bundle, run in alike]
+    if request.strategy != "PACK":
+        entry["strategy"] = request.strategy
+    if request.optional:
+        entry["optional"] = True
+    if request.order is not None:
+        entry["order"] = request.order
+    return entry

@@ -6,17 +6,16 @@ Pure: it reads what runs (`Live`) and the plan, and asks nobody.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from typing import Any, TypeAlias
 
 from rankplan_hook.patterns import Groups
 
-from rankplan._core import RankSet
-from rankplan.plans.node_order import sort_key
+from rankplan._core import RankSet, Requests
 from rankplan.plans.plan import Plan
-from rankplan.plans.requests import Request, pools
+from rankplan.plans.requests import Request
 from rankplan.runtime.live.model import Compared, Difference, Live, LiveActor, LiveGroup
 from rankplan.words import counted, nodes_text
 
@@ -54,11 +53,12 @@ def compare(live: Live, plan: Plan, name: str, job: str | None = None, claims: C
     ``job`` is the job to compare; by default the one whose requests match most of the plan. ``claims`` is what took
     each request, if that is known; by default it follows from the names and sizes of the job's groups.
     """
-    requests = [one for one in plan.requests if not one.optional]
-    chosen = asking(live, plan.requests) if job is None else job
-    if not requests:
+    requests = tuple(plan.requests)
+    certain = sum(not request.optional for request in requests)
+    chosen = asking(live, requests) if job is None else job
+    if not certain:
         return _compare_places(live, plan, name, chosen)
-    found = claims if claims is not None else {} if chosen is None else claimed(live, plan.requests, chosen)
+    found = claims if claims is not None else {} if chosen is None else claimed(live, requests, chosen)
     spots, planned = _spots(live, plan, found)
     table = _ranks(plan, spots)
     differences = [*_misplaced(live, table), *_torn(plan, spots), *_unplanned(live, found, chosen)]
@@ -77,8 +77,8 @@ def compare(live: Live, plan: Plan, name: str, job: str | None = None, claims: C
         up=sum(any(spot.up for spot in here) for _, here in told),
         on_nodes=kinds[None] + kinds["accelerators"],
         on_accelerators=sum(_kind(*row) is None and sure for row, sure in zip(told, known, strict=True)),
-        groups=len(requests),
-        claimed=sum(not plan.requests[at].optional for at in found),
+        groups=certain,
+        claimed=sum(not requests[at].optional for at in found),
         differences=tuple(differences),
         differing=differing,
         places={name: {rank: _place(*row) for rank, row in rows.items()} for name, rows in table.items()},
@@ -178,22 +178,22 @@ def _taken(live: Live, requests: Sequence[Request], found: Claims) -> dict[_Bund
         if isinstance(one, LiveGroup)
         for index in range(len(one.nodes))
     }
-    places = {id(one): at for at, one in enumerate(requests)}
     ids = [live.node[rank].node_id if rank in live.node else "" for rank in range(live.inventory.num_nodes)]
-    for pool in pools(requests):
-        planned = [(places[id(one)], index) for one in pool for index in range(len(one.nodes))]
+    for order, numbers in Requests(requests).pools():
+        planned = [(at, index) for at in numbers for index in range(len(requests[at].nodes))]
         bundles = [taken[one] for one in planned if one in taken]
         nodes = [node for group, index in bundles if (node := group.nodes[index]) is not None]
-        if len(nodes) < len(planned) or (key := sort_key(live.inventory, pool[0].order, ids, nodes)) is None:
+        places = live.inventory.core.places(order, RankSet(nodes), ids)
+        if len(nodes) < len(planned) or places is None:
             continue
-        by_accelerator = pool[0].order in _BY_BUNDLE
+        by_accelerator = order in _BY_BUNDLE
 
         def place(
-            bundle: tuple[LiveGroup, int], key: Callable[[int], Any] = key, *, inside: bool = by_accelerator
-        ) -> Any:
+            bundle: tuple[LiveGroup, int], places: Mapping[int, int] = places, *, inside: bool = by_accelerator
+        ) -> tuple[int, int]:
             group, index = bundle
             held = group.held[index]
-            return key(group.nodes[index] or 0), min(held) if inside and held else 0
+            return places[group.nodes[index] or 0], min(held) if inside and held else 0
 
         taken |= zip(planned, sorted(bundles, key=place), strict=True)
     return taken

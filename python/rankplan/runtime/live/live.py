@@ -104,7 +104,7 @@ def _planned(base: Live, config: Job, job: str | None) -> Plan:
         return attempt.plan(pinned=True, node_ids=ids)
 
     first = plan_on(base.inventory)
-    held = Held.of(base, but=job or asking(base, first.requests))
+    held = Held.of(base, but=job or asking(base, tuple(first.requests)))
     return held.planned(held.left(base.inventory), plan_on) if held else first
 
 
