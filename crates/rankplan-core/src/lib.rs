@@ -7,7 +7,10 @@
 //! | [`ids`], [`words`], [`diagnostic`], [`render`] | ranks and limits; English; codes and faults as text with carets |
 //! | [`rank_set`] | ranges and sets of ranks |
 //! | [`syntax`] | text to parts with their places |
+//! | [`read`] | values and tables of fields to what they say; faults with paths |
+//! | [`machine`], [`node`] | texts of hardware facts; the record of a node |
 //! | [`inventory`], [`selection`], [`pool`] | the nodes; the selected groups; the meaning of a resource rank |
+//! | [`node_reader`] | values to an inventory |
 //! | `fault`, `messages` | faults as numbers, and their texts |
 //! | [`rank_map`], [`packed`], [`chunks`] | the rules: which resource ranks each process uses |
 //! | `check` | text to a rank map: which ranges belong together, and every rule that needs no nodes |
@@ -32,12 +35,17 @@ mod fault;
 pub mod groups;
 pub mod ids;
 pub mod inventory;
+pub mod machine;
 pub mod memory;
 mod messages;
+pub mod node;
+pub mod node_reader;
 pub mod packed;
+pub mod pairs;
 pub mod pool;
 pub mod rank_map;
 pub mod rank_set;
+pub mod read;
 pub mod render;
 pub mod runs;
 pub mod selection;
@@ -55,7 +63,8 @@ pub use groups::slots::Slots;
 pub use groups::units::Domains;
 pub use groups::weights::WeightMap;
 pub use ids::{NodeRank, ProcessRank, ResourceRank};
-pub use inventory::{Inventory, NodeSpec};
+pub use inventory::Inventory;
+pub use node::{Node, NodeSpec};
 pub use packed::Packed;
 pub use pool::Pool;
 pub use rank_map::RankMap;
