@@ -1,8 +1,8 @@
 """The compiled core of rankplan."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, Protocol, Self, TypeAlias, final, overload
+from typing import Any, Final, Self, TypeAlias, final, overload
 
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
@@ -10,6 +10,8 @@ from rankplan.parallel import Parallel
 __all__ = [
     "ACCELERATOR",
     "CLUSTER",
+    "DISTANCES",
+    "MAX_CPU",
     "MAX_LOCAL",
     "MAX_NODES",
     "MAX_PROCESSES",
@@ -18,6 +20,7 @@ __all__ = [
     "SAME_SECONDS",
     "USABLE_MEMORY",
     "WHOLE_NODE",
+    "AcceleratorFacts",
     "Arrangement",
     "Chunks",
     "Domains",
@@ -25,6 +28,8 @@ __all__ = [
     "Hierarchy",
     "Inventory",
     "Layout",
+    "NicFacts",
+    "NodeSpec",
     "Packed",
     "Pattern",
     "Placement",
@@ -37,11 +42,19 @@ __all__ = [
     "Spans",
     "WeightMap",
     "best_schedule",
+    "check_hardware_type",
+    "cpu_list",
     "engine_memory",
     "error_codes",
+    "groups_text",
     "host_store",
+    "level_faults",
     "model_params",
     "pack_segments",
+    "parse_groups",
+    "pci_address",
+    "read_inventory",
+    "read_ranks",
     "render",
     "switch_memory",
     "training_memory",
@@ -55,6 +68,8 @@ MAX_RANK: Final = 4294967294
 MAX_NODES: Final = 16777216
 MAX_PROCESSES: Final = 16777216
 MAX_LOCAL: Final = 65536
+MAX_CPU: Final = 65535
+DISTANCES: tuple[str, ...]
 SAME_SECONDS: Final = 1e-9
 
 _PlacementsState = tuple[list[tuple[str, str]], list[tuple[int, int]], bytes, bytes, bytes, list[tuple[int, int]]]
@@ -117,18 +132,71 @@ class Chunks:
     resources: Final[RankSet]
     per_process: Final[int]
 
-class _Node(Protocol):
-    @property
-    def ranks(self) -> RankSet: ...
-    @property
-    def accelerator_type(self) -> str: ...
-    @property
-    def accelerator_ids(self) -> Sequence[str]: ...
+@final
+class AcceleratorFacts:
+    uuid: Final[str | None]
+    pci: Final[str | None]
+    numa: Final[int | None]
+    model: Final[str | None]
+    memory: Final[int | None]
+    nic: Final[str | None]
+    distance: Final[str | None]
+    problem: Final[str | None]
+
+@final
+class NicFacts:
+    name: Final[str]
+    active: Final[bool]
+    bonded: Final[bool]
+    rate: Final[float | None]
+    pci: Final[str | None]
+    numa: Final[int | None]
+
+@final
+class NodeSpec:
+    def __new__(cls, **fields: Any) -> Self: ...
+    ranks: Final[RankSet]
+    rank: Final[int]
+    name: Final[str]
+    num_accelerators: Final[int]
+    accelerator_type: Final[str]
+    accelerator_model: Final[str | None]
+    accelerator_ids: Final[tuple[str, ...]]
+    ip: Final[str | None]
+    hostname: Final[str | None]
+    labels: Final[dict[str, str]]
+    hardware: Final[dict[str, int]]
+    healthy: Final[bool]
+    unhealthy: Final[RankSet]
+    taken: Final[str | None]
+    numa: Final[dict[int, RankSet]]
+    memory: Final[dict[int, int]]
+    sockets: Final[tuple[RankSet, ...]]
+    cores: Final[tuple[RankSet, ...]]
+    caches: Final[tuple[RankSet, ...]]
+    nics: Final[tuple[NicFacts, ...]]
+    devices: Final[tuple[AcceleratorFacts, ...]]
+    facts: Final[str]
+    def states(self, field: str) -> bool: ...
+    def at(self, ranks: RankSet) -> NodeSpec: ...
+    def changed(self, **fields: Any) -> NodeSpec: ...
+    def problems(self) -> list[tuple[int, str]]: ...
+    def described(self) -> dict[str, Any]: ...
+    def fields(self) -> dict[str, Any]: ...
+    def __hash__(self) -> int: ...
 
 @final
 class Inventory:
-    def __new__(cls, nodes: Sequence[_Node]) -> Self: ...
+    def __new__(cls, nodes: Sequence[NodeSpec]) -> Self: ...
     num_nodes: Final[int]
+    def node(self, rank: int) -> NodeSpec: ...
+    def entries(self) -> list[NodeSpec]: ...
+    def stretches(self) -> list[tuple[range, NodeSpec]]: ...
+    def label_keys(self) -> dict[str, int]: ...
+    def unlabelled(self, levels: Sequence[str]) -> list[tuple[int, Diagnostic]]: ...
+    def broken(self) -> dict[int, RankSet | None]: ...
+    def described(self) -> list[dict[str, Any]]: ...
+    def marked(self, marks: Mapping[int, RankSet | None], job: str | None = None) -> Inventory: ...
     def reordered(self, order: Sequence[int]) -> Self: ...
     def accelerators(self) -> RankSet: ...
     def by_node(self, accelerators: RankSet) -> dict[int, RankSet]: ...
@@ -301,6 +369,20 @@ class Arrangement:
 def pack_segments(
     domains: Sequence[int], wants: Sequence[tuple[int, int]], budget: int = 200_000
 ) -> list[list[int]] | None: ...
+
+_Located: TypeAlias = tuple[tuple[str | int, ...], Diagnostic]
+"""A fault, and the path of its value."""
+
+def read_inventory(
+    content: Mapping[str, Any],
+) -> tuple[Inventory | None, list[str] | None, list[_Located]]: ...
+def read_ranks(value: object) -> RankSet: ...
+def level_faults(levels: object) -> list[_Located]: ...
+def check_hardware_type(name: str) -> None: ...
+def cpu_list(text: str) -> RankSet | None: ...
+def groups_text(groups: Sequence[RankSet]) -> list[str]: ...
+def parse_groups(text: str) -> list[RankSet] | None: ...
+def pci_address(text: str) -> str | None: ...
 def error_codes() -> list[str]: ...
 def render(diagnostic: Diagnostic, color: bool) -> str: ...
 def best_schedule(

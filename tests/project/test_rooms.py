@@ -19,7 +19,6 @@ from support.rooms import ROOMS
 PACKAGE = ROOT / "python" / "rankplan"
 HOOK = ROOT / "python" / "rankplan_hook"
 MOST_FLOORS = 13
-MOST_LINES = 450
 # The package's own names, and the ways in, stand above all rooms.
 ABOVE = {"rankplan", "rankplan.__main__", "rankplan.rlinf"}
 # The folders of rankplan-core: each may use itself, those before it, and the files beside the folders.
@@ -177,12 +176,6 @@ def test_no_file_of_tests_imports_another() -> None:
                 names = [*(getattr(node, "module", None) or "").split("."), *(alias.name for alias in node.names)]
                 found += [f"{path.name} imports {name}" for name in names if re.search(r"\btest_", name)]
     assert found == []
-
-
-def test_no_file_of_the_package_is_long() -> None:
-    paths = [*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.pyi"), *HOOK.rglob("*.py"), *(ROOT / "crates").rglob("*.rs")]
-    lengths = {str(path.relative_to(ROOT)): path.read_text().count("\n") for path in paths}
-    assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
 
 
 def test_two_files_and_the_hook_use_the_private_parts_of_ray() -> None:

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
 import yaml
-from pydantic import Field, TypeAdapter, ValidationError
 
-from rankplan._core import MAX_NODES, RankSet
-from rankplan.config.network import Levels
-from rankplan.config.text.faults import diagnostics
+from rankplan._core import MAX_NODES, RankSet, read_inventory
+from rankplan._core import Inventory as Core
 from rankplan.config.text.files import write_whole
 from rankplan.config.text.kinds import INVENTORY
 from rankplan.config.text.reader import Reader, not_a_mapping
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.nodes.entries import label_keys, unlabelled
-from rankplan.nodes.node import NicFacts, NodeSpec
 from rankplan.words import as_int, nearest, shown
-
-Found = TypeVar("Found")
-
-_NODES = TypeAdapter[list[NodeSpec]](Annotated[list[NodeSpec], Field(min_length=1)])
-_LEVELS = TypeAdapter[tuple[str, ...]](Levels)
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
@@ -40,11 +31,8 @@ def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _quoted)
 
 
-def read(content: object, make: Callable[[list[NodeSpec], tuple[str, ...] | None], Found]) -> Found:
-    """Call ``make`` with the nodes and the levels of an inventory file, and return its result.
-
-    Raises `PlacementError` with every fault, those that ``make`` raises among them.
-    """
+def read(content: object) -> tuple[Core, tuple[str, ...] | None]:
+    """Return the nodes and the levels of an inventory file. Raises `PlacementError` with every fault."""
     if not isinstance(content, Mapping):
         raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
     reader = Reader(content)
@@ -56,25 +44,12 @@ def read(content: object, make: Callable[[list[NodeSpec], tuple[str, ...] | None
         help = INVENTORY.help if near is None else f"rename `{near}` to `nodes`"
         reader.add((), Diagnostic("missing-key", "the inventory has no `nodes`", help))
         raise reader.refusal()
-    levels: tuple[str, ...] | None = None
-    try:
-        levels = _LEVELS.validate_python(content["levels"]) if content.get("levels") is not None else None
-    except ValidationError as error:
-        for place, diagnostic in diagnostics(error, {"": NodeSpec}, ("levels",)):
-            reader.add(place, diagnostic)
-    try:
-        nodes = _NODES.validate_python(content["nodes"])
-        found = make(nodes, levels)
-        for index, unknown in unlabelled(levels, label_keys(nodes)) if levels else ():
-            reader.add(("levels", index), unknown)
-        if not reader.faults:
-            return found
-    except ValidationError as error:
-        for place, diagnostic in diagnostics(error, {"": NodeSpec, "nics": NicFacts}, ("nodes",)):
-            reader.add(place, diagnostic)
-    except PlacementError as error:
-        reader.add_all(("nodes",), error)
-    raise reader.refusal()
+    inventory, levels, faults = read_inventory(content)
+    for path, fault in faults:
+        reader.add(path, fault)
+    if inventory is None:
+        raise reader.refusal()
+    return inventory, None if levels is None else tuple(levels)
 
 
 def write(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
