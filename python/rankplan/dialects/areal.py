@@ -27,11 +27,10 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import AREAL, AREAL_ENGINES
 from rankplan.dialects.pools import Job, Pools, steps_of
-from rankplan.errors import Diagnostic, Label, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, Label, PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.plans.configured import ASSUMED
 from rankplan.plans.requests import Request

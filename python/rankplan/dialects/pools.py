@@ -12,11 +12,10 @@ from math import lcm
 from typing import Any, ClassVar
 
 from rankplan._core import CLUSTER, NODE, Chunks
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import Keys
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plans.component import Component

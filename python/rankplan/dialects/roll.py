@@ -23,12 +23,12 @@ from itertools import accumulate, chain, groupby
 from typing import Any
 
 from rankplan._core import CLUSTER, MAX_PROCESSES, NODE, WHOLE_NODE, Chunks
-from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
+from rankplan.config.text.faults import RESOLVE, unresolved
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.device_mapping import parse_device_mapping
 from rankplan.dialects.keys import ROLE, ROLL, is_role, roles
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component

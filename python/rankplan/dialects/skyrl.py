@@ -14,11 +14,10 @@ and ``create_inference_servers`` (a956457), and ``translate_legacy_config`` (sky
 
 from __future__ import annotations
 
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import SKYRL, SKYRL_MODELS, SKYRL_OLDER
 from rankplan.dialects.pools import Job, Pools, differing, engine_sizes
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import MEGATRON, Parallel
 from rankplan.plans.configured import ASSUMED
 from rankplan.plans.requests import NodeOrder, Request

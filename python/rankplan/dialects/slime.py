@@ -22,13 +22,12 @@ from itertools import accumulate, combinations, groupby
 from typing import Any, Protocol, TypeAlias
 
 from rankplan._core import Placement
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.keys import SLIME, flag_name
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.orders import bundle_order, pool_order
 from rankplan.dialects.pools import Job, Pools, steps_of, steps_on, torn, whole_sizes
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.keys import VERL
 from rankplan.dialects.memory.read import MemoryReader
@@ -33,7 +32,7 @@ from rankplan.dialects.verl_programs import program_of
 from rankplan.dialects.verl_sizes import CONFIG_NAME, OWN_CONFIGS, engine_at, engine_name, training_at
 from rankplan.dialects.verl_topology import Topology
 from rankplan.dialects.verl_writing import written
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.configured import ASSUMED
 from rankplan.plans.requests import NodeOrder

@@ -15,15 +15,9 @@ from rankplan.config.models import ClusterSection, NodeGroup
 from rankplan.config.network import NODE_LEVEL
 from rankplan.config.pools import with_nodes
 from rankplan.config.section import Reading, read_section
-from rankplan.config.text.faults import KeyPath
-from rankplan.config.text.kinds import INVENTORY
-from rankplan.config.text.load import load_config
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes import entries, inventory_file
-from rankplan.nodes.batch_script import read_batch_script
-from rankplan.nodes.manifests import read_pods
 from rankplan.nodes.node import NodeSpec
-from rankplan.nodes.node_table import read_table
 from rankplan.nodes.topology import Domains, detect, domains
 from rankplan.words import counted, unknown
 
@@ -113,8 +107,9 @@ class Inventory:
 
         Raises `PlacementError`, ``OSError``.
         """
-        of_job = read_table(path) or read_pods(path) or read_batch_script(path)
-        return cls.from_dict(of_job or load_config(path, kind=INVENTORY))
+        from rankplan.config.inventories.files import read_file
+
+        return cls.from_dict(read_file(path))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
@@ -124,7 +119,9 @@ class Inventory:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
-        inventory_file.write(path, self.to_dict())
+        from rankplan.config.inventories.files import write_file
+
+        write_file(path, self.to_dict())
 
     @property
     def num_nodes(self) -> int:
