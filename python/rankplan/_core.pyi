@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, Protocol, Self, TypeAlias, final, overload
+from typing import Any, Final, Self, TypeAlias, final, overload
 
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
@@ -11,6 +11,8 @@ from rankplan.plans.requests import NodeOrder, Request
 __all__ = [
     "ACCELERATOR",
     "CLUSTER",
+    "DISTANCES",
+    "MAX_CPU",
     "MAX_LOCAL",
     "MAX_NODES",
     "MAX_PROCESSES",
@@ -19,6 +21,7 @@ __all__ = [
     "SAME_SECONDS",
     "USABLE_MEMORY",
     "WHOLE_NODE",
+    "AcceleratorFacts",
     "Arrangement",
     "Chunks",
     "Domains",
@@ -27,6 +30,8 @@ __all__ = [
     "Hierarchy",
     "Inventory",
     "Layout",
+    "NicFacts",
+    "NodeSpec",
     "Packed",
     "Pattern",
     "Placement",
@@ -43,11 +48,19 @@ __all__ = [
     "Taken",
     "WeightMap",
     "best_schedule",
+    "check_hardware_type",
+    "cpu_list",
     "engine_memory",
     "error_codes",
+    "groups_text",
     "host_store",
+    "level_faults",
     "model_params",
     "pack_segments",
+    "parse_groups",
+    "pci_address",
+    "read_inventory",
+    "read_ranks",
     "render",
     "step_sizes",
     "switch_memory",
@@ -62,6 +75,8 @@ MAX_RANK: Final = 4294967294
 MAX_NODES: Final = 16777216
 MAX_PROCESSES: Final = 16777216
 MAX_LOCAL: Final = 65536
+MAX_CPU: Final = 65535
+DISTANCES: tuple[str, ...]
 SAME_SECONDS: Final = 1e-9
 
 _PlacementsState = tuple[list[tuple[str, str]], list[tuple[int, int]], bytes, bytes, bytes, list[tuple[int, int]]]
@@ -124,23 +139,62 @@ class Chunks:
     resources: Final[RankSet]
     per_process: Final[int]
 
-class _Node(Protocol):
-    @property
-    def ranks(self) -> RankSet: ...
-    @property
-    def accelerator_type(self) -> str: ...
-    @property
-    def accelerator_ids(self) -> Sequence[str]: ...
-    @property
-    def ip(self) -> str | None: ...
-    @property
-    def hostname(self) -> str | None: ...
-    @property
-    def labels(self) -> Mapping[str, str]: ...
+@final
+class AcceleratorFacts:
+    uuid: Final[str | None]
+    pci: Final[str | None]
+    numa: Final[int | None]
+    model: Final[str | None]
+    memory: Final[int | None]
+    nic: Final[str | None]
+    distance: Final[str | None]
+    problem: Final[str | None]
+
+@final
+class NicFacts:
+    name: Final[str]
+    active: Final[bool]
+    bonded: Final[bool]
+    rate: Final[float | None]
+    pci: Final[str | None]
+    numa: Final[int | None]
+
+@final
+class NodeSpec:
+    def __new__(cls, **fields: Any) -> Self: ...
+    ranks: Final[RankSet]
+    rank: Final[int]
+    name: Final[str]
+    num_accelerators: Final[int]
+    accelerator_type: Final[str]
+    accelerator_model: Final[str | None]
+    accelerator_ids: Final[tuple[str, ...]]
+    ip: Final[str | None]
+    hostname: Final[str | None]
+    labels: Final[dict[str, str]]
+    hardware: Final[dict[str, int]]
+    healthy: Final[bool]
+    unhealthy: Final[RankSet]
+    taken: Final[str | None]
+    numa: Final[dict[int, RankSet]]
+    memory: Final[dict[int, int]]
+    sockets: Final[tuple[RankSet, ...]]
+    cores: Final[tuple[RankSet, ...]]
+    caches: Final[tuple[RankSet, ...]]
+    nics: Final[tuple[NicFacts, ...]]
+    devices: Final[tuple[AcceleratorFacts, ...]]
+    facts: Final[str]
+    def states(self, field: str) -> bool: ...
+    def at(self, ranks: RankSet) -> NodeSpec: ...
+    def changed(self, **fields: Any) -> NodeSpec: ...
+    def problems(self) -> list[tuple[int, str]]: ...
+    def described(self) -> dict[str, Any]: ...
+    def fields(self) -> dict[str, Any]: ...
+    def __hash__(self) -> int: ...
 
 @final
 class Inventory:
-    def __new__(cls, nodes: Sequence[_Node]) -> Self: ...
+    def __new__(cls, nodes: Sequence[NodeSpec]) -> Self: ...
     num_nodes: Final[int]
     def resource(self, node: int, index: int) -> int: ...
     def place(self, resource: int) -> tuple[int, int]: ...
@@ -148,6 +202,14 @@ class Inventory:
     def nodes_by_size(self) -> dict[int, RankSet]: ...
     def order(self, how: str, ids: Sequence[str] = ...) -> list[int] | None: ...
     def places(self, how: str, nodes: RankSet, ids: Sequence[str] = ...) -> dict[int, int] | None: ...
+    def node(self, rank: int) -> NodeSpec: ...
+    def entries(self) -> list[NodeSpec]: ...
+    def stretches(self) -> list[tuple[range, NodeSpec]]: ...
+    def label_keys(self) -> dict[str, int]: ...
+    def unlabelled(self, levels: Sequence[str]) -> list[tuple[int, Diagnostic]]: ...
+    def broken(self) -> dict[int, RankSet | None]: ...
+    def described(self) -> list[dict[str, Any]]: ...
+    def marked(self, marks: Mapping[int, RankSet | None], job: str | None = None) -> Inventory: ...
     def reordered(self, order: Sequence[int]) -> Self: ...
     def accelerators(self) -> RankSet: ...
     def by_node(self, accelerators: RankSet) -> dict[int, RankSet]: ...
@@ -410,6 +472,20 @@ class Arrangement:
 def pack_segments(
     domains: Sequence[int], wants: Sequence[tuple[int, int]], budget: int = 200_000
 ) -> list[list[int]] | None: ...
+
+_Located: TypeAlias = tuple[tuple[str | int, ...], Diagnostic]
+"""A fault, and the path of its value."""
+
+def read_inventory(
+    content: Mapping[str, Any],
+) -> tuple[Inventory | None, list[str] | None, list[_Located]]: ...
+def read_ranks(value: object) -> RankSet: ...
+def level_faults(levels: object) -> list[_Located]: ...
+def check_hardware_type(name: str) -> None: ...
+def cpu_list(text: str) -> RankSet | None: ...
+def groups_text(groups: Sequence[RankSet]) -> list[str]: ...
+def parse_groups(text: str) -> list[RankSet] | None: ...
+def pci_address(text: str) -> str | None: ...
 def error_codes() -> list[str]: ...
 def render(diagnostic: Diagnostic, color: bool) -> str: ...
 def best_schedule(

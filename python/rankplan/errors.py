@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 
 def printable(text: str) -> str:
@@ -77,6 +77,17 @@ class Diagnostic:
         if self.help:
             lines.append(f"help: {self.help}")
         return printable_lines("\n".join(lines))
+
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+"""The keys and indexes that lead to a value of a config."""
+
+
+class Source(Protocol):
+    """Where the values of a config are written."""
+
+    def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
+        """Return the fault with the place of ``path``, or of the longest part of ``path`` that exists."""
 
 
 class RankplanError(Exception):

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rankplan.config.text.document import Section
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.files import beginning
 from rankplan.config.text.hydra import compose
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.memory.cards import size_in_bytes
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import PlacementError, RankSet, _core
+from rankplan import NodeSpec, PlacementError, RankSet, _core
 from rankplan._core import Chunks, Packed, Placements, Pool, RankMap
 
 
@@ -17,14 +16,7 @@ def inventory(*accelerators: int, prefix: str = "") -> _core.Inventory:
     """Return nodes with these numbers of accelerators."""
     return _core.Inventory(
         [
-            SimpleNamespace(
-                ranks=RankSet([node]),
-                accelerator_type="NV_GPU" if count else "NO_ACCEL",
-                accelerator_ids=tuple(f"{prefix}{index}" for index in range(count)),
-                ip=None,
-                hostname=None,
-                labels={},
-            )
+            NodeSpec(ranks=node, accelerator_ids=[f"{prefix}{index}" for index in range(count)])
             for node, count in enumerate(accelerators)
         ]
     )

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from rankplan import PlacementError, load_config
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.places import Place, Places, relocated
 from rankplan.config.text.programs import program_of
 from rankplan.dialects import name_of, no_job
+from rankplan.errors import KeyPath
 from rankplan.front import read_job
 from rankplan.plans.memory import Needs
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from rankplan._core import RankSet
+from rankplan._core import RankSet, cpu_list
 from rankplan.hardware.machine import Machine
 from rankplan.hardware.policies import BY_SOCKET, CORE_COMPLEX, EXCLUSIVE, POLICIES, Unmet, near_cpus
-from rankplan.hardware.sysfs import cpu_list
 from support.goldens import lines, named
 
 Line = dict[str, Any]

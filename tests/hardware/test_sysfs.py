@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan._core import RankSet
-from rankplan.hardware.machine import Machine, groups_text, parse_groups
+from rankplan._core import RankSet, cpu_list, groups_text, parse_groups
+from rankplan.hardware.machine import Machine
 from rankplan.hardware.pci import Near, card_variables, cards, device_at, distance, nearest
 from rankplan.hardware.policies import Unmet, memory_nodes, near_cpus, spare_cpus
-from rankplan.hardware.sysfs import Sysfs, cpu_list
+from rankplan.hardware.sysfs import Sysfs
 from support.machines import pci, tree, write
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, load_config
+from rankplan.config.inventories.topology_files import hostlist, read_kueue, read_slurm
 from rankplan.hardware.nvml import Fabric
 from rankplan.nodes.topology import Domains, detect, domains, natural_order
-from rankplan.nodes.topology.files import hostlist, read_kueue, read_slurm
 from rankplan.nodes.topology.sources import fabric_labels, nemo_rl_labels, slurm_labels
 from support.paths import TOPOLOGY
 
@@ -178,7 +179,7 @@ def test_a_level_that_only_nodes_beyond_the_section_have_is_unknown() -> None:
 @pytest.mark.parametrize("source", RECORDED)
 def test_levels_are_detected_from_recorded_labels(source: str) -> None:
     nodes, levels = RECORDED[source]["nodes"], RECORDED[source]["levels"]
-    assert detect((1, known) for known in nodes) == tuple(levels)
+    assert detect(Counter(key for known in nodes for key in known)) == tuple(levels)
     assert inventory(*nodes).levels == tuple(levels)
 
 

@@ -10,6 +10,7 @@ import pytest
 import ray
 from rankplan import Cluster, ComponentPlacement, Inventory, LaunchError, PlacementError, RankSet
 from rankplan.hardware.machine import Machine
+from rankplan.nodes.node import machine_of
 from rankplan.runtime.group.ranks import rank_specs
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.nodes.probe import HARDWARE_VARIABLE, _look
@@ -65,8 +66,9 @@ def launched(cluster: Cluster, entry: dict[str, Any], variables: dict[str, str] 
 def test_the_facts_of_a_simulated_node_are_those_of_its_inventory(cluster: Cluster) -> None:
     spec = cluster.inventory.node(0)
     assert [device.uuid for device in spec.devices] == [uuid(0), uuid(1)]
-    assert spec.machine is not None and spec.machine.cpus == RankSet(CPUS)
-    assert cluster.inventory.node(1).machine is None
+    machine = machine_of(spec)
+    assert machine is not None and machine.cpus == RankSet(CPUS)
+    assert machine_of(cluster.inventory.node(1)) is None
 
 
 def test_ranks_are_bound_before_their_class_is_loaded(cluster: Cluster) -> None:
@@ -149,7 +151,7 @@ def test_a_real_cluster_reports_the_cores_of_its_nodes(cluster: Cluster) -> None
     entry = next(entry for entry in ray.nodes() if entry["Alive"])
     probe = _look.options(runtime_env={"env_vars": {HARDWARE_VARIABLE: ""}})
     spec, _, _ = ray.get(probe.remote(entry, []))
-    assert spec.machine == Machine.read()
+    assert machine_of(spec) == Machine.read()
 
 
 def test_another_connection_finds_the_same_facts(cluster: Cluster) -> None:

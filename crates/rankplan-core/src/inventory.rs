@@ -1,60 +1,37 @@
-//! The accelerators of each node.
+//! The nodes of a cluster, by rank.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::{MAX_LOCAL, MAX_NODES, MAX_RANK, NodeRank};
+use crate::node::{IDS, Node, NodeSpec};
 use crate::rank_set::{RankRange, RankSet};
+use crate::read::value::Value;
 
-/// The accelerators of a node. Equal nodes share one spec.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct NodeSpec {
-    /// `NV_GPU`, ...; `NO_ACCEL` for a node without accelerators.
-    pub accelerator_type: String,
-    /// The node's own name of each accelerator, by local index: `["0", "1"]`, UUIDs, MIG ids.
-    pub accelerator_ids: Vec<String>,
-}
-
-/// What nodes are called, by which trainers sort them. Equal nodes share one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeNames {
-    /// Its address.
-    pub ip: Option<String>,
-    /// Its hostname.
-    pub hostname: Option<String>,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-}
-
-/// The accelerators of each node.
+/// The records of the nodes of a cluster.
 #[derive(Clone, Debug)]
 pub struct Inventory {
-    specs: Vec<Arc<NodeSpec>>,
-    /// By spec.
-    names: Vec<Arc<NodeNames>>,
-    /// By node rank: the index of its spec.
+    records: Vec<Arc<Node>>,
+    /// By node rank: the index of its record.
     nodes: Vec<u32>,
     /// By node rank, the number of accelerators on earlier nodes; the last entry is the number of all.
     starts: Vec<u32>,
 }
 
-impl PartialEq for Inventory {
-    /// Whether the nodes have the same accelerators.
-    fn eq(&self, other: &Self) -> bool {
-        (&self.specs, &self.nodes) == (&other.specs, &other.nodes)
-    }
-}
-
-impl Eq for Inventory {}
+/// Hardware of a node that must not be used: local indices of its accelerators, `None` for the whole node.
+pub type Mark = (NodeRank, Option<RankSet>);
 
 impl Inventory {
-    /// The inventory of these nodes with their specs.
+    /// The inventory of these nodes with their records. Those with the same record, not just an equal one, share it.
     ///
     /// # Errors
     /// `invalid-inventory` unless the node ranks are `0..n`, each in one entry, and nodes and accelerators are within the
     /// limits.
-    pub fn new(entries: Vec<(RankSet, NodeSpec)>) -> Result<Self, Diagnostic> {
+    pub fn new<R: Into<Arc<Node>>>(entries: Vec<(RankSet, R)>) -> Result<Self, Diagnostic> {
+        let entries: Vec<(RankSet, Arc<Node>)> =
+            entries.into_iter().map(|(ranks, record)| (ranks, record.into())).collect();
         let refuse = |message: String| Diagnostic::new(Code::InvalidInventory, message);
         let mut ranges: Vec<_> = entries.iter().flat_map(|(ranks, _)| ranks.ranges().iter().copied()).collect();
         ranges.sort_unstable();
@@ -70,9 +47,8 @@ impl Inventory {
             }
             count = range.last() + 1;
         }
-        if let Some(most) =
-            entries.iter().map(|(_, spec)| spec.accelerator_ids.len()).max().filter(|&n| n > MAX_LOCAL as usize)
-        {
+        let most = entries.iter().map(|(_, record)| record.num_accelerators()).max();
+        if let Some(most) = most.filter(|&most| most > MAX_LOCAL) {
             return Err(refuse(format!("a node has {most} accelerators; the limit is {MAX_LOCAL}"))
                 .help("reduce its accelerators"));
         }
@@ -81,55 +57,39 @@ impl Inventory {
                 refuse(format!("the cluster has {count} nodes; the limit is {MAX_NODES}")).help("list fewer nodes")
             );
         }
-        let total: u64 =
-            entries.iter().map(|(ranks, spec)| u64::from(ranks.len()) * spec.accelerator_ids.len() as u64).sum();
+        let each =
+            |(ranks, record): &(RankSet, Arc<Node>)| u64::from(ranks.len()) * u64::from(record.num_accelerators());
+        let total: u64 = entries.iter().map(each).sum();
         if total > u64::from(MAX_RANK) {
             return Err(refuse(format!("the cluster has {total} accelerators; the limit is {MAX_RANK}"))
                 .help("list fewer nodes or accelerators"));
         }
+        let mut records: Vec<Arc<Node>> = Vec::new();
+        let mut known = HashMap::new();
         let mut nodes = vec![0; count as usize];
-        for (index, (ranks, _)) in entries.iter().enumerate() {
+        for (ranks, record) in entries {
+            let index = *known.entry(Arc::as_ptr(&record)).or_insert_with(|| {
+                records.push(record);
+                records.len() as u32 - 1
+            });
             for range in ranks.ranges() {
-                nodes[range.first() as usize..=range.last() as usize].fill(index as u32);
+                nodes[range.first() as usize..=range.last() as usize].fill(index);
             }
         }
+        Ok(Self::of(records, nodes))
+    }
+
+    /// The inventory of nodes with these records, each an index.
+    fn of(records: Vec<Arc<Node>>, nodes: Vec<u32>) -> Self {
+        let sizes: Vec<_> = records.iter().map(|record| record.num_accelerators()).collect();
         let mut starts = Vec::with_capacity(nodes.len() + 1);
         starts.push(0);
         let mut end = 0;
         for &index in &nodes {
-            end += entries[index as usize].1.accelerator_ids.len() as u32;
+            end += sizes[index as usize];
             starts.push(end);
         }
-        let names = vec![Arc::default(); entries.len()];
-        Ok(Inventory { specs: entries.into_iter().map(|(_, spec)| Arc::new(spec)).collect(), names, nodes, starts })
-    }
-
-    /// The same nodes with these names, by the entry that they were made of.
-    #[must_use]
-    pub fn named(mut self, names: Vec<NodeNames>) -> Self {
-        for (known, names) in self.names.iter_mut().zip(names) {
-            *known = Arc::new(names);
-        }
-        self
-    }
-
-    fn names(&self, node: NodeRank) -> Option<&NodeNames> {
-        self.nodes.get(node.0 as usize).map(|&index| &*self.names[index as usize])
-    }
-
-    /// The address of a node, if it is known.
-    pub fn address(&self, node: NodeRank) -> Option<&str> {
-        self.names(node)?.ip.as_deref()
-    }
-
-    /// The hostname of a node, if it is known.
-    pub fn hostname(&self, node: NodeRank) -> Option<&str> {
-        self.names(node)?.hostname.as_deref()
-    }
-
-    /// A label of a node, if it has it.
-    pub fn label(&self, node: NodeRank, key: &str) -> Option<&str> {
-        self.names(node)?.labels.get(key).map(String::as_str)
+        Inventory { records, nodes, starts }
     }
 
     /// The nodes of these ranks, numbered from 0 in this order; `None` for an unknown rank, or for more nodes than there are.
@@ -137,22 +97,43 @@ impl Inventory {
         if order.len() > self.nodes.len() {
             return None;
         }
-        let mut found =
-            Inventory { specs: Vec::new(), names: Vec::new(), nodes: Vec::with_capacity(order.len()), starts: vec![0] };
-        let mut known = vec![None; self.specs.len()];
-        let mut end = 0;
+        let (mut records, mut nodes) = (Vec::new(), Vec::with_capacity(order.len()));
+        let mut known = vec![None; self.records.len()];
         for &node in order {
-            let spec = *self.nodes.get(node as usize)? as usize;
-            let index = *known[spec].get_or_insert_with(|| {
-                found.specs.push(self.specs[spec].clone());
-                found.names.push(self.names[spec].clone());
-                found.specs.len() as u32 - 1
-            });
-            found.nodes.push(index);
-            end += self.specs[spec].accelerator_ids.len() as u32;
-            found.starts.push(end);
+            let record = *self.nodes.get(node as usize)? as usize;
+            nodes.push(*known[record].get_or_insert_with(|| {
+                records.push(self.records[record].clone());
+                records.len() as u32 - 1
+            }));
         }
-        Some(found)
+        Some(Self::of(records, nodes))
+    }
+
+    /// The same nodes, those that are marked not healthy, or taken by this job. Unknown nodes are ignored.
+    pub fn marked(&self, marks: &[Mark], job: Option<&str>) -> Self {
+        let mut records = self.records.clone();
+        let mut nodes = self.nodes.clone();
+        let mut known: HashMap<(u32, &Option<RankSet>), u32> = HashMap::new();
+        for (node, local) in marks {
+            let Some(record) = nodes.get_mut(node.0 as usize) else { continue };
+            *record = *known.entry((*record, local)).or_insert_with(|| {
+                let mut marked = Node::clone(&records[*record as usize]);
+                marked.mark(local.as_ref(), job);
+                records.push(Arc::new(marked));
+                records.len() as u32 - 1
+            });
+        }
+        // Records without nodes are left out.
+        let mut index = vec![None; records.len()];
+        let mut left = Vec::new();
+        for record in &mut nodes {
+            let at = *record as usize;
+            *record = *index[at].get_or_insert_with(|| {
+                left.push(records[at].clone());
+                left.len() as u32 - 1
+            });
+        }
+        Self::of(left, nodes)
     }
 
     /// The number of nodes.
@@ -237,17 +218,111 @@ impl Inventory {
         sizes.into_iter().map(|(size, ranges)| (size, RankSet::from_ranges(ranges))).collect()
     }
 
-    /// Each spec and the nodes that have it.
-    pub fn entries(&self) -> impl Iterator<Item = (RankSet, &NodeSpec)> {
-        let mut ranks = vec![Vec::new(); self.specs.len()];
-        for (node, &spec) in self.nodes.iter().enumerate() {
-            ranks[spec as usize].push(node as u32);
+    /// Each record and the nodes that have it.
+    pub fn entries(&self) -> impl Iterator<Item = (RankSet, &Arc<Node>)> {
+        let mut ranks = vec![Vec::new(); self.records.len()];
+        for (nodes, _, record) in self.runs() {
+            ranks[record as usize].extend(RankRange::new(nodes.start, nodes.end - 1));
         }
-        ranks.into_iter().zip(&self.specs).map(|(ranks, spec)| (ranks.into_iter().collect(), &**spec))
+        ranks.into_iter().zip(&self.records).map(|(ranges, record)| (RankSet::from_ranges(ranges), record))
+    }
+
+    /// The kinds of nodes, each with its nodes, in the order of their first nodes: records that are alike are one kind.
+    pub fn kinds(&self) -> Vec<(RankSet, &Arc<Node>)> {
+        let mut known: HashMap<(bool, &Node), usize> = HashMap::new();
+        let mut kinds: Vec<(Vec<RankRange>, &Arc<Node>)> = Vec::new();
+        for (nodes, record, _) in self.runs() {
+            let kind = *known.entry((record.states(IDS), record)).or_insert_with(|| {
+                kinds.push((Vec::new(), record));
+                kinds.len() - 1
+            });
+            kinds[kind].0.extend(RankRange::new(nodes.start, nodes.end - 1));
+        }
+        kinds.into_iter().map(|(ranges, record)| (RankSet::from_ranges(ranges), record)).collect()
+    }
+
+    /// The kinds of nodes as plain values, as in an inventory file.
+    pub fn described(&self) -> Value {
+        Value::list(self.kinds().into_iter().map(|(ranks, record)| record.described(&ranks)))
+    }
+
+    /// Each run of nodes with one record, ascending.
+    pub fn stretches(&self) -> impl Iterator<Item = (Range<u32>, &Arc<Node>)> {
+        self.runs().map(|(nodes, record, _)| (nodes, record))
+    }
+
+    /// Each run of nodes with one record, the record, and its index.
+    fn runs(&self) -> impl Iterator<Item = (Range<u32>, &Arc<Node>, u32)> {
+        let mut start = 0;
+        self.nodes.chunk_by(|one, other| one == other).map(move |run| {
+            let nodes = start..start + run.len() as u32;
+            start = nodes.end;
+            (nodes, &self.records[run[0] as usize], run[0])
+        })
+    }
+
+    /// The record of a node, if it exists.
+    pub fn record(&self, node: NodeRank) -> Option<&Arc<Node>> {
+        self.nodes.get(node.0 as usize).map(|&index| &self.records[index as usize])
     }
 
     /// The accelerators of a node, if it exists.
     pub fn spec(&self, node: NodeRank) -> Option<&Arc<NodeSpec>> {
-        self.nodes.get(node.0 as usize).map(|&index| &self.specs[index as usize])
+        self.record(node).map(|record| &record.accelerators)
+    }
+
+    /// The address of a node, if it is known.
+    pub fn address(&self, node: NodeRank) -> Option<&str> {
+        self.record(node)?.ip.as_deref()
+    }
+
+    /// The hostname of a node, if it is known.
+    pub fn hostname(&self, node: NodeRank) -> Option<&str> {
+        self.record(node)?.hostname.as_deref()
+    }
+
+    /// The value of a label of a node, if it has it.
+    pub fn label(&self, node: NodeRank, key: &str) -> Option<&str> {
+        self.record(node)?.labels.get(key).map(String::as_str)
+    }
+
+    /// The keys of the labels of all nodes, sorted, with the number of nodes that have each.
+    pub fn label_keys(&self) -> BTreeMap<&str, u32> {
+        let mut keys = BTreeMap::new();
+        for (nodes, record) in self.stretches() {
+            for (key, _) in record.labels.iter() {
+                *keys.entry(key.as_str()).or_default() += nodes.end - nodes.start;
+            }
+        }
+        keys
+    }
+
+    /// The hardware that is not healthy, or that another job has, by node.
+    pub fn broken(&self) -> Vec<Mark> {
+        let mark = |record: &Node| match record {
+            Node { healthy: false, .. } | Node { taken: Some(_), .. } => Some(None),
+            record if record.unhealthy.is_empty() => None,
+            record => Some(Some(record.unhealthy.clone())),
+        };
+        let marked = self.stretches().filter_map(|(nodes, record)| Some((nodes, mark(record)?)));
+        marked.flat_map(|(nodes, local)| nodes.map(move |node| (NodeRank(node), local.clone()))).collect()
     }
 }
+
+impl PartialEq for Inventory {
+    /// Whether the nodes of each rank are alike, however the records were shared.
+    fn eq(&self, other: &Self) -> bool {
+        let mut alike = HashSet::new();
+        std::ptr::eq(self, other)
+            || self.nodes.len() == other.nodes.len()
+                && self.nodes.iter().zip(&other.nodes).all(|(&mine, &theirs)| {
+                    let (one, other) = (&self.records[mine as usize], &other.records[theirs as usize]);
+                    Arc::ptr_eq(one, other) || alike.contains(&(mine, theirs)) || {
+                        alike.insert((mine, theirs));
+                        one.is_like(other)
+                    }
+                })
+    }
+}
+
+impl Eq for Inventory {}

@@ -7,7 +7,10 @@
 //! | [`ids`], [`words`], [`diagnostic`], [`render`] | ranks and limits; English; codes and faults as text with carets |
 //! | [`rank_set`] | ranges and sets of ranks |
 //! | [`syntax`] | text to parts with their places |
+//! | [`read`] | values and tables of fields to what they say; faults with paths |
+//! | [`machine`], [`node`] | texts of hardware facts; the record of a node |
 //! | [`inventory`], [`selection`], [`pool`] | the nodes; the selected groups; the meaning of a resource rank |
+//! | [`node_reader`] | values to an inventory |
 //! | `fault`, `messages` | faults as numbers, and their texts |
 //! | [`rank_map`], [`packed`], [`chunks`] | the rules: which resource ranks each process uses |
 //! | `check` | text to a rank map: which ranges belong together, and every rule that needs no nodes |
@@ -37,14 +40,19 @@ pub mod group_names;
 pub mod groups;
 pub mod ids;
 pub mod inventory;
+pub mod machine;
 pub mod memory;
 mod messages;
+pub mod node;
+pub mod node_reader;
 pub mod node_runs;
 pub mod order;
 pub mod packed;
+pub mod pairs;
 pub mod pool;
 pub mod rank_map;
 pub mod rank_set;
+pub mod read;
 pub mod render;
 pub mod requests;
 pub mod runs;
@@ -68,7 +76,8 @@ pub use groups::slots::Slots;
 pub use groups::units::Domains;
 pub use groups::weights::WeightMap;
 pub use ids::{NodeRank, ProcessRank, ResourceRank};
-pub use inventory::{Inventory, NodeNames, NodeSpec};
+pub use inventory::Inventory;
+pub use node::{Node, NodeSpec};
 pub use node_runs::{NodeRun, NodeRuns};
 pub use order::{NodeOrder, Places};
 pub use packed::Packed;

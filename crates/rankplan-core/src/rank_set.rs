@@ -121,6 +121,11 @@ impl RankSet {
         (offset < self.ranges[at].len()).then(|| self.ranges[at].first + offset)
     }
 
+    /// The highest rank.
+    pub fn last(&self) -> Option<u32> {
+        self.ranges.last().map(|range| range.last)
+    }
+
     /// The position of a rank: the inverse of [`RankSet::nth`].
     pub fn position(&self, rank: u32) -> Option<u32> {
         let at = self.ranges.partition_point(|range| range.first <= rank).checked_sub(1)?;

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+use rankplan_core::read::place::{Fault, Part, path_text};
+use rankplan_core::read::reader::lone_surrogate;
 use rankplan_core::render::Report;
 use rankplan_core::{Code, Diagnostic};
 
@@ -18,6 +20,19 @@ impl<T> OrRaise<T> for Result<T, Vec<Diagnostic>> {
     }
 }
 
+impl<T> OrRaise<T> for Result<T, Vec<Fault>> {
+    fn or_raise(self, py: Python<'_>, _text: Option<&str>) -> PyResult<T> {
+        let raise = |faults: Vec<Fault>| {
+            let faults = faults.into_iter().map(|fault| {
+                let path = path_text(&fault.path);
+                object(py, fault.diagnostic, fault.text.as_deref(), Some(path).filter(|path| !path.is_empty()), false)
+            });
+            refusal(py, faults.collect::<PyResult<_>>()?)
+        };
+        self.map_err(|faults| raise(faults).unwrap_or_else(|error| error))
+    }
+}
+
 impl<T> OrRaise<T> for Result<T, Diagnostic> {
     fn or_raise(self, py: Python<'_>, text: Option<&str>) -> PyResult<T> {
         self.map_err(|fault| vec![fault]).or_raise(py, text)
@@ -27,21 +42,45 @@ impl<T> OrRaise<T> for Result<T, Diagnostic> {
 /// The content of a `str`. Raises `PlacementError` for lone surrogates, which Rust's text cannot contain.
 pub fn text_of<'a>(text: &'a Bound<'_, PyString>) -> PyResult<Cow<'a, str>> {
     let lossy = text.to_string_lossy();
-    let Some(at) = lossy.find('\u{fffd}').filter(|_| text.to_cow().is_err()) else { return Ok(lossy) };
-    let fault = Diagnostic::new(Code::Syntax, "the text contains a lone surrogate, which is not a character")
-        .help("write ranks with the ASCII digits 0-9")
-        .label(at..at + '\u{fffd}'.len_utf8(), "");
-    Err(fault).or_raise(text.py(), Some(&lossy))
+    if text.to_cow().is_ok() {
+        return Ok(lossy);
+    }
+    Err(lone_surrogate(&lossy)).or_raise(text.py(), Some(&lossy))
 }
 
 fn exception(py: Python<'_>, text: Option<&str>, faults: Vec<Diagnostic>) -> PyResult<PyErr> {
-    let list = objects(py, text, faults, false)?;
-    Ok(PyErr::from_value(py.import("rankplan.errors")?.getattr("refusal")?.call1((list,))?))
+    refusal(py, objects(py, text, faults, false)?)
+}
+
+fn refusal(py: Python<'_>, faults: Vec<Bound<'_, PyAny>>) -> PyResult<PyErr> {
+    Ok(PyErr::from_value(py.import("rankplan.errors")?.getattr("refusal")?.call1((faults,))?))
 }
 
 /// Faults that refuse nothing, as diagnostics.
 pub fn warnings(py: Python<'_>, faults: Vec<Diagnostic>) -> PyResult<Vec<Bound<'_, PyAny>>> {
     objects(py, None, faults, true)
+}
+
+/// A fault without a text as `rankplan.errors.Diagnostic`.
+pub fn diagnostic(py: Python<'_>, fault: Diagnostic) -> PyResult<Bound<'_, PyAny>> {
+    object(py, fault, None, None, false)
+}
+
+/// Faults with their paths, each a tuple of keys and indexes.
+pub fn located(py: Python<'_>, faults: Vec<Fault>) -> PyResult<Vec<(Bound<'_, PyTuple>, Bound<'_, PyAny>)>> {
+    let located = |fault: Fault| {
+        Ok((path_of(py, &fault.path)?, object(py, fault.diagnostic, fault.text.as_deref(), None, false)?))
+    };
+    faults.into_iter().map(located).collect()
+}
+
+/// The path of a fault as a tuple of keys and indexes.
+fn path_of<'py>(py: Python<'py>, path: &[Part]) -> PyResult<Bound<'py, PyTuple>> {
+    let parts = path.iter().map(|part| match part {
+        Part::Key(key) => Ok(PyString::new(py, key).into_any()),
+        Part::Index(index) => Ok(index.into_pyobject(py)?.into_any()),
+    });
+    PyTuple::new(py, parts.collect::<PyResult<Vec<_>>>()?)
 }
 
 /// Faults as `rankplan.errors.Diagnostic`.
@@ -51,26 +90,60 @@ fn objects<'py>(
     faults: Vec<Diagnostic>,
     warning: bool,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let text = text.map(|text| Text::new(py, text)); // one text for all faults: it may be large
+    faults.into_iter().map(|fault| text_object(py, fault, text.as_ref(), None, warning)).collect()
+}
+
+fn object<'py>(
+    py: Python<'py>,
+    fault: Diagnostic,
+    text: Option<&str>,
+    path: Option<String>,
+    warning: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    text_object(py, fault, text.map(|text| Text::new(py, text)).as_ref(), path, warning)
+}
+
+/// The text that faults point into.
+struct Text<'a, 'py> {
+    text: &'a str,
+    shared: Bound<'py, PyString>,
+    ascii: bool,
+}
+
+impl<'a, 'py> Text<'a, 'py> {
+    fn new(py: Python<'py>, text: &'a str) -> Self {
+        Text { text, shared: PyString::new(py, text), ascii: text.is_ascii() }
+    }
+
+    /// The number of characters before a byte.
+    fn chars(&self, at: usize) -> usize {
+        if self.ascii { at } else { self.text.get(..at).map_or(at, |before| before.chars().count()) }
+    }
+}
+
+fn text_object<'py>(
+    py: Python<'py>,
+    fault: Diagnostic,
+    text: Option<&Text<'_, 'py>>,
+    path: Option<String>,
+    warning: bool,
+) -> PyResult<Bound<'py, PyAny>> {
     let errors = py.import("rankplan.errors")?;
     let (diagnostic, label) = (errors.getattr("Diagnostic")?, errors.getattr("Label")?);
-    let found_in = text.unwrap_or_default();
-    let shared = text.map(|text| PyString::new(py, text)); // one text for all faults: it may be large
-    let ascii = found_in.is_ascii();
-    let chars = |at: usize| if ascii { at } else { found_in.get(..at).map_or(at, |before| before.chars().count()) };
-    let object = |fault: Diagnostic| {
-        let labels = fault
-            .labels
-            .iter()
-            .map(|part| label.call1((chars(part.span.start), chars(part.span.end), part.text.as_str())))
-            .collect::<PyResult<Vec<_>>>()?;
-        let fields = PyDict::new(py);
-        fields.set_item("help", fault.help)?;
-        fields.set_item("labels", PyTuple::new(py, labels)?)?;
-        fields.set_item("text", &shared)?;
-        fields.set_item("warning", warning)?;
-        diagnostic.call((fault.code.slug(), fault.message), Some(&fields))
-    };
-    faults.into_iter().map(object).collect()
+    let chars = |at: usize| text.map_or(at, |text| text.chars(at));
+    let labels = fault
+        .labels
+        .iter()
+        .map(|part| label.call1((chars(part.span.start), chars(part.span.end), part.text.as_str())))
+        .collect::<PyResult<Vec<_>>>()?;
+    let fields = PyDict::new(py);
+    fields.set_item("help", fault.help)?;
+    fields.set_item("labels", PyTuple::new(py, labels)?)?;
+    fields.set_item("text", text.map(|text| &text.shared))?;
+    fields.set_item("path", path)?;
+    fields.set_item("warning", warning)?;
+    diagnostic.call((fault.code.slug(), fault.message), Some(&fields))
 }
 
 /// Return the code of every rule. The list is closed.

@@ -1,40 +1,23 @@
-//! `Inventory`.
+//! `Inventory`, and reading one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
-use rankplan_core::{NodeNames, NodeOrder, NodeRank, NodeSpec};
+use pyo3::types::{PyRange, PyTuple};
+use rankplan_core::node::NodeSpec as Accelerators;
+use rankplan_core::read::place::{Place, in_order};
+use rankplan_core::read::reader::{Reader, hardware_type_fault};
+use rankplan_core::read::value::Value;
+use rankplan_core::{NodeOrder, NodeRank, node_reader};
 
-use crate::errors::OrRaise;
+use crate::errors::{OrRaise, diagnostic, located};
+use crate::node::{NodeSpec, known_names};
 use crate::rank_set::RankSet;
+use crate::value::{to_python, value_of, value_of_keys};
 
-/// Equal nodes and their accelerators.
-#[derive(FromPyObject)]
-struct Node {
-    ranks: RankSet,
-    accelerator_type: String,
-    accelerator_ids: Vec<String>,
-    ip: Option<Text>,
-    hostname: Option<Text>,
-    labels: BTreeMap<Text, Text>,
-}
-
-/// A text, with replacement characters for lone surrogates.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Text(String);
-
-impl<'py> FromPyObject<'_, 'py> for Text {
-    type Error = PyErr;
-
-    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        Ok(Text(given.cast::<PyString>()?.to_string_lossy().into_owned()))
-    }
-}
-
-/// The accelerators of each node.
+/// The nodes of a cluster by rank, with their records.
 #[pyclass(frozen, eq, module = "rankplan._core")]
 #[derive(PartialEq)]
 pub struct Inventory(pub Arc<rankplan_core::Inventory>);
@@ -43,20 +26,72 @@ impl Inventory {
     /// The inventory of pickled nodes.
     pub fn from_state(py: Python<'_>, nodes: Vec<NodeState>) -> PyResult<Self> {
         let nodes = nodes.into_iter().map(|(ranks, accelerator_type, accelerator_ids)| {
-            (ranks.0, NodeSpec { accelerator_type, accelerator_ids })
+            (ranks.0, Accelerators { accelerator_type, accelerator_ids })
         });
         let inventory = rankplan_core::Inventory::new(nodes.collect()).or_raise(py, None)?;
         Ok(Inventory(Arc::new(inventory)))
     }
+
+    fn of(inventory: rankplan_core::Inventory) -> Self {
+        Inventory(Arc::new(inventory))
+    }
 }
 
-/// Pickled nodes: their ranks, accelerator type, and the ids of each node's accelerators.
+/// Pickled nodes of rows, which need only their accelerators: their ranks, accelerator type, and the ids of each node's
+/// accelerators.
 pub type NodeState = (RankSet, String, Vec<String>);
 
-/// The nodes of an inventory, to pickle.
+/// The nodes of an inventory, to pickle with rows.
 pub fn node_states(inventory: &rankplan_core::Inventory) -> Vec<NodeState> {
-    let nodes = inventory.entries();
-    nodes.map(|(ranks, spec)| (RankSet(ranks), spec.accelerator_type.clone(), spec.accelerator_ids.clone())).collect()
+    let state = |(ranks, node): (_, &Arc<rankplan_core::Node>)| {
+        let spec = &node.accelerators;
+        (RankSet(ranks), spec.accelerator_type.clone(), spec.accelerator_ids.clone())
+    };
+    inventory.entries().map(state).collect()
+}
+
+/// A fault, and its path.
+type Located<'py> = (Bound<'py, PyTuple>, Bound<'py, PyAny>);
+
+/// An inventory, the levels that it states, and faults; without faults, there is an inventory.
+type Stated<'py> = (Option<Inventory>, Option<Vec<String>>, Vec<Located<'py>>);
+
+/// Read the keys `nodes` and `levels` of a mapping. Return the inventory and the levels, or every fault with its path, in
+/// the order of the mapping.
+#[pyfunction]
+pub fn read_inventory<'py>(py: Python<'py>, content: &Bound<'py, PyAny>) -> PyResult<Stated<'py>> {
+    let content = value_of_keys(content, &["nodes", "levels"])?;
+    let names = known_names(py)?;
+    let nodes = content.get("nodes").unwrap_or(&Value::Null);
+    let levels = content.get("levels").filter(|levels| **levels != Value::Null);
+    match py.detach(|| node_reader::read_inventory(nodes, levels, &names)) {
+        Ok((inventory, levels)) => Ok((Some(Inventory::of(inventory)), levels, Vec::new())),
+        Err(faults) => Ok((None, None, located(py, in_order(faults, &content))?)),
+    }
+}
+
+/// Return the set of ranks that a value states. Raises `PlacementError` for any other value.
+#[pyfunction]
+pub fn read_ranks(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<RankSet> {
+    let mut reader = Reader::new(None);
+    match reader.ranks(&value_of(value)?, &Place::WHOLE) {
+        Some(ranks) => Ok(RankSet(ranks)),
+        None => Err(reader.faults).or_raise(py, None),
+    }
+}
+
+/// Return every fault of the levels of a network, keys of labels, with its index.
+#[pyfunction]
+pub fn level_faults<'py>(py: Python<'py>, levels: &Bound<'py, PyAny>) -> PyResult<Vec<Located<'py>>> {
+    let mut reader = Reader::new(None);
+    node_reader::read_levels(&mut reader, &value_of(levels)?, &Place::WHOLE);
+    located(py, reader.faults)
+}
+
+/// Raise `PlacementError` for the name of hardware that a node group, or a record, cannot have.
+#[pyfunction]
+pub fn check_hardware_type(py: Python<'_>, name: &str) -> PyResult<()> {
+    hardware_type_fault(name, &known_names(py)?).map_or(Ok(()), Err).or_raise(py, None)
 }
 
 /// The order of this name; raises `ValueError` for an unknown one.
@@ -66,18 +101,10 @@ pub fn node_order(name: &str) -> PyResult<NodeOrder> {
 
 #[pymethods]
 impl Inventory {
-    /// `nodes` are objects with the attributes `ranks`, `accelerator_type`, `accelerator_ids`, `ip`, `hostname`, `labels`.
     #[new]
-    fn new(py: Python<'_>, nodes: Vec<Node>) -> PyResult<Self> {
-        let text = |text: Option<Text>| text.map(|text| text.0);
-        let parts = nodes.into_iter().map(|node| {
-            let spec = NodeSpec { accelerator_type: node.accelerator_type, accelerator_ids: node.accelerator_ids };
-            let labels = node.labels.into_iter().map(|(key, value)| (key.0, value.0)).collect();
-            ((node.ranks.0, spec), NodeNames { ip: text(node.ip), hostname: text(node.hostname), labels })
-        });
-        let (entries, names) = parts.unzip();
-        let inventory = rankplan_core::Inventory::new(entries).or_raise(py, None)?;
-        Ok(Inventory(Arc::new(inventory.named(names))))
+    fn new(py: Python<'_>, nodes: Vec<Bound<'_, NodeSpec>>) -> PyResult<Self> {
+        let entries = nodes.iter().map(|node| node.get().entry()).collect();
+        Ok(Self::of(rankplan_core::Inventory::new(entries).or_raise(py, None)?))
     }
 
     /// Number of nodes.
@@ -86,11 +113,63 @@ impl Inventory {
         self.0.num_nodes()
     }
 
+    /// Return the record of the node of this rank. Raises `IndexError` for an unknown rank.
+    fn node(&self, rank: u32) -> PyResult<NodeSpec> {
+        let node = self.0.record(NodeRank(rank)).ok_or_else(|| PyIndexError::new_err("unknown node rank"))?;
+        Ok(NodeSpec::new(rankplan_core::RankSet::from_iter([rank]), node.clone()))
+    }
+
+    /// Return each record, with the ranks of its nodes.
+    fn entries(&self) -> Vec<NodeSpec> {
+        self.0.entries().map(|(ranks, node)| NodeSpec::new(ranks, node.clone())).collect()
+    }
+
+    /// Return each range of nodes with one record, ascending, with that record.
+    fn stretches<'py>(&self, py: Python<'py>) -> PyResult<Vec<(Bound<'py, PyRange>, NodeSpec)>> {
+        let stretch = |(nodes, node): (std::ops::Range<u32>, &Arc<rankplan_core::Node>)| {
+            let range = PyRange::new(py, nodes.start as isize, nodes.end as isize)?;
+            let ranks = rankplan_core::RankSet::from_ranges(rankplan_core::RankRange::new(nodes.start, nodes.end - 1));
+            Ok((range, NodeSpec::new(ranks, node.clone())))
+        };
+        self.0.stretches().map(stretch).collect()
+    }
+
+    /// Return the number of nodes that have each key of a label, by key, sorted.
+    fn label_keys(&self) -> BTreeMap<&str, u32> {
+        self.0.label_keys()
+    }
+
+    /// Return the index and the fault of each level that is the key of no label.
+    fn unlabelled<'py>(&self, py: Python<'py>, levels: Vec<String>) -> PyResult<Vec<(usize, Bound<'py, PyAny>)>> {
+        let faults = node_reader::unlabelled(&levels, &self.0).into_iter();
+        faults.map(|(index, fault)| Ok((index, diagnostic(py, fault)?))).collect()
+    }
+
+    /// Return the hardware that is not healthy, or that another job has: by node rank, the local indices of accelerators, or
+    /// `None` for the whole node.
+    fn broken(&self) -> BTreeMap<u32, Option<RankSet>> {
+        self.0.broken().into_iter().map(|(node, local)| (node.0, local.map(RankSet))).collect()
+    }
+
+    /// Return the kinds of nodes as plain values, as in an inventory file.
+    fn described<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        to_python(py, &py.detach(|| self.0.described()))
+    }
+
+    /// Return the same nodes, those that are marked not healthy, or taken by a job: by node rank, the local indices of the
+    /// accelerators that are not healthy, or `None` for the whole node.
+    #[pyo3(signature = (marks, job = None))]
+    fn marked(&self, py: Python<'_>, marks: BTreeMap<u32, Option<RankSet>>, job: Option<&str>) -> Self {
+        let marks: Vec<_> =
+            marks.into_iter().map(|(node, local)| (NodeRank(node), local.map(|local| local.0))).collect();
+        py.detach(|| Self::of(self.0.marked(&marks, job)))
+    }
+
     /// Return the nodes of these ranks, numbered from 0 in this order. Raises `IndexError` for an unknown rank, and for more
     /// nodes than there are.
     fn reordered(&self, py: Python<'_>, order: Vec<u32>) -> PyResult<Self> {
         let found = py.detach(|| self.0.reordered(&order));
-        found.map(|found| Inventory(Arc::new(found))).ok_or_else(|| PyIndexError::new_err("unknown node rank"))
+        found.map(Self::of).ok_or_else(|| PyIndexError::new_err("unknown node rank"))
     }
 
     /// Return an accelerator of a node, counted node by node. Raises `IndexError`.

@@ -6,7 +6,9 @@ mod errors;
 mod free;
 mod index;
 mod inventory;
+mod machine;
 mod memory;
+mod node;
 mod parallel;
 mod pickling;
 mod placement;
@@ -17,6 +19,7 @@ mod requests;
 mod rules;
 mod runs;
 mod tune;
+mod value;
 mod visibility;
 
 use pyo3::prelude::*;
@@ -31,9 +34,13 @@ mod _core {
     #[pymodule_export]
     use super::free::{Free, Short, Taken, step_sizes};
     #[pymodule_export]
-    use super::inventory::Inventory;
+    use super::inventory::{Inventory, check_hardware_type, level_faults, read_inventory, read_ranks};
+    #[pymodule_export]
+    use super::machine::{cpu_list, groups_text, parse_groups, pci_address};
     #[pymodule_export]
     use super::memory::{engine_memory, host_store, model_params, switch_memory, training_memory};
+    #[pymodule_export]
+    use super::node::{AcceleratorFacts, NicFacts, NodeSpec};
     #[pymodule_export]
     use super::parallel::{Domains, Groups, Layout, Spans, WeightMap};
     #[pymodule_export]
@@ -54,6 +61,8 @@ mod _core {
     use super::tune::best_schedule;
 
     use pyo3::prelude::*;
+    use pyo3::types::PyTuple;
+    use rankplan_core::machine::DISTANCES;
     use rankplan_core::{ResourceKind, ids};
 
     /// Register the classes with the abstract ones of `collections.abc` that they implement.
@@ -65,6 +74,7 @@ mod _core {
         for class in [py.get_type::<Placements>(), py.get_type::<Groups>(), py.get_type::<Requests>()] {
             abc.getattr("Sequence")?.call_method1("register", (class,))?;
         }
+        module.add("DISTANCES", PyTuple::new(py, DISTANCES)?)?;
         Ok(())
     }
 
@@ -78,6 +88,8 @@ mod _core {
     const ACCELERATOR: &str = ResourceKind::ACCELERATOR;
     #[pymodule_export]
     const WHOLE_NODE: &str = ResourceKind::NODE;
+    #[pymodule_export]
+    const MAX_CPU: u32 = rankplan_core::machine::MAX_CPU;
     #[pymodule_export]
     const MAX_RANK: u32 = ids::MAX_RANK;
     #[pymodule_export]

@@ -131,7 +131,7 @@ class Repair:
                 continue
             new = first + len(records)
             self.added[new] = rank
-            records.append(record.model_copy(update={"ranks": RankSet([new]), "hostname": None, "ip": None}))
+            records.append(record.changed(hostname=None, ip=None).at(RankSet([new])))
         extended = planned
         if records:
             if section is not None:

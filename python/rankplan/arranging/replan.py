@@ -263,7 +263,7 @@ def _with_gone(planned: Inventory, inventory: Inventory, known: Sequence[int | N
         return inventory, found
     entries = [entry.at(RankSet(nodes)) for nodes, entry in inventory.stretches()]
     for rank, new in ranks.items():
-        entries.append(planned.node(rank).model_copy(update={"ranks": RankSet([new]), "healthy": False}))
+        entries.append(planned.node(rank).changed(healthy=False).at(RankSet([new])))
     return Inventory(entries, inventory.section, inventory.levels or None), found
 
 

@@ -84,10 +84,9 @@ def unmarked(inventory: Inventory) -> Inventory:
     """Return the nodes of a plan, and its node groups, as if all hardware could be used."""
     if not inventory.marks and not (inventory.section and inventory.section.exclude):
         return inventory
-    healthy = {"healthy": True, "unhealthy": RankSet()}
     entries = [
-        (record if record.healthy and not record.unhealthy else record.model_copy(update=healthy)).at(RankSet(nodes))
-        for nodes, record in inventory.stretches()
+        record.changed(healthy=True, unhealthy=RankSet()) if record.unhealthy or not record.healthy else record
+        for _, record in inventory.stretches()
     ]
     section = inventory.section and inventory.section.model_copy(update={"exclude": ()})
     return Inventory(entries, section, inventory.levels or None)

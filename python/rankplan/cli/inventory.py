@@ -10,13 +10,12 @@ import click
 
 from rankplan.cli.common import Choice, output_option, without_option
 from rankplan.cli.output import faults_end_it, note
+from rankplan.config.inventories.kubernetes_nodes import read_kubernetes_nodes
+from rankplan.config.inventories.slurm_nodes import SlurmNode, read_slurm_nodes, shows_nodes
+from rankplan.config.inventories.topology_files import Labels, read_kueue, read_slurm
 from rankplan.config.text.files import read_text
 from rankplan.errors import PlacementError
-from rankplan.nodes.entries import label_keys, unlabelled
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.kubernetes_nodes import read_kubernetes_nodes
-from rankplan.nodes.slurm_nodes import SlurmNode, read_slurm_nodes, shows_nodes
-from rankplan.nodes.topology.files import Labels, read_kueue, read_slurm
 from rankplan.render.inventory import hardware_lines, tree_lines
 from rankplan.words import counted, natural
 
@@ -99,8 +98,7 @@ def inventory(
                 told = f"{counted(len(unknown), 'node')} ({unknown})"
                 note(f"{name} does not list {told}; each is a domain of its own", "yellow")
         if chosen is not None:
-            keys = label_keys(record for _, record in found.stretches())
-            if faults := [fault for _, fault in unlabelled(chosen, keys)]:
+            if faults := [fault for _, fault in found.core.unlabelled(chosen)]:
                 raise PlacementError(faults)
             found = found.with_levels(chosen)
         if without:

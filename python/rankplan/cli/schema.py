@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from rankplan.cli.output import faults_end_it
-from rankplan.config.hardware import hardware_model, hardware_types
+from rankplan.config.hardware import hardware_model
 from rankplan.config.models import ClusterSection
 from rankplan.dialects.keys import ROLE
 from rankplan.dialects.schema import properties
+from rankplan.hardware.types import HARDWARE_TYPES
 
 SCHEMA_ID = "https://www.schemastore.org/rankplan.json"
 """Where SchemaStore serves the schema."""
@@ -32,7 +33,7 @@ def config_schema() -> dict[str, Any]:
     """Return the schema of a config: it describes the keys that place processes and accepts any other key."""
     section = ClusterSection.model_json_schema()
     definitions = section.pop("$defs")
-    definitions["Hardware"]["allOf"] = [_of_type(name) for name in hardware_types()]
+    definitions["Hardware"]["allOf"] = [_of_type(name) for name in HARDWARE_TYPES]
     keys = properties()
     others = [{"required": [key]} for key in ("gpus_per_node", "n_nodes", "n_gpus_per_node")]
     is_other = {"type": "object", "anyOf": others}

@@ -11,8 +11,8 @@ from rankplan._core import RankSet
 from rankplan.config.hardware import hardware_model
 from rankplan.config.models import Hardware, NodeGroup
 from rankplan.config.pools import PoolEntry
-from rankplan.config.text.faults import KeyPath, diagnostics
-from rankplan.errors import Diagnostic
+from rankplan.config.text.faults import diagnostics
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.words import nodes_text, unknown
 
 Fault = tuple[KeyPath, Diagnostic]

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from rankplan.config.text.faults import fault, number
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.hardware.types import HARDWARE_TYPES
 from rankplan.words import counted, nearest
 
 NodeRank = Annotated[int, BeforeValidator(number), Field(ge=0)]
@@ -112,11 +113,8 @@ def register_hardware(hardware_type: str, model: type[HardwareConfig]) -> None:
     if not (isinstance(model, type) and issubclass(model, HardwareConfig)):
         raise TypeError(f"{model!r} is not a subclass of rankplan.HardwareConfig")
     _MODELS[hardware_type] = model
-
-
-def hardware_types() -> list[str]:
-    """Return the registered types."""
-    return list(_MODELS)
+    if hardware_type not in HARDWARE_TYPES:
+        HARDWARE_TYPES.append(hardware_type)
 
 
 def hardware_model(hardware_type: Any) -> type[HardwareConfig]:

@@ -25,10 +25,9 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, MAX_RANK, NODE, WHOLE_NODE, RankSet
-from rankplan.accelerators import TYPES
+from rankplan._core import CLUSTER, MAX_NODES, MAX_RANK, NODE, RankSet, check_hardware_type
 from rankplan.config.base import DESCRIPTIONS, BindingWord, MemoryWord, Model, NicsWord, VisibilityWord
-from rankplan.config.hardware import HardwareConfig, hardware_model, hardware_types
+from rankplan.config.hardware import HardwareConfig, hardware_model
 from rankplan.config.memory import Bytes, MemoryEntry, ModelName
 from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
@@ -37,13 +36,12 @@ from rankplan.config.ranks import TEXT_OR_NUMBER, Count, Label, Ranks, with_all
 from rankplan.config.text.faults import RANKS, as_pydantic, diagnostics, fault
 from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, reserved_variables
 from rankplan.errors import refusal
-from rankplan.words import as_int, must_be, shown, unknown
+from rankplan.words import as_int, must_be, shown
 
 RESERVED_LABELS = {CLUSTER: "all nodes", NODE: "all nodes, counted as nodes"}
 
 
 _ONE_KEY = 'write one-key entries: - NAME: "value"'
-_COUNTED = {ACCELERATOR, WHOLE_NODE}
 
 _VALUES = {"additionalProperties": {"type": ["string", "number"]}}
 _ONE_VARIABLE = {"type": "object", **_VALUES, "minProperties": 1, "maxProperties": 1}
@@ -208,14 +206,7 @@ def _text(value: Any) -> str | list[str] | None:
 
 
 def _hardware_type(value: str) -> str:
-    if not value.strip() or not value.isprintable():
-        raise fault("invalid-value", f"{shown(value)} is not a hardware type", "write a name, e.g. Franka")
-    near = [known for known in hardware_types() if known.casefold() == value.casefold()]
-    if near and value not in near:
-        raise as_pydantic(unknown("hardware type", value, near, code="invalid-value"))
-    if value in _COUNTED or value in TYPES:
-        message = f"hardware type `{value}` cannot be configured: rankplan detects accelerators itself"
-        raise fault("invalid-value", message, "remove `hardware` to place on them, or choose another name")
+    check_hardware_type(value)
     return value
 
 

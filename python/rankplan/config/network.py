@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, field_validator
 from pydantic_core import InitErrorDetails
 
-from rankplan._core import MAX_NODES
+from rankplan._core import MAX_NODES, level_faults
 from rankplan.config.base import Model
 from rankplan.config.text.faults import RESOLVE, as_pydantic, fault, unresolved
 from rankplan.errors import Diagnostic
@@ -43,18 +42,8 @@ TOGETHER = "+"
 
 def level_keys(value: Any) -> Any:
     """Reject anything but a list of different label keys, outermost first."""
-    if not isinstance(value, (list, tuple)):
-        help = RESOLVE if unresolved(value) else "write a list of label keys, outermost first: [block, nvlink]"
-        raise as_pydantic(must_be("`levels`", value, "a list", help))
-    for index, key in enumerate(value):
-        if not isinstance(key, str) or not key.strip() or not key.isprintable():
-            raise fault("invalid-value", f"{shown(key)} is not a level", "write the key of a node label", (index,))
-        if key == NODE_LEVEL:
-            help = "remove it, or rename the label"
-            raise fault("invalid-value", "the level `node` is always the innermost one", help, (index,))
-    twice = next((key for key, count in Counter(value).items() if count > 1), None)
-    if twice is not None:
-        raise fault("invalid-value", f"level `{twice}` is listed twice", "list each level once, outermost first")
+    for path, found in level_faults(value):
+        raise as_pydantic(found, path)
     return value
 
 

@@ -7,29 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from rankplan._core import MAX_RANK, RankSet
+from rankplan._core import RankSet, read_ranks
 from rankplan.config.text.faults import fault, number
-from rankplan.errors import PlacementError
-from rankplan.words import as_int, shown
-
-
-def _rank_set(value: Any) -> Any:
-    one = as_int(value)
-    if one is None and not isinstance(value, (str, list, tuple, RankSet)):
-        message, help = f"{shown(value)} is not a set of ranks", "write a range such as 0-7, an int, or a list of ints"
-        raise fault("invalid-value", message, help)
-    if isinstance(value, (list, tuple)) and (odd := [rank for rank in value if as_int(rank) is None]):
-        help = "write a list of ints, or a range such as 0-7"
-        if all(isinstance(rank, str) for rank in odd):
-            help += f"; a list of ranges is one text: {','.join(map(str, value))}"
-        raise fault("invalid-value", f"{shown(odd[0])} is not a rank", help)
-    try:
-        return RankSet(value if one is None else [one])
-    except PlacementError:
-        raise
-    except ValueError as error:
-        help = f"ranks count from 0, up to {MAX_RANK}"
-        raise fault("invalid-value", f"{shown(value)} is not a set of ranks", help) from error
+from rankplan.words import shown
 
 
 def with_all(value: Any, every: Any) -> Any:
@@ -54,7 +34,7 @@ Count = Annotated[int, BeforeValidator(number)]
 Label = Annotated[str, BeforeValidator(_label), WithJsonSchema(TEXT_OR_NUMBER)]
 Ranks = Annotated[
     RankSet,
-    BeforeValidator(_rank_set),
+    BeforeValidator(read_ranks),
     PlainSerializer(str, return_type=str),
     WithJsonSchema(
         {"type": ["string", "integer", "array"], "items": {"type": "integer"}, "examples": ["0-7", 0, [0, 1]]}

@@ -26,12 +26,12 @@ from rankplan.config.network import USUAL_TOPOLOGY, Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.pools import PoolEntry
 from rankplan.config.ranks import Label, with_all
-from rankplan.config.text.faults import CUT, RANKS, KeyPath, diagnostics, missing, wrong_type
+from rankplan.config.text.faults import CUT, RANKS, diagnostics, missing, wrong_type
 from rankplan.config.text.hydra import compose
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Config as Config
 from rankplan.config.text.reader import Reader, not_a_mapping, unreadable
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.words import as_int, misspelt, nearest, shown
 
 _DEEPEST = 50

@@ -7,12 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rankplan.config.text.document import Section
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.programs import Program, started
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import TABLES
 from rankplan.dialects.no_job import description, fine_tuning
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from rankplan._core import Inventory as Core
 from rankplan._core import Taken
-from rankplan.config.text.faults import KeyPath
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.words import counted
 

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import Keys
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placer import Packing, Placer
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.configured import assumed, lacks_accelerators
 from rankplan.plans.plan import Plan

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.memory.rules import FOREIGN, Table, stated_keys
 from rankplan.dialects.memory.tables import MEMORY
+from rankplan.errors import KeyPath
 from rankplan.parallel import MEGATRON
 from rankplan.words import misspelt
 

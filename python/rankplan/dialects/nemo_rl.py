@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from rankplan._core import Free, Taken
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import Engine, engine_sizes
 from rankplan.dialects.job import Job
 from rankplan.dialects.keys import NEMO_RL
 from rankplan.dialects.placer import Placer
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
 from rankplan.plans.configured import ASSUMED

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankplan.config.text.files import read_text
-from rankplan.config.text.kinds import CONFIG, COSTS, INVENTORY, SLURM_NODES, kind_of, object_of_kubernetes
+from rankplan.kinds import CONFIG, COSTS, INVENTORY, SLURM_NODES, kind_of, object_of_kubernetes
 from rankplan.words import nearest
 
 _OWN = ("cluster", "component_placement", "rankplan")

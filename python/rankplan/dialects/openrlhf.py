@@ -11,13 +11,12 @@ Follows ``train`` of OpenRLHF's ``train_ppo_ray.py`` with what it changes in its
 from __future__ import annotations
 
 from rankplan._core import Taken
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import engine_sizes
 from rankplan.dialects.job import Job, differing
 from rankplan.dialects.keys import OPENRLHF, OPENRLHF_MODELS
 from rankplan.dialects.placer import Placer
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import Parallel
 from rankplan.plans.configured import ASSUMED
 from rankplan.words import path_text

@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK, NODE, Free, RankSet, Requests, Short, Taken
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import Engine, engine_faults
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.component import Component

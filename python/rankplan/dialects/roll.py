@@ -21,13 +21,13 @@ from itertools import chain, groupby
 from typing import Any
 
 from rankplan._core import MAX_PROCESSES, WHOLE_NODE, RankSet, Requests, Taken
-from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
+from rankplan.config.text.faults import RESOLVE, unresolved
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.device_mapping import devices_of, parse_device_mapping
 from rankplan.dialects.keys import ROLE, ROLL, is_role, roles
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placer import Packing, Placer
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists

@@ -5,9 +5,9 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.keys import TABLES, Keys
 from rankplan.dialects.memory.tables import MEMORY
+from rankplan.errors import KeyPath
 
 _RLINF = Keys((), MEMORY["rlinf"])
 """RLinf's keys of memory; it is recognised by its models."""

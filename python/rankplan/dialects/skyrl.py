@@ -17,13 +17,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rankplan._core import Requests, Taken
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import engine_sizes
 from rankplan.dialects.job import Job, differing
 from rankplan.dialects.keys import SKYRL, SKYRL_MODELS, SKYRL_OLDER
 from rankplan.dialects.placer import Placer
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import MEGATRON, Parallel
 from rankplan.plans.configured import ASSUMED
 from rankplan.plans.requests import NodeOrder, Request

@@ -23,14 +23,13 @@ from typing import Any, Protocol, TypeAlias
 
 from rankplan._core import Inventory as Core
 from rankplan._core import Placement, Taken, step_sizes
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.job import Job
 from rankplan.dialects.keys import SLIME, flag_name
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.orders import bundle_order
 from rankplan.dialects.placer import Placer
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component

@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rankplan._core import Short, Taken
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.engines import division_fault, idle_fault
 from rankplan.dialects.job import Job
@@ -36,7 +35,7 @@ from rankplan.dialects.verl_programs import program_of
 from rankplan.dialects.verl_sizes import CONFIG_NAME, OWN_CONFIGS, engine_at, engine_name, training_at
 from rankplan.dialects.verl_topology import Topology
 from rankplan.dialects.verl_writing import written
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.configured import ASSUMED
 from rankplan.plans.requests import NodeOrder, repeated

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.overrides import CHOICES
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import Engine, engine_sizes
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
 
 KEYS = {"tp": "tensor_model_parallel_size", "dp": "data_parallel_size", "pp": "pipeline_model_parallel_size"}

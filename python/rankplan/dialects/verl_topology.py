@@ -29,11 +29,10 @@ from typing import Any
 from rankplan._core import Free, RankSet, Taken
 from rankplan.config.models import ClusterSection
 from rankplan.config.pools import PoolEntry
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.placer import Placer
 from rankplan.dialects.verl_sizes import ENGINE_SECTIONS, engine_at, training_at
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.inventory import Inventory
 from rankplan.words import counted, misspelt, must_be, nodes_text, unknown
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan.config.models import component_names
-from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.keys import AREAL_ENGINES
 from rankplan.editor.keys import keys_at, words_at
+from rankplan.errors import KeyPath
 
 _KEY = re.compile(r" *(?P<dash>-)? *(?P<key>[^\s:#,\[\]{}-][^:#{}\[\]]*?) *:(?= |$)")
 _WORD = re.compile(r"[^\s\[\]{},:\"']*$")

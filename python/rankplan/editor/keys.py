@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any
 
 from rankplan.config.models import ClusterSection
-from rankplan.config.text.faults import KeyPath
 from rankplan.dialects import name_of
 from rankplan.dialects.keys import ROLE, TABLES, Row
+from rankplan.errors import KeyPath
 
 
 def dialect_at(config: Mapping[Any, Any] | None, named: str | None = None) -> str | None:

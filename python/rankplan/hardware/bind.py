@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from rankplan._core import RankSet
+from rankplan._core import RankSet, cpu_list
 from rankplan.hardware.policies import BOUND, NO_MEMORY, PREFERRED
-from rankplan.hardware.sysfs import cpu_list
 
 _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237, "ppc64le": 261}
 """The numbers of the system call, for which libc has no function."""

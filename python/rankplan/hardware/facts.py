@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from rankplan._core import groups_text
 from rankplan.hardware import nvml
-from rankplan.hardware.machine import Machine, groups_text
+from rankplan.hardware.machine import Machine
 from rankplan.hardware.nvml import Gpu
 from rankplan.hardware.pci import Card, cards, device_at, nearest
 from rankplan.hardware.sysfs import Sysfs

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rankplan._core import RankSet
-from rankplan.hardware.sysfs import MAX_CPU, Sysfs, cpu_list
+from rankplan.hardware.sysfs import Sysfs
 
 _NODES, _CPUS = "sys/devices/system/node", "sys/devices/system/cpu"
-_GROUPS = re.compile(r"([0-9,-]+)(?: x([1-9][0-9]{0,4})(?: \+([1-9][0-9]{0,4}))?)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -59,45 +58,6 @@ class Machine:
             tuple(_shared(every, lambda cpu: sysfs.cpus(f"{_CPUS}/cpu{cpu}/topology/thread_siblings_list"))),
             tuple(_shared(every, lambda cpu: _largest_cache(sysfs, cpu))),
         )
-
-
-def groups_text(groups: Iterable[RankSet]) -> list[str]:
-    """Return disjoint sets of CPUs as text, ``<CPUs> x<count> +<step>`` for each run of equally spaced ones.
-
-    ``0,112 x56`` are the cores 0,112 and 1,113 to 55,167: the step is 1 unless it is written.
-    """
-    texts: list[str] = []
-    ordered = sorted((group for group in groups if group), key=lambda group: group[0])
-    index = 0
-    while index < len(ordered):
-        start, count, step = ordered[index], 1, 0
-        while index + count < len(ordered):
-            other = ordered[index + count]
-            step = step or other[0] - start[0]
-            if other != shifted(start, count * step):
-                break
-            count += 1
-        by = f" +{step}" if step > 1 else ""
-        texts.append(str(start) if count == 1 else f"{start} x{count}{by}")
-        index += count
-    return texts
-
-
-def parse_groups(text: str) -> list[RankSet] | None:
-    """Return the sets of one text of `groups_text`, or ``None`` if it is not one, or names CPUs that cannot exist."""
-    found = _GROUPS.fullmatch(text)
-    start = cpu_list(found[1]) if found else None
-    if found is None or not start:
-        return None
-    count, step = int(found[2] or 1), int(found[3] or 1)
-    if start[-1] + (count - 1) * step > MAX_CPU:
-        return None
-    return [shifted(start, index * step) for index in range(count)]
-
-
-def shifted(cpus: RankSet, by: int) -> RankSet:
-    """Return the set with this number added to each member."""
-    return RankSet(",".join(f"{first + by}-{last + by}" for first, last in cpus.ranges)) if cpus else cpus
 
 
 def _allowed(sysfs: Sysfs, key: str, kind: str) -> RankSet | None:

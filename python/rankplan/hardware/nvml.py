@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rankplan.hardware.pci import address_of
+from rankplan._core import pci_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class _Devices:
         problem = "it fell off the bus" if lost else self._damage(handle)
         address = getattr(bus, "busId", b"")
         address = address.decode("ascii", "replace") if isinstance(address, bytes) else str(address)
-        return Gpu(uuid, address_of(address), model, int(memory.total) >> 20 if memory else None, problem)
+        return Gpu(uuid, pci_address(address), model, int(memory.total) >> 20 if memory else None, problem)
 
     def _damage(self, handle: Any) -> str | None:
         """Return the damage to the memory of a device, as far as it can report it."""

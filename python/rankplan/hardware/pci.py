@@ -7,15 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankplan._core import RankSet
+from rankplan._core import DISTANCES, RankSet, pci_address
 from rankplan.hardware.sysfs import Sysfs
 from rankplan.words import natural
 
-DISTANCES = ("PIX", "PXB", "PHB", "NODE", "SYS")
-"""Nearest first, as in ``nvidia-smi topo``: one switch, several switches, a host bridge, a NUMA node, beyond."""
-
 _CARDS = "sys/class/infiniband"
-_ADDRESS = re.compile(r"([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +46,6 @@ class Near:
     distance: str
 
 
-def address_of(text: str) -> str | None:
-    """Return a PCI address as the kernel writes it, with a domain of four digits, or ``None`` for any other text."""
-    found = _ADDRESS.fullmatch(text.strip())
-    if found is None:
-        return None
-    domain, bus, device, function = found.groups()
-    return f"{int(domain, 16):04x}:{bus}:{device}.{function}".lower()
-
-
 def device_at(sysfs: Sysfs, address: str) -> PciDevice | None:
     """Return the device with this address, ``None`` if the kernel shows none: it is hidden, or fell off the bus."""
     folder = f"sys/bus/pci/devices/{address}"
@@ -68,7 +55,7 @@ def device_at(sysfs: Sysfs, address: str) -> PciDevice | None:
 def device_in(sysfs: Sysfs, folder: str) -> PciDevice | None:
     """Return the device that a folder or link of sysfs leads to, if it is a PCI device."""
     parts = (sysfs.real(folder) or "").strip("/").split("/")
-    address = address_of(parts[-1])
+    address = pci_address(parts[-1])
     if address is None:
         return None
     start = next((index for index, part in enumerate(parts) if part.startswith("pci")), None)
@@ -82,7 +69,7 @@ def device_in(sysfs: Sysfs, folder: str) -> PciDevice | None:
 
 
 def distance(one: PciDevice, other: PciDevice) -> str:
-    """Return how far two devices are from each other, one of `DISTANCES`."""
+    """Return how far two devices are from each other: one of `DISTANCES`, as in ``nvidia-smi topo``."""
     shared = 0
     for here, there in zip(one.path, other.path, strict=False):
         if here != there:

@@ -6,25 +6,9 @@ import os
 import re
 from pathlib import Path
 
-from rankplan._core import RankSet
-
-MAX_CPU = 65_535
-"""Far above the largest kernel's limit; a list with a larger number is damaged."""
+from rankplan._core import RankSet, cpu_list
 
 _LONGEST = 1 << 16
-_LIST = re.compile(r"([0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*)?", re.ASCII)
-
-
-def cpu_list(text: str) -> RankSet | None:
-    """Return the numbers of a kernel list such as ``0-55,112-167`` (empty: none), or ``None`` for any other text."""
-    text = text.strip()
-    if _LIST.fullmatch(text) is None:
-        return None
-    try:
-        found = RankSet(text)
-    except ValueError:
-        return None
-    return found if not found or found[-1] <= MAX_CPU else None
 
 
 class Sysfs:

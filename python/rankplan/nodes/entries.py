@@ -6,12 +6,13 @@ They are numbered, and marked by the names of hardware that must not be used: no
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
+from rankplan._core import Inventory as Core
 from rankplan._core import RankSet
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.models import ClusterSection, NodeGroup
@@ -29,72 +30,10 @@ def add_mark(marks: Marks, node: int, local: RankSet | None) -> None:
     marks[node] = None if known is None or local is None else known | local
 
 
-def marked(
-    stretches: Iterable[tuple[range, NodeSpec]], marks: Marks, taken: str | None = None
-) -> tuple[list[range], list[NodeSpec]]:
-    """Return ranges of equal nodes and their records, those of marked nodes not healthy, or taken by this job."""
-    ranges: list[range] = []
-    records: list[NodeSpec] = []
-    known: dict[tuple[int, RankSet | None], NodeSpec] = {}
-    ordered = sorted(marks)
-    whole = {"healthy": False} if taken is None else {"taken": taken}
-    for nodes, record in stretches:
-        start = nodes.start
-        for node in ordered[bisect_left(ordered, start) : bisect_left(ordered, nodes.stop)]:
-            local = marks[node]
-            key = id(record), local
-            if key not in known:
-                new = whole if local is None else {"unhealthy": record.unhealthy | local}
-                known[key] = record.changed(**new)
-            ranges += [range(start, node)] if start < node else []
-            records += [record] if start < node else []
-            ranges.append(range(node, node + 1))
-            records.append(known[key])
-            start = node + 1
-        if start < nodes.stop:
-            ranges.append(range(start, nodes.stop))
-            records.append(record)
-    return ranges, records
-
-
-def broken(stretches: Iterable[tuple[range, NodeSpec]]) -> Marks:
-    """Return the hardware that is not healthy, or that another job has."""
-    found: Marks = {}
-    for nodes, record in stretches:
-        if not record.healthy or record.taken is not None:
-            found |= dict.fromkeys(nodes)
-        elif record.unhealthy:
-            found |= dict.fromkeys(nodes, record.unhealthy)
-    return found
-
-
-def cut(ranges: list[range], records: list[NodeSpec], num_nodes: int) -> tuple[list[range], list[NodeSpec]]:
-    """Return the ranges and the records of the first nodes."""
-    count = bisect_left(ranges, num_nodes, key=lambda nodes: nodes.start)
-    return [*ranges[: count - 1], range(ranges[count - 1].start, num_nodes)], records[:count]
-
-
-def numbered(stretches: Iterable[tuple[range, NodeSpec]]) -> list[NodeSpec]:
-    """Return one entry per record, with the ranks of its ranges, in the order of their first ranges."""
-    alike: dict[int, tuple[NodeSpec, list[range]]] = {}
-    found: list[NodeSpec] = []
-    for nodes, record in stretches:
-        if len(record.ranks) == 1 == len(nodes):
-            found.append(record.at(RankSet(nodes)))
-        else:
-            alike.setdefault(id(record), (record, []))[1].append(nodes)
-    found += [record.at(RankSet(chain.from_iterable(ranges))) for record, ranges in alike.values()]
-    return sorted(found, key=lambda entry: entry.rank) if alike else found
-
-
-def label_keys(entries: Iterable[NodeSpec]) -> set[str]:
-    """Return the keys of the labels of all nodes."""
-    return {key for entry in entries for key in entry.labels}
-
-
-def labelled(levels: Sequence[str], entries: Sequence[NodeSpec]) -> tuple[str, ...]:
+def labelled(levels: Sequence[str], core: Core) -> tuple[str, ...]:
     """Return the levels that are the key of a label."""
-    return tuple(level for level in levels if any(level in entry.labels for entry in entries))
+    keys = core.label_keys()
+    return tuple(level for level in levels if level in keys)
 
 
 def with_labels(entries: Iterable[NodeSpec], labels: Mapping[str, Mapping[str, str]]) -> tuple[list[NodeSpec], RankSet]:
@@ -113,14 +52,6 @@ def with_labels(entries: Iterable[NodeSpec], labels: Mapping[str, Mapping[str, s
                 unlisted.append(node.rank)
             records.append(node if found is None else node.changed(labels={**node.labels, **found}))
     return records, RankSet(unlisted)
-
-
-def unlabelled(levels: Sequence[str], keys: Collection[str]) -> Iterator[tuple[int, Diagnostic]]:
-    """Yield the index and the fault of each level that is the key of no label."""
-    for index, level in enumerate(levels):
-        if level not in keys:
-            help = did_you_mean(level, sorted(keys), "the labels are") or "add labels to the nodes"
-            yield index, Diagnostic("unknown-level", f"no node has the label `{level}`", help)
 
 
 def equipped(group: NodeGroup, stretches: Iterable[tuple[range, NodeSpec]]) -> NodeGroup:
@@ -172,13 +103,11 @@ def hardware_names(names: str | Iterable[str]) -> Iterable[str]:
 
 
 class Names:
-    """The names of nodes, accelerators and domains.
+    """The names of nodes, accelerators and domains, given each range of equal nodes with their record, ascending."""
 
-    ``ranges`` are the ranges of equal nodes, ascending, and ``records`` the record of each.
-    """
-
-    def __init__(self, ranges: Sequence[range], records: Sequence[NodeSpec]) -> None:
-        self._ranges, self._records = ranges, records
+    def __init__(self, stretches: Sequence[tuple[range, NodeSpec]]) -> None:
+        self._ranges = [nodes for nodes, _ in stretches]
+        self._records = [record for _, record in stretches]
         self._labels: dict[str, dict[str, list[range]]] = {}
         self._first: dict[str, tuple[dict[str, int], set[str]]] = {}
 

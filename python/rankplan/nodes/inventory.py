@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -16,15 +15,9 @@ from rankplan.config.models import ClusterSection, NodeGroup
 from rankplan.config.network import NODE_LEVEL
 from rankplan.config.pools import with_nodes
 from rankplan.config.section import Reading, read_section
-from rankplan.config.text.faults import KeyPath
-from rankplan.config.text.kinds import INVENTORY
-from rankplan.config.text.load import load_config
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes import entries, inventory_file
-from rankplan.nodes.batch_script import read_batch_script
-from rankplan.nodes.manifests import read_pods
 from rankplan.nodes.node import NodeSpec
-from rankplan.nodes.node_table import read_table
 from rankplan.nodes.topology import Domains, detect, domains
 from rankplan.words import counted, unknown
 
@@ -45,11 +38,9 @@ class Inventory:
         self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None, levels: Sequence[str] | None = None
     ) -> None:
         """``section`` defines the node groups, and hardware that must not be used."""
-        self._entries = tuple(nodes)
-        self._fill(Core(self._entries), section, None if levels is None else tuple(levels))
+        self._fill(Core(nodes), section, None if levels is None else tuple(levels))
 
     def _fill(self, core: Core, section: ClusterSection | None, levels: tuple[str, ...] | None) -> None:
-        """Set everything but the nodes: `_entries` or `_stretches`, each of which can be made from the other."""
         self.core = core
         self._stated_levels = levels
         self._section = section
@@ -59,24 +50,17 @@ class Inventory:
         self.node_groups = [entries.equipped(group, self.stretches()) for group in groups]
         self._groups = {group.label: group for group in reversed(self.node_groups)}
 
-    def _derived(
-        self,
-        stretches: tuple[list[range], list[NodeSpec]],
-        section: ClusterSection | None,
-        order: Sequence[int] = (),
-    ) -> Inventory:
-        """Return the inventory of other records, whose accelerators are those of this one's nodes in this order."""
-        found = Inventory.__new__(Inventory)
-        found._stretches = stretches
-        levels = self._stated_levels and entries.labelled(self._stated_levels, stretches[1])  # others are cut off
-        core = self.core.reordered(order) if order else self.core
+    @classmethod
+    def _of(cls, core: Core, section: ClusterSection | None = None, levels: tuple[str, ...] | None = None) -> Inventory:
+        """Return the inventory of nodes that the core knows."""
+        found = cls.__new__(cls)
         found._fill(core, section, levels)
         return found
 
-    @cached_property
-    def _entries(self) -> tuple[NodeSpec, ...]:
-        """Each record, with the ranks of its nodes."""
-        return tuple(entries.numbered(self.stretches()))
+    def _derived(self, core: Core, section: ClusterSection | None) -> Inventory:
+        """Return the inventory of other nodes, with the levels of this one that are keys of their labels."""
+        levels = self._stated_levels
+        return Inventory._of(core, section, levels and entries.labelled(levels, core))
 
     @classmethod
     def uniform(
@@ -114,7 +98,8 @@ class Inventory:
         keys of labels that tell where a node is in the network, outermost first. Raises `PlacementError` with every
         fault.
         """
-        return inventory_file.read(content, lambda nodes, levels: cls(nodes, levels=levels))
+        core, levels = inventory_file.read(content)
+        return cls._of(core, levels=levels)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Inventory:
@@ -122,18 +107,21 @@ class Inventory:
 
         Raises `PlacementError`, ``OSError``.
         """
-        of_job = read_table(path) or read_pods(path) or read_batch_script(path)
-        return cls.from_dict(of_job or load_config(path, kind=INVENTORY))
+        from rankplan.config.inventories.files import read_file
+
+        return cls.from_dict(read_file(path))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
-        stated = self.levels or detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
+        stated = self.levels or detect(self.core.label_keys())
         levels = {"levels": list(self.levels)} if stated else {}
-        return {**levels, "nodes": [self.node(ranks[0]).at(ranks).described() for ranks in self._nodes.values()]}
+        return {**levels, "nodes": self.core.described()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
-        inventory_file.write(path, self.to_dict())
+        from rankplan.config.inventories.files import write_file
+
+        write_file(path, self.to_dict())
 
     @property
     def num_nodes(self) -> int:
@@ -144,24 +132,18 @@ class Inventory:
         """Return the node of this rank. Raises ``IndexError`` for an unknown rank."""
         if rank not in range(self.num_nodes):
             raise self._unknown_node(rank)
-        ranges, records = self._stretches
-        entry = records[bisect_right(ranges, rank, key=lambda nodes: nodes.start) - 1]
-        return entry.at(RankSet([rank]))
+        return self.core.node(rank)
 
     def _unknown_node(self, rank: int) -> IndexError:
         return IndexError(f"unknown node {rank}; the node ranks are {RankSet(range(self.num_nodes))}")
 
-    @cached_property
-    def _stretches(self) -> tuple[list[range], list[NodeSpec]]:
-        """The ranges of equal nodes, ascending, and the record of each, whose own ranks may be others."""
-        ranges = [range(first, last + 1) for entry in self._entries for first, last in entry.ranks.ranges]
-        records = [entry for entry in self._entries for _ in entry.ranks.ranges]
-        order = sorted(range(len(ranges)), key=[nodes.start for nodes in ranges].__getitem__)
-        return [ranges[index] for index in order], [records[index] for index in order]
+    def stretches(self) -> Sequence[tuple[range, NodeSpec]]:
+        """Return each range of equal nodes, ascending, with their record."""
+        return self._stretches
 
-    def stretches(self) -> Iterator[tuple[range, NodeSpec]]:
-        """Yield each range of equal nodes, ascending, with their record, whose own ranks may be others."""
-        return zip(*self._stretches, strict=True)
+    @cached_property
+    def _stretches(self) -> Sequence[tuple[range, NodeSpec]]:
+        return self.core.stretches()
 
     @cached_property
     def levels(self) -> tuple[str, ...]:
@@ -172,10 +154,10 @@ class Inventory:
         """
         if self._section is not None and self._section.topology.levels is not None:
             # a fault of the section unless no node has any label
-            return entries.labelled(self._section.topology.levels, self._stretches[1])
+            return entries.labelled(self._section.topology.levels, self.core)
         if self._stated_levels is not None:
             return self._stated_levels
-        return detect((len(nodes), entry.labels) for nodes, entry in self.stretches())
+        return detect(self.core.label_keys())
 
     def domains_of(self, level: str) -> Domains | None:
         """Return the domains of a level, ``None`` for ``node``. Raises `PlacementError` (``unknown-level``)."""
@@ -196,7 +178,7 @@ class Inventory:
 
     def with_levels(self, levels: Sequence[str]) -> Inventory:
         """Return the same nodes and groups with these levels, which a cluster section may override."""
-        return Inventory(self._entries, self._section, levels)
+        return Inventory._of(self.core, self._section, tuple(levels))
 
     def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> tuple[Inventory, RankSet]:
         """Return the inventory with these labels added, by the name of the node, and the nodes that have no new ones.
@@ -204,7 +186,7 @@ class Inventory:
         A node has the name of its hostname, with or without the domain, or else its address, or ``node-3``. The levels
         are detected again.
         """
-        records, unlisted = entries.with_labels(self._entries, labels)
+        records, unlisted = entries.with_labels(self.core.entries(), labels)
         return Inventory(records, self._section), unlisted
 
     def reordered(self, order: Sequence[int]) -> Inventory:
@@ -216,11 +198,7 @@ class Inventory:
             raise ValueError("an inventory has at least one node")
         if min(order) < 0 or max(order) >= self.num_nodes:
             raise self._unknown_node(next(rank for rank in order if not 0 <= rank < self.num_nodes))
-        nodes = [record for nodes, record in self.stretches() for _ in nodes]
-        records = [nodes[rank] for rank in order]
-        starts = [rank for rank, node in enumerate(records) if not rank or node is not records[rank - 1]]
-        ranges = list(map(range, starts, [*starts[1:], len(records)]))
-        return self._derived((ranges, [records[start] for start in starts]), None, order)
+        return self._derived(self.core.reordered(order), None)
 
     @property
     def section(self) -> ClusterSection | None:
@@ -269,7 +247,7 @@ class Inventory:
     def _marked(self, marks: entries.Marks, job: str | None = None) -> Inventory:
         if not marks:
             return self
-        found = self._derived(entries.marked(self.stretches(), marks, job), self._section)
+        found = self._derived(self.core.marked(marks, job), self._section)
         # marks change neither labels nor names
         found.__dict__.update({key: self.__dict__[key] for key in ("domains", "names") if key in self.__dict__})
         return found
@@ -281,12 +259,12 @@ class Inventory:
     @cached_property
     def names(self) -> entries.Names:
         """The names of the nodes, their accelerators and their domains."""
-        return entries.Names(*self._stretches)
+        return entries.Names(self.stretches())
 
     @cached_property
     def marks(self) -> entries.Marks:
         """The hardware that must not be used: not healthy, of another job, or excluded by the cluster section."""
-        found = entries.broken(self.stretches())
+        found = self.core.broken()
         if self._section is not None and (names := self._section.exclude):
             for node, local in self.names.marks(names)[0].items():
                 entries.add_mark(found, node, local)
@@ -319,7 +297,7 @@ class Inventory:
                 "pools": with_nodes(self._section.pools, RankSet(range(num_nodes))),
             }
         )
-        return self._derived(entries.cut(*self._stretches, num_nodes), section, range(num_nodes))
+        return self._derived(self.core.reordered(range(num_nodes)), section)
 
     def with_groups_added(self, section: ClusterSection) -> ClusterSection:
         """Return a section with the node groups of this inventory that it does not define, if its nodes suffice."""
@@ -333,7 +311,7 @@ class Inventory:
 
     def without_groups(self) -> Inventory:
         """Return the same nodes without node groups."""
-        return self if self._section is None else Inventory(self._entries, levels=self._stated_levels)
+        return self if self._section is None else Inventory._of(self.core, levels=self._stated_levels)
 
     def group(self, label: str) -> NodeGroup | None:
         """Return the configured node group with this label; ``None`` for an unknown or a reserved label."""
@@ -397,25 +375,18 @@ class Inventory:
         if not isinstance(other, Inventory):
             return NotImplemented
         same = self._section == other._section and self.levels == other.levels
-        return self is other or (same and self._nodes == other._nodes)
-
-    @cached_property
-    def _nodes(self) -> dict[tuple[Any, ...], RankSet]:
-        """The node ranks of each kind of node, however the entries were split."""
-        found: dict[tuple[Any, ...], list[range]] = {}
-        for nodes, record in self.stretches():
-            found.setdefault(record.kind, []).append(nodes)
-        return {kind: RankSet(chain.from_iterable(ranges)) for kind, ranges in found.items()}
+        return self is other or (same and self.core == other.core)
 
     def __hash__(self) -> int:
         return hash(self.num_nodes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Inventory, (self._entries, self._section, self._stated_levels)
+        return Inventory, (self.core.entries(), self._section, self._stated_levels)
 
     def __repr__(self) -> str:
-        kinds = ", ".join(f"{one.ranks}: {one.num_accelerators} {one.accelerator_type}" for one in self._entries[:4])
-        more = ", ..." if len(self._entries) > 4 else ""
+        nodes = self.core.entries()
+        kinds = ", ".join(f"{one.ranks}: {one.num_accelerators} {one.accelerator_type}" for one in nodes[:4])
+        more = ", ..." if len(nodes) > 4 else ""
         return f"<Inventory of {counted(self.num_nodes, 'node')}: {kinds}{more}>"
 
 
@@ -428,9 +399,9 @@ def configured(
         message = f"num_nodes is {wanted}, but the cluster has {counted(present, 'node')}"
         help = f"set num_nodes to {'1' if present == 1 else f'{present} or less'}, or use a larger cluster"
         return inventory, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
+    core = inventory.core if wanted == present else inventory.core.reordered(range(wanted))
     levels = () if planned else section.topology.levels or ()
-    keys = entries.label_keys(entries.cut(*inventory._stretches, wanted)[1]) if levels else ()
-    if keys and (missing := list(entries.unlabelled(levels, keys))):
+    if levels and core.label_keys() and (missing := core.unlabelled(levels)):
         return inventory, [(("topology", "levels", index), found) for index, found in missing]
     before = inventory._section.exclude if inventory._section is not None else ()
     section = entries.decided(section, before, inventory.levels if section.topology.named_levels() else ())
@@ -443,7 +414,6 @@ def configured(
         faults = inventory.names.marks(names, missing=names if planned else before)[1] if names else []
         if faults:
             return inventory, [(("exclude", index), found) for index, found in faults]
-        order = range(wanted) if wanted < present else ()
-        last = inventory._derived(entries.cut(*inventory._stretches, wanted), section, order)
+        last = inventory._derived(core, section)
         inventory._configured = last
     return last, []

@@ -1,85 +1,50 @@
-"""Inventory files: reading with every fault, and writing so that any YAML reader gets the same values."""
+"""Inventories as plain values: the nodes and the levels of one, with every fault, and sizes as text."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
-import yaml
-from pydantic import Field, TypeAdapter, ValidationError
-
-from rankplan._core import MAX_NODES, RankSet
-from rankplan.config.network import Levels
-from rankplan.config.text.faults import diagnostics
-from rankplan.config.text.files import write_whole
-from rankplan.config.text.kinds import INVENTORY
-from rankplan.config.text.reader import Reader, not_a_mapping
-from rankplan.errors import Diagnostic, PlacementError
-from rankplan.nodes.entries import label_keys, unlabelled
-from rankplan.nodes.node import NicFacts, NodeSpec
-from rankplan.words import as_int, nearest, shown
-
-Found = TypeVar("Found")
-
-_NODES = TypeAdapter[list[NodeSpec]](Annotated[list[NodeSpec], Field(min_length=1)])
-_LEVELS = TypeAdapter[tuple[str, ...]](Levels)
+from rankplan._core import MAX_NODES, RankSet, read_inventory
+from rankplan._core import Inventory as Core
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, Source, refusal
+from rankplan.kinds import INVENTORY
+from rankplan.words import as_int, must_be, nearest, path_text, shown
 
 
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Quotes text that some YAML reader could take for a number."""
-
-
-def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*", text)
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else '"')
-
-
-_Dumper.add_representer(str, _quoted)
-
-
-def read(content: object, make: Callable[[list[NodeSpec], tuple[str, ...] | None], Found]) -> Found:
-    """Call ``make`` with the nodes and the levels of an inventory file, and return its result.
-
-    Raises `PlacementError` with every fault, those that ``make`` raises among them.
-    """
+def read(content: object) -> tuple[Core, tuple[str, ...] | None]:
+    """Return the nodes and the levels of an inventory. Raises `PlacementError` with every fault."""
     if not isinstance(content, Mapping):
-        raise PlacementError([not_a_mapping("the inventory", content, "write `nodes:` with a list of nodes")])
-    reader = Reader(content)
+        help = "write `nodes:` with a list of nodes"
+        raise PlacementError([must_be("the inventory", content, "a mapping", help)])
     if (message := INVENTORY.instead(content)) is not None:
-        reader.add((), Diagnostic(INVENTORY.code, message, INVENTORY.help))
-        raise reader.refusal()
+        raise _refused(content, [((), Diagnostic(INVENTORY.code, message, INVENTORY.help))])
     if "nodes" not in content:
         near = nearest("nodes", map(str, content))
         help = INVENTORY.help if near is None else f"rename `{near}` to `nodes`"
-        reader.add((), Diagnostic("missing-key", "the inventory has no `nodes`", help))
-        raise reader.refusal()
-    levels: tuple[str, ...] | None = None
-    try:
-        levels = _LEVELS.validate_python(content["levels"]) if content.get("levels") is not None else None
-    except ValidationError as error:
-        for place, diagnostic in diagnostics(error, {"": NodeSpec}, ("levels",)):
-            reader.add(place, diagnostic)
-    try:
-        nodes = _NODES.validate_python(content["nodes"])
-        found = make(nodes, levels)
-        for index, unknown in unlabelled(levels, label_keys(nodes)) if levels else ():
-            reader.add(("levels", index), unknown)
-        if not reader.faults:
-            return found
-    except ValidationError as error:
-        for place, diagnostic in diagnostics(error, {"": NodeSpec, "nics": NicFacts}, ("nodes",)):
-            reader.add(place, diagnostic)
-    except PlacementError as error:
-        reader.add_all(("nodes",), error)
-    raise reader.refusal()
+        raise _refused(content, [((), Diagnostic("missing-key", "the inventory has no `nodes`", help))])
+    inventory, levels, faults = read_inventory(content)
+    if inventory is None:
+        raise _refused(content, faults)
+    return inventory, None if levels is None else tuple(levels)
 
 
-def write(path: str | os.PathLike[str], content: Mapping[str, Any]) -> None:
-    """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
-    write_whole(Path(path), yaml.dump(content, Dumper=_Dumper, sort_keys=False))
+def _refused(content: Any, faults: Iterable[tuple[KeyPath, Diagnostic]]) -> PlacementError:
+    """Return the exception for these faults (at least one) of a content, given their paths in it.
+
+    If the content knows where it is written, as the mappings of a file do, they are in the order of the file.
+    """
+    source: Source | None = getattr(content, "document", None)
+    prefix: KeyPath = () if source is None else content.path
+    found = []
+    for path, fault in faults:
+        whole = (*prefix, *path)
+        placed = replace(fault, path=path_text(whole))
+        found.append(placed if source is None else source.locate(whole, placed))
+    found.sort(key=lambda fault: (fault.line or 0, fault.column or 0))
+    return refusal(list(dict.fromkeys(found)))
 
 
 def equal_nodes(num_nodes: int, num_accelerators: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from rankplan.hardware.policies import (
     spare_cpus,
 )
 from rankplan.nodes.inventory import Inventory, NodeSpec
+from rankplan.nodes.node import machine_of
 from rankplan.words import first_node
 
 
@@ -33,6 +34,8 @@ class Cores:
         self._policy, self._memory, self._taken = policy, memory, taken
         self._near: dict[tuple[str, int, str], list[RankSet | Unmet]] = {}
         self._spec = cache(inventory.node)
+        self._facts = cache(lambda rank: self._spec(rank).facts)
+        self._machine = cache(lambda rank: machine_of(self._spec(rank)))
 
     @property
     def stated(self) -> bool:
@@ -42,7 +45,7 @@ class Cores:
     def bound(self, row: Placement) -> Bound:
         """Return where a process should run, as far as the facts of its node tell."""
         spec = self._spec(row.cluster_node_rank)
-        machine = spec.machine
+        machine = self._machine(row.cluster_node_rank)
         if machine is None or not self.stated:
             return Bound()
         cpus = self._near_accelerators(row, self._policy)
@@ -91,16 +94,15 @@ class Cores:
         if policy == NO_BINDING or not row.num_accelerators:
             return
         spec = self._spec(row.cluster_node_rank)
-        key = (spec.facts, spec.num_accelerators, policy)
+        key = (self._facts(row.cluster_node_rank), spec.num_accelerators, policy)
         if key not in self._near:
-            self._near[key] = near_cpus(policy, spec.machine or Machine(), _numa(spec))
+            self._near[key] = near_cpus(policy, self._machine(row.cluster_node_rank) or Machine(), _numa(spec))
         for node, index in row.devices:
             if node == row.cluster_node_rank:
                 yield self._near[key][index]
 
     def _unmet(self, row: Placement) -> Iterator[tuple[int, str]]:
-        spec = self._spec(row.cluster_node_rank)
-        if spec.machine is None or not row.num_accelerators:
+        if self._machine(row.cluster_node_rank) is None or not row.num_accelerators:
             return
         own = [index for node, index in row.devices if node == row.cluster_node_rank]
         for index, found in zip(own, self._answers(row, self._policy), strict=False):

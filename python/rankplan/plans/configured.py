@@ -10,9 +10,8 @@ from typing import Any
 
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, NODE, WHOLE_NODE
 from rankplan.config.memory import MemoryEntry
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import LARGEST, Reader
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE, Parallel
 from rankplan.plans.component import Component

@@ -171,11 +171,10 @@ def coordinates_of(component: Component | None, row: Placement | None) -> list[C
 def _specs(inventory: Inventory) -> dict[int, Fields]:
     specs: dict[int, Fields] = {}
     for nodes, node in inventory.stretches():
-        spec: Fields = node.model_dump(mode="json", by_alias=True, exclude={"ranks"})
+        spec: Fields = node.fields()
         if spec["accelerator_ids"] == list(map(str, range(spec["accelerators"]))):
             spec["accelerator_ids"] = None  # implied by the number of accelerators
-        facts = [{key: fact for key, fact in one.items() if fact is not None} for one in spec["devices"]]
-        spec |= {"healthy": None, "unhealthy": None, "devices": facts if any(facts) else []}
+        spec |= {"healthy": None, "unhealthy": None, "devices": spec["devices"] if any(spec["devices"]) else []}
         specs |= dict.fromkeys(nodes, spec)
     for rank, local in inventory.marks.items():
         specs[rank] = specs[rank] | ({"healthy": False} if local is None else {"unhealthy": str(local)})

@@ -8,9 +8,8 @@ from typing import Any
 
 from rankplan._core import host_store
 from rankplan.config.models import component_names
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.memory.cards import size_text
 from rankplan.plans.memory import RESERVED, SWITCH, Crowd, Need, Needs
 from rankplan.plans.memory_changes import bounds_text, changes, explained, keys_text

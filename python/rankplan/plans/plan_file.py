@@ -21,12 +21,12 @@ from rankplan.config.memory import MemoryEntry
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.ranks import Count
 from rankplan.config.text.document import Document
-from rankplan.config.text.faults import KeyPath, diagnostics, fault
+from rankplan.config.text.faults import diagnostics, fault
 from rankplan.config.text.files import read_text, write_whole
-from rankplan.config.text.kinds import PLAN
 from rankplan.config.text.reader import Reader
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
+from rankplan.kinds import PLAN
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Rule, Settings, check_size
 from rankplan.plans.requests import Request, RequestEntry, plain_requests

@@ -15,6 +15,7 @@ from rankplan._core import Placement, RankSet
 from rankplan.errors import RankplanError
 from rankplan.hardware.machine import Machine
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.node import machine_of
 from rankplan.plans.component import Component
 from rankplan.plans.memory import whole
 from rankplan.plans.memory_rows import ProcessNeeds
@@ -160,7 +161,7 @@ def rankfile(plan: Plan) -> Iterator[str]:
     relative = None in hosts.values()
     for row in component:
         node = row.cluster_node_rank
-        slot = _cores(component, row.rank, plan.inventory.node(node).machine) or row.local_rank
+        slot = _cores(component, row.rank, machine_of(plan.inventory.node(node))) or row.local_rank
         yield f"rank {row.rank}={f'+n{node}' if relative else hosts[node]} slot={slot}\n"
 
 

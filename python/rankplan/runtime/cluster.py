@@ -181,7 +181,7 @@ class Cluster:
                 here = cluster.inventory.node(rank)
                 local = inventory.marks.get(rank, RankSet())
                 marks = {"healthy": False} if local is None else {"unhealthy": here.unhealthy | local}
-                records.append(here.model_copy(update=marks))
+                records.append(here.changed(**marks))
             cluster.nodes = replace(cluster.nodes, inventory=cluster.inventory.updated(records))
             # Ray ends its own connection when the program ends, but not these raylets
             atexit.register(cluster.close)

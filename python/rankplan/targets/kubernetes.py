@@ -10,9 +10,8 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.manifest import Object, read_objects
-from rankplan.errors import Diagnostic, PlacementError, refusal
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
 from rankplan.nodes.topology.sources import HOSTNAME
 from rankplan.plans.plan import Plan
 from rankplan.targets.embedded import plan_text, portable

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from rankplan.config.text.faults import KeyPath
+from rankplan.errors import KeyPath
 
 
 class Mark(Enum):

@@ -207,7 +207,7 @@ def named_again(plan: Plan, lines: Sequence[str]) -> Plan:
         return plan
     records = [plan.inventory.node(rank) for rank in range(plan.inventory.num_nodes)]
     for node, name in zip(nodes, names, strict=True):
-        records[node] = records[node].model_copy(update={"hostname": name})
+        records[node] = records[node].changed(hostname=name)
     return plan.fitted(plan.inventory.updated(records))
 
 

@@ -16,11 +16,10 @@ from typing import Any
 import yaml
 
 from rankplan.config.parallel import ParallelEntry
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.files import write_whole
-from rankplan.config.text.kinds import COSTS
 from rankplan.config.text.reader import Reader
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.kinds import COSTS
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.peaks import Peak, Peaks
 from rankplan.tuning.models import SHAPES, TIMES, ComponentModel, CostsModel, SyncModel, plain, validated

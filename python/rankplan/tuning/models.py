@@ -14,9 +14,9 @@ from pydantic_core import PydanticCustomError
 from rankplan._core import MAX_PROCESSES
 from rankplan.config.base import Model
 from rankplan.config.parallel import ParallelEntry
-from rankplan.config.text.faults import RESOLVE, KeyPath, diagnostics, fault, unresolved
+from rankplan.config.text.faults import RESOLVE, diagnostics, fault, unresolved
 from rankplan.config.text.reader import Reader
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.words import as_int, shown, whole_number
 
 _ITSELF, _VALUE = "{itself}", "{value}"

@@ -17,6 +17,7 @@ from typing import Any, Protocol, Self, TypeAlias
 
 import yaml
 
+from rankplan import errors
 from rankplan.config.text.events import DEEPEST, LARGEST, Events, NodesNeeded
 from rankplan.config.text.scalars import BOOL, NULL, TAG, Composer, Written, number
 from rankplan.errors import Diagnostic, Label, PlacementError
@@ -42,8 +43,8 @@ _CURES = {
 }
 
 
-class Source(Protocol):
-    """Where the values of a config are written."""
+class Source(errors.Source, Protocol):
+    """Where the values of a config are written: a file, or a text without one."""
 
     @property
     def file(self) -> str | None:
@@ -51,9 +52,6 @@ class Source(Protocol):
 
     warnings: list[Diagnostic]
     """Values that a script leaves open, if the config comes from one."""
-
-    def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
-        """Return the fault with the place of ``path``, or of the longest part of ``path`` that exists."""
 
 
 class Section(dict[str, Any]):

@@ -10,11 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.words import must_be, nearest, path_text, shown, unknown
-
-KeyPath = tuple[str | int, ...]
-"""The keys and indexes that lead to a value of a config."""
 
 RANKS = re.compile(r"[0-9: -]+")
 """A part of a placement between two commas."""

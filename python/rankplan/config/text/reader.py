@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any, Protocol, Self
 
 from rankplan.config.text.document import Section
-from rankplan.config.text.faults import RESOLVE, KeyPath, unresolved
-from rankplan.config.text.kinds import CONFIG, Kind
+from rankplan.config.text.faults import RESOLVE, unresolved
 from rankplan.config.text.load import load_config
 from rankplan.config.text.programs import started
 from rankplan.config.text.scalars import plain_scalar
-from rankplan.errors import Diagnostic, PlacementError, refusal
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
+from rankplan.kinds import CONFIG, Kind
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.words import as_int, misspelt, must_be, path_text
 

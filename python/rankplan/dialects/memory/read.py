@@ -11,13 +11,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from rankplan.config.memory import FITTING, MemoryEntry
-from rankplan.config.text.faults import KeyPath, diagnostics
+from rankplan.config.text.faults import diagnostics
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
 from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.dialects.memory.tables import MEMORY
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.memory.model import LARGEST, Model
 from rankplan.words import as_int, must_be
 

@@ -9,10 +9,9 @@ from itertools import combinations, product
 from typing import Any
 
 from rankplan.config.memory import MemoryEntry
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.memory.rules import Key, Rule
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.memory.settings import OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
 from rankplan.words import path_text
 

@@ -10,11 +10,10 @@ from rankplan._core import MAX_PROCESSES, RankMap
 from rankplan.config.memory import MemoryEntry
 from rankplan.config.models import ClusterSection, ComponentEntry, component_names
 from rankplan.config.section import Reading
-from rankplan.config.text.faults import KeyPath
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, stated_sizes
 from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.component import Component, PlacementMode, Settings, Visibility, check_size

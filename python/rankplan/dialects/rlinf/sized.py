@@ -8,10 +8,10 @@ from dataclasses import replace
 from rankplan._core import Packed, RankMap, RankSet
 from rankplan.config.models import component_names
 from rankplan.config.section import Reading
-from rankplan.config.text.faults import KeyPath, missing
+from rankplan.config.text.faults import missing
 from rankplan.dialects.rlinf.roles import Roles
 from rankplan.dialects.rlinf.sizes import ENGINE, Sizes, missing_section, sizes_at
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component, PlacementMode, Rule
 from rankplan.words import counted, nearest

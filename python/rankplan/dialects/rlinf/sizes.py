@@ -8,10 +8,9 @@ from typing import Any
 
 from rankplan.config.models import component_names
 from rankplan.config.section import Reading
-from rankplan.config.text.faults import KeyPath
 from rankplan.config.text.hydra import compose
 from rankplan.config.text.reader import Reader
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, ORDER, Parallel
 from rankplan.words import counted, misspelt, path_text
 

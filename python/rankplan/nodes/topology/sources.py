@@ -71,15 +71,11 @@ FAMILIES: tuple[tuple[Source, ...], ...] = (
 """The sources, outermost first. Sources of one family describe the same thing: one of them counts."""
 
 
-def detect(labels: Iterable[tuple[int, Mapping[str, str]]]) -> tuple[str, ...]:
-    """Return the levels of nodes, outermost first: pairs of a number of nodes and their labels.
+def detect(nodes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the levels of nodes, outermost first, given the number of nodes that have each label.
 
     Of sources that describe the same thing, the one that labels the most nodes counts.
     """
-    nodes: Counter[str] = Counter()
-    for count, known in labels:
-        for key in known:
-            nodes[key] += count
     levels: list[str] = []
     for family in FAMILIES:
         found = [keys for source in family if (keys := source.among(nodes))]

@@ -114,7 +114,7 @@ def around(found: Inventory, others: Sequence[Plan]) -> Inventory:
             at = place[rank]
             record = other.inventory.node(rank) if at is None else records[at]
             at = len(records) if at is None else at
-            records[at : at + 1] = [record.model_copy(update={"taken": job, "ranks": RankSet([at])})]
+            records[at : at + 1] = [record.changed(taken=job).at(RankSet([at]))]
     return Inventory(records, found.section, found.levels or None)
 
 

@@ -54,7 +54,7 @@ class Held:
             unknown = [index for index in range(record.num_accelerators) if index not in taken]
             unknown.sort(key=lambda index, wanted=wanted: (index in wanted, -index))  # type: ignore[misc]
             hidden = RankSet(unknown[: ceil(self.hidden.get(rank, 0))])
-            records[rank] = record.model_copy(update={"unhealthy": record.unhealthy | taken | hidden})
+            records[rank] = record.changed(unhealthy=record.unhealthy | taken | hidden)
         return inventory.updated(records) if self else inventory
 
     def planned(self, inventory: Inventory, plan_on: Callable[[Inventory], Plan]) -> Plan:

@@ -115,12 +115,12 @@ def _numbered(found: Sequence[FoundNode], planned: Inventory | None) -> tuple[In
     for rank, place in enumerate(places):
         known = planned.node(rank)
         if place is None or place >= len(found):
-            specs.append(known.model_copy(update={"healthy": False}))
+            specs.append(known.changed(healthy=False))
             ids.append("")
             continue
         spec = found[place].spec
         if spec.num_accelerators == known.num_accelerators:
-            spec = spec.model_copy(update={"accelerator_ids": known.accelerator_ids})
+            spec = spec.changed(accelerator_ids=known.accelerator_ids)
         specs.append(spec.at(RankSet([rank])))
         ids.append(found[place].node_id)
     for place, node in enumerate(found):

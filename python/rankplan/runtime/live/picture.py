@@ -26,9 +26,7 @@ def drawn(live: Live, suffix: str) -> str:
     Ranks of the plan are where they were found; one that is elsewhere, or does not run, is marked. Other actors are
     components of their own, by job and class.
     """
-    healthy = [
-        live.inventory.node(rank).model_copy(update={"healthy": True}) for rank in range(live.inventory.num_nodes)
-    ]
+    healthy = [live.inventory.node(rank).changed(healthy=True) for rank in range(live.inventory.num_nodes)]
     inventory = live.inventory.updated(healthy)
     components: list[Component] = []
     tips: dict[str, list[str]] = {}

@@ -6,8 +6,10 @@ import logging
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import psutil
@@ -101,7 +103,7 @@ def _along_network(nodes: Sequence[FoundNode], topology: Topology) -> tuple[list
     """Return nodes domain after domain, then by address, and the levels of the network."""
     by_address = sorted(nodes, key=by_address_key)
     labels = [node.spec.labels for node in by_address]
-    levels = detect((1, of_node) for of_node in labels) if topology.levels is None else topology.levels
+    levels = detect(Counter(chain.from_iterable(labels))) if topology.levels is None else topology.levels
     return [by_address[index] for index in natural_order(labels, levels)] if levels else by_address, levels
 
 

@@ -339,7 +339,7 @@ def refreshed(nodes: Nodes, dead: dict[int, NodeSpec], timeout: float) -> Nodes:
         elif rank not in dead:
             dead[rank] = spec
             _logger.warning("node %d (%s) has left the cluster; plan again without it", rank, spec.name)
-            known[rank] = spec.model_copy(update={"healthy": False})
+            known[rank] = spec.changed(healthy=False)
     for node in sorted(new, key=by_address_key):
         if node.fault is not None:
             _logger.warning("a new node cannot run rankplan: %s", node.fault)
@@ -355,5 +355,4 @@ def _updated(before: NodeSpec, found: FoundNode) -> NodeSpec:
     if found.fault is not None:
         _logger.warning("node %d cannot be looked at again: %s", before.rank, found.fault)
         return before
-    marks = {"healthy": before.healthy, "unhealthy": before.unhealthy}
-    return found.spec.at(before.ranks).model_copy(update=marks)
+    return found.spec.at(before.ranks).changed(healthy=before.healthy, unhealthy=before.unhealthy)

@@ -16,10 +16,10 @@ from itertools import pairwise
 from typing import Any
 
 from rankplan._core import MAX_LOCAL
+from rankplan.config.inventories.batch_script import BY_NAME
 from rankplan.config.text.files import read_text
-from rankplan.config.text.kinds import SLURM_NODES, kind_of
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.nodes.batch_script import BY_NAME
+from rankplan.kinds import SLURM_NODES, kind_of
 from rankplan.words import must_be, natural, shown
 
 _RECORD = re.compile(r"^[ \t]*NodeName=", re.MULTILINE)

@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError
 from rankplan.cli.commands import main
-from rankplan.nodes.kubernetes_nodes import read_kubernetes_nodes
-from rankplan.nodes.slurm_nodes import read_slurm_nodes
-from rankplan.nodes.topology.files import read_slurm
+from rankplan.config.inventories.kubernetes_nodes import read_kubernetes_nodes
+from rankplan.config.inventories.slurm_nodes import read_slurm_nodes
+from rankplan.config.inventories.topology_files import read_slurm
 
 RECORD = """NodeName={name} Arch=x86_64 CoresPerSocket=56
    CPUAlloc=0 CPUEfctv=224 CPUTot=224 CPULoad=0.99

@@ -1,0 +1,19 @@
+//! Reads values by tables of fields, and collects every fault with its path.
+//!
+//! | file | input | output |
+//! |---|---|---|
+//! | `value.rs` | | what a file or a program states, before anything is known about it |
+//! | `shown.rs` | a value | its text in a message |
+//! | `json.rs` | a value | JSON |
+//! | `spelling.rs` | a word, and the known ones | the one that it may be a misspelling of |
+//! | `place.rs` | | where a value is; a fault with its path |
+//! | `table.rs` | | the fields of a mapping: name, kind, bounds |
+//! | `reader.rs` | a value and a kind | what it says, or faults |
+
+pub mod json;
+pub mod place;
+pub mod reader;
+pub mod shown;
+pub mod spelling;
+pub mod table;
+pub mod value;

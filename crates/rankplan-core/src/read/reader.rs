@@ -1,0 +1,529 @@
+//! Walks a value along a table of fields: what it says, and every fault with its path.
+
+use crate::diagnostic::{Code, Diagnostic};
+use crate::ids::MAX_RANK;
+use crate::machine::{DISTANCES, MAX_CPU, cpu_list, parse_groups, pci_address};
+use crate::rank_set::RankSet;
+use crate::read::place::{Fault, Place};
+use crate::read::shown::{all_printable, quoted, shown};
+use crate::read::spelling::{CLOSE, did_you_mean, nearest};
+use crate::read::table::{Absent, Field, Kind, Table};
+use crate::read::value::Value;
+use crate::selection::ResourceKind;
+use crate::syntax::parse_rank_set;
+
+/// The names that a program has registered.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// The types of accelerators.
+    pub accelerators: Vec<String>,
+    /// The types of other hardware that have a model of their own. Any other type may be named, too.
+    pub hardware: Vec<String>,
+}
+
+/// What a value says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Read {
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Int(i64),
+    /// A real number.
+    Float(f64),
+    /// A text.
+    Text(String),
+    /// Ranks, CPUs or NUMA nodes.
+    Ranks(RankSet),
+    /// The items of a list.
+    List(Vec<Read>),
+    /// Keys and values, in the order of their source; each key once.
+    Map(Vec<(Read, Read)>),
+    /// The fields of a mapping.
+    Record(Record),
+}
+
+/// The stated fields of a mapping, by name, in the order of its table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record(pub Vec<(&'static str, Read)>);
+
+/// Reads values, and collects their faults in the order in which it finds them.
+pub struct Reader<'a> {
+    /// The faults so far.
+    pub faults: Vec<Fault>,
+    /// The known names; without them, any name is known: the values come from a process that has checked them.
+    names: Option<&'a Names>,
+}
+
+/// The most digits of a whole number as text.
+const MOST_DIGITS: usize = 20;
+/// What to write in place of an interpolation.
+pub const RESOLVE: &str = "write the value, or pass the config after Hydra has resolved it";
+const CUT: &str = "quote the placement: inside YAML braces a comma ends the text";
+const A_NUMBER: &str = "write a number such as 1";
+
+impl<'a> Reader<'a> {
+    /// A reader that knows these names, or any.
+    pub fn new(names: Option<&'a Names>) -> Self {
+        Reader { faults: Vec::new(), names }
+    }
+
+    /// Record a fault.
+    pub fn add(&mut self, at: &Place<'_>, diagnostic: Diagnostic) {
+        self.faults.push(Fault { path: at.path(), diagnostic, text: None });
+    }
+
+    fn refuse<T>(&mut self, at: &Place<'_>, diagnostic: Diagnostic) -> Option<T> {
+        self.add(at, diagnostic);
+        None
+    }
+
+    /// What a value of a kind says; `None` after its faults.
+    pub fn read(&mut self, kind: &Kind, value: &Value, at: &Place<'_>) -> Option<Read> {
+        match *kind {
+            Kind::Count { least, most } => self.count(value, at, least, most).map(Read::Int),
+            Kind::Number { least, most } => self.number(value, at, least, most).map(Read::Float),
+            Kind::Switch => match switch(value) {
+                Some(on) => Some(Read::Bool(on)),
+                None => self.wrong_type(value, at, "true or false", "write true or false"),
+            },
+            Kind::Flag => match value {
+                Value::Bool(on) => Some(Read::Bool(*on)),
+                _ => self.wrong_type(value, at, "true or false", "write true or false"),
+            },
+            Kind::Text => self.text(value, at).map(Read::Text),
+            Kind::Name => match self.text(value, at)? {
+                text if text.is_empty() => {
+                    let message = format!("{} is empty", at.named());
+                    self.refuse(at, invalid(message, "write its text, or remove the key"))
+                }
+                text => Some(Read::Text(text)),
+            },
+            Kind::Ranks => self.ranks(value, at).map(Read::Ranks),
+            Kind::Cpus => match cpus(value) {
+                Some(found) => Some(Read::Ranks(found)),
+                None => {
+                    let message = format!("{} is not a list of CPUs", shown(value));
+                    self.refuse(at, invalid(message, format!("write ranges such as 0-55,112-167, up to {MAX_CPU}")))
+                }
+            },
+            Kind::CpuGroups => self.cpu_groups(value, at),
+            Kind::PciAddress => match pci_address(text_of(value).unwrap_or_default()) {
+                Some(address) => Some(Read::Text(address)),
+                None => {
+                    let message = format!("{} is not a PCI address", shown(value));
+                    let help = "write domain, bus, device and function: \"0000:1b:00.0\"";
+                    self.refuse(at, invalid(message, help))
+                }
+            },
+            Kind::Distance => match text_of(value).filter(|text| DISTANCES.contains(text)) {
+                Some(distance) => Some(Read::Text(distance.to_owned())),
+                None => {
+                    let message = format!("{} is {}, which is unknown", at.named(), shown(value));
+                    self.refuse(at, invalid(message, format!("use one of {}", DISTANCES.join(", "))))
+                }
+            },
+            Kind::AcceleratorType => self.accelerator_type(value, at),
+            Kind::AcceleratorId => self.accelerator_id(value, at),
+            Kind::HardwareType => self.hardware_type(value, at),
+            Kind::List { of, empty } => self.list(value, at, of, empty),
+            Kind::Map { keys, values } => self.map(value, at, keys, values),
+            Kind::Record(table) => self.record(value, at, table).map(Read::Record),
+            Kind::ListOr { of, or } => match value {
+                Value::List(_) => self.list(value, at, of, true),
+                _ => self.read(or, value, at),
+            },
+        }
+    }
+
+    /// Record that a value has the wrong type.
+    fn wrong_type<T>(&mut self, value: &Value, at: &Place<'_>, allowed: &str, help: &str) -> Option<T> {
+        self.refuse(at, must_be(&at.named(), value, allowed, help))
+    }
+
+    fn text(&mut self, value: &Value, at: &Place<'_>) -> Option<String> {
+        match value {
+            Value::Text(text) => Some(text.clone()),
+            _ => self.wrong_type(value, at, "text", "write text; quote it if it looks like something else"),
+        }
+    }
+
+    fn count(&mut self, value: &Value, at: &Place<'_>, least: i64, most: i64) -> Option<i64> {
+        let number = match value {
+            Value::Int(number) => number.value,
+            Value::Float(number) if number.value.is_finite() => match whole(number.value) {
+                Some(whole) => whole,
+                None => return self.wrong_type(value, at, "a whole number", A_NUMBER),
+            },
+            Value::Float(_) => return self.wrong_type(value, at, "a number below 1e308", A_NUMBER),
+            Value::Text(digits) if is_digits(digits) => digits.parse().unwrap_or(i64::MAX),
+            Value::Text(_) | Value::Bool(_) => {
+                let help = if unresolved(value) { RESOLVE } else { A_NUMBER };
+                return self.refuse(at, invalid(format!("{} is not a whole number", shown(value)), help));
+            }
+            _ => return self.wrong_type(value, at, "a whole number", A_NUMBER),
+        };
+        let limit = match number {
+            _ if number > most => format!("{most} or less"),
+            _ if number < least => format!("{least} or more"),
+            _ => return Some(number),
+        };
+        self.wrong_type(value, at, &limit, &format!("use {limit}"))
+    }
+
+    fn number(&mut self, value: &Value, at: &Place<'_>, least: f64, most: f64) -> Option<f64> {
+        let number = match value {
+            Value::Int(number) => Some(number.value as f64),
+            Value::Float(number) => Some(number.value),
+            Value::Bool(on) => Some(f64::from(u8::from(*on))),
+            Value::Text(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        let Some(number) = number else { return self.wrong_type(value, at, "a number", "write a number such as 0.5") };
+        let limit = match number {
+            _ if number >= least && number <= most => return Some(number),
+            _ if number < least => format!("{least:?} or more"),
+            _ => format!("{most:?} or less"),
+        };
+        self.wrong_type(value, at, &limit, &format!("use {limit}"))
+    }
+
+    /// A set of ranks; `None` after its fault.
+    pub fn ranks(&mut self, value: &Value, at: &Place<'_>) -> Option<RankSet> {
+        let outside = || invalid(format!("{} is not a set of ranks", shown(value)), beyond_ranks());
+        match value {
+            Value::Ranks(ranks) => Some(ranks.clone()),
+            Value::Int(number) => match u32::try_from(number.value).ok().filter(|&rank| rank <= MAX_RANK) {
+                Some(rank) => Some(RankSet::from_iter([rank])),
+                None => self.refuse(at, outside()),
+            },
+            Value::Text(text) => match parse_rank_set(text) {
+                Ok(ranks) => Some(ranks),
+                Err(diagnostic) => {
+                    self.faults.push(Fault { path: at.path(), diagnostic, text: Some(text.clone()) });
+                    None
+                }
+            },
+            Value::List(items) => {
+                if let Some(odd) = items.iter().find(|item| !matches!(item, Value::Int(_))) {
+                    return self.refuse(at, not_a_rank(items, odd));
+                }
+                let ranks = items.iter().map(|item| match item {
+                    Value::Int(number) => u32::try_from(number.value).ok().filter(|&rank| rank <= MAX_RANK),
+                    _ => None,
+                });
+                match ranks.collect::<Option<Vec<_>>>() {
+                    Some(ranks) => Some(ranks.into_iter().collect()),
+                    None => self.refuse(at, outside()),
+                }
+            }
+            Value::Other(other) if other.text.is_some() => {
+                let text = other.text.clone().unwrap_or_default();
+                let diagnostic = lone_surrogate(&text);
+                self.faults.push(Fault { path: at.path(), diagnostic, text: Some(text) });
+                None
+            }
+            _ => {
+                let message = format!("{} is not a set of ranks", shown(value));
+                self.refuse(at, invalid(message, "write a range such as 0-7, an int, or a list of ints"))
+            }
+        }
+    }
+
+    fn cpu_groups(&mut self, value: &Value, at: &Place<'_>) -> Option<Read> {
+        let alone = [value.clone()];
+        let items = if let Value::List(items) = value { &items[..] } else { &alone };
+        let before = self.faults.len();
+        let mut groups = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            let found = match item {
+                Value::Ranks(cpus) => Some(vec![cpus.clone()]),
+                Value::Int(number) => parse_groups(&number.text()),
+                _ => text_of(item).and_then(parse_groups),
+            };
+            match found {
+                Some(found) => groups.extend(found.into_iter().map(Read::Ranks)),
+                None => {
+                    let message = format!("{} is not a group of CPUs", shown(item));
+                    let help = "write CPUs such as 0,112, or `0,112 x56` for 56 groups that each start one higher";
+                    self.add(&at.index(index), invalid(message, help));
+                }
+            }
+        }
+        (self.faults.len() == before).then_some(Read::List(groups))
+    }
+
+    fn accelerator_type(&mut self, value: &Value, at: &Place<'_>) -> Option<Read> {
+        let name = self.text(value, at)?;
+        let Some(names) = self.names.filter(|names| !names.accelerators.contains(&name)) else {
+            return Some(Read::Text(name));
+        };
+        let known: Vec<_> = names.accelerators.iter().map(String::as_str).collect();
+        let mut help = did_you_mean(&name, &known, "use one of");
+        if !help.ends_with('?') {
+            help.push_str("; a type of your own: rankplan.register_accelerator");
+        }
+        self.refuse(at, invalid(format!("unknown accelerator_type `{name}`"), help))
+    }
+
+    fn accelerator_id(&mut self, value: &Value, at: &Place<'_>) -> Option<Read> {
+        let id = match value {
+            Value::Int(number) => number.text(),
+            _ => self.text(value, at)?,
+        };
+        if id.is_empty() || id.contains(',') || !all_printable(&id) {
+            let message = format!("{} is not an accelerator id", quoted(&id));
+            return self.refuse(at, invalid(message, "write ids such as 0 or GPU-5c89, without commas"));
+        }
+        Some(Read::Text(id))
+    }
+
+    fn hardware_type(&mut self, value: &Value, at: &Place<'_>) -> Option<Read> {
+        let name = self.text(value, at)?;
+        match self.names.and_then(|names| hardware_type_fault(&name, names)) {
+            Some(fault) => self.refuse(at, fault),
+            None => Some(Read::Text(name)),
+        }
+    }
+
+    fn list(&mut self, value: &Value, at: &Place<'_>, of: &Kind, empty: bool) -> Option<Read> {
+        let Value::List(items) = value else {
+            return self.wrong_type(value, at, "a list", "write a list: one `- ...` per line, or [a, b]");
+        };
+        if items.is_empty() && !empty {
+            return self.refuse(at, invalid(format!("{} is empty", at.named()), "list at least one"));
+        }
+        let found: Vec<_> =
+            items.iter().enumerate().map(|(index, item)| self.read(of, item, &at.index(index))).collect();
+        found.into_iter().collect::<Option<_>>().map(Read::List)
+    }
+
+    fn map(&mut self, value: &Value, at: &Place<'_>, keys: &Kind, values: &Kind) -> Option<Read> {
+        let Value::Map(pairs) = value else { return self.wrong_type(value, at, "a mapping", "write keys and values") };
+        let before = self.faults.len();
+        let mut found: Vec<(Read, Read)> = Vec::with_capacity(pairs.len());
+        for (key, item) in pairs.iter() {
+            let at = at.key(key);
+            let (key, item) = (self.read(keys, key, &at), self.read(values, item, &at));
+            let (Some(key), Some(item)) = (key, item) else { continue };
+            match found.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, known)) => *known = item,
+                None => found.push((key, item)),
+            }
+        }
+        (self.faults.len() == before).then_some(Read::Map(found))
+    }
+
+    /// The fields of a mapping; `None` after faults.
+    pub fn record(&mut self, value: &Value, at: &Place<'_>, table: &'static Table) -> Option<Record> {
+        let Value::Map(pairs) = value else {
+            let keys = format!("write keys and values: {}", table.names().join(", "));
+            let named = at.named();
+            let (name, help) = table.called.unwrap_or((&named, &keys));
+            return self.refuse(at, must_be(name, value, "a mapping", help));
+        };
+        let before = self.faults.len();
+        let mut record = Record::default();
+        for field in table.fields() {
+            let stated = value.get(field.name).filter(|value| !counts_as_missing(field, value));
+            match stated {
+                Some(stated) => record
+                    .0
+                    .extend(self.read(&field.kind, stated, &at.name(field.name)).map(|found| (field.name, found))),
+                None if field.absent == Absent::Never => self.missing(field.name, pairs, at, table),
+                None => {}
+            }
+        }
+        for (key, item) in pairs.iter() {
+            self.check_key(key, item, at, table);
+        }
+        (self.faults.len() == before).then_some(record)
+    }
+
+    /// Record that a key is missing, unless a similar one is there: that is a fault of its own.
+    fn missing(&mut self, name: &str, pairs: &[(Value, Value)], at: &Place<'_>, table: &'static Table) {
+        let others = pairs.iter().filter_map(|(key, _)| text_of(key)).filter(|key| table.field(key).is_none());
+        if nearest(name, others, CLOSE).is_none() {
+            let help = format!("add `{name}:` with its value");
+            self.add(at, Diagnostic::new(Code::MissingKey, format!("`{name}` is missing")).help(help));
+        }
+    }
+
+    fn check_key(&mut self, key: &Value, item: &Value, at: &Place<'_>, table: &'static Table) {
+        let inner = at.key(key);
+        let Some(name) = text_of(key) else {
+            let message = format!("{} is {}, which is invalid", inner.named(), shown(key));
+            return self.add(&inner, invalid(message, "keys should be strings"));
+        };
+        if table.field(name).is_none() {
+            let cut = *item == Value::Null && !name.is_empty() && name.chars().all(in_placements);
+            let help = if cut { CUT.to_owned() } else { did_you_mean(name, &table.names(), "use one of") };
+            self.add(&inner, Diagnostic::new(Code::UnknownKey, format!("unknown key `{name}`")).help(help));
+        }
+    }
+}
+
+/// Whether a character may be part of a placement between two commas.
+fn in_placements(letter: char) -> bool {
+    letter.is_ascii_digit() || matches!(letter, ':' | ' ' | '-')
+}
+
+fn counts_as_missing(field: &Field, value: &Value) -> bool {
+    match field.absent {
+        Absent::Never | Absent::Missing => false,
+        Absent::Null => *value == Value::Null,
+        Absent::Empty => *value == Value::Null || text_of(value) == Some(""),
+    }
+}
+
+/// The fault of a value: `NAME is VALUE; it must be ALLOWED`.
+pub fn must_be(name: &str, value: &Value, allowed: &str, help: &str) -> Diagnostic {
+    invalid(format!("{name} is {}; it must be {allowed}", shown(value)), help)
+}
+
+/// A fault of a value.
+pub fn invalid(message: String, help: impl Into<String>) -> Diagnostic {
+    Diagnostic::new(Code::InvalidValue, message).help(help)
+}
+
+/// The fault of a name that is no type of hardware besides accelerators.
+pub fn hardware_type_fault(name: &str, names: &Names) -> Option<Diagnostic> {
+    if name.trim().is_empty() || !all_printable(name) {
+        let message = format!("{} is not a hardware type", shown(&Value::from(name)));
+        return Some(invalid(message, "write a name, e.g. Franka"));
+    }
+    let folded = name.to_lowercase();
+    let near: Vec<_> =
+        names.hardware.iter().filter(|known| known.to_lowercase() == folded).map(String::as_str).collect();
+    if !near.is_empty() && !near.contains(&name) {
+        let help = did_you_mean(name, &near, "use one of");
+        return Some(invalid(format!("unknown hardware type `{name}`"), help));
+    }
+    let counted = [ResourceKind::ACCELERATOR, ResourceKind::NODE].contains(&name);
+    if counted || names.accelerators.iter().any(|known| known == name) {
+        let message = format!("hardware type `{name}` cannot be configured: rankplan detects accelerators itself");
+        return Some(invalid(message, "remove `hardware` to place on them, or choose another name"));
+    }
+    None
+}
+
+fn beyond_ranks() -> String {
+    format!("ranks count from 0, up to {MAX_RANK}")
+}
+
+/// The fault of an item that is no rank in a list of ranks.
+fn not_a_rank(items: &[Value], odd: &Value) -> Diagnostic {
+    let mut help = "write a list of ints, or a range such as 0-7".to_owned();
+    if items.iter().filter(|item| !matches!(item, Value::Int(_))).all(|item| text_of(item).is_some()) {
+        let texts = items.iter().map(|item| match item {
+            Value::Int(number) => number.text(),
+            other => text_of(other).unwrap_or_default().to_owned(),
+        });
+        let joined: Vec<_> = texts.collect();
+        help.push_str(&format!("; a list of ranges is one text: {}", joined.join(",")));
+    }
+    invalid(format!("{} is not a rank", shown(odd)), help)
+}
+
+/// The fault of a text with lone surrogates, which are replaced in it.
+pub fn lone_surrogate(text: &str) -> Diagnostic {
+    let at = text.find(char::REPLACEMENT_CHARACTER).unwrap_or(0);
+    Diagnostic::new(Code::Syntax, "the text contains a lone surrogate, which is not a character")
+        .help("write ranks with the ASCII digits 0-9")
+        .label(at..at + char::REPLACEMENT_CHARACTER.len_utf8(), "")
+}
+
+fn text_of(value: &Value) -> Option<&str> {
+    match value {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// Whether a value is a text with an interpolation in it.
+pub fn unresolved(value: &Value) -> bool {
+    text_of(value).is_some_and(|text| text.contains("${"))
+}
+
+fn is_digits(text: &str) -> bool {
+    (1..=MOST_DIGITS).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// A real number as the whole number that it is, if it is one.
+fn whole(number: f64) -> Option<i64> {
+    let limit = 2_f64.powi(63);
+    (number.fract() == 0.0 && number >= -limit && number < limit).then_some(number as i64)
+}
+
+/// True or false, as people write them.
+fn switch(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(on) => Some(*on),
+        Value::Int(number) if number.value == 0 || number.value == 1 => Some(number.value == 1),
+        Value::Float(number) if number.value == 0.0 || number.value == 1.0 => Some(number.value == 1.0),
+        Value::Text(text) => match text.to_ascii_lowercase().as_str() {
+            "1" | "on" | "t" | "true" | "y" | "yes" => Some(true),
+            "0" | "off" | "f" | "false" | "n" | "no" => Some(false),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn cpus(value: &Value) -> Option<RankSet> {
+    match value {
+        Value::Ranks(cpus) => Some(cpus.clone()),
+        Value::Int(number) => cpu_list(&number.text()),
+        _ => cpu_list(text_of(value)?),
+    }
+}
+
+impl Record {
+    /// Take a field out.
+    pub fn take(&mut self, name: &str) -> Option<Read> {
+        let index = self.0.iter().position(|(known, _)| *known == name)?;
+        Some(self.0.swap_remove(index).1)
+    }
+}
+
+/// Conversions to the types that the kinds of fields give; the default for any other.
+impl Read {
+    /// A text.
+    pub fn into_text(self) -> String {
+        if let Read::Text(text) = self { text } else { String::new() }
+    }
+
+    /// True or false.
+    pub fn into_bool(self) -> bool {
+        matches!(self, Read::Bool(true))
+    }
+
+    /// A whole number.
+    pub fn into_int(self) -> i64 {
+        if let Read::Int(number) = self { number } else { 0 }
+    }
+
+    /// A real number.
+    pub fn into_float(self) -> f64 {
+        if let Read::Float(number) = self { number } else { 0.0 }
+    }
+
+    /// Ranks.
+    pub fn into_ranks(self) -> RankSet {
+        if let Read::Ranks(ranks) = self { ranks } else { RankSet::default() }
+    }
+
+    /// The items of a list.
+    pub fn into_list(self) -> Vec<Read> {
+        if let Read::List(items) = self { items } else { Vec::new() }
+    }
+
+    /// The keys and values of a mapping.
+    pub fn into_map(self) -> Vec<(Read, Read)> {
+        if let Read::Map(pairs) = self { pairs } else { Vec::new() }
+    }
+
+    /// The fields of a mapping.
+    pub fn into_record(self) -> Record {
+        if let Read::Record(record) = self { record } else { Record::default() }
+    }
+}

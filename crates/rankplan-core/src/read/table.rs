@@ -1,0 +1,134 @@
+//! Tables of fields: what a mapping may state, by name, kind and bounds.
+//!
+//! A table is data: readers walk it, and a JSON schema can be printed from it.
+
+/// What a value must be.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A whole number within bounds, or its digits as text.
+    Count {
+        /// The least one.
+        least: i64,
+        /// The largest one.
+        most: i64,
+    },
+    /// A real number within bounds, or its text.
+    Number {
+        /// The least one.
+        least: f64,
+        /// The largest one.
+        most: f64,
+    },
+    /// True or false, also as people write them: `yes`, `off`, 1.
+    Switch,
+    /// True or false.
+    Flag,
+    /// A text.
+    Text,
+    /// A text that is not empty.
+    Name,
+    /// A set of ranks: a range as text, a whole number, or a list of them.
+    Ranks,
+    /// A list of CPUs, or of NUMA nodes, as the kernel writes it.
+    Cpus,
+    /// Disjoint sets of CPUs, as `machine::groups_text` writes them; one may stand for the list.
+    CpuGroups,
+    /// A PCI address.
+    PciAddress,
+    /// How far a network card is: one of `machine::DISTANCES`.
+    Distance,
+    /// A known type of accelerators.
+    AcceleratorType,
+    /// The node's own id of an accelerator: a text, or a whole number that is taken as one.
+    AcceleratorId,
+    /// A type of hardware that is no accelerator.
+    HardwareType,
+    /// A list of values of a kind.
+    List {
+        /// The kind of each item.
+        of: &'static Kind,
+        /// Whether it may be empty.
+        empty: bool,
+    },
+    /// A mapping with keys and values of these kinds.
+    Map {
+        /// The kind of each key.
+        keys: &'static Kind,
+        /// The kind of each value.
+        values: &'static Kind,
+    },
+    /// A mapping with known keys.
+    Record(&'static Table),
+    /// A list of values of a kind, or a value of another kind that is no list.
+    ListOr {
+        /// The kind of each item.
+        of: &'static Kind,
+        /// The kind of a value that is no list.
+        or: &'static Kind,
+    },
+}
+
+/// The fields of a mapping.
+#[derive(Debug)]
+pub struct Table {
+    /// What one is called if it is no mapping, and what to write then; else it has the name of its key, and the help lists
+    /// its fields.
+    pub called: Option<(&'static str, &'static str)>,
+    /// The fields, in groups that tables may share.
+    pub groups: &'static [&'static [Field]],
+}
+
+impl Table {
+    /// Every field.
+    pub fn fields(&self) -> impl Iterator<Item = &'static Field> + Clone {
+        self.groups.iter().flat_map(|group| group.iter())
+    }
+
+    /// The field of a name.
+    pub fn field(&self, name: &str) -> Option<&'static Field> {
+        self.fields().find(|field| field.name == name)
+    }
+
+    /// The names of the fields.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.fields().map(|field| field.name).collect()
+    }
+}
+
+/// A key of a mapping.
+#[derive(Debug)]
+pub struct Field {
+    /// The key.
+    pub name: &'static str,
+    /// What its value must be.
+    pub kind: Kind,
+    /// What states nothing.
+    pub absent: Absent,
+    /// What it says, for people.
+    pub about: &'static str,
+}
+
+/// When a key counts as missing, and whether it may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// It must be there.
+    Never,
+    /// It may be missing.
+    Missing,
+    /// It may be missing, or null.
+    Null,
+    /// It may be missing, null, or an empty text.
+    Empty,
+}
+
+impl Field {
+    /// A field that may be missing.
+    pub const fn new(name: &'static str, kind: Kind, about: &'static str) -> Self {
+        Field { name, kind, absent: Absent::Missing, about }
+    }
+
+    /// The same field, with another rule for when it counts as missing.
+    pub const fn absent(self, absent: Absent) -> Self {
+        Field { absent, ..self }
+    }
+}

@@ -1,0 +1,1 @@
+"""Files that list nodes: inventories, tables, jobs with their pods or nodes, and what Slurm and Kubernetes show."""
