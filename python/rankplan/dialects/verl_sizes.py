@@ -101,8 +101,9 @@ def _sources(role: KeyPath) -> list[KeyPath]:
 def engine_of(reader: Reader, role: KeyPath) -> str | None:
     """Return the engine that a role states: its strategy, or the file that the command line chooses for it."""
     group = f"{role[-1]}@{'.'.join(map(str, role))}"
-    chosen = str(reader.at((*CHOICES, group)) or "").removesuffix(f"_{role[-1]}")
-    return reader.at((*role, "strategy")) or chosen or None
+    if strategy := reader.at((*role, "strategy")):
+        return str(strategy)
+    return str(reader.at((*CHOICES, group)) or "").removesuffix(f"_{role[-1]}") or None
 
 
 def _own_engine(reader: Reader, roles: list[KeyPath]) -> str:
