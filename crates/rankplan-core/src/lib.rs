@@ -34,6 +34,7 @@ mod check;
 pub mod chunks;
 pub mod columns;
 pub mod diagnostic;
+pub mod domains;
 mod fault;
 pub mod free;
 pub mod group_names;
