@@ -6,7 +6,7 @@ from typing import Any, Final, Self, TypeAlias, final, overload
 
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
-from rankplan.plans.requests import NodeOrder, Request
+from rankplan.plans.requests import NodeOrder
 
 __all__ = [
     "ACCELERATOR",
@@ -40,6 +40,7 @@ __all__ = [
     "Problem",
     "RankMap",
     "RankSet",
+    "Request",
     "Requests",
     "Run",
     "Short",
@@ -269,6 +270,27 @@ _Names: TypeAlias = tuple[str, int | None, str] | None
 _RequestRow: TypeAlias = tuple[
     str, str | None, bool, str | None, list[tuple[int, int]], _Names, int, list[tuple[int, int, int]]
 ]
+
+@final
+class Request:
+    def __new__(
+        cls,
+        component: str,
+        name: str | None,
+        accelerators: Sequence[int],
+        nodes: Sequence[int],
+        strategy: str | None = ...,
+        optional: bool = False,
+        order: NodeOrder | None = None,
+    ) -> Self: ...
+    component: Final[str]
+    name: Final[str | None]
+    accelerators: Final[tuple[int, ...]]
+    nodes: Final[tuple[int, ...]]
+    strategy: Final[str | None]
+    optional: Final[bool]
+    order: Final[NodeOrder | None]
+    def __hash__(self) -> int: ...
 
 @final
 class Requests(Sequence[Request]):

@@ -54,7 +54,7 @@ mod _core {
     #[pymodule_export]
     use super::rank_set::RankSet;
     #[pymodule_export]
-    use super::requests::{Requests, Sorting};
+    use super::requests::{Request, Requests, Sorting};
     #[pymodule_export]
     use super::rules::{Chunks, Packed, RankMap};
     #[pymodule_export]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import chain, groupby, repeat
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from rankplan._core import MAX_PROCESSES
+from rankplan._core import MAX_PROCESSES, Request
 from rankplan.config.base import Model
 from rankplan.config.ranks import Count
+
+__all__ = ["NodeOrder", "Request", "RequestEntry", "plain_requests", "repeated"]
 
 NodeOrder: TypeAlias = Literal["text", "number", "id", "topology", "topology-id", "rank"]
 """What a trainer sorts nodes by: addresses as text or as numbers, Ray node ids, ranks in the network, these or else Ray
@@ -20,26 +21,6 @@ node ids, or the variable ``NODE_RANK``."""
 
 _Times = Annotated[Count, Field(ge=1, le=MAX_PROCESSES)]
 _Number = Annotated[Count, Field(ge=0, le=MAX_PROCESSES)]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A placement group that the trainer asks Ray for.
-
-    ``component`` is the first component on it, empty if none is. ``name`` is a regular expression for the whole name of
-    the group, ``None`` if it has none. ``accelerators`` has the number of each bundle, ``nodes`` its node rank.
-    ``strategy`` is Ray's; it is ``None`` for actors without a group, one for each entry. An ``optional`` request may
-    never come; it has no nodes. ``order`` is what the trainer then sorts the nodes of its pool by, if it does: see
-    `Requests.pools`.
-    """
-
-    component: str
-    name: str | None
-    accelerators: tuple[int, ...]
-    nodes: tuple[int, ...]
-    strategy: str | None = "PACK"
-    optional: bool = False
-    order: NodeOrder | None = None
 
 
 def repeated(text: str, times: int) -> str:
