@@ -6,7 +6,7 @@ A leaf: it imports only the renderer of the core, and only to render.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 
@@ -81,6 +81,29 @@ class Diagnostic:
 
 KeyPath: TypeAlias = tuple[str | int, ...]
 """The keys and indexes that lead to a value of a config."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where something is stated: its path in a config, or the flag of a command; and its place in a file.
+
+    ``line``, ``column``, ``source`` and ``offset`` are those of a `Diagnostic`; ``width`` is the number of characters.
+    """
+
+    path: str
+    file: str | None = None
+    line: int | None = None
+    column: int | None = None
+    source: str | None = None
+    offset: int = 0
+    width: int = 0
+
+    def of(self, fault: Diagnostic) -> Diagnostic:
+        """Return the fault here."""
+        placed = replace(fault, path=self.path, file=self.file, line=self.line, column=self.column)
+        if self.source is None:
+            return placed
+        return replace(placed, source=self.source, offset=self.offset, labels=(Label(0, self.width),), text=None)
 
 
 class Source(Protocol):

@@ -20,7 +20,7 @@ from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
-from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
 from rankplan.memory.cards import size_in_bytes
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
@@ -277,7 +277,7 @@ class Job:
             inventory = in_order(inventory, self.dialect.node_order(self.reader), node_ids)
         found = self.dialect.plan(self.reader, inventory, isolate_accelerator=isolate is not False, pinned=pinned)
         reject_empty(found, self.reader)
-        reject_crossings(found, self.reader, labelled=self.labelled)
+        reject_crossings(found, labelled=self.labelled)
         return found
 
     def announce_torn(self, plan: Plan) -> None:
@@ -293,7 +293,7 @@ class Job:
         """
         yield from plan_warnings(plan, needs, self.reader)
         if self.labelled:
-            yield from preference_warnings(plan, self.reader)
+            yield from plan.rule_warnings()
         if not self.assumed:
             yield from idle_warnings(plan, self.inventory, self.name)
 
@@ -355,15 +355,13 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
     return dialect_of(config)
 
 
-def reject_crossings(plan: Plan, config: Reader, *, labelled: bool) -> None:
-    """Raise `PlacementError` if the plan breaks a rule of ``cluster.topology`` or ``pools``, with the place of each.
+def reject_crossings(plan: Plan, *, labelled: bool) -> None:
+    """Raise `PlacementError` if the plan breaks its rules, with the place of each.
 
     Unless the labels of the nodes are known, only the level ``node`` is checked.
     """
-    reader = config.fork()
-    for keys, found in plan.section_faults(labelled=labelled):
-        reader.add_in_config(("cluster", *keys), found)
-    reader.finish()
+    if faults := plan.rule_faults(labelled=labelled):
+        raise refusal(list(dict.fromkeys(faults)))
 
 
 def plan_warnings(plan: Plan, needs: Needs, reader: Reader) -> Iterator[Diagnostic]:
@@ -380,7 +378,7 @@ def _saved_warnings(plan: Plan, needs: Needs, name: str) -> Iterator[Diagnostic]
     plan.check_keep()
     no_config = Reader({})
     yield from plan_warnings(plan, needs, no_config)
-    yield from preference_warnings(plan, no_config)
+    yield from plan.rule_warnings()
     yield from idle_warnings(plan, plan.inventory, name)
 
 
@@ -427,12 +425,6 @@ def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
         for warning in component.parallel_warnings():
             kinds = [kind for kind, _ in SIZE.findall(warning.message)]
             yield reader.located(reader.size_path(reader.size_paths.get(name, ()), kinds), warning)
-
-
-def preference_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
-    """Yield warnings about what ``cluster.topology`` prefers and the nodes do not allow."""
-    for keys, warning in plan.topology_warnings():
-        yield reader.located(("cluster", "topology", *keys), warning)
 
 
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from rankplan.config.section import with_section
 from rankplan.dialects.rlinf.model_parallel import RolloutSyncMode
 from rankplan.dialects.rlinf.placements import (
     ComponentPlacement,
@@ -32,6 +33,7 @@ __all__ = [
     "MultiAgentModelParallelEvalComponentPlacement",
     "PlacementMode",
     "RolloutSyncMode",
+    "with_section",
 ]  # not the worker: `from rankplan.rlinf import *` must not import Ray
 
 

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Plan, arrange
 from rankplan._core import Chunks, Hierarchy, Problem, RankSet, pack_segments
 from rankplan.cli import main
-from rankplan.config.network import GROUP_KINDS
 from rankplan.errors import PlacementError
 from rankplan.parallel import ORDER, Parallel
 from rankplan.plans.component import Component
+from rankplan.plans.rules import GROUP_KINDS
+from rankplan.rlinf import with_section
 from support.oracle_arrange import CLASSES, Case
 
 ORDERS = [ORDER, "tp-cp-ep-pp-dp", "dp-pp-tp-ep-cp"]
@@ -244,7 +245,7 @@ def test_node_ranks_with_robots_keep_their_nodes() -> None:
         "hardware": {"type": "Franka", "configs": [{"node_rank": 1, "robot_ip": "10.0.0.1"}]},
     }
     nodes = cluster([node(0, "b0", "d"), node(1, "b1", "d"), node(2, "b1", "e"), node(3, "b1", "d")])
-    configured = nodes.with_config({"num_nodes": 2, "component_placement": {}, "node_groups": [robot]})
+    configured = with_section(nodes, {"num_nodes": 2, "component_placement": {}, "node_groups": [robot]})
     actor = Component.place("actor", configured, ("cluster",), Chunks(list(range(16)), 1), parallel=Parallel(ep=16))
     assert names(arrange(Plan(configured, [actor]), nodes).inventory)[:2] == ["n3", "n1"]
 

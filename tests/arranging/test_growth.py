@@ -101,8 +101,8 @@ def test_node_groups_grow_with_their_component() -> None:
     }
     before = rankplan.plan({"cluster": section}, NODES)
     found = replan(before, NODES, grow={"actor": 1, "rollout": 2}).plan
-    assert found.section is not None
-    groups = {group.label: group for group in found.section.node_groups}
+    assert found.inventory.facts is not None
+    groups = {group.label: group for group in found.inventory.facts.node_groups}
     assert str(groups["train"].node_ranks) == "0-1,4" and str(groups["infer"].node_ranks) == "2-3,5-6"
     assert groups["infer"].environment(6)[0] == {"A": "1"} and groups["infer"].environment(2)[0] == {}
     assert_same_rows(before, found)

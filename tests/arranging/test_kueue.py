@@ -12,7 +12,10 @@ from rankplan._core import Chunks
 from rankplan.errors import PlacementError
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
+from rankplan.plans.rules import NO_RULES, Rules
+from rankplan.rlinf import with_section
 from support import goldens
+from support.rules import rules_in
 
 ASKED = {"level", "slices", "layers", "usage", "which nodes", "several", "preference", "balanced", "group"}
 """The classes that are asked of `arrange`; lost nodes, growth and shrinking are asked of `replan`."""
@@ -52,7 +55,7 @@ def nodes_of(line: dict[str, Any]) -> Inventory:
     return cluster(list(keys_of(line).values()), [(f"n{rank}", values) for rank, values in enumerate(labels)])
 
 
-def plan_of(line: dict[str, Any], nodes: Inventory | None = None) -> Plan:
+def plan_of(line: dict[str, Any], nodes: Inventory | None = None, rules: Rules = NO_RULES) -> Plan:
     """Return a plan with one process per unit, and a component for each request."""
     nodes = nodes or Inventory.uniform(sum(one["count"] for one in line["requests"]), 1)
     parts, first = [], 0
@@ -60,7 +63,7 @@ def plan_of(line: dict[str, Any], nodes: Inventory | None = None) -> Plan:
         rule = Chunks(list(range(first, first + one["count"])), 1)
         parts.append(Component.place(f"c{index}", nodes, ("cluster",), rule))
         first += one["count"]
-    return Plan(nodes, parts)
+    return Plan(nodes, parts, rules=rules)
 
 
 def rules_of(line: dict[str, Any]) -> dict[str, Any]:
@@ -160,14 +163,14 @@ def test_lost_units_are_placed_beside_the_survivors(line: dict[str, Any]) -> Non
         for index in range(units)
     ]
     section = {"num_nodes": len(before), "component_placement": {}, "topology": rules_of(line)}
-    planned = cluster(list(keys.values()), [(name, path(host)) for host, name in before]).with_config(section)
+    planned = with_section(cluster(list(keys.values()), [(name, path(host)) for host, name in before]), section)
     nodes = cluster(list(keys.values()), [(name, path(host)) for host, name in before] + free)
     gone = [name for host, name in before if host in lost]
     if not ours["possible"]:
         with pytest.raises(PlacementError):
-            replan(plan_of(line, planned), nodes, without=gone, fixed=True)
+            replan(plan_of(line, planned, rules_in(section)), nodes, without=gone, fixed=True)
         return
-    found = replan(plan_of(line, planned), nodes, without=gone, fixed=True)
+    found = replan(plan_of(line, planned, rules_in(section)), nodes, without=gone, fixed=True)
     paths = paths_of(found.plan.inventory, len(before))
     assert holds(line, paths) and used_by(paths) == ours["fewest"]
     assert all(
@@ -191,7 +194,7 @@ def test_units_are_added_and_removed_beside_those_that_stay(line: dict[str, Any]
         (f"new-{index}", path) for index, path in enumerate(paths_of(free, free.num_nodes) if free is not None else ())
     ]
     section = {"num_nodes": len(old), "component_placement": {}, "topology": rules_of(line)}
-    planned = cluster(list(keys.values()), old).with_config(section)
+    planned = with_section(cluster(list(keys.values()), old), section)
     nodes = cluster(list(keys.values()), [*old, *more])
     sizes = [sum(count for _, count in one["previous"]) for one in line["requests"]]
     parts, first = [], 0
@@ -199,7 +202,7 @@ def test_units_are_added_and_removed_beside_those_that_stay(line: dict[str, Any]
         rule = Chunks(list(range(first, first + size)), 1)
         parts.append(Component.place(f"c{index}", planned, ("cluster",), rule, parallel=Parallel(dp=size)))
         first += size
-    before = Plan(planned, parts)
+    before = Plan(planned, parts, rules=rules_in(section))
     change = {f"c{index}": one["count"] - sizes[index] for index, one in enumerate(line["requests"])}
     fewer = {name: -count for name, count in change.items() if count < 0}
     changes = {"grow": {name: max(count, 0) for name, count in change.items()}, "shrink": fewer}

@@ -16,7 +16,10 @@ from rankplan._core import Chunks
 from rankplan.cli import main
 from rankplan.errors import PlacementError
 from rankplan.plans.component import Component
+from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.render.changes import replan_lines
+from rankplan.rlinf import with_section
+from support.rules import rules_in
 
 LEVELS = ("block", "nvlink")
 PAGE = [("b0", "a")] * 4 + [("b0", "b")] * 3 + [("b1", "c")] * 4 + [("b1", "d")] * 2
@@ -35,9 +38,9 @@ def cluster(labels: list[tuple[str, str]], names: list[str] | None = None) -> In
     return Inventory.from_dict({"levels": list(LEVELS), "nodes": entries})
 
 
-def plan(count: int, nodes: Inventory | None = None, name: str = "actor") -> Plan:
+def plan(count: int, nodes: Inventory | None = None, name: str = "actor", rules: Rules = NO_RULES) -> Plan:
     nodes = nodes or Inventory.uniform(count, 4)
-    return Plan(nodes, [Component.place(name, nodes, ("cluster",), Chunks(list(range(4 * count)), 1))])
+    return Plan(nodes, [Component.place(name, nodes, ("cluster",), Chunks(list(range(4 * count)), 1))], rules=rules)
 
 
 def hosts(found: Inventory, count: int) -> list[int]:
@@ -168,7 +171,7 @@ def test_caps_count_the_nodes_of_other_jobs() -> None:
 
 def used(rules: dict[str, Any], count: int = 6) -> Plan:
     section = {"num_nodes": count, "component_placement": {}, "topology": rules}
-    return plan(count, cluster(PAGE).first(count).with_config(section))
+    return plan(count, with_section(cluster(PAGE).first(count), section), rules=rules_in(section))
 
 
 def test_a_fixed_repair_moves_no_survivor() -> None:
@@ -202,12 +205,14 @@ def test_the_report_says_why_survivors_move() -> None:
     assert not replan(used({"segment": 2}), nodes, without=["n4"]).reasons
     labels = [("x", "a")] * 2 + [("x", "b")] * 2 + [("x", "c")] * 2 + [("y", "d")] * 2
     rules = {"segment": 2, "keep": {"rollout": {"world": "block"}}}
-    placed = cluster(labels).first(4).with_config({"num_nodes": 4, "component_placement": {}, "topology": rules})
+    placed = with_section(cluster(labels).first(4), {"num_nodes": 4, "component_placement": {}, "topology": rules})
     parts = [
         Component.place(name, placed, ("cluster",), Chunks(list(range(first, first + 8)), 1))
         for name, first in (("actor", 0), ("rollout", 8))
     ]
-    assert replan(Plan(placed, parts), cluster(labels), without=["n2", "n4"]).reasons == (
+    assert replan(
+        Plan(placed, parts, rules=rules_in({"topology": rules})), cluster(labels), without=["n2", "n4"]
+    ).reasons == (
         "4 ranks on 1 healthy node move:",
         "the whole (rollout 0-7) has no spare in x; it moves as a whole to y",
     )

@@ -210,7 +210,7 @@ def test_a_repaired_plan_uses_nothing_that_is_lost_and_no_spare_is_true(
     except PlacementError as error:
         codes = {one.code for one in error.diagnostics}
         assert codes <= {"no-spare", "group-spans", "domain-too-small", "plan-mismatch"}, error
-        if codes == {"no-spare"} and plan.section is not None and not plan.section.topology.keep:
+        if codes == {"no-spare"} and not plan.rules.keep:
             assert not any(repairs(plan, left, bad)), str(error)
         return
     after = found.plan

@@ -16,11 +16,12 @@ from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import Shrinking
 from rankplan.cli import main
-from rankplan.config.network import Topology
 from rankplan.errors import PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.plans.component import Component
+from rankplan.plans.rules import Rules
 from rankplan.render.changes import replan_lines
+from rankplan.rlinf import with_section
 from support.oracle_arrange import Case
 
 
@@ -41,7 +42,7 @@ def cluster(count: int, each: int = 8, domain: int = 8, block: int = 16, **more:
 
 def first(inventory: Inventory, count: int) -> Inventory:
     """Return the first nodes."""
-    return inventory.with_config({"num_nodes": count, "component_placement": {}}).without_groups()
+    return with_section(inventory, {"num_nodes": count, "component_placement": {}}).without_groups()
 
 
 def plan(inventory: Inventory, **components: tuple[str, Parallel]) -> Plan:
@@ -118,7 +119,7 @@ def test_a_whole_expert_group_moves_only_if_a_rule_asks_for_it() -> None:
         gone,
         before.inventory,
         before,
-        Network(full.levels, Topology(keep={"actor": {"ep": "nvlink"}})),
+        Network(full.levels, Rules(keep={"actor": {"ep": "nvlink"}})),
         Exclusion(gone.marks),
         old,
     ).solve()
@@ -409,7 +410,7 @@ def small(count: int, each: int, **more: Any) -> tuple[Plan, Inventory]:
 
 def test_an_excluded_node_is_no_spare() -> None:
     before, nodes = small(3, 4, exclude=["h1"], component_placement={"actor": "0-3,8-11"})
-    assert before.section is not None and before.section.exclude == ("h1",)
+    assert before.inventory.facts is not None and before.inventory.facts.exclude == ("h1",)
     with pytest.raises(PlacementError, match="needs 2 nodes with 4 NV_GPU; 1 can be used"):
         replan(before, nodes, without=["h2"])
 

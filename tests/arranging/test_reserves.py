@@ -41,7 +41,7 @@ def test_every_plan_that_replan_makes_keeps_its_pools_true(
         after = replan(before, inventory, without=without, grow=grow, shrink=shrink).plan
     except PlacementError:
         return
-    assert not after.section_faults() and Plan.from_dict(after.to_dict()) == after
+    assert not after.rule_faults() and Plan.from_dict(after.to_dict()) == after
     entry = config["cluster"]["pools"][2]
     reserve = {f"node-{rank}" for rank in RankSet(entry["node_ranks"])}
     stranger = "rollout" if entry["protects"] == ["train"] else "actor"
@@ -55,5 +55,5 @@ def test_a_reserve_that_growth_uses_up_is_none_any_more() -> None:
     pools = [{"name": "infer", "components": ["rollout"]}, {"name": "spare", "node_ranks": 3, "protects": ["infer"]}]
     section = {"num_nodes": 4, "component_placement": placed, "pools": pools}
     grown = replan(plan({"cluster": section}, inventory), inventory, grow={"rollout": 1}).plan
-    assert grown.section is not None and [pool.name for pool in grown.section.pools] == ["infer"]
+    assert [pool.name for pool in grown.rules.pools] == ["infer"]
     assert not check(Plan.from_dict(grown.to_dict())).faults

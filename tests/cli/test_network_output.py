@@ -156,7 +156,7 @@ def test_a_saved_plan_keeps_its_topology_and_levels() -> None:
     keeping("{actor: {tp: node}}, levels: [nvlink], order: topology, segment: 1")
     assert run("plan", "conf.yaml", "--inventory", "nodes.yaml", "--save", "plan.json").exit_code == 0
     plan = Plan.load("plan.json")
-    assert plan.section is not None and plan.section.topology.segment == 1
+    assert plan.rules.segment == 1
     assert plan.inventory.levels == ("nvlink",)
     plan.check_keep()
     assert plan["actor"].spans("ep", "nvlink").crossing == 1

@@ -22,6 +22,7 @@ from rankplan import (
     register_hardware,
 )
 from rankplan.dialects.rlinf import dialect as rlinf
+from rankplan.runtime.rank.hardware import hardware_of
 from support.configs import FULL
 from support.rejected.config import ARMS, FRANKA, INVENTORIES, REFUSED, group, placements
 
@@ -203,7 +204,7 @@ def test_robots_are_ordered_by_node_and_then_as_written_and_are_the_registered_m
     robots = ["{node_rank: 1, name: c}", "{node_rank: 0, name: b}", "{node_rank: 0, name: a}"]
     text = group(f"node_ranks: 0-1\nhardware: {{type: Gripper of this test, configs: [{', '.join(robots)}]}}")
     plan = loaded(text.replace("{a: 0}", "{a: {node_group: g, placement: 'all:0-2'}}")).plan()
-    held = [plan.inventory.hardware(row) for row in plan["a"]]
+    held = [hardware_of(plan.inventory, row) for row in plan["a"]]
     assert [[(type(robot), robot.node_rank, robot.name) for robot in robots] for robots in held] == [
         [(Gripper, 0, "b")],
         [(Gripper, 0, "a")],
@@ -242,16 +243,16 @@ def test_rules_of_a_registered_model_are_those_of_the_config() -> None:
 def test_a_model_that_is_registered_after_the_config_was_read_has_its_say() -> None:
     plan = loaded(group(ARMS.replace("Arm", "Lamp of this test") + "    - {node_rank: 0, watts: many}")).plan()
     (row,) = NodePlacementStrategy([0]).get_placement(plan.inventory)
-    assert plan.inventory.hardware(row) == []
+    assert hardware_of(plan.inventory, row) == []
     (row,) = FlexiblePlacementStrategy([[0]], "g").get_placement(plan.inventory)
-    assert [lamp.watts for lamp in plan.inventory.hardware(row)] == ["many"]  # type: ignore[attr-defined]
+    assert [lamp.watts for lamp in hardware_of(plan.inventory, row)] == ["many"]  # type: ignore[attr-defined]
 
     class Lamp(HardwareConfig):
         watts: int
 
     register_hardware("Lamp of this test", Lamp)
     with pytest.raises(PlacementError, match="'many'; it must be a whole number"):
-        Inventory.from_dict(plan.inventory.to_dict()).with_config(plan.inventory.section).hardware(row)
+        hardware_of(Inventory.from_dict(plan.inventory.to_dict()).with_facts(plan.inventory.facts), row)
 
 
 def test_texts_of_robots_are_saved_as_they_were_written() -> None:
@@ -259,7 +260,7 @@ def test_texts_of_robots_are_saved_as_they_were_written() -> None:
     plan = loaded(text.replace("{a: 0}", "{a: {node_group: g, placement: 0}}")).plan()
     plan.save("plan.json")
     for known in (plan, Plan.load("plan.json"), pickle.loads(pickle.dumps(plan))):
-        (robot,) = known.inventory.hardware(known["a"][0])
+        (robot,) = hardware_of(known.inventory, known["a"][0])
         assert (robot.robot_ip, robot.camera_serials) == ("10.10", ("0322", "1e3"))  # type: ignore[attr-defined]
 
 

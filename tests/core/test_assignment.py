@@ -20,6 +20,7 @@ from rankplan import (
     PlacementError,
     PlacementStrategy,
 )
+from rankplan.rlinf import with_section
 from rankplan.testing import check_plan, placements
 from support import answers, oracle
 from support.cases import Case, planned, valid_cases
@@ -73,7 +74,7 @@ def by_hand(strategy: Callable[[], PlacementStrategy], where: Where, isolate: bo
     cluster, inventory, _ = where
 
     def ask() -> list[oracle.Row]:
-        known = Inventory.from_dict(inventory).with_config(cluster)
+        known = with_section(Inventory.from_dict(inventory), cluster)
         return answers.as_dicts(strategy().get_placement(known, isolate_accelerator=isolate))
 
     try:
@@ -186,7 +187,7 @@ def test_a_row_is_read_only_and_shows_its_fields() -> None:
 def test_groups_may_share_a_node_that_has_nothing_to_count() -> None:
     inventory = Inventory.from_dict({"nodes": [{"ranks": "0,2", "accelerators": 1}, {"ranks": 1}]})
     groups = [{"label": "a", "node_ranks": "0-1"}, {"label": "b", "node_ranks": "1-2"}]
-    both = inventory.with_config({"num_nodes": 3, "node_groups": groups})
+    both = with_section(inventory, {"num_nodes": 3, "node_groups": groups})
     rows = PackedPlacementStrategy(0, 1, node_group=["a", "b"]).get_placement(both)
     assert [row.cluster_node_rank for row in rows] == [0, 2]
 

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, PlacementMode, Plan, diff
-from rankplan.config.network import Topology
 from rankplan.dialects import DIALECTS, WRITERS, roll, slime
 from rankplan.dialects.convert import convert
 from rankplan.dialects.rlinf import dialect as rlinf
+from rankplan.plans.rules import NO_RULES
 from support.cases import Case, valid_cases
 from support.cases import planned as case_planned
 from support.commands import run
@@ -292,8 +292,8 @@ def test_what_changes_is_named(plan: Plan, to: str) -> None:
     bare = plan.inventory.without_groups()
     again = WRITERS[to].plan(yaml.safe_load(conversion.text), bare)
     said = conversion.omitted + conversion.added
-    section, other = plan.section, again.section
-    assert section is not None
+    facts, other = plan.inventory.facts, again.inventory.facts
+    assert facts is not None
     for name, component in plan.items():
         mine = [text for text in said if text.startswith(f"{name}: ")]
         if name not in again or f"{name}: the component" in conversion.added:  # omitted, and one that the dialect has
@@ -306,15 +306,15 @@ def test_what_changes_is_named(plan: Plan, to: str) -> None:
         assert {key for key, noun in NOUNS.items() if any(noun in text for text in mine)} == changed
         labels = [row.node_group_label for row in component]
         known = set() if other is None else {group.label for group in other.node_groups}
-        lost = {group.label for group in section.node_groups} - known
+        lost = {group.label for group in facts.node_groups} - known
         assert all(any(f"`{label}`" in text for text in mine) for label in lost.intersection(labels))
         kept = [component.cpus(rank) == again[name].cpus(rank) for rank in range(len(component))]
         assert all(kept) or any("binding" in text or "its cores" in text for text in mine)
     added = {text.split(":")[0] for text in conversion.added if text.endswith(": the component")}
     assert set(again) - set(plan) == added - set(plan)
     for key in ("keep", "segment"):
-        stays = other is not None and getattr(section.topology, key) == getattr(other.topology, key)
-        stated = getattr(section.topology, key) != getattr(Topology(), key)
+        stays = getattr(plan.rules, key) == getattr(again.rules, key)
+        stated = getattr(plan.rules, key) != getattr(NO_RULES, key)
         assert stays or not stated or f"`cluster.topology.{key}`" in conversion.omitted
     assert plan.mode in (None, again.mode) or f"the mode {plan.mode.name}" in conversion.omitted
 

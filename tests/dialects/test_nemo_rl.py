@@ -191,10 +191,10 @@ def test_training_comes_before_inference_and_the_reward_model() -> None:
         "generation": "2",
         "reward_model": "3",
     }
-    assert plan.inventory.section is None
+    assert plan.inventory.facts is None and not plan.rules
     segmented = nemo_rl.plan(from_overrides([*words, "cluster.segment_size=2"]), Inventory.uniform(5, 8))
-    assert segmented.inventory.num_nodes == 4 and segmented.inventory.section is not None
-    assert segmented.inventory.section.topology.segment == {"policy": 2}
+    assert segmented.inventory.num_nodes == 4 and segmented.inventory.facts is not None
+    assert segmented.rules.segment == {"policy": 2}
     assert (str(plan["policy"].parallel), str(plan["generation"].parallel)) == ("tp 8", "tp 4")
 
 
@@ -205,8 +205,7 @@ def test_an_engine_on_several_nodes_is_a_segment() -> None:
         "policy.generation.vllm_cfg.pipeline_parallel_size=2",
     ]
     plan = nemo_rl.plan(from_overrides([*words, "cluster.segment_size=3"]), Inventory.uniform(7, 8))
-    assert plan.inventory.section is not None
-    assert plan.inventory.section.topology.segment == {"policy": 3, "generation": 2}
+    assert plan.rules.segment == {"policy": 3, "generation": 2}
     nodes = [{"ranks": rank, "accelerators": 8, "labels": {"nvlink": name}} for rank, name in enumerate("bbbbaaabb")]
     arranged = arrange(plan, Inventory.from_dict({"nodes": nodes, "levels": ["nvlink"]})).inventory
     assert [arranged.node(rank).labels["nvlink"] for rank in range(7)] == [*"aaabbbb"]
@@ -219,7 +218,7 @@ def test_the_segment_size_reaches_the_arrangement() -> None:
     for segment in (2, 4):
         content = {"cluster": {"num_nodes": 4, "gpus_per_node": 8, "segment_size": segment}, "policy": {}}
         plan = nemo_rl.plan(content, cluster)
-        assert plan.inventory.section is not None and plan.inventory.section.topology.segment == {"policy": segment}
+        assert plan.rules.segment == {"policy": segment}
         if segment == 2:
             arranged = arrange(plan, cluster).inventory
             found = [arranged.node(rank).labels["nvlink"] for rank in range(4)]
@@ -317,8 +316,7 @@ def test_teachers_have_nodes_and_sizes_of_their_own() -> None:
         "teacher.math": ("3", "tp 2"),
         "teacher.code": ("4-5", "tp 2 x ep 4"),
     }
-    assert plan.inventory.section is not None
-    assert plan.inventory.section.topology.segment == {"policy": 1, "teacher.math": 1, "teacher.code": 2}
+    assert plan.rules.segment == {"policy": 1, "teacher.math": 1, "teacher.code": 2}
 
 
 COUNT = st.integers(1, 4)

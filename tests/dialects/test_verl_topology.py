@@ -152,7 +152,7 @@ def test_a_plan_of_a_topology_is_the_same_when_written_and_read(config: dict[str
     except PlacementError as error:
         assume(error.code != "resource-out-of-range")
         raise
-    assert not plan.section_faults()
+    assert not plan.rule_faults()
     conversion = convert(plan, "verl", topology=True)
     assert conversion.omitted == conversion.added == ()
     assert rankplan.plan(conversion.config, inventory) == plan
@@ -291,7 +291,7 @@ def test_a_reserve_is_used_for_growth_of_the_pools_that_it_protects() -> None:
     plan, five = topology(spare={"protects": ["infer"]}), CLUSTER.first(5)
     found = replan(plan, five, grow={"rollout": 1}).plan
     assert hosts(found, "rollout") == ["n2", "n3", "n4"] and hosts(found, "actor") == ["n0", "n1"]
-    assert found.section is not None and not any(pool.node_ranks for pool in found.section.pools)
+    assert not any(pool.node_ranks for pool in found.rules.pools)
     with pytest.raises(PlacementError) as refused:
         replan(topology(spare={"protects": ["train"]}), five, grow={"rollout": 1})
     assert refused.value.message == "rollout: no 1 more node with 8 NV_GPU; none can be added"

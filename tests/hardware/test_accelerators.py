@@ -10,6 +10,7 @@ REGISTER = """
 from rankplan import ComponentPlacement, Inventory, PlacementError, register_accelerator
 from rankplan.accelerators import TYPES, VENDORS, registered
 from rankplan.environment import planned_environment, reserved_variables
+from rankplan.rlinf import with_section
 
 def register(accelerator_type="MY_NPU", **more):
     values = dict(env_var="MY_VISIBLE", resource="MY_NPU", noset_env_var="MY_OFF", prefix="npu:", conflicts=["MY_MASK"])
@@ -37,7 +38,7 @@ print({name: environment[name] for name in ("MY_VISIBLE", "MY_OFF")}, "CUDA_VISI
 print(sorted({"MY_VISIBLE", "MY_OFF", "MY_MASK", "RANK", "MINE"} & reserved_variables()))
 group = {"label": "a", "node_ranks": 0, "env_configs": [{"node_ranks": 0, "env_vars": [{"MY_MASK": "1"}]}]}
 try:
-    inventory.with_config({"num_nodes": 1, "node_groups": [group]})
+    with_section(inventory, {"num_nodes": 1, "node_groups": [group]})
 except PlacementError as error:
     print(error.code)
 """

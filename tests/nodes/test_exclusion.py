@@ -19,6 +19,7 @@ from rankplan import (
     Plan,
     RankSet,
 )
+from rankplan.rlinf import with_section
 from rankplan.testing import inventories
 
 NODES = Inventory.from_dict(
@@ -188,7 +189,7 @@ def test_what_exclude_accepts(value: Any, message: str) -> None:
 def test_spares_can_be_excluded_and_the_plan_of_a_cluster_keeps_it() -> None:
     """A name beyond num_nodes is known to the inventory, but not to the first num_nodes of its nodes."""
     config = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "all"}, "exclude": ["h4", "node-0/0"]}}
-    configured = NODES.with_config(config["cluster"])
+    configured = with_section(NODES, config["cluster"])
     plan = ComponentPlacement(config, configured).plan()
     assert plan == ComponentPlacement(config, NODES).plan() and plan["actor"].rule.resources == RankSet("1-7")
     plan.save("plan.json")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from rankplan import ComponentPlacement, Franka, HardwareConfig, Inventory, PlacementError, Plan, register_hardware
-from rankplan.config.hardware import on_node
+from rankplan.runtime.rank.hardware import hardware_of, on_node
 from rankplan.testing import check_plan
 
 NODES = {"nodes": [{"ranks": "0-2", "accelerators": 2}, {"ranks": 3, "hardware": {"Franka": 2, "Arm": 1}}]}
@@ -24,7 +24,7 @@ def test_a_group_without_configs_counts_the_hardware_of_its_nodes(tmp_path: Path
     inventory = Inventory.from_dict(NODES)
     plan = ComponentPlacement(config(), inventory).plan()
     assert [(row.devices, row.resource_type) for row in plan["env"]] == [([(3, 0)], "Franka"), ([(3, 1)], "Franka")]
-    assert plan.inventory.hardware(plan["env"][1]) == [Franka(node_rank=3)]
+    assert hardware_of(plan.inventory, plan["env"][1]) == [Franka(node_rank=3)]
     check_plan(plan)
     plan.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json") == plan == pickle.loads(pickle.dumps(plan))
@@ -32,7 +32,7 @@ def test_a_group_without_configs_counts_the_hardware_of_its_nodes(tmp_path: Path
     assert Inventory.load(tmp_path / "nodes.yaml") == inventory
     assert inventory != Inventory.from_dict({"nodes": [NODES["nodes"][0], {"ranks": 3, "hardware": {"Franka": 3}}]})
     arm = ComponentPlacement(config("Arm"), inventory).plan()
-    assert arm.inventory.hardware(arm["env"][0]) == [HardwareConfig(node_rank=3)]
+    assert hardware_of(arm.inventory, arm["env"][0]) == [HardwareConfig(node_rank=3)]
     stated = ComponentPlacement(config(configs=[{"node_rank": 2}]), inventory).plan()
     assert [row.devices for row in stated["env"]] == [[(2, 0)]], "configs of the group count, if it has any"
 

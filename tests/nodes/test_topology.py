@@ -15,6 +15,7 @@ from rankplan.config.inventories.topology_files import hostlist, read_kueue, rea
 from rankplan.hardware.nvml import Fabric
 from rankplan.nodes.topology import Domains, detect, natural_order
 from rankplan.nodes.topology.sources import fabric_labels, nemo_rl_labels, slurm_labels
+from rankplan.rlinf import with_section
 from support.paths import TOPOLOGY
 
 RECORDED = load_config(TOPOLOGY / "labels.yaml").to_dict()
@@ -125,7 +126,7 @@ def test_levels_are_stated_or_detected_and_are_saved(tmp_path: Path) -> None:
         assert loaded == known == pickle.loads(pickle.dumps(known)) and loaded.levels == known.levels
     assert stated != detected
     section = {"num_nodes": 1, "topology": {"levels": ["nvidia.com/gpu.clique", "rack"]}}
-    assert stated.with_config(section).levels == ("nvidia.com/gpu.clique", "rack")
+    assert with_section(stated, section).levels == ("nvidia.com/gpu.clique", "rack")
     assert stated.with_levels([]).levels == ()
 
 
@@ -147,7 +148,7 @@ def test_levels_that_are_rejected(levels: Any, message: str) -> None:
         inventory({"rack": "a"}, levels=levels)
     assert message in str(refused.value)
     with pytest.raises(PlacementError) as refused:
-        inventory({"rack": "a"}).with_config({"num_nodes": 1, "topology": {"levels": levels}})
+        with_section(inventory({"rack": "a"}), {"num_nodes": 1, "topology": {"levels": levels}})
     assert message in str(refused.value) and (refused.value.path or "").startswith("cluster.topology.levels")
 
 

@@ -29,6 +29,7 @@ from rankplan import (
 )
 from rankplan.dialects import DIALECTS
 from rankplan.plans.component import Component, Parallel
+from rankplan.rlinf import with_section
 from support.cases import Case, planned, valid_cases
 from support.paths import EXAMPLES
 
@@ -316,7 +317,7 @@ def test_a_section_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = dialect.plan(read, inventory)
     plan.fitted(inventory)
     plan.on(inventory)
-    inventory.with_config(read).with_config(read.section)
+    with_section(with_section(inventory, read), read)
     ComponentPlacement(read, inventory).get_strategy("actor").get_placement(inventory)
     assert sorted(seen) == ["ComponentEntry", "ComponentEntry", "NodeGroup"]
 

@@ -28,6 +28,7 @@ from rankplan.plans.component import Component
 from rankplan.render.changes import diff_json
 from support import answers
 from support.jobs import NAMES, altered, jobs
+from support.rules import rules_in
 
 
 def saved(plan: Plan) -> bytes:
@@ -134,14 +135,14 @@ def test_any_two_plans_can_be_compared(before: Plan, after: Plan) -> None:
 def variants(plan: Plan) -> list[Plan]:
     """Return plans that say the same or something similar."""
     nodes = [plan.inventory.node(rank) for rank in range(plan.inventory.num_nodes)]
-    split = Inventory(nodes, plan.inventory.section, plan.inventory.levels)
+    split = Inventory(nodes, plan.inventory.facts, plan.inventory.levels)
     found = [
-        Plan(plan.inventory, reversed(list(plan.values())), plan.mode),
-        Plan(split, [rehomed(one, split) for one in plan.values()], plan.mode),
+        Plan(plan.inventory, reversed(list(plan.values())), plan.mode, rules=plan.rules),
+        Plan(split, [rehomed(one, split) for one in plan.values()], plan.mode, rules=plan.rules),
         Plan.from_dict(turned(plan.to_dict())),
-        Plan(plan.inventory, plan.values(), plan.mode, "slime", plan.requests),
-        Plan(plan.inventory, plan.values(), plan.mode, plan.dialect, plan.requests[1:]),
-        Plan(plan.inventory, plan.values(), plan.mode, plan.dialect, map(altered, plan.requests)),
+        Plan(plan.inventory, plan.values(), plan.mode, "slime", plan.requests, plan.rules),
+        Plan(plan.inventory, plan.values(), plan.mode, plan.dialect, plan.requests[1:], plan.rules),
+        Plan(plan.inventory, plan.values(), plan.mode, plan.dialect, map(altered, plan.requests), plan.rules),
         plan.with_visibility("node" if not any(unordered(one) for one in plan.values()) else "own"),
     ]
     for name, one in plan.items():
@@ -215,9 +216,8 @@ def test_a_plan_without_components_names_none() -> None:
     except KeyError as error:
         assert "the plan has none" in str(error)
     keep = {"num_nodes": 1, "topology": {"keep": {"actor": {"tp": "node"}}}}
-    inventory = empty.inventory.with_config(keep)
     try:
-        Plan(inventory, []).check_keep()
+        Plan(empty.inventory, [], rules=rules_in(keep)).check_keep()
     except PlacementError as error:
         assert [fault.help for fault in error.diagnostics] == ["remove it: there is no component"]
     else:

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, RankSet, diff
 from rankplan.plans.diff import Move
+from rankplan.runtime.rank.hardware import hardware_of
 from support import answers
 from support.cases import Case, planned, valid_cases
 
@@ -61,7 +62,7 @@ def test_a_saved_plan_keeps_groups_environment_and_robots(tmp_path: Path) -> Non
     plan_of(placements, node_groups=groups).save(tmp_path / "plan.json")
     loaded = Plan.load(tmp_path / "plan.json")
     assert loaded.inventory.environment(0, "a") == ({"A": "1"}, None)
-    assert [robot.name for robot in loaded.inventory.hardware(loaded["env"][0])] == ["left"]
+    assert [robot.name for robot in hardware_of(loaded.inventory, loaded["env"][0])] == ["left"]
 
 
 def damaged(text: str, change: Any) -> str:

@@ -16,6 +16,8 @@ from rankplan._core import Chunks
 from rankplan.cli import main
 from rankplan.errors import PlacementError
 from rankplan.plans.component import Component
+from rankplan.rlinf import with_section
+from support.rules import rules_in
 
 LEVELS = ("block", "nvlink")
 
@@ -32,13 +34,13 @@ def plan(nodes: Inventory, sizes: dict[str, int], topology: dict[str, Any] | Non
     """Return components with a process on each of so many nodes, one after another."""
     used = nodes.first(sum(sizes.values()))
     section = {"num_nodes": used.num_nodes, "component_placement": {}, "topology": topology or {}}
-    used = used.with_config(section)
+    used = with_section(used, section)
     parts, first = [], 0
     for name, count in sizes.items():
         rule = Chunks(list(range(first, first + count)), 1)
         parts.append(Component.place(name, used, ("cluster",), rule))
         first += count
-    return Plan(used, parts)
+    return Plan(used, parts, rules=rules_in(section))
 
 
 def divided(ranks: list[int], parts: int) -> Iterator[list[int]]:

@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 import pytest
 import ray
 from rankplan import Cluster, ClusterError, ComponentPlacement, Inventory, NodeSpec, PlacementError, RankSet
-from rankplan.config.network import Topology
 from rankplan.hardware.nvml import Fabric, fabrics
+from rankplan.nodes.facts import ClusterFacts
 from rankplan.runtime.group.group import WorkerGroup
 from rankplan.runtime.group.job import launch
 from rankplan.runtime.nodes import simulate
@@ -60,7 +60,7 @@ def test_addresses_are_compared_as_numbers() -> None:
     assert ordered([node(ip) for ip in shuffled]) == (expected, "the node addresses")
 
 
-RLINF = Topology.model_construct(order="rlinf")
+RLINF = ClusterFacts(order="rlinf")
 
 
 def test_hostnames_are_in_natural_order() -> None:
@@ -86,23 +86,23 @@ def test_domains_come_one_after_another_if_the_topology_decides() -> None:
     ]
     levels = ("block", "nvlink")
     for shuffled in (random.Random(seed).sample(nodes, len(nodes)) for seed in range(5)):
-        found, source = in_order(shuffled, None, Topology(order="topology", levels=levels))
+        found, source = in_order(shuffled, None, ClusterFacts(order="topology", levels=levels))
         hosts = [str(item.spec.ip).rpartition(".")[2] for item in found]
         # domain b of b9 has the only explicit rank; nodes without a label come last
         assert hosts == ["6", "2", "4", "9", "10", "1", "5", "3"]
         assert source == "the topology (block, nvlink), then the node addresses"
-        found, source = in_order(shuffled, None, Topology(order="topology"))
+        found, source = in_order(shuffled, None, ClusterFacts(order="topology"))
         assert str(found[0].spec.ip) == "10.0.0.1" and "no levels detected" in source
 
 
 def test_ranks_come_before_the_topology() -> None:
     nodes = [node("10.0.0.1", variable="1", rack="a"), node("10.0.0.2", variable="0", rack="b")]
-    assert in_order(nodes, None, Topology(order="topology", levels=("rack",)))[1] == "the node rank variables"
+    assert in_order(nodes, None, ClusterFacts(order="topology", levels=("rack",)))[1] == "the node rank variables"
 
 
 def test_levels_are_detected_from_the_labels_of_the_nodes() -> None:
     cliques = [node(f"10.0.0.{index}", **{"nvidia.com/gpu.clique": f"u.{3 - index}"}) for index in range(3)]
-    found, source = in_order(cliques, 2, Topology(order="topology"))
+    found, source = in_order(cliques, 2, ClusterFacts(order="topology"))
     assert [str(item.spec.ip) for item in found] == ["10.0.0.2", "10.0.0.1", "10.0.0.0"]
     assert source == "the topology (nvidia.com/gpu.clique), then the node addresses"
 
@@ -233,12 +233,12 @@ def test_nodes_with_one_range_divide_it_along_the_network(kind: str, caplog: pyt
     ]
     for seed in range(5):
         shuffled = random.Random(seed).sample(nodes, len(nodes))
-        by_rank, _ = in_order(shuffled, 5, Topology(levels=("rack",)))
+        by_rank, _ = in_order(shuffled, 5, ClusterFacts(levels=("rack",)))
         assert [str(one.spec.ip).rpartition(".")[2] for one in by_rank] == ["3", "2", "10", "1", "9"]
     with pytest.raises(MissingRanks, match="no node has rank 4; the ranks are 0-3"):
-        in_order(nodes[1:], 5, Topology(levels=("rack",)))
+        in_order(nodes[1:], 5, ClusterFacts(levels=("rack",)))
     assert caplog.messages == []
-    in_order(nodes, 5, Topology())
+    in_order(nodes, 5, ClusterFacts())
     assert "nodes of ranks 1-4 have no labels of the network; addresses decide" in caplog.messages[0]
 
 

@@ -20,6 +20,7 @@ from rankplan import (
     PlacementError,
 )
 from rankplan.accelerators import NO_ACCEL, VARIABLES, VENDORS, Vendor, vendor
+from rankplan.rlinf import with_section
 from rankplan.runtime.nodes import probe, simulate
 from ray._private.accelerators import get_all_accelerator_managers
 from support.paths import DOCS
@@ -58,7 +59,7 @@ def test_types_are_different() -> None:
 def test_env_vars_cannot_change_devices(name: str) -> None:
     group = {"label": "all", "node_ranks": 0, "env_configs": [{"node_ranks": 0, "env_vars": [{name: "0"}]}]}
     with pytest.raises(PlacementError) as caught:
-        Inventory.uniform(1, 2).with_config({"num_nodes": 1, "node_groups": [group]})
+        with_section(Inventory.uniform(1, 2), {"num_nodes": 1, "node_groups": [group]})
     assert caught.value.code == "reserved-env-var"
 
 

@@ -8,18 +8,21 @@ from typing import Any
 from hypothesis import strategies as st
 from rankplan import Inventory, Parallel, PlacementError, Plan, Request
 from rankplan._core import Chunks, Packed, Pool, RankMap
-from rankplan.config.base import NIC_POLICIES, VISIBILITIES
-from rankplan.hardware.policies import MEMORY_POLICIES, POLICIES
+from rankplan.hardware.policies import MEMORY_POLICIES, NIC_POLICIES, POLICIES, VISIBILITIES
 from rankplan.parallel import ENGINE_ORDER, ORDER
 from rankplan.plans.component import Component, PlacementMode, Rule, Settings
+from rankplan.plans.rules import Rules
+from rankplan.rlinf import with_section
 from rankplan.testing import cluster_sections, inventories
+
+from support.rules import rules_in
 
 NAMES = ("actor", "critic", "env", "rollout")
 _CORES = {"numa": {0: "0-7", 1: "8-15"}, "cores": ["0 x16"]}
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Inventory:
+def clusters(draw: st.DrawFn) -> tuple[Inventory, Rules]:
     """Draw uneven nodes with facts, with node groups, excluded hardware and rules about the network."""
     content = draw(inventories(max_nodes=4, max_accelerators=5)).to_dict()
     for entry in content["nodes"]:
@@ -36,19 +39,19 @@ def clusters(draw: st.DrawFn) -> Inventory:
         node = draw(st.integers(0, section["num_nodes"] - 1))
         whole = not inventory.node(node).num_accelerators or draw(st.booleans())
         section["exclude"] = [f"node-{node}" if whole else f"node-{node}/0"]
-    return inventory.with_config(section)
+    return with_section(inventory, section), rules_in(section)
 
 
 @st.composite
 def jobs(draw: st.DrawFn) -> Plan:
     """Draw a plan."""
-    inventory = draw(clusters())
+    inventory, rules = draw(clusters())
     names = draw(st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True))
     components = [draw(_components(name, inventory)) for name in names]
     mode = draw(st.sampled_from([None, *PlacementMode]))
     asked = draw(st.lists(_requests(inventory.num_nodes), max_size=2))
     dialect = draw(st.sampled_from([None, "verl"]))
-    return Plan(inventory, [one for one in components if one is not None], mode, dialect, asked)
+    return Plan(inventory, [one for one in components if one is not None], mode, dialect, asked, rules)
 
 
 @st.composite

@@ -48,12 +48,10 @@ def wished(plan: Plan) -> tuple[tuple[str, int], ...]:
     """Return the slices of the first group by brute force."""
     component = plan["actor"]
     nodes = len({row.cluster_node_rank for row in component})
-    section = plan.section
-    assert section is not None
-    segment = section.topology.segment
+    segment = plan.rules.segment
     stated = segment.get("actor", 1) if isinstance(segment, dict) else 1
     wishes = dict(stated) if isinstance(stated, dict) else {LEVELS[-1]: stated}
-    for kind, level in section.topology.keep.get("actor", {}).items():
+    for kind, level in plan.rules.keep.get("actor", {}).items():
         groups = [[component.layout.place(slot)[0] for slot in group] for group in component.layout.groups(kind)]
         fits = (k for k in range(1, nodes + 1) if nodes % k == 0 and all(len({n // k for n in g}) == 1 for g in groups))
         if level != "node":

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, parse_placement
 from rankplan.cli.explain import rules
 from rankplan.dialects import roll, slime
+from rankplan.plans.rules import Rules
 from rankplan.testing import (
     PLACEMENT_CODES,
     check_plan,
@@ -147,6 +148,9 @@ class Rows(list[Any]):
     def __init__(self, name: str, rows: Iterable[Any] = ()) -> None:
         super().__init__(rows)
         self.name = name
+
+    def under(self, rules: Rules) -> Rows:
+        return self
 
 
 def with_rows(rows: Rows) -> Plan:

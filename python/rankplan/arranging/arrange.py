@@ -15,7 +15,7 @@ from rankplan.arranging import rules
 from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.hierarchy import crossings, domains_at, hierarchy_of, layouts
 from rankplan.arranging.refusal import Refusal
-from rankplan.arranging.rules import Balance, Cap, Keep, Network, Prefer, Segments
+from rankplan.arranging.rules import Network
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
@@ -24,7 +24,8 @@ from rankplan.plans.component import Component, local_accelerators, used_nodes
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.pools import reserves, strangers
-from rankplan.plans.topology import Rule, Rules, Sets, broken
+from rankplan.plans.rules import Balance, Cap, Keep, Prefer, Segments
+from rankplan.plans.topology import NodeRule, NodeRules, Sets, broken
 from rankplan.words import counted
 
 KINDS = ("tensor or context", "expert", "data", "pipeline")
@@ -82,7 +83,7 @@ def arrange(
     domain, outermost level first, tensor, context and expert-tensor groups before expert, data and pipeline groups.
     The nodes that the plan does not need come last, and stay in whole domains if possible.
 
-    Each of these replaces the key of its name in ``cluster.topology``:
+    Each of these replaces the rule of its name in the plan:
 
     - ``keep``: levels that groups must stay within, by component and kind: ``{"actor": {"ep": "nvlink"}}``. The kind
       ``world`` means all nodes of a component, and ``"a + b"`` those of two. ``{"nvlink": 2}`` instead of a level
@@ -101,7 +102,7 @@ def arrange(
     """
     check_plan(plan)
     inventory, planned = rules.beside(inventory_of(inventory), beside), plan.inventory
-    network = Network.of(inventory, planned, keep=keep, segment=segment, prefer=prefer, balance=balance, cap=cap)
+    network = Network.of(inventory, plan, keep=keep, segment=segment, prefer=prefer, balance=balance, cap=cap)
     known = same_nodes(planned, inventory)
     excluded = Exclusion.of(planned, inventory, known)
     return Task(inventory, planned, plan, network, excluded, were=known).solve()
@@ -176,12 +177,12 @@ class Task:
         return used_nodes(self.parts.values())
 
     @cached_property
-    def rules(self) -> Rules:
+    def rules(self) -> NodeRules:
         """What must, and should, hold on these nodes.
 
         Raises `PlacementError` with every fault, also for what must stay within a node and is on several node ranks.
         """
-        rules = Rules.of(self.network.topology, self.parts, self.network.levels, arranging=True)
+        rules = NodeRules.of(self.network.rules, self.parts, self.network.levels, arranging=True)
         faults = [_placed(path, found) for path, found in rules.faults]
         within = [rule for rule in rules.kept if rule.level is None]
         faults += [
@@ -224,7 +225,7 @@ class Task:
             return problem, found
         return Refusal(self, self.rules, problem, found, tuple(parts), found.impossible)
 
-    def _divisions(self, rule: Rule) -> list[int]:
+    def _divisions(self, rule: NodeRule) -> list[int]:
         """Return the numbers of parts that the sets of a rule may be divided into: those that a domain has room for."""
         largest = max(self.hierarchy.sizes(rule.level or 0), default=0)
         found = rule.divisions()
@@ -334,7 +335,7 @@ class Task:
         not use it either: they could move to the reserve only to leave their node to that component.
         """
         places, kept = self.were or self._places, self.old or self.pinned
-        for ranks, names in () if self._new else reserves(self.planned.section):
+        for ranks, names in () if self._new else reserves(self.network.rules.pools):
             others = strangers(self.parts, names)
             stay = RankSet(rank for rank in self.needed if kept[rank] is not None)
             if others - stay:
@@ -346,7 +347,7 @@ class Task:
         """Yield the node ranks that keep their nodes, and these: those with configured hardware, such as robots;
         those that are pinned; without an old plan those that a name excludes by their rank.
         """
-        for group in self.planned.section.node_groups if self.planned.section else ():
+        for group in () if self.planned.facts is None else self.planned.facts.node_groups:
             if group.hardware is not None:
                 yield from ((rank, self._places[rank]) for rank, _ in group.hardware.counts())
         yield from enumerate(self.pinned)

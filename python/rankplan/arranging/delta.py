@@ -14,20 +14,20 @@ from rankplan.arranging.replanned import (
     Replanned,
     moved_to,
     nodes_of,
-    resized_section,
+    resized_facts,
     unmarked,
-    without_reserve,
 )
 from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import removed
 from rankplan.arranging.units import Step, grown_rule, num_data_groups, reject_without_groups, resized
-from rankplan.config.models import ClusterSection
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes.facts import ClusterFacts
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Rule, used_nodes
 from rankplan.plans.diff import Move, coordinates_of
 from rankplan.plans.plan import Plan
 from rankplan.plans.pools import reserves, size_faults
+from rankplan.plans.rules import Rules, with_named_levels
 from rankplan.words import counted
 
 
@@ -54,7 +54,7 @@ def resize(
             more[name] = step.times(name, count) * step.nodes * step.resources
         except PlacementError as error:
             faults += error.diagnostics
-    faults += size_faults(before.section, parts, more)
+    faults += size_faults(before.rules.pools, parts, more)
     if faults:
         raise PlacementError(faults)
     sizing = _Sizing(found, parts, inventory)
@@ -62,17 +62,18 @@ def resize(
     if not isinstance(sized, _Sized):
         raise PlacementError([sizing.fault(grow)])
     arrangement = sized.task.solve()
-    nodes = nodes_of(before.inventory, inventory, places, arrangement.nodes, sized.section)
-    after = before.placed(nodes, [moved_to(one, nodes) for one in sized.task.parts.values()])
+    nodes = nodes_of(before, inventory, places, arrangement.nodes, sized.facts)
+    after = before.placed(nodes, [moved_to(one, nodes) for one in sized.task.parts.values()], sized.rules)
     return _joined(found, after, kept, arrangement)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sized:
-    """The task to find nodes for components of another size, and the cluster section with their node ranks."""
+    """The task to find nodes for components of another size, and facts and rules with their node ranks."""
 
     task: Task
-    section: ClusterSection | None
+    facts: ClusterFacts | None
+    rules: Rules
 
 
 class _Sizing:
@@ -82,22 +83,23 @@ class _Sizing:
         plan, places = found.plan, found.arrangement.nodes
         self._plan, self._inventory, self._parts = plan, inventory, parts
         self._crossings = found.arrangement.before
-        self._network = Network.of(inventory, plan.inventory)
+        self._network = Network.of(inventory, plan)
         self._excluded = Exclusion.of(plan.inventory, inventory, places)
         used = used_nodes(parts.values())
         freed, left = used_nodes(plan.values()) - used, len(places)
-        groups = plan.section.node_groups if plan.section is not None else []
+        groups = () if plan.inventory.facts is None else plan.inventory.facts.node_groups
         needed = {group.node_ranks[0] for group in groups}
         needed.update(node for group in groups if group.hardware is not None for node, _ in group.hardware.counts())
         while left - 1 in freed and left - 1 not in needed:  # a last node rank without processes is none any more
             left -= 1
         self._places = places[:left]
         self._pinned = [place if rank in used else None for rank, place in enumerate(self._places)]
-        self._section = plan.section and resized_section(plan.section, left)
+        self._facts = plan.inventory.facts and resized_facts(plan.inventory.facts, left)
+        self._rules = plan.rules.with_pools_on(RankSet(range(left)))
 
     def sized(self, grow: Mapping[str, int]) -> _Sized | Refusal | None:
         """Return nodes for so many more data groups, or why there are none; ``None`` if there are too few nodes."""
-        order, section = list(self._places), self._section
+        order, facts = list(self._places), self._facts
         rules, taken = dict[str, Rule](), RankSet()
         for name, count in grow.items():
             part = self._parts[name]
@@ -111,11 +113,11 @@ class _Sizing:
             new = range(len(order), len(order) + more - lacking)
             if more:
                 order += [self._places[node]] * len(new)
-                section = section and resized_section(section, len(order), part.node_groups[0], new, like=node)
+                facts = facts and resized_facts(facts, len(order), part.node_groups[0], new, like=node)
                 taken |= RankSet(reused)
                 ranks = [*reused, *new]
-                rules[name] = self._rule(name, self._resources(part, self._planned(order, section), ranks), step)
-        planned = self._planned(order, section)
+                rules[name] = self._rule(name, self._resources(part, self._planned(order, facts), ranks), step)
+        planned = self._planned(order, facts)
         parts = {}
         for name, part in self._parts.items():
             rule = rules.get(name)
@@ -136,17 +138,18 @@ class _Sizing:
         try:
             if isinstance(task.answer, Refusal):
                 return task.answer
-            return _Sized(task, section and without_reserve(section, taken))
+            return _Sized(task, facts, self._rules.with_pools_on(RankSet(range(len(order))) - taken))
         except PlacementError as error:
             if error.code != "too-few-nodes":
                 raise
             return None
 
-    def _planned(self, order: Sequence[int], section: ClusterSection | None) -> Inventory:
+    def _planned(self, order: Sequence[int], facts: ClusterFacts | None) -> Inventory:
         """Return nodes like those of the plan, and of its new node ranks, as if all their hardware could be used."""
         found = self._inventory.reordered(order)
-        if section is not None:
-            found = found.with_config(section.model_copy(update={"exclude": ()}), planned=True)
+        if facts is not None:
+            facts = with_named_levels(facts, self._rules, found)
+            found = found.with_facts(replace(facts, exclude=()), planned=True)
         return unmarked(found)
 
     def _unused(self, part: Component, like: int, count: int, taken: RankSet) -> list[int]:
@@ -156,7 +159,7 @@ class _Sizing:
         """
         if part.node_groups[0] not in (CLUSTER, NODE):
             return []
-        strange = RankSet().union(*(ranks for ranks, names in reserves(self._section) if part.name not in names))
+        strange = RankSet().union(*(ranks for ranks, names in reserves(self._rules.pools) if part.name not in names))
         wanted = self._inventory.node(self._places[like])
         free = (rank for rank, node in enumerate(self._pinned) if node is None and rank not in taken | strange)
         nodes = ((rank, self._inventory.node(self._places[rank])) for rank in free)

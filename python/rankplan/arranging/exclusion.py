@@ -71,7 +71,7 @@ def renamed(
 
 
 def _names(inventory: Inventory) -> Sequence[str]:
-    return () if inventory.section is None else inventory.section.exclude
+    return () if inventory.facts is None else inventory.facts.exclude
 
 
 def _place(rank: int, inventory: Inventory, known: Sequence[int | None]) -> int | None:

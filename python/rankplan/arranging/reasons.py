@@ -8,8 +8,8 @@ from itertools import islice
 from rankplan._core import RankSet
 from rankplan.arranging.arrange import Task
 from rankplan.arranging.replanned import ranks_at
-from rankplan.config.network import TOGETHER, WORLD
-from rankplan.plans.topology import SEGMENT, Rule
+from rankplan.plans.rules import TOGETHER, WORLD
+from rankplan.plans.topology import SEGMENT, NodeRule
 from rankplan.words import counted, nodes_text
 
 _MOST = 8
@@ -42,7 +42,7 @@ def reasons(task: Task, nodes: Sequence[int]) -> Iterator[str]:
         yield f"{nodes_text(moved)}: {why}"
 
 
-def _reason(task: Task, rule: Rule, index: int, ranks: Sequence[int], nodes: Sequence[int]) -> str | None:
+def _reason(task: Task, rule: NodeRule, index: int, ranks: Sequence[int], nodes: Sequence[int]) -> str | None:
     """Return why a set moves; ``None`` if it stays in its domain."""
     domains = task.domains[rule.level or 0]
     before = {domains.ids[old] for rank in ranks if (old := task.old[rank]) is not None}
@@ -56,7 +56,7 @@ def _reason(task: Task, rule: Rule, index: int, ranks: Sequence[int], nodes: Seq
     return f"{_named(task, rule, index, ranks)} {why}; {where}"
 
 
-def _named(task: Task, rule: Rule, index: int, ranks: Sequence[int]) -> str:
+def _named(task: Task, rule: NodeRule, index: int, ranks: Sequence[int]) -> str:
     names = [name for name in task.parts if name in rule.who.split(f" {TOGETHER} ")] or list(task.parts)
     found = ((name, ranks_at(task.parts[name], set(ranks))) for name in names)
     who = "ranks" if len(task.parts) == 1 else ""

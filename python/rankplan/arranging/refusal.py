@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rankplan._core import Arrangement, Hierarchy, Problem, RankSet, pack_segments
-from rankplan.config.network import TOGETHER, WORLD
 from rankplan.errors import Diagnostic
 from rankplan.nodes.topology import Domains
-from rankplan.plans.topology import SEGMENT, Rule, Rules
+from rankplan.plans.rules import TOGETHER, WORLD
+from rankplan.plans.topology import SEGMENT, NodeRule, NodeRules
 from rankplan.words import counted, nodes_text
 
 
@@ -57,7 +57,7 @@ class Refusal:
     """
 
     task: Asked
-    rules: Rules
+    rules: NodeRules
     problem: Problem
     found: Arrangement
     parts: Sequence[int]
@@ -154,7 +154,7 @@ class Refusal:
         message = f"{what} (`cap: {self._caps()}` leaves out {usable - room})"
         return Diagnostic("too-few-nodes", message, "raise the cap, or use fewer nodes")
 
-    def _spareless(self, rule: Rule, ranks: Sequence[int]) -> Diagnostic | None:
+    def _spareless(self, rule: NodeRule, ranks: Sequence[int]) -> Diagnostic | None:
         """Return the fault of a lost node without a spare where the others of its set are, or of a torn set."""
         lost = [rank for rank in ranks if self.task.pinned[rank] is None]
         stays = [node for rank in ranks if (node := self.task.pinned[rank]) is not None]
@@ -208,7 +208,7 @@ class Refusal:
         return Diagnostic("segment-incomplete", message, help)
 
 
-def _who(rule: Rule) -> str:
+def _who(rule: NodeRule) -> str:
     if rule.kind == SEGMENT:
         return f"a segment of {rule.who} needs" if rule.who else "a segment needs"
     if rule.kind == WORLD:

@@ -5,7 +5,7 @@ Processes use other accelerators of their node, or some or all components of the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations, islice
@@ -17,6 +17,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component, Rule, local_accelerators, merged, used_nodes
 from rankplan.plans.pools import reserves
+from rankplan.plans.rules import Pool
 
 Swap: TypeAlias = tuple[list[str], dict[int, int]]
 """Components that use other accelerators of a node rank: the new local index of each old one."""
@@ -46,15 +47,17 @@ class Repair:
         parts: Mapping[str, Component],
         planned: Inventory,
         broken: Mapping[int, RankSet | None],
+        pools: Sequence[Pool],
         *,
         swapping: bool = True,
     ) -> Iterator[Repair]:
         """Yield repairs that move processes off broken accelerators, those first that move the fewest.
 
-        ``broken`` has the local indices of the accelerators by node rank, or ``None`` for the whole node. The
-        processes use other accelerators of the same node, if enough are idle. Otherwise the components that use a
-        broken one move to another node, while the others stay, or the whole node rank moves. Without ``swapping``, no
-        process uses another accelerator of its node: those that it uses may be what another node rank needs.
+        ``broken`` has the local indices of the accelerators by node rank, or ``None`` for the whole node. Reserves of
+        the ``pools`` stay free. The processes use other accelerators of the same node, if enough are idle. Otherwise
+        the components that use a broken one move to another node, while the others stay, or the whole node rank moves.
+        Without ``swapping``, no process uses another accelerator of its node: those that it uses may be what another
+        node rank needs.
         """
         repair = cls(dict(parts))
         used = {name: _used(component, set(broken)) for name, component in parts.items()}
@@ -86,10 +89,10 @@ class Repair:
         for ranks in (*some, ()):
             one = cls(dict(repair.parts), repair.lost.union(able) - set(ranks), {}, repair.shifted)
             if ranks:
-                one._leave(planned, {rank: leaving[rank] for rank in ranks})
+                one._leave(planned, pools, {rank: leaving[rank] for rank in ranks})
             yield one
         if swaps:
-            yield from cls.several(parts, planned, broken, swapping=False)
+            yield from cls.several(parts, planned, broken, pools, swapping=False)
 
     def _swap(self, swaps: Mapping[int, Swap]) -> bool:
         """Let components use other accelerators of these node ranks, all or none; return whether rules express that."""
@@ -115,11 +118,11 @@ class Repair:
         self.parts, self.shifted = parts, shifted
         return True
 
-    def _leave(self, planned: Inventory, leaving: Mapping[int, list[str]]) -> None:
+    def _leave(self, planned: Inventory, pools: Sequence[Pool], leaving: Mapping[int, list[str]]) -> None:
         """Give components another node rank, with the same accelerators: an unused one, or one behind the others."""
-        first, section = planned.num_nodes, planned.section
+        first = planned.num_nodes
         used = used_nodes(self.parts.values())
-        unused = RankSet(range(first)) - used.union(*(ranks for ranks, _ in reserves(section)))
+        unused = RankSet(range(first)) - used.union(*(ranks for ranks, _ in reserves(pools)))
         free: dict[tuple[object, ...], list[int]] = {}
         for rank in reversed(list(unused)):
             free.setdefault(_hardware(planned.node(rank)), []).append(rank)
@@ -134,10 +137,8 @@ class Repair:
             records.append(record.changed(hostname=None, ip=None).at(RankSet([new])))
         extended = planned
         if records:
-            if section is not None:
-                section = section.model_copy(update={"num_nodes": first + len(records)})
             entries = [entry.at(RankSet(nodes)) for nodes, entry in planned.stretches()]
-            extended = Inventory([*entries, *records], section, planned.levels or None)
+            extended = Inventory([*entries, *records], planned.facts, planned.levels or None)
         starts: dict[int, int] = {}
         start = 0
         for nodes, record in extended.stretches():

@@ -142,11 +142,11 @@ class _Failure:
         # Whether accelerators are healthy is known for the nodes that the plan gets, not for its node ranks.
         self._planned = unmarked(plan.inventory)
         parts = {name: moved_to(one, self._planned) for name, one in plan.items()}
-        self._repairs = list(Repair.several(parts, self._planned, self.broken))
+        self._repairs = list(Repair.several(parts, self._planned, self.broken, plan.rules.pools))
 
     def unchanged(self) -> Replanned:
         """Return the plan unchanged, without checking the rules of its topology."""
-        levels = Network.of(self.inventory, self._plan.inventory).levels
+        levels = Network.of(self.inventory, self._plan).levels
         before = crossings_at(self._plan, self.inventory, levels, self._known)
         nodes = tuple(self._known)
         arrangement = Arrangement(self.inventory, nodes, (), levels, before, before, optimal=True)
@@ -176,10 +176,18 @@ class _Failure:
         ]
         lost = {rank for rank in used_nodes(self._plan.values()) if places[rank] is None}
         self._check_hardware(repair.parts, lost)
-        shrinking = Shrinking(repair.parts, shrink, lost, self._usable, renumber=renumber, lost_first=lost_first)
+        shrinking = Shrinking(
+            repair.parts,
+            shrink,
+            lost,
+            self._usable,
+            pools=self._plan.rules.pools,
+            renumber=renumber,
+            lost_first=lost_first,
+        )
         task, arrangement = self._arranged(shrinking, places, [self._known[origin] for origin in origins])
-        planned = self._plan.inventory
-        nodes = nodes_of(planned, self.inventory, self._known, arrangement.nodes, planned.section)
+        facts = self._plan.inventory.facts
+        nodes = nodes_of(self._plan, self.inventory, self._known, arrangement.nodes, facts)
         components = [moved_to(one, nodes) for one in shrinking.parts.values()]
         after = self._plan.placed(nodes, components)
         changed = {rank for rank, node in enumerate(arrangement.nodes) if node != places[rank]}
@@ -213,7 +221,7 @@ class _Failure:
         self, shrinking: Shrinking, places: Sequence[int | None], were: Sequence[int]
     ) -> tuple[Task, Arrangement]:
         """Find a node for every node rank, and remove data groups until the nodes suffice."""
-        network = Network.of(self.inventory, self._plan.inventory)
+        network = Network.of(self.inventory, self._plan)
         while True:
             parts = shrinking.parts
             planned = next(iter(parts.values())).inventory
@@ -264,7 +272,7 @@ def _with_gone(planned: Inventory, inventory: Inventory, known: Sequence[int | N
     entries = [entry.at(RankSet(nodes)) for nodes, entry in inventory.stretches()]
     for rank, new in ranks.items():
         entries.append(planned.node(rank).changed(healthy=False).at(RankSet([new])))
-    return Inventory(entries, inventory.section, inventory.levels or None), found
+    return Inventory(entries, inventory.facts, inventory.levels or None), found
 
 
 def _no_spare(fault: Diagnostic, shrinking: Shrinking) -> Diagnostic:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from rankplan._core import RankSet
 from rankplan.arranging.arrange import Arrangement
 from rankplan.arranging.exclusion import renamed
-from rankplan.config.models import ClusterSection
-from rankplan.config.pools import with_nodes
+from rankplan.nodes.facts import NO_FACTS, ClusterFacts
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component
 from rankplan.plans.diff import Move
 from rankplan.plans.plan import Plan
+from rankplan.plans.rules import with_named_levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,58 +38,51 @@ class Replanned:
 
 
 def nodes_of(
-    planned: Inventory,
+    before: Plan,
     inventory: Inventory,
     known: Sequence[int | None],
     nodes: Sequence[int],
-    section: ClusterSection | None,
+    facts: ClusterFacts | None,
 ) -> Inventory:
-    """Return these nodes of an inventory with the node groups of a section and the exclusions of a plan.
+    """Return these nodes of an inventory with facts, and the exclusions of the plan before.
 
-    ``known`` has the rank in the inventory of each node of the plan before.
+    ``known`` has the rank in the inventory of each node of that plan.
     """
     found = inventory.reordered(nodes)
-    exclude = tuple(renamed(planned, inventory, known, nodes))
-    if section is None and not exclude:
+    exclude = tuple(renamed(before.inventory, inventory, known, nodes))
+    if facts is None and not exclude:
         return found
-    section = ClusterSection(num_nodes=found.num_nodes) if section is None else section
-    changes = {"num_nodes": found.num_nodes, "exclude": exclude}
-    return found.with_config(section.model_copy(update=changes), planned=True)
+    facts = NO_FACTS if facts is None else with_named_levels(facts, before.rules, found)
+    return found.with_facts(replace(facts, exclude=exclude), planned=True)
 
 
-def resized_section(
-    section: ClusterSection, num_nodes: int, label: str | None = None, new: Sequence[int] = (), *, like: int = 0
-) -> ClusterSection:
-    """Return a section for another number of nodes; a node group gets these new nodes, set up as the node ``like``."""
+def resized_facts(
+    facts: ClusterFacts, num_nodes: int, label: str | None = None, new: Sequence[int] = (), *, like: int = 0
+) -> ClusterFacts:
+    """Return facts for another number of nodes; a node group gets these new nodes, set up as the node ``like``."""
     nodes, groups = RankSet(range(num_nodes)), []
-    for group in section.node_groups:
+    for group in facts.node_groups:
         more = RankSet(new if group.label == label else ())
-        configs = [
-            config.model_copy(update={"node_ranks": left})
-            for config in group.env_configs
-            if (left := config.node_ranks & nodes | (more if like in config.node_ranks else RankSet()))
-        ]
-        changes = {"node_ranks": group.node_ranks & nodes | more, "env_configs": configs}
-        groups.append(group.model_copy(update=changes))
-    pools = with_nodes(section.pools, nodes)
-    return section.model_copy(update={"num_nodes": num_nodes, "node_groups": groups, "pools": pools})
-
-
-def without_reserve(section: ClusterSection, ranks: RankSet) -> ClusterSection:
-    """Return a section in which these node ranks are no reserve."""
-    return section.model_copy(update={"pools": with_nodes(section.pools, RankSet(range(section.num_nodes)) - ranks)})
+        environments = []
+        for environment in group.environments:
+            also = more if like in environment.node_ranks else RankSet()
+            if left := environment.node_ranks & nodes | also:
+                environments.append(replace(environment, node_ranks=left))
+        ranks = group.node_ranks & nodes | more
+        groups.append(replace(group, node_ranks=ranks, environments=tuple(environments)))
+    return replace(facts, node_groups=tuple(groups))
 
 
 def unmarked(inventory: Inventory) -> Inventory:
     """Return the nodes of a plan, and its node groups, as if all hardware could be used."""
-    if not inventory.marks and not (inventory.section and inventory.section.exclude):
+    facts = inventory.facts
+    if not inventory.marks and not (facts and facts.exclude):
         return inventory
     entries = [
         record.changed(healthy=True, unhealthy=RankSet()) if record.unhealthy or not record.healthy else record
         for _, record in inventory.stretches()
     ]
-    section = inventory.section and inventory.section.model_copy(update={"exclude": ()})
-    return Inventory(entries, section, inventory.levels or None)
+    return Inventory(entries, facts and replace(facts, exclude=()), inventory.levels or None)
 
 
 def moved_to(component: Component, nodes: Inventory) -> Component:

@@ -10,12 +10,12 @@ from itertools import accumulate, chain
 from rankplan._core import Hierarchy, Placements, Problem, RankSet
 from rankplan.arranging.repair import lists_of, rule_of
 from rankplan.arranging.units import Together, first_ranks, num_data_groups, resized, sets_together
-from rankplan.config.models import topology_of
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
 from rankplan.plans.pools import size_faults
-from rankplan.plans.topology import SEGMENT, Rules
+from rankplan.plans.rules import Pool
+from rankplan.plans.topology import SEGMENT, NodeRules, stated_levels
 from rankplan.words import counted
 
 
@@ -34,6 +34,7 @@ class Shrinking:
         gone: set[int],
         usable: int,
         *,
+        pools: Sequence[Pool] = (),
         renumber: bool,
         lost_first: bool = False,
     ) -> None:
@@ -41,7 +42,7 @@ class Shrinking:
         self._whole = dict(parts)
         self.stated = names
         self._names = list(dict.fromkeys(names))
-        self._renumber, self._gone = renumber, gone
+        self._renumber, self._gone, self._pools = renumber, gone, pools
         self._groups = {name: sets_together(parts[name]) for name in self._names}
         self._nodes = {name: _nodes(parts[name], groups) for name, groups in self._groups.items()}
         self._left = {name: list(range(max(groups) + 1)) for name, groups in self._groups.items()}
@@ -137,7 +138,7 @@ class Shrinking:
         except PlacementError as error:
             self.obstacle = f"{name} cannot shrink to {counted(left, 'data group')}: {error.message}"
             return False
-        for fault in size_faults(whole.inventory.section, self.parts | {name: smaller}, {name: 0}):
+        for fault in size_faults(self._pools, self.parts | {name: smaller}, {name: 0}):
             self.obstacle = f"{name} cannot shrink to {counted(left, 'data group')}: {fault.message}"
             return False
         self.parts[name] = smaller
@@ -180,7 +181,7 @@ def removed(plan: Plan, name: str, count: int, *, renumber: bool) -> tuple[Seque
         message = f"no rule can express the first {counted(kept, 'process', 'processes')} of {name}"
         raise PlacementError([Diagnostic("invalid-value", message, "shrink by another number")])
     smaller = resized(component, component.inventory, rule, total - count)
-    if faults := list(size_faults(plan.section, {**plan, name: smaller}, {name: 0})):
+    if faults := list(size_faults(plan.rules.pools, {**plan, name: smaller}, {name: 0})):
         raise PlacementError(faults)
     return range(kept), smaller
 
@@ -216,7 +217,7 @@ def _chosen(plan: Plan, name: str, count: int) -> tuple[Sequence[int], Component
     together.
     """
     component = plan[name]
-    shrinking = Shrinking(plan, [name], set(), 0, renumber=True)
+    shrinking = Shrinking(plan, [name], set(), 0, pools=plan.rules.pools, renumber=True)
     cells = shrinking.cells(name, _segments(plan, name))
     groups = num_data_groups(component) // sum(map(len, cells))
     sizes = sorted({len(cell) * groups for cell in cells})
@@ -256,7 +257,7 @@ def _chosen(plan: Plan, name: str, count: int) -> tuple[Sequence[int], Component
 
 def _segments(plan: Plan, name: str) -> list[tuple[int, ...]]:
     """Return the outermost segments of the nodes of a component."""
-    rules = Rules.of(topology_of(plan.section), plan, plan.inventory.levels)
+    rules = NodeRules.of(plan.rules, plan, plan.inventory.levels, lost=stated_levels(plan.inventory))
     mine = [rule for rule in rules.kept if rule.kind == SEGMENT and rule.who in ("", name)]
     return [ranks for rule in mine for ranks in rule.sets()]
 

@@ -8,11 +8,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from rankplan.config.text.faults import RESOLVE, as_pydantic, unresolved
-from rankplan.hardware.policies import MEMORY_POLICIES, POLICIES
+from rankplan.hardware.policies import MEMORY_POLICIES, NIC_POLICIES, POLICIES, VISIBILITIES
 from rankplan.words import did_you_mean, must_be
-
-VISIBILITIES = ("own", "node", "own-first")
-NIC_POLICIES = ("check", "set")
 
 
 class Model(BaseModel):

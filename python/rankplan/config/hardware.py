@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -92,13 +92,6 @@ class Franka(HardwareConfig):
             help = f"write robot_ip, or set {ROBOT_IP} on the node before `ray start`, one address per robot"
             raise PlacementError([Diagnostic("missing-key", message, help)])
         return self.model_copy(update={"robot_ip": addresses[index]})
-
-
-def on_node(
-    pieces: Iterable[HardwareConfig], indices: Iterable[int], environment: Mapping[str, str]
-) -> tuple[HardwareConfig, ...]:
-    """Return the pieces of a rank with the facts that only its node knows; ``indices`` are their local indices."""
-    return tuple(piece.on_node(environment, index) for piece, index in zip(pieces, indices, strict=False))
 
 
 _MODELS: dict[str, type[HardwareConfig]] = {"Franka": Franka}

@@ -14,12 +14,10 @@ from pydantic import (
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
-    SerializerFunctionWrapHandler,
     ValidationError,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
-    model_serializer,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -33,9 +31,9 @@ from rankplan.config.network import USUAL_TOPOLOGY, Excluded, Topology
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.pools import PoolEntry
 from rankplan.config.ranks import TEXT_OR_NUMBER, Count, Label, Ranks, with_all
-from rankplan.config.text.faults import RANKS, as_pydantic, diagnostics, fault
+from rankplan.config.text.faults import RANKS, as_pydantic, fault
 from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, reserved_variables
-from rankplan.errors import refusal
+from rankplan.nodes.groups import PATH_MODES as GROUP_PATH_MODES
 from rankplan.words import as_int, must_be, shown
 
 RESERVED_LABELS = {CLUSTER: "all nodes", NODE: "all nodes, counted as nodes"}
@@ -146,7 +144,7 @@ class EnvConfig(Model):
     @field_validator("path_env", mode="before")
     @classmethod
     def _prepend_or_replace(cls, value: Any) -> Any:
-        if value not in ("prepend", "replace"):
+        if value not in GROUP_PATH_MODES:
             help = "remove it: PATH and other lists of folders are then prepended"
             raise as_pydantic(must_be("`path_env`", value, "prepend or replace", help))
         return value
@@ -239,18 +237,6 @@ class Hardware(Model):
             kept.append(config)
         return kept
 
-    def pieces(self) -> list[HardwareConfig]:
-        """Return the configs as the registered model in the order of resource ranks: by node rank, then as written.
-
-        Raises `PlacementError` if a model that was registered later rejects them.
-        """
-        model = hardware_model(self.type)
-        pieces = sorted(self.configs or (), key=lambda config: config.node_rank)
-        try:
-            return [model.model_validate(piece.model_dump()) for piece in pieces]
-        except ValidationError as error:
-            raise refusal([found for _, found in diagnostics(error, {"": model})]) from None
-
     def counts(self) -> list[tuple[int, int]]:
         """Return (node rank, number of pieces) for every node with hardware, ascending."""
         return sorted(Counter(config.node_rank for config in self.configs or ()).items())
@@ -295,17 +281,6 @@ class NodeGroup(Model):
             configs = [with_all(config, value.get("node_ranks")) for config in configs]
         return {**value, "env_configs": [] if configs is None else configs}
 
-    def environment(self, node_rank: int) -> tuple[dict[str, str], str | None]:
-        """Return the variables and the interpreter of a node in the group."""
-        for config in self.env_configs:
-            if node_rank in config.node_ranks:
-                mode = {PATH_MODE: "override"} if config.path_env == "replace" else {}
-                return config.env_vars | mode, config.python_interpreter_path
-        return {}, None
-
-
-_SIZES = ("accelerator_memory", "host_memory")
-
 
 class ClusterSection(BaseModel):
     """The ``cluster`` section of a config. Other keys belong to the trainer and are ignored."""
@@ -339,24 +314,3 @@ class ClusterSection(BaseModel):
     model: ModelName | None = Field(
         default=None, exclude=True, description="The model of every `memory`: its name, or the path of its config.json."
     )
-
-    @model_serializer(mode="wrap")
-    def _only_stated(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out keys that most sections lack."""
-        plain: dict[str, Any] = handler(self)
-        for key in ("exclude", "pools"):
-            if not getattr(self, key):
-                plain.pop(key, None)
-        if self.topology == USUAL_TOPOLOGY:
-            plain.pop("topology", None)
-        return {key: value for key, value in plain.items() if value is not None or key not in _SIZES}
-
-
-def topology_of(section: ClusterSection | None) -> Topology:
-    """Return the network of a section; without a section, nothing is stated about it."""
-    return USUAL_TOPOLOGY if section is None else section.topology
-
-
-def component_names(key: str) -> list[str]:
-    """Return the component names in a key of ``component_placement``."""
-    return [name.strip() for name in key.split(",")]

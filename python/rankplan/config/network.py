@@ -14,30 +14,9 @@ from rankplan._core import MAX_NODES, level_faults
 from rankplan.config.base import Model
 from rankplan.config.text.faults import RESOLVE, as_pydantic, fault, unresolved
 from rankplan.errors import Diagnostic
+from rankplan.nodes.facts import BY_ADDRESS, ORDERS
+from rankplan.plans.rules import KEPT_KINDS, TOGETHER, WORLD
 from rankplan.words import did_you_mean, must_be, shown, unknown, whole_number
-
-NODE_LEVEL = "node"
-"""The innermost level of every cluster; it needs no label."""
-
-BY_ADDRESS, BY_TOPOLOGY = "address", "topology"
-ORDERS = (BY_ADDRESS, BY_TOPOLOGY)
-AS_RLINF_ORDER = "rlinf"
-NODE_ORDERS = (*ORDERS, AS_RLINF_ORDER)
-"""The orders that a program may choose; a config chooses among the first two."""
-
-
-GROUP_KINDS = ("tp", "cp", "dp", "fsdp", "replica", "pp", "etp", "ep", "edp")
-"""The kinds of parallel groups."""
-
-WORLD = "world"
-KEPT_KINDS = (*GROUP_KINDS, WORLD)
-"""What ``keep`` and ``prefer`` accept: a kind of groups, or all nodes of a component."""
-
-ALL = "all"
-"""Takes the place of a component in ``segment`` and ``balance``: all nodes of the plan."""
-
-TOGETHER = "+"
-"""Joins the components whose nodes ``world`` means together."""
 
 
 def level_keys(value: Any) -> Any:
@@ -162,10 +141,8 @@ def _by_kind(what: dict[str, Any]) -> WithJsonSchema:
     return WithJsonSchema(_by(kinds))
 
 
-Segments = int | dict[str, int | dict[str, int]]
-"""The number of nodes that must be in one domain together: of the innermost level, or by level; by component."""
 Segment = Annotated[
-    Segments,
+    int | dict[str, int | dict[str, int]],
     BeforeValidator(_segment_sizes),
     WithJsonSchema({"anyOf": [_SIZE, _by({"anyOf": [_SIZE, _SIZES]})]}),
 ]
@@ -219,17 +196,6 @@ class Topology(Model):
             help = RESOLVE if unresolved(value) else did_you_mean(str(value), ORDERS)
             raise as_pydantic(must_be("`order`", value, "address or topology", help))
         return value
-
-    def named_levels(self) -> set[str]:
-        """Return the levels that its rules name, without ``node``."""
-        kept = (level for kinds in self.keep.values() for level in kinds.values())
-        by_level = [one for one in kept if not isinstance(one, str)]
-        named = {level for kinds in self.keep.values() for level in kinds.values() if isinstance(level, str)}
-        named.update(level for kinds in self.prefer.values() for level in kinds.values())
-        named.update([self.balance] if isinstance(self.balance, str) else self.balance.values())
-        segments = self.segment if isinstance(self.segment, Mapping) else {}
-        by_level += [size for size in segments.values() if not isinstance(size, int)]
-        return named.union(self.cap, *by_level) - {NODE_LEVEL}
 
 
 USUAL_TOPOLOGY = Topology()

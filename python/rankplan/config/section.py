@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from rankplan.config.facts import facts_of, rules_of
 from rankplan.config.groups import group_faults, pool_faults
 from rankplan.config.hardware import HardwareConfig
 from rankplan.config.memory import MemoryEntry
@@ -20,7 +21,6 @@ from rankplan.config.models import (
     EnvConfig,
     Hardware,
     NodeGroup,
-    component_names,
 )
 from rankplan.config.network import USUAL_TOPOLOGY, Topology
 from rankplan.config.parallel import ParallelEntry
@@ -32,6 +32,9 @@ from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Config as Config
 from rankplan.config.text.reader import Reader, not_a_mapping, unreadable
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.nodes.facts import ClusterFacts
+from rankplan.nodes.inventory import Inventory, configured
+from rankplan.plans.rules import Rules, component_names, with_named_levels
 from rankplan.words import as_int, misspelt, nearest, shown
 
 _DEEPEST = 50
@@ -77,16 +80,26 @@ class Reading(Reader):
         self,
         content: Any,
         prefix: KeyPath = ("cluster",),
-        section: ClusterSection | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(content, prefix, config)
-        self.section = section or _UNREAD
+        self.section = _UNREAD
         self.num_nodes_known = self.groups_known = True
-        self.keys: dict[str, bool] = dict.fromkeys(self.section.component_placement, False)
+        self.keys: dict[str, bool] = {}
         self._lost_groups: set[str] = set()
         self._lost_pools: set[str] = set()
         self._numbers: set[str] = set()
+
+    @property
+    def facts(self) -> ClusterFacts:
+        """What the section states of the nodes."""
+        return facts_of(self.section)
+
+    @property
+    def rules(self) -> Rules:
+        """What the section states about the components, each rule where it is written."""
+        rules = rules_of(self.section)
+        return rules.stated_at(self.where) if rules else rules
 
     def lost(self, labels: Sequence[str]) -> bool:
         """Return whether any of these labels may belong to a node group that could not be read."""
@@ -102,6 +115,11 @@ class Reading(Reader):
         if path[:1] == ("component_placement",) and path[2:] == ("placement",) and self.keys.get(str(path[1])):
             path = path[:2]  # the short form
         super().add(path, diagnostic)
+
+    def add_unfit(self, faults: Iterable[tuple[KeyPath, Diagnostic]]) -> None:
+        """Record why the facts of the section do not suit an inventory."""
+        for path, fault in faults:
+            self.add(("topology", *path) if path[0] == "levels" else path, fault)
 
     def read(self) -> None:
         """Validate the content."""
@@ -349,15 +367,27 @@ def _no_section(config: Mapping[str, Any]) -> str:
 
 
 def read_section(section: Any) -> Reading:
-    """Read a ``cluster`` section; one that is already read or validated is not validated again.
+    """Read a ``cluster`` section; one that is already read is returned.
 
     Raises `PlacementError` if it is not a mapping.
     """
-    if isinstance(section, Reading):
-        return section
-    if isinstance(section, ClusterSection):
-        return Reading({}, section=section)
-    return _read(section)
+    return section if isinstance(section, Reading) else _read(section)
+
+
+def with_section(
+    inventory: Inventory, cluster_section: Mapping[str, Any] | Reading, *, planned: bool = False
+) -> Inventory:
+    """Return its first ``num_nodes`` nodes with the node groups, exclusions and levels of a ``cluster`` section.
+
+    ``planned``: see `Inventory.with_facts`. Raises `PlacementError` for an invalid section, or one that needs more
+    nodes.
+    """
+    reading = read_section(cluster_section).fork()
+    facts = with_named_levels(reading.facts, reading.rules, inventory)
+    found, faults = configured(inventory, facts, reading.section.num_nodes, planned=planned)
+    reading.add_unfit(faults)
+    reading.finish()
+    return found
 
 
 def _read(section: Any, config: Mapping[str, Any] | None = None) -> Reading:

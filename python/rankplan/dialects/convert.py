@@ -10,12 +10,10 @@ from typing import Any, TypeAlias
 import yaml
 
 from rankplan._core import WHOLE_NODE
-from rankplan.config.models import ClusterSection
-from rankplan.config.network import Topology
-from rankplan.config.pools import with_components
 from rankplan.dialects import DIALECTS, WRITERS, dialect_of
 from rankplan.dialects.verl_writing import topology_written
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER
 from rankplan.plans.component import USUAL_SETTINGS, Component, Settings
@@ -67,7 +65,7 @@ def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
     wanted, reasons, config = list(planned.values()), dict[str, str](), dict[str, Any]()
     again = Plan(bare, [])
     while wanted:
-        config, failed = write(Plan(planned.inventory, wanted, planned.mode))
+        config, failed = write(Plan(planned.inventory, wanted, planned.mode, rules=planned.rules))
         if not failed:
             again, failed = _compared(wanted, to, config, bare, write)
         if not failed:
@@ -97,7 +95,7 @@ def _compared(
             return nothing, {wanted[0].name: error.message}
         found: dict[str, str] = {}
         for component in wanted:
-            alone, _ = write(Plan(component.inventory, [component]))
+            alone, _ = write(Plan(component.inventory, [component], rules=component.plan_rules))
             found |= _compared([component], to, alone, inventory, write)[1]
         return nothing, found or dict.fromkeys((component.name for component in wanted), error.message)
     different = [one.name for one in wanted if one.name not in again or not _same_places(one, again[one.name])]
@@ -152,19 +150,27 @@ def _section_lost(planned: Plan, again: Plan) -> Iterator[str]:
     """Yield the decisions about the whole job, and the node groups, that another plan of its components lacks."""
     if planned.mode not in (None, again.mode):
         yield f"the mode {planned.mode.name}"
-    mine, theirs = (one.section or ClusterSection(num_nodes=one.inventory.num_nodes) for one in (planned, again))
-    for key in Topology.model_fields:
-        stated = getattr(mine.topology, key)
-        if stated != getattr(theirs.topology, key):
+    for key, (stated, other) in _stated(planned, again).items():
+        if stated != other:
             yield f"`cluster.topology.{key}`"
-    if lost := [one.name for one in with_components(mine.pools, again) if one.decides and one not in theirs.pools]:
+    pools, others = planned.rules.with_pools_of(again).pools, again.rules.pools
+    if lost := [pool.name for pool in pools if pool.decides and pool not in others]:
         yield f"`cluster.pools`, {', '.join(lost)}"
+    mine, theirs = (one.inventory.facts or NO_FACTS for one in (planned, again))
     if mine.exclude != theirs.exclude:
         yield f"`cluster.exclude`, {', '.join(mine.exclude)}"
     for group in mine.node_groups:
         if group not in theirs.node_groups:
-            more = ", with its variables and interpreters" if group.env_configs else ""
+            more = ", with its variables and interpreters" if group.environments else ""
             users = [name for name, one in planned.items() if group.label in one.node_groups]
             yield from (f"{name}: node group `{group.label}`{more}" for name in users)
             if not users:
                 yield f"node group `{group.label}`{more}"
+
+
+def _stated(planned: Plan, again: Plan) -> dict[str, tuple[Any, Any]]:
+    """Return what two plans state about the network, by key."""
+    mine, theirs = (one.inventory.facts or NO_FACTS for one in (planned, again))
+    facts = {"levels": (mine.levels, theirs.levels), "order": (mine.order, theirs.order)}
+    rules, others = planned.rules.topology(), again.rules.topology()
+    return facts | {key: (value, others[key]) for key, value in rules.items()}

@@ -24,10 +24,12 @@ from rankplan.dialects.job import Job
 from rankplan.dialects.keys import NEMO_RL
 from rankplan.dialects.placer import Placer
 from rankplan.errors import Diagnostic, KeyPath
+from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
 from rankplan.plans.configured import ASSUMED
 from rankplan.plans.requests import NodeOrder
+from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.words import counted, must_be, path_text
 
 __all__ = ["assumed_inventory", "node_order", "plan", "read"]
@@ -182,16 +184,21 @@ class _Job(Job):
         return self.nodes, self.each
 
     def inventory(self, reader: Reader, inventory: Inventory) -> Inventory:
-        """Return the nodes with the segments that must be in one domain: each teacher and engine is one, too."""
-        if reader.at((*_CLUSTER, "segment_size")) is None or self.nodes > inventory.num_nodes:
+        """Return the nodes of the config, if it states segments of them."""
+        if not self.segmented or self.nodes > inventory.num_nodes:
             return inventory
+        return inventory.with_facts(NO_FACTS, self.nodes)
+
+    def _rules(self, reader: Reader) -> Rules:
+        """Return the segments that must be in one domain: each teacher and engine is one, too."""
+        if not self.segmented:
+            return NO_RULES
         segments = {"policy": reader.size((*_CLUSTER, "segment_size"), 1)}
         segments |= {teacher.name: teacher.nodes for teacher in self.teachers}
         if self.inference[0] and self.engine is not None:
             nodes = -(-self.engine.size // self.inference[1])
             segments |= {"generation": nodes} if nodes > 1 and self.inference[0] % nodes == 0 else {}
-        topology = {"segment": segments}
-        return inventory.with_config({"num_nodes": self.nodes, "component_placement": {}, "topology": topology})
+        return Rules(segment=segments, places={("segment",): reader.where((*_CLUSTER, "segment_size"))})
 
     def place(self, placer: Placer) -> None:
         """Place ``policy``, ``generation``, ``value`` (PPO), ``teacher.NAME`` and ``reward_model``.
@@ -199,6 +206,7 @@ class _Job(Job):
         Training has the first nodes, then inference, the teachers and the reward model.
         """
         reader = placer.reader
+        placer.rules = self._rules(reader)
         smaller = partial(self._smaller, placer.inventory)
         nodes, per_node = self.training
         training = placer.nodes(nodes, per_node, "training", (*_CLUSTER, "num_nodes"), cure=smaller)

@@ -25,7 +25,7 @@ def by_address_text(inventory: Inventory) -> Inventory:
         rank = next(rank for rank, spec in enumerate(nodes) if spec.ip is None)
         help = "add `ip` to every node of the inventory"
         raise PlacementError([Diagnostic("missing-key", f"node {rank} has no address to order it by", help)])
-    return Inventory([nodes[node].at(RankSet([rank])) for rank, node in enumerate(order)], inventory.section)
+    return Inventory([nodes[node].at(RankSet([rank])) for rank, node in enumerate(order)], inventory.facts)
 
 
 def bundle_order(bundles: Iterable[tuple[int, str, int | str]]) -> list[int]:

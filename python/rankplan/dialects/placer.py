@@ -18,6 +18,7 @@ from rankplan.plans.component import Component
 from rankplan.plans.configured import with_memory, with_sizes
 from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.plans.requests import NodeOrder
+from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.words import counted
 
 _LEFT = "what is left of the cluster"
@@ -53,6 +54,8 @@ class Placer:
         self.visibility = "own" if isolate else "node"
         self.components: list[Component] = []
         self.requests = Requests()
+        self.rules: Rules = NO_RULES
+        """What the config states about the components."""
         self.facts: dict[str, Mapping[str, Any]] = {}
         """What the dialect knows of a component besides the keys of its memory, by name."""
 
@@ -251,7 +254,7 @@ class Placer:
         """Return the plan of the components with the memory that their config states. Raises `PlacementError`."""
         components = [with_memory(one, memory.memory, self.facts.get(one.name, {})) for one in self.components]
         self.reader.finish()
-        return Plan(self.inventory, components, None, dialect, self.requests)
+        return Plan(self.inventory, components, None, dialect, self.requests, self.rules)
 
     @staticmethod
     def share(users: int) -> float:

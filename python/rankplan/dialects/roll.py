@@ -28,6 +28,7 @@ from rankplan.dialects.keys import ROLE, ROLL, is_role, roles
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placer import Packing, Placer
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists
@@ -403,7 +404,7 @@ def _fitting(reader: Reader, job: _Job, inventory: Inventory) -> Inventory:
     num_nodes = job.num_nodes if job.highest is None else _needed(inventory, job.highest)
     if num_nodes not in (None, inventory.num_nodes):
         try:
-            inventory = inventory.with_config({"num_nodes": num_nodes})
+            inventory = inventory.with_facts(NO_FACTS, num_nodes)
         except PlacementError as error:
             reader.add_all(("num_nodes",), error)
     each = job.per_node

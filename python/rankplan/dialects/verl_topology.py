@@ -27,13 +27,14 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from rankplan._core import Free, RankSet, Taken
-from rankplan.config.models import ClusterSection
-from rankplan.config.pools import PoolEntry
+from rankplan._core import Inventory as Core
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.placer import Placer
 from rankplan.dialects.verl_sizes import ENGINE_SECTIONS, engine_at, training_at
 from rankplan.errors import Diagnostic, KeyPath
+from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.rules import NO_RULES, Places, Pool, Rules
 from rankplan.words import counted, misspelt, must_be, nodes_text, unknown
 
 _BLOCK: KeyPath = ("topology",)
@@ -293,24 +294,25 @@ class Topology:
             return
         places = {name: self._take(reader, name, pool, free[pool.cluster]) for name, pool in self.pools.items()}
         if not reader.faults:
-            placer.inventory = self._with_pools(reader, placer.inventory, places)
+            placer.rules = self._rules(reader, core, places)
+            if placer.rules:
+                placer.inventory = placer.inventory.with_facts(NO_FACTS, planned=True)
         for model in self.models:
             if places[model.pool]:
                 self._place_model(placer, model, places[model.pool])
 
-    def _with_pools(self, reader: Reader, inventory: Inventory, places: Mapping[str, Taken]) -> Inventory:
-        """Return the inventory with the reserves and bounds of the pools, if they state any.
+    def _rules(self, reader: Reader, core: Core, places: Mapping[str, Taken]) -> Rules:
+        """Return the reserves and bounds of the pools, if they state any.
 
         The node of a reserve is whole: one that other pools use, too, is reserved for none of them.
         """
-        core = inventory.core
         used_nodes = {name: taken.used_nodes(core) for name, taken in places.items()}
         known, shared_nodes = RankSet(), RankSet()
         for nodes in used_nodes.values():
             shared_nodes |= known & nodes
             known |= nodes
         used = {model.pool for model in self.models}
-        entries = []
+        entries: list[Pool] = []
 
         def place(name: str) -> tuple[int, int]:
             """Return where a pool starts; of those on one node, the last one taken comes first."""
@@ -321,22 +323,18 @@ class Topology:
             pool = self.pools[name]
             protects = tuple(dict.fromkeys(other for other in pool.protects if other in used))
             least, most = pool.bounds
+            where: Places = {(): reader.where(pool.path)}
             if name in used:
                 components = tuple(model.name for model in self.models if model.pool == name)
-                entries.append(
-                    PoolEntry(name=name, components=components, min_accelerators=least, max_accelerators=most)
-                )
+                entries.append(Pool(name, components, least, most, places=where))
             elif protects:
                 whole = used_nodes[name] - shared_nodes
-                entries += [PoolEntry(name=name, node_ranks=whole, protects=protects)] if whole else []
+                entries += [Pool(name, node_ranks=whole, protects=protects, places=where)] if whole else []
                 if shared := used_nodes[name] & shared_nodes:
                     message = f"pool `{name}` reserves a part of {nodes_text(shared)}: replan takes only whole nodes"
                     found = Diagnostic("idle-accelerators", message, "give the pool nodes of its own")
                     reader.warn((*pool.path, "attributes", "protects"), found)
-        if not any(pool.decides for pool in entries):
-            return inventory
-        section = ClusterSection(num_nodes=inventory.num_nodes, pools=tuple(entries))
-        return inventory.with_config(section, planned=True)
+        return Rules(pools=tuple(entries)) if any(pool.decides for pool in entries) else NO_RULES
 
     def _take(self, reader: Reader, name: str, pool: _DevicePool, free: Free) -> Taken:
         """Take the nodes of a pool: the first ones of its cluster with enough free accelerators."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby
 from typing import Any
 
-from rankplan.config.pools import with_components
 from rankplan.dialects.verl_sizes import ENGINE_SECTIONS, KEYS
 from rankplan.parallel import ENGINE_ORDER, MEGATRON
 from rankplan.plans.component import Component
@@ -186,7 +185,7 @@ def _pools(
     ends: Sequence[int],
 ) -> list[_Pool]:
     """Return verl's pools of these accelerators, and the reserves for them."""
-    stated = with_components(planned.section.pools if planned.section is not None else (), planned)
+    stated = planned.rules.with_pools_of(planned).pools
     entries = {frozenset(one.components): one for one in stated if one.components}
     known = {one.name for one in stated}
     pools = []

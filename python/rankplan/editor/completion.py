@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rankplan.config.models import component_names
 from rankplan.dialects.keys import AREAL_ENGINES
 from rankplan.editor.keys import keys_at, words_at
 from rankplan.errors import KeyPath
+from rankplan.plans.rules import component_names
 
 _KEY = re.compile(r" *(?P<dash>-)? *(?P<key>[^\s:#,\[\]{}-][^:#{}\[\]]*?) *:(?= |$)")
 _WORD = re.compile(r"[^\s\[\]{},:\"']*$")

@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 import yaml
 
-from rankplan.config.models import component_names
 from rankplan.editor.checked import Checked
 from rankplan.editor.keys import dialect_at, keys_at
 from rankplan.errors import KeyPath
 from rankplan.plans.plan import Plan
+from rankplan.plans.rules import component_names
 from rankplan.render.lines import group_lines, sizes_text
 from rankplan.words import by_nodes, counted, nodes_text
 

@@ -16,6 +16,11 @@ POLICIES = ("none", "node", "socket", "exclusive", "core-complex")
 NO_BINDING, BY_NODE, BY_SOCKET, EXCLUSIVE, CORE_COMPLEX = POLICIES
 NO_MEMORY, PREFERRED, BOUND = MEMORY_POLICIES = ("none", "preferred", "bind")
 
+NIC_POLICIES = ("check", "set")
+"""Whether nearby network cards are only reported, or used."""
+
+VISIBILITIES = ("own", "node", "own-first")
+"""Whether a process sees its own accelerators only, all of its node, or all of its node with its own first."""
 
 NOTHING = RankSet()
 

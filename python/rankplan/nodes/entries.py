@@ -10,12 +10,9 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
-from typing import Any
 
 from rankplan._core import Inventory as Core
 from rankplan._core import RankSet
-from rankplan.config.hardware import HardwareConfig
-from rankplan.config.models import ClusterSection, NodeGroup
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.node import NodeSpec
 from rankplan.words import counted, did_you_mean, must_be, nearest, shown, unknown
@@ -52,34 +49,6 @@ def with_labels(entries: Iterable[NodeSpec], labels: Mapping[str, Mapping[str, s
                 unlisted.append(node.rank)
             records.append(node if found is None else node.changed(labels={**node.labels, **found}))
     return records, RankSet(unlisted)
-
-
-def equipped(group: NodeGroup, stretches: Iterable[tuple[range, NodeSpec]]) -> NodeGroup:
-    """Return a node group whose hardware has configs: those of the nodes, if it states none."""
-    hardware = group.hardware
-    if hardware is None or hardware.configs is not None:
-        return group
-    pieces = [
-        HardwareConfig(node_rank=node)
-        for nodes, record in stretches
-        for node in (RankSet(nodes) & group.node_ranks if hardware.type in record.hardware else ())
-        for _ in range(record.hardware[hardware.type])
-    ]
-    return group.model_copy(update={"hardware": hardware.model_copy(update={"configs": pieces})})
-
-
-def decided(section: ClusterSection, excluded: Sequence[str], levels: tuple[str, ...]) -> ClusterSection:
-    """Return what a plan keeps of a section for nodes that exclude hardware already, and have these levels.
-
-    The rules about groups name the levels that count when the plan is made: later nodes may lack their labels.
-    """
-    topology = section.topology
-    if topology.levels is None and (named := topology.named_levels()) and named.issubset(levels):
-        topology = topology.model_copy(update={"levels": levels})
-    exclude = (*section.exclude, *(name for name in excluded if name not in section.exclude))
-    settings = {"binding": None, "memory_binding": None, "nics": None, "model": None}
-    changes: dict[str, Any] = {"component_placement": {}, "exclude": exclude, "topology": topology, **settings}
-    return section.model_copy(update=changes)
 
 
 def unknown_group(label: str, known: Sequence[str]) -> Diagnostic:

@@ -1,66 +1,61 @@
-"""The nodes of a cluster, and the node groups of a config as resources on them."""
+"""The nodes of a cluster, with what a config states of them; its node groups as resources."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rankplan._core import CLUSTER, NODE, Pool, RankSet
 from rankplan._core import Inventory as Core
-from rankplan.config.hardware import HardwareConfig
-from rankplan.config.models import ClusterSection, NodeGroup
-from rankplan.config.network import NODE_LEVEL
-from rankplan.config.pools import with_nodes
-from rankplan.config.section import Reading, read_section
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes import entries, inventory_file
+from rankplan.nodes.facts import NODE_LEVEL, ClusterFacts
+from rankplan.nodes.groups import NodeGroup
 from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, detect, levels_of
-from rankplan.words import counted, unknown
-
-if TYPE_CHECKING:
-    from rankplan._core import Placement
+from rankplan.words import counted, path_text, unknown
 
 __all__ = ["Inventory", "NodeSpec"]
 
 
 class Inventory:
-    """The nodes of a cluster and, after `with_config`, its node groups.
+    """The nodes of a cluster and, after `with_facts`, what a config states of them: node groups, exclusion, levels.
 
     Inventories are values: immutable, equal if they describe the same nodes and groups, and picklable.
     Raises `PlacementError` (``invalid-inventory``) unless the node ranks of ``nodes`` are 0 to n-1, each once.
     """
 
     def __init__(
-        self, nodes: Sequence[NodeSpec], section: ClusterSection | None = None, levels: Sequence[str] | None = None
+        self, nodes: Sequence[NodeSpec], facts: ClusterFacts | None = None, levels: Sequence[str] | None = None
     ) -> None:
-        """``section`` defines the node groups, and hardware that must not be used."""
-        self._fill(Core(nodes), section, None if levels is None else tuple(levels))
+        """``facts`` are what a config states of these nodes, ``None`` without any."""
+        self._fill(Core(nodes), facts, None if levels is None else tuple(levels))
 
-    def _fill(self, core: Core, section: ClusterSection | None, levels: tuple[str, ...] | None) -> None:
+    def _fill(self, core: Core, facts: ClusterFacts | None, levels: tuple[str, ...] | None) -> None:
         self.core = core
         self._stated_levels = levels
-        self._section = section
+        self._facts = facts
         self._pools: dict[tuple[tuple[str, ...], bool], Pool] = {}
-        self._configured: Inventory | None = None
-        groups = section.node_groups if section else []
-        self.node_groups = [entries.equipped(group, self.stretches()) for group in groups]
+        self._last: Inventory | None = None
+        groups = () if facts is None else facts.node_groups
+        self.node_groups = [group.equipped(self.stretches()) for group in groups]
         self._groups = {group.label: group for group in reversed(self.node_groups)}
 
     @classmethod
-    def _of(cls, core: Core, section: ClusterSection | None = None, levels: tuple[str, ...] | None = None) -> Inventory:
+    def _of(cls, core: Core, facts: ClusterFacts | None = None, levels: tuple[str, ...] | None = None) -> Inventory:
         """Return the inventory of nodes that the core knows."""
         found = cls.__new__(cls)
-        found._fill(core, section, levels)
+        found._fill(core, facts, levels)
         return found
 
-    def _derived(self, core: Core, section: ClusterSection | None) -> Inventory:
+    def _derived(self, core: Core, facts: ClusterFacts | None) -> Inventory:
         """Return the inventory of other nodes, with the levels of this one that are keys of their labels."""
         levels = self._stated_levels
-        return Inventory._of(core, section, levels and entries.labelled(levels, core))
+        return Inventory._of(core, facts, levels and entries.labelled(levels, core))
 
     @classmethod
     def uniform(
@@ -149,12 +144,11 @@ class Inventory:
     def levels(self) -> tuple[str, ...]:
         """The levels of the network: keys of node labels, outermost first.
 
-        The first that is stated counts: those of the cluster section, those of the inventory, those detected from the
-        labels.
+        The first that is stated counts: those of a config, those of the inventory, those detected from the labels.
         """
-        if self._section is not None and self._section.topology.levels is not None:
-            # a fault of the section unless no node has any label
-            return entries.labelled(self._section.topology.levels, self.core)
+        if self._facts is not None and self._facts.levels is not None:
+            # a fault of the config unless no node has any label
+            return entries.labelled(self._facts.levels, self.core)
         if self._stated_levels is not None:
             return self._stated_levels
         return detect(self.core.label_keys())
@@ -177,8 +171,8 @@ class Inventory:
         return levels_of(levels, self.core.domains(levels))
 
     def with_levels(self, levels: Sequence[str]) -> Inventory:
-        """Return the same nodes and groups with these levels, which a cluster section may override."""
-        return Inventory._of(self.core, self._section, tuple(levels))
+        """Return the same nodes and groups with these levels, which a config may override."""
+        return Inventory._of(self.core, self._facts, tuple(levels))
 
     def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> tuple[Inventory, RankSet]:
         """Return the inventory with these labels added, by the name of the node, and the nodes that have no new ones.
@@ -187,7 +181,7 @@ class Inventory:
         are detected again.
         """
         records, unlisted = entries.with_labels(self.core.entries(), labels)
-        return Inventory(records, self._section), unlisted
+        return Inventory(records, self._facts), unlisted
 
     def reordered(self, order: Sequence[int]) -> Inventory:
         """Return the nodes of these ranks, numbered from 0 in this order, without node groups.
@@ -201,25 +195,21 @@ class Inventory:
         return self._derived(self.core.reordered(order), None)
 
     @property
-    def section(self) -> ClusterSection | None:
-        """The cluster section, with node groups and exclusions, without components; ``None`` before `with_config`."""
-        return self._section
+    def facts(self) -> ClusterFacts | None:
+        """What a config states of the nodes; ``None`` if none did."""
+        return self._facts
 
-    def with_config(
-        self, cluster_section: Mapping[str, Any] | ClusterSection | Reading, *, planned: bool = False
-    ) -> Inventory:
-        """Return its first ``num_nodes`` nodes with the node groups and exclusions of a cluster section.
+    def with_facts(self, facts: ClusterFacts, num_nodes: int | None = None, *, planned: bool = False) -> Inventory:
+        """Return its first ``num_nodes`` nodes (default: all) with what a config states of them.
 
-        ``planned``: the section is that of a plan, whose names are known to be right. Hardware that it excludes, and
+        ``planned``: the facts are those of a plan, whose names are known to be right. Hardware that it excludes, and
         levels of the network, may be missing here. What this inventory excludes stays excluded.
 
-        Raises `PlacementError` for an invalid section, or one that needs more nodes.
+        Raises `PlacementError`: ``too-few-nodes``, ``unknown-level``, ``invalid-value`` for unknown names.
         """
-        reading = read_section(cluster_section).fork()
-        found, faults = configured(self, reading.section, planned=planned)
-        for path, fault in faults:
-            reading.add(path, fault)
-        reading.finish()
+        found, faults = configured(self, facts, self.num_nodes if num_nodes is None else num_nodes, planned=planned)
+        if faults:
+            raise PlacementError([replace(fault, path=path_text(path)) for path, fault in faults])
         return found
 
     def without(self, names: Iterable[str]) -> Inventory:
@@ -247,14 +237,14 @@ class Inventory:
     def _marked(self, marks: entries.Marks, job: str | None = None) -> Inventory:
         if not marks:
             return self
-        found = self._derived(self.core.marked(marks, job), self._section)
+        found = self._derived(self.core.marked(marks, job), self._facts)
         # marks change neither labels nor names
         found.__dict__.update({key: self.__dict__[key] for key in ("domains", "names") if key in self.__dict__})
         return found
 
     def updated(self, nodes: Sequence[NodeSpec]) -> Inventory:
         """Return the inventory with these records, one per node, and the same node groups and exclusions."""
-        return Inventory(nodes, self._section, self._stated_levels)
+        return Inventory(nodes, self._facts, self._stated_levels)
 
     @cached_property
     def names(self) -> entries.Names:
@@ -263,9 +253,9 @@ class Inventory:
 
     @cached_property
     def marks(self) -> entries.Marks:
-        """The hardware that must not be used: not healthy, of another job, or excluded by the cluster section."""
+        """The hardware that must not be used: not healthy, of another job, or excluded by a config."""
         found = self.core.broken()
-        if self._section is not None and (names := self._section.exclude):
+        if self._facts is not None and (names := self._facts.exclude):
             for node, local in self.names.marks(names)[0].items():
                 entries.add_mark(found, node, local)
         return found
@@ -290,28 +280,19 @@ class Inventory:
             return self
         if not 0 < num_nodes < self.num_nodes:
             raise ValueError(f"the inventory has {counted(self.num_nodes, 'node')}, not {num_nodes}")
-        section = self._section and self._section.model_copy(
-            update={
-                "num_nodes": num_nodes,
-                "node_groups": self._groups_within(num_nodes),
-                "pools": with_nodes(self._section.pools, RankSet(range(num_nodes))),
-            }
-        )
-        return self._derived(self.core.reordered(range(num_nodes)), section)
+        facts = self._facts and replace(self._facts, node_groups=self._facts.groups_within(num_nodes))
+        return self._derived(self.core.reordered(range(num_nodes)), facts)
 
-    def with_groups_added(self, section: ClusterSection) -> ClusterSection:
-        """Return a section with the node groups of this inventory that it does not define, if its nodes suffice."""
-        defined = {group.label for group in section.node_groups}
-        known = [group for group in self._groups_within(section.num_nodes) if group.label not in defined]
-        return section.model_copy(update={"node_groups": [*section.node_groups, *known]}) if known else section
-
-    def _groups_within(self, num_nodes: int) -> list[NodeGroup]:
-        groups = self._section.node_groups if self._section else []
-        return [group for group in groups if group.node_ranks[-1] < num_nodes]
+    def with_groups_added(self, facts: ClusterFacts, num_nodes: int) -> ClusterFacts:
+        """Return facts with the node groups of this inventory that they do not define, if so many nodes suffice."""
+        defined = {group.label for group in facts.node_groups}
+        known = () if self._facts is None else self._facts.groups_within(num_nodes)
+        more = tuple(group for group in known if group.label not in defined)
+        return replace(facts, node_groups=(*facts.node_groups, *more)) if more else facts
 
     def without_groups(self) -> Inventory:
         """Return the same nodes without node groups."""
-        return self if self._section is None else Inventory._of(self.core, levels=self._stated_levels)
+        return self if self._facts is None else Inventory._of(self.core, levels=self._stated_levels)
 
     def group(self, label: str) -> NodeGroup | None:
         """Return the configured node group with this label; ``None`` for an unknown or a reserved label."""
@@ -320,7 +301,7 @@ class Inventory:
     @property
     def group_labels(self) -> list[str]:
         """All labels, the reserved ones first."""
-        return [CLUSTER, NODE, *(group.label for group in (self._section.node_groups if self._section else ()))]
+        return [CLUSTER, NODE, *(group.label for group in self.node_groups)]
 
     def pool(self, labels: tuple[str, ...], *, by_node: bool = False) -> Pool:
         """Return the resources of these node groups, group after group; with ``by_node`` each node is one resource.
@@ -354,34 +335,17 @@ class Inventory:
         group = self.group(node_group_label)
         return group.environment(node_rank) if group else ({}, None)
 
-    def hardware(self, placement: Placement) -> list[HardwareConfig]:
-        """Return the hardware configs of a process, in the order of its ``local_hardware_ranks``; empty without any."""
-        group = self.group(placement.node_group_label)
-        if group is None or group.hardware is None or placement.resource_type != group.hardware.type:
-            return []
-        here = self._pieces[group.label, placement.cluster_node_rank]
-        return [here[index] for index in placement.local_hardware_ranks]
-
-    @cached_property
-    def _pieces(self) -> dict[tuple[str, int], list[HardwareConfig]]:
-        """The hardware configs by node group and node."""
-        found: dict[tuple[str, int], list[HardwareConfig]] = {}
-        for group in self._groups.values():
-            for piece in group.hardware.pieces() if group.hardware else ():
-                found.setdefault((group.label, piece.node_rank), []).append(piece)
-        return found
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Inventory):
             return NotImplemented
-        same = self._section == other._section and self.levels == other.levels
+        same = self._facts == other._facts and self.levels == other.levels
         return self is other or (same and self.core == other.core)
 
     def __hash__(self) -> int:
         return hash(self.num_nodes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Inventory, (self.core.entries(), self._section, self._stated_levels)
+        return Inventory, (self.core.entries(), self._facts, self._stated_levels)
 
     def __repr__(self) -> str:
         nodes = self.core.entries()
@@ -391,29 +355,33 @@ class Inventory:
 
 
 def configured(
-    inventory: Inventory, section: ClusterSection, *, planned: bool = False
+    inventory: Inventory, facts: ClusterFacts, num_nodes: int, *, planned: bool = False
 ) -> tuple[Inventory, list[tuple[KeyPath, Diagnostic]]]:
-    """Return an inventory with a section, see `Inventory.with_config`; itself and the faults if it is unfit."""
-    present, wanted, names = inventory.num_nodes, section.num_nodes, section.exclude
-    if wanted > present:
-        message = f"num_nodes is {wanted}, but the cluster has {counted(present, 'node')}"
+    """Return an inventory with facts, see `Inventory.with_facts`; itself and the faults if it does not suit them.
+
+    The paths of faults start with ``num_nodes``, ``levels`` or ``exclude``.
+    """
+    present = inventory.num_nodes
+    if num_nodes > present:
+        message = f"num_nodes is {num_nodes}, but the cluster has {counted(present, 'node')}"
         help = f"set num_nodes to {'1' if present == 1 else f'{present} or less'}, or use a larger cluster"
         return inventory, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
-    core = inventory.core if wanted == present else inventory.core.reordered(range(wanted))
-    levels = () if planned else section.topology.levels or ()
+    core = inventory.core if num_nodes == present else inventory.core.reordered(range(num_nodes))
+    levels = () if planned else facts.levels or ()
     if levels and core.label_keys() and (missing := core.unlabelled(levels)):
-        return inventory, [(("topology", "levels", index), found) for index, found in missing]
-    before = inventory._section.exclude if inventory._section is not None else ()
-    section = entries.decided(section, before, inventory.levels if section.topology.named_levels() else ())
-    if wanted == present and section == inventory._section:
+        return inventory, [(("levels", index), found) for index, found in missing]
+    names = facts.exclude
+    before = () if inventory.facts is None else inventory.facts.exclude
+    facts = replace(facts, exclude=(*names, *(name for name in before if name not in names)))
+    if num_nodes == present and facts == inventory.facts:
         return inventory, []
-    # Every strategy of a config asks for the same section.
-    last = inventory._configured
-    if last is None or last.section != section:
+    # Every strategy of a config asks for the same facts.
+    last = inventory._last
+    if last is None or last.facts != facts or last.num_nodes != num_nodes:
         # what was excluded before may name nodes that were cut off
         faults = inventory.names.marks(names, missing=names if planned else before)[1] if names else []
         if faults:
             return inventory, [(("exclude", index), found) for index, found in faults]
-        last = inventory._derived(core, section)
-        inventory._configured = last
+        last = inventory._derived(core, facts)
+        inventory._last = last
     return last, []

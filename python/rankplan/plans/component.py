@@ -27,13 +27,14 @@ from rankplan._core import (
 )
 from rankplan.accelerators import vendor
 from rankplan.config.memory import MemoryEntry
-from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY, NOTHING, Bound
+from rankplan.nodes.facts import NODE_LEVEL
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.binding import Cores
 from rankplan.plans.crossings import level_warnings, spans_of
+from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.words import counted
 
 Rule: TypeAlias = RankMap | Packed | Chunks
@@ -41,7 +42,6 @@ Rule: TypeAlias = RankMap | Packed | Chunks
 
 Visibility: TypeAlias = Literal["own", "node", "own-first"]
 """Whether a process sees its own accelerators only, all of its node, or all of its node with its own first."""
-
 
 Coordinates: TypeAlias = dict[str, int]
 """The position of a slot in its group of each kind: ``{"tp": 1, "dp": 0, "pp": 2}``."""
@@ -113,8 +113,8 @@ class Component(Sequence[Placement]):
 
     ``rule`` says which resource ranks of ``node_groups`` each process uses; applied to ``inventory`` it gives ``rows``.
     ``settings`` has all other decisions, which are attributes of the component too: ``component.share``. ``beside`` are
-    the components of its plan that leave it the cores which they do not use. Components are equal if they are placed
-    alike, whatever their names.
+    the components of its plan that leave it the cores which they do not use, and ``plan_rules`` the rules of its plan.
+    Components are equal if they are placed alike, whatever their names.
 
     A component has slots: the accelerators of its processes in process order. A process without accelerators, or with
     one that another of its processes uses too, is one slot. The parallel sizes divide the slots into groups.
@@ -140,6 +140,7 @@ class Component(Sequence[Placement]):
     rows: Placements
     settings: Settings = USUAL_SETTINGS
     beside: tuple[Exclusive, ...] = ()
+    plan_rules: Rules = NO_RULES
 
     def __post_init__(self) -> None:
         if not self.rows.whole:
@@ -190,6 +191,14 @@ class Component(Sequence[Placement]):
         Raises `PlacementError` for sizes that do not fit the slots, ``TypeError`` for an unknown setting.
         """
         return replace(self, settings=replace(self.settings, **changes))
+
+    def under(self, rules: Rules) -> Component:
+        """Return the component as a part of a plan with these rules."""
+        if self.plan_rules is rules:
+            return self
+        found = object.__new__(type(self))  # nothing of it is worked out again
+        found.__dict__.update(self.__dict__, plan_rules=rules)
+        return found
 
     def on(self, inventory: Inventory) -> Component:
         """Apply the rule to another inventory, which must know the node groups. Raises `PlacementError`."""
@@ -319,8 +328,13 @@ class Component(Sequence[Placement]):
         return f"<Component {self.name}: {counted(len(self.rows), 'process', 'processes')}, rule {self.rule!r}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = self.name, self.inventory, self.node_groups, self.rule, self.settings, self.beside
-        return Component.place, state
+        state = self.name, self.inventory, self.node_groups, self.rule, self.settings, self.beside, self.plan_rules
+        return _restored, state
+
+
+def _restored(*state: Any) -> Component:
+    *placed, rules = state
+    return Component.place(*placed).under(rules)
 
 
 def local_accelerators(pattern: Pattern) -> RankSet:

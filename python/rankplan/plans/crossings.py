@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rankplan._core import Layout, RankSet, Spans
-from rankplan.config.network import NODE_LEVEL
 from rankplan.errors import Diagnostic
+from rankplan.nodes.facts import NODE_LEVEL
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains
 from rankplan.words import nodes_text

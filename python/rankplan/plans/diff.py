@@ -200,8 +200,8 @@ def _differing(before: Mapping[Any, Fields], after: Mapping[Any, Fields]) -> Ite
 
 
 def _described(inventory: Inventory) -> dict[str, Fields]:
-    groups = inventory.section.node_groups if inventory.section else []
-    return {group.label: group.model_dump(mode="json", exclude={"label"}) for group in groups}
+    groups = () if inventory.facts is None else inventory.facts.node_groups
+    return {group.label: {key: value for key, value in group.plain().items() if key != "label"} for group in groups}
 
 
 def same_nodes(planned: Inventory, inventory: Inventory) -> list[int | None]:

@@ -11,6 +11,7 @@ from rankplan._core import Chunks, RankMap, RankSet
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import Component, used_nodes
+from rankplan.plans.rules import with_named_levels
 from rankplan.words import counted, nodes_text
 
 _MOST_MISMATCHES = 20
@@ -24,8 +25,9 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
     if not components:
         return []
     inventory = components[0].inventory
-    if inventory.section is not None:
-        cluster = cluster.with_config(inventory.section, planned=True)
+    if inventory.facts is not None:
+        facts = with_named_levels(inventory.facts, components[0].plan_rules, cluster)
+        cluster = cluster.with_facts(facts, inventory.num_nodes, planned=True)
     used = used_nodes(components)
     different: dict[str, RankSet] = {}
     for nodes, planned, found in _pairs(inventory, cluster):

@@ -160,15 +160,15 @@ def _state(active: Stays, spec: NodeSpec) -> Any:
 
 
 def _stated(inventory: Inventory) -> tuple[int | None, int | None]:
-    """Return what the section says of the memory of all accelerators and of all nodes."""
-    section = inventory.section
-    return (None, None) if section is None else (section.accelerator_memory, section.host_memory)
+    """Return what a config says of the memory of all accelerators and of all nodes."""
+    facts = inventory.facts
+    return (None, None) if facts is None else (facts.accelerator_memory, facts.host_memory)
 
 
 def _on_node(
     node: int, stays: Counter[tuple[str, Pattern]], spec: NodeSpec, stated: tuple[int | None, int | None]
 ) -> Iterator[Crowd]:
-    """Yield a crowd for each accelerator of a node that is used. ``stated``: what the section says of all nodes."""
+    """Yield a crowd for each accelerator of a node that is used. ``stated``: what a config says of all nodes."""
     host = sum(spec.memory.values()) << 20 if spec.memory else stated[1]
     users: dict[int, Counter[str]] = {}
     on_node: Counter[str] = Counter()
@@ -181,7 +181,7 @@ def _on_node(
 
 
 def _card(spec: NodeSpec, index: int, stated: int | None) -> Bounds | None:
-    """Return the memory of an accelerator: of the inventory, as the section states it, or of its type."""
+    """Return the memory of an accelerator: of the inventory, as a config states it, or of its type."""
     facts = spec.devices[index] if index < len(spec.devices) else None
     if facts is not None and facts.memory:
         size = float(facts.memory << 20)

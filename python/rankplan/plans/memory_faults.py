@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rankplan._core import host_store
-from rankplan.config.models import component_names
 from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.memory.cards import size_text
 from rankplan.plans.memory import RESERVED, SWITCH, Crowd, Need, Needs
 from rankplan.plans.memory_changes import bounds_text, changes, explained, keys_text
+from rankplan.plans.rules import component_names
 
 _MOST_CHANGES = 3
 _DECIDES = {"engine-share": "share", "memory-shared": "share", "host-memory": "optimizer_on_host"}

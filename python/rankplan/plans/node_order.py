@@ -46,7 +46,7 @@ def in_order(inventory: Inventory, order: NodeOrder | None, node_ids: Sequence[s
 def reordered(inventory: Inventory, ranks: Sequence[int]) -> Inventory:
     """Return the nodes of these ranks in this order, without node groups; what is excluded stays excluded."""
     found = inventory.reordered(ranks)
-    return found if inventory.section is None else found.without(inventory.section.exclude)
+    return found if inventory.facts is None else found.without(inventory.facts.exclude)
 
 
 def in_trainers_order(plan: Plan, node_ids: Sequence[str] = ()) -> tuple[Plan, list[Diagnostic]]:
@@ -71,7 +71,7 @@ def in_trainers_order(plan: Plan, node_ids: Sequence[str] = ()) -> tuple[Plan, l
     if not changes:
         return plan, []
     components = [_exchanged(one, sorting) for one in plan.values()]
-    return Plan(plan.inventory, components, plan.mode, plan.dialect, sorting.requests), changes
+    return Plan(plan.inventory, components, plan.mode, plan.dialect, sorting.requests, plan.rules), changes
 
 
 def _exchanged(component: Component, sorting: Sorting) -> Component:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rankplan._core import ACCELERATOR, RankSet, Requests
-from rankplan.config.models import ClusterSection
-from rankplan.errors import Diagnostic, PlacementError, refusal
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
@@ -26,9 +25,10 @@ from rankplan.plans.node_kinds import NodeKind, node_kinds
 from rankplan.plans.peaks import HasPeaks
 from rankplan.plans.pools import pool_faults
 from rankplan.plans.requests import Request
+from rankplan.plans.rules import NO_RULES, Rules, with_named_levels
 from rankplan.plans.topology import topology_faults, topology_warnings
 from rankplan.plans.weights import WeightMap
-from rankplan.words import counted, did_you_mean, first_node, path_text, wrong_type
+from rankplan.words import counted, did_you_mean, first_node, wrong_type
 
 _Crowd = TypeVar("_Crowd", bound=tuple[Any, ...])
 
@@ -67,8 +67,9 @@ class Oversubscription:
 class Plan(Mapping[str, Component]):
     """Where every process of every component runs: a mapping from names to `Component`, over one inventory.
 
-    Plans are equal if their inventories are, the components in their order, and what they know of their trainer:
-    ``dialect`` is the dialect of the config, ``requests`` are the placement groups that the trainer will ask Ray for.
+    ``rules`` are what is stated about the components and their nodes. Plans are equal if their inventories and rules
+    are, the components in their order, and what they know of their trainer: ``dialect`` is the dialect of the config,
+    ``requests`` are the placement groups that the trainer will ask Ray for.
 
     Raises ``ValueError`` for components over different inventories, or two with one name, and `PlacementError`
     (``too-many-processes``) for more than 16,777,216 processes.
@@ -81,9 +82,10 @@ class Plan(Mapping[str, Component]):
         mode: PlacementMode | None = None,
         dialect: str | None = None,
         requests: Iterable[Request] = (),
+        rules: Rules = NO_RULES,
     ) -> None:
         self._inventory, self._mode, self._dialect = inventory, mode, dialect
-        self._requests = Requests(requests)
+        self._requests, self._rules = Requests(requests), rules
         self._components: dict[str, Component] = {}
         processes = 0
         for component in components:
@@ -92,7 +94,7 @@ class Plan(Mapping[str, Component]):
                 raise ValueError(f"component {component.name!r} is placed on another inventory")
             if component.name in self._components:
                 raise ValueError(f"two components are named {component.name!r}")
-            self._components[component.name] = component
+            self._components[component.name] = component.under(rules)
         self._share_cores()
 
     def _share_cores(self) -> None:
@@ -136,9 +138,9 @@ class Plan(Mapping[str, Component]):
         return list(self._components)
 
     @property
-    def section(self) -> ClusterSection | None:
-        """The cluster section with the node groups, if the plan comes from one."""
-        return self._inventory.section
+    def rules(self) -> Rules:
+        """What is stated about the components and their nodes."""
+        return self._rules
 
     def __getitem__(self, name: str) -> Component:
         if name not in self:
@@ -160,6 +162,7 @@ class Plan(Mapping[str, Component]):
             return NotImplemented
         same = self.mode == other.mode and list(self) == list(other) and self._inventory == other._inventory
         same = same and self._dialect == other._dialect and self._requests == other._requests
+        same = same and self._rules == other._rules
         return same and self._components == other._components
 
     __hash__ = None  # type: ignore[assignment]
@@ -176,8 +179,9 @@ class Plan(Mapping[str, Component]):
         Raises `PlacementError` with every fault.
         """
         inventory = inventory_of(inventory)
-        if self.section is not None:
-            inventory = inventory.with_config(self.section, planned=True)
+        if self._inventory.facts is not None:
+            facts = with_named_levels(self._inventory.facts, self._rules, inventory)
+            inventory = inventory.with_facts(facts, self._inventory.num_nodes, planned=True)
         faults: list[Diagnostic] = []
         components = []
         for component in self.values():
@@ -189,9 +193,12 @@ class Plan(Mapping[str, Component]):
             raise refusal(faults)
         return self.placed(inventory, components)
 
-    def placed(self, inventory: Inventory, components: Iterable[Component]) -> Plan:
-        """Return the plan with other components, which keeps the requests if all places are those of this plan."""
-        found = Plan(inventory, components, self.mode, self._dialect)
+    def placed(self, inventory: Inventory, components: Iterable[Component], rules: Rules | None = None) -> Plan:
+        """Return the plan with other components, which keeps the requests if all places are those of this plan.
+
+        It has the rules of this plan unless others are given.
+        """
+        found = Plan(inventory, components, self.mode, self._dialect, rules=self._rules if rules is None else rules)
         if self._requests and list(found) == list(self):
             alike = all(_places(one) == _places(found[name]) for name, one in self.items())
             found._requests = self._requests if alike else Requests()
@@ -282,21 +289,25 @@ class Plan(Mapping[str, Component]):
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
 
-    def section_faults(self, *, labelled: bool = True) -> list[tuple[tuple[str | int, ...], Diagnostic]]:
-        """Return what breaks ``topology`` and ``pools`` of the cluster section, and unknown names, with paths in it.
+    def rule_faults(self, *, labelled: bool = True) -> list[Diagnostic]:
+        """Return what breaks the rules, and unknown names in them, each where its rule is stated.
 
         ``labelled``: whether the labels of the nodes are known; otherwise only rules about nodes are checked.
         """
-        found = topology_faults(self, self._inventory, labelled=labelled)
-        return [(("topology", *keys), one) for keys, one in found] + list(pool_faults(self.section, self))
+        found: list[tuple[KeyPath, Diagnostic]] = []
+        found += topology_faults(self._rules, self, self._inventory, labelled=labelled)
+        found += pool_faults(self._rules.pools, self)
+        faults = [self._rules.where(*path).of(fault) for path, fault in found]
+        return sorted(faults, key=lambda fault: (fault.line or 0, fault.column or 0))
 
-    def topology_warnings(self) -> list[tuple[tuple[str, ...], Diagnostic]]:
-        """Return the rules of ``prefer`` that do not hold, with paths in the topology."""
-        return list(topology_warnings(self, self._inventory))
+    def rule_warnings(self) -> list[Diagnostic]:
+        """Return the rules of ``prefer`` that do not hold, each where it is stated."""
+        found = topology_warnings(self._rules, self, self._inventory)
+        return [self._rules.where(*path).of(warning) for path, warning in found]
 
     def check_keep(self) -> None:
-        """Raise `PlacementError` with the faults of `section_faults`: ``group-spans``, ``segment-incomplete`` ..."""
-        if faults := [replace(one, path=path_text(("cluster", *keys))) for keys, one in self.section_faults()]:
+        """Raise `PlacementError` with the faults of `rule_faults`: ``group-spans``, ``segment-incomplete`` ..."""
+        if faults := self.rule_faults():
             raise PlacementError(faults)
 
     @cached_property
@@ -325,7 +336,7 @@ class Plan(Mapping[str, Component]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, which `from_dict` reads."""
-        return plan_file.plain(self._inventory, self.values(), self.mode, self._dialect, self._requests)
+        return plan_file.plain(self._inventory, self, self.mode, self._dialect, self._requests, self._rules)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Plan:
@@ -349,7 +360,8 @@ class Plan(Mapping[str, Component]):
         return cls(*plan_file.load(os.fspath(path)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._inventory, list(self.values()), self.mode, self._dialect, self._requests)
+        known = self.mode, self._dialect, self._requests, self._rules
+        return type(self), (self._inventory, list(self.values()), *known)
 
 
 def check_plan(value: object, name: str = "plan") -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, replace
 from json import JSONDecodeError
 from pathlib import Path
@@ -20,17 +20,21 @@ from rankplan.config.base import BindingWord, MemoryWord, Model, NicsWord, Visib
 from rankplan.config.memory import MemoryEntry
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.ranks import Count
+from rankplan.config.section import read_section, with_section
 from rankplan.config.text.document import Document
 from rankplan.config.text.faults import diagnostics, fault
 from rankplan.config.text.files import read_text, write_whole
 from rankplan.config.text.reader import Reader
-from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.kinds import PLAN
+from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.cluster_values import cluster_values
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Rule, Settings, check_size
 from rankplan.plans.requests import Request, RequestEntry, plain_requests
-from rankplan.words import shown
+from rankplan.plans.rules import NO_RULES, Rules
+from rankplan.words import path_text, shown
 
 VERSION = 2
 
@@ -117,28 +121,29 @@ _MODELS: dict[str, type[BaseModel]] = {
     "beside": _Placed,
 }
 
-Saved: TypeAlias = tuple[Inventory, list[Component], PlacementMode | None, str | None, Sequence[Request]]
-"""The arguments of `rankplan.Plan`: inventory, components, mode, dialect and requests."""
+Saved: TypeAlias = tuple[Inventory, list[Component], PlacementMode | None, str | None, Sequence[Request], Rules]
+"""The arguments of `rankplan.Plan`: inventory, components, mode, dialect, requests and rules."""
 
 
 def plain(
     inventory: Inventory,
-    components: Collection[Component],
+    components: Mapping[str, Component],
     mode: PlacementMode | None,
     dialect: str | None,
     requests: Sequence[Request],
+    rules: Rules,
 ) -> dict[str, Any]:
     """Return a plan as plain values."""
-    section, names = inventory.section, {one.name for one in components}
     return {
         "rankplan": VERSION,
         "inventory": inventory.to_dict(),
-        "cluster": section.model_dump(mode="json") if section else None,
+        "cluster": cluster_values(inventory, rules),
         **({} if mode is None else {"mode": mode.name}),
         **({} if dialect is None else {"dialect": dialect}),
         **({"requests": plain_requests(requests)} if requests else {}),
         "components": {
-            one.name: _Component.of(one, names).model_dump(mode="json", exclude_defaults=True) for one in components
+            name: _Component.of(one, components).model_dump(mode="json", exclude_defaults=True)
+            for name, one in components.items()
         },
     }
 
@@ -161,7 +166,7 @@ def load(file: str) -> Saved:
     """Read a file for `read`. Its faults have the path of the file. Raises ``OSError`` for an unreadable file."""
     text = read_text(file, _LARGEST)
     try:
-        return read(json.loads(text))
+        return read(json.loads(text), file)
     except PlacementError as error:
         faults = [replace(one, file=file) for one in error.diagnostics]
     except (ValueError, RecursionError) as error:
@@ -182,19 +187,21 @@ def _not_json(file: str, text: str, error: Exception) -> Diagnostic:
         return Diagnostic(PLAN.code, "the file is not a plan: it is not JSON", PLAN.help)
 
 
-def read(content: Any) -> Saved:
-    """Return the inventory of a plan with its node groups, its components, its mode, its dialect and its requests.
+def read(content: Any, file: str | None = None) -> Saved:
+    """Return the inventory of a plan with its node groups, its components, its mode, dialect, requests and rules.
+
+    The rules are stated in the ``file``.
 
     Raises `PlacementError` (``invalid-plan``) with each wrong key and its reason.
     """
     try:
-        return _read(content)
+        return _read(content, file)
     except PlacementError as error:
         faults = [replace(one, code="invalid-plan", help=one.help or PLAN.help) for one in error.diagnostics]
     raise PlacementError(faults)
 
 
-def _read(content: Any) -> Saved:
+def _read(content: Any, file: str | None) -> Saved:
     if not isinstance(content, dict):
         raise PlacementError([PLAN.fault(content)])
     reader = Reader(content)
@@ -224,8 +231,7 @@ def _read(content: Any) -> Saved:
     except PlacementError as error:
         faults = [replace(one, path=f"inventory.{one.path}".rstrip(".")) for one in error.diagnostics]
         raise PlacementError(faults) from None
-    if content["cluster"] is not None:
-        inventory = inventory.with_config(content["cluster"], planned=True)
+    inventory, rules = _with_cluster(inventory, content["cluster"], file)
     components: list[Component] = []
     processes = 0
     for name, state in content["components"].items():
@@ -248,7 +254,18 @@ def _read(content: Any) -> Saved:
         check_size(name, processes)
     requests = _requests(reader, content.get("requests", []), inventory)
     reader.finish()
-    return inventory, components, None if mode is None else modes[mode], dialect, requests
+    return inventory, components, None if mode is None else modes[mode], dialect, requests, rules
+
+
+def _with_cluster(inventory: Inventory, cluster: Mapping[str, Any] | None, file: str | None) -> tuple[Inventory, Rules]:
+    """Return an inventory with what ``cluster`` of a plan states of the nodes, and its rules."""
+    if cluster is None:
+        return inventory, NO_RULES
+    reading = read_section(cluster)
+    found = with_section(inventory, reading, planned=True)
+    rules = reading.rules.stated_at(lambda path: Where(path_text(("cluster", *path)), file))
+    states_nothing = "node_groups" not in cluster and reading.facts == NO_FACTS
+    return inventory if states_nothing else found, rules
 
 
 def _requests(reader: Reader, content: Any, inventory: Inventory) -> list[Request]:

@@ -1,20 +1,18 @@
-"""What the pools of a cluster section mean for a plan: reserves, and bounds on the size of components."""
+"""What pools mean for a plan: reserves, and bounds on the size of components."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from rankplan._core import RankSet
-from rankplan.config.models import ClusterSection
-from rankplan.config.pools import PoolEntry
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.plans.component import Component, used_nodes
+from rankplan.plans.rules import Pool
 from rankplan.words import counted, nodes_text
 
 
-def reserves(section: ClusterSection | None) -> Iterator[tuple[RankSet, set[str]]]:
+def reserves(pools: Sequence[Pool]) -> Iterator[tuple[RankSet, set[str]]]:
     """Yield the nodes of each reserve, and the components that may use them."""
-    pools = section.pools if section is not None else ()
     components = {pool.name: pool.components for pool in pools}
     for pool in pools:
         if pool.node_ranks:
@@ -26,14 +24,11 @@ def strangers(parts: Mapping[str, Component], names: set[str]) -> RankSet:
     return used_nodes(part for name, part in parts.items() if name not in names)
 
 
-def pool_faults(
-    section: ClusterSection | None, parts: Mapping[str, Component]
-) -> Iterator[tuple[tuple[str | int, ...], Diagnostic]]:
-    """Yield the faults of reserves whose nodes run processes, and of sizes out of bounds, with paths in the section.
+def pool_faults(pools: Sequence[Pool], parts: Mapping[str, Component]) -> Iterator[tuple[KeyPath, Diagnostic]]:
+    """Yield the faults of reserves whose nodes run processes, and of sizes out of bounds, with paths in the rules.
 
     The size of a pool is checked if all of its components are among ``parts``.
     """
-    pools = section.pools if section is not None else ()
     nodes = {name: part.used_nodes() for name, part in parts.items()} if pools else {}
     used = RankSet().union(*nodes.values())
     for index, pool in enumerate(pools):
@@ -54,14 +49,12 @@ def pool_faults(
 _WORDS = {"min_accelerators": ("less", "at least", "lower"), "max_accelerators": ("more", "at most", "raise")}
 
 
-def size_faults(
-    section: ClusterSection | None, parts: Mapping[str, Component], more: Mapping[str, int]
-) -> Iterator[Diagnostic]:
+def size_faults(pools: Sequence[Pool], parts: Mapping[str, Component], more: Mapping[str, int]) -> Iterator[Diagnostic]:
     """Yield the fault of each pool that would be too small or too large.
 
     ``more`` has the accelerators that components get. Pools without any of its components are not checked.
     """
-    for pool in section.pools if section is not None else ():
+    for pool in pools:
         size = _size(pool, parts, more)
         if more.keys().isdisjoint(pool.components) or (key := _broken(pool, size)) is None:
             continue
@@ -72,14 +65,14 @@ def size_faults(
         yield Diagnostic("invalid-value", message, help)
 
 
-def _size(pool: PoolEntry, parts: Mapping[str, Component], more: Mapping[str, int]) -> int:
+def _size(pool: Pool, parts: Mapping[str, Component], more: Mapping[str, int]) -> int:
     """Return the number of different accelerators that the components of a pool use, and of those that they get."""
     names = set(pool.components)
     used = (parts[name].rows.accelerators() for name in names & parts.keys())
     return len(RankSet().union(*used)) + sum(more.get(name, 0) for name in names)
 
 
-def _broken(pool: PoolEntry, size: int) -> str | None:
+def _broken(pool: Pool, size: int) -> str | None:
     """Return the key of the bound that a size breaks."""
     if pool.min_accelerators is not None and size < pool.min_accelerators:
         return "min_accelerators"

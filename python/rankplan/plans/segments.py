@@ -7,9 +7,8 @@ from itertools import pairwise
 from typing import TypeAlias
 
 from rankplan._core import RankSet
-from rankplan.config.models import component_names
-from rankplan.config.network import ALL
 from rankplan.errors import Diagnostic
+from rankplan.plans.rules import ALL, component_names
 from rankplan.words import counted, unknown
 
 Segment: TypeAlias = tuple[tuple[str, ...], str, int, tuple[int, ...]]

@@ -1,21 +1,21 @@
-"""The rules of ``cluster.topology`` on the components of a plan: which node ranks they mean, and whether they hold."""
+"""The rules about nodes on the components of a plan: which node ranks they mean, and whether they hold."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
-from rankplan.config.models import component_names, topology_of
-from rankplan.config.network import ALL, NODE_LEVEL, TOGETHER, USUAL_TOPOLOGY, WORLD, Topology
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes.facts import NODE_LEVEL
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains
 from rankplan.plans.component import Component, used_nodes
 from rankplan.plans.crossings import WORDS, crossing, few, places_text
+from rankplan.plans.rules import ALL, TOGETHER, WORLD, Rules, component_names
 from rankplan.plans.segments import cut, level_sizes
 from rankplan.words import counted, nodes_text, unknown
 
@@ -23,16 +23,16 @@ Sets: TypeAlias = list[tuple[int, ...]]
 """Node ranks that belong together, ascending."""
 
 Fault: TypeAlias = tuple[tuple[str, ...], Diagnostic]
-"""A path in the topology, and what is wrong there."""
+"""A path in the rules, and what is wrong there."""
 
 SEGMENT = "segment"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class NodeRule:
     """Node ranks that must, or should, be together.
 
-    ``path`` leads to it in the topology. ``who`` names its components, ``""`` all of them. ``kind`` is ``segment``,
+    ``path`` leads to it in the rules. ``who`` names its components, ``""`` all of them. ``kind`` is ``segment``,
     ``world`` or a kind of groups. ``level`` is an index, ``None`` for a node. Each set may be divided into equal parts
     for at most ``most`` domains. ``sets`` finds them.
     """
@@ -61,16 +61,16 @@ class Rule:
 
 
 @dataclass(slots=True)
-class Rules:
-    """What a topology states about components: by ``levels``, outermost first.
+class NodeRules:
+    """What rules state about components: by ``levels``, outermost first.
 
     ``kept`` must hold, ``preferred`` should. ``balanced`` are levels with the node ranks that are spread evenly there;
     ``caps`` the most nodes in use of a domain, by level. ``faults`` are names and sizes that cannot be.
     """
 
     levels: Sequence[str]
-    kept: list[Rule] = field(default_factory=list)
-    preferred: list[Rule] = field(default_factory=list)
+    kept: list[NodeRule] = field(default_factory=list)
+    preferred: list[NodeRule] = field(default_factory=list)
     balanced: list[tuple[int, RankSet]] = field(default_factory=list)
     caps: dict[int, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Rules:
     @classmethod
     def of(
         cls,
-        topology: Topology,
+        rules: Rules,
         parts: Mapping[str, Component],
         levels: Sequence[str],
         *,
@@ -86,30 +86,30 @@ class Rules:
         complete: bool = True,
         arranging: bool = False,
         unplaced: Collection[str] = (),
-    ) -> Rules:
-        """Return the rules of a topology on these components.
+        lost: Sequence[str] = (),
+    ) -> NodeRules:
+        """Return what rules mean on these components.
 
         ``labelled``: whether the labels of the nodes are known; otherwise only what concerns nodes is a rule.
-        ``complete``: whether these are all components; otherwise the topology may name others. ``arranging``: whether
+        ``complete``: whether these are all components; otherwise the rules may name others. ``arranging``: whether
         nodes are looked for, so that a segment requires levels; otherwise it says nothing about nodes without any.
-        ``unplaced`` are names of components whose nodes are not known.
+        ``unplaced`` are names of components whose nodes are not known, ``lost`` levels that are known by name only.
         """
         found = cls(levels)
-        lost = topology.levels or ()
         find = _Finder(
             found, parts, labelled=labelled, complete=complete, arranging=arranging, lost=lost, unplaced=unplaced
         )
-        find.segments(topology.segment)
-        for stated, key, rules in ((topology.keep, "keep", found.kept), (topology.prefer, "prefer", found.preferred)):
-            find.together(stated, key, rules)
-        balance = {ALL: topology.balance} if isinstance(topology.balance, str) else topology.balance
+        find.segments(rules.segment)
+        find.together(rules.keep, "keep", found.kept)
+        find.together(rules.prefer, "prefer", found.preferred)
+        balance = {ALL: rules.balance} if isinstance(rules.balance, str) else rules.balance
         for name, level in balance.items():
-            path: tuple[str, ...] = ("balance", name) if isinstance(topology.balance, Mapping) else ("balance",)
+            path: tuple[str, ...] = ("balance", name) if isinstance(rules.balance, Mapping) else ("balance",)
             for one in component_names(name):
                 nodes = find.nodes(one, path)
                 if (index := find.level(level, path)) is not None and nodes is not None:
                     found.balanced.append((index, nodes))
-        for level, most in topology.cap.items():
+        for level, most in rules.cap.items():
             if (index := find.level(level, ("cap", level))) is not None:
                 found.caps[index] = most
         return found
@@ -117,15 +117,15 @@ class Rules:
 
 @dataclass(slots=True)
 class _Finder:
-    """Adds the rules of a topology, and their faults, to ``rules``."""
+    """Adds what rules mean, and their faults, to ``rules``."""
 
-    rules: Rules
+    rules: NodeRules
     parts: Mapping[str, Component]
     labelled: bool
     complete: bool
     arranging: bool
     lost: Sequence[str]
-    """Levels that a section names; the nodes of a repaired plan may have lost their labels."""
+    """Levels that a config names; the nodes of a repaired plan may have lost their labels."""
     unplaced: Collection[str]
 
     def segments(self, stated: int | Mapping[str, Any] | None) -> None:
@@ -151,9 +151,9 @@ class _Finder:
             by_rule.setdefault(((SEGMENT, *path) if by_name else (SEGMENT,), name, level), []).append(ranks)
         for (path, name, level), sets in by_rule.items():
             who = "" if name == ALL else name
-            self.rules.kept.append(Rule(path, who, SEGMENT, level, 1, partial(list, sets)))
+            self.rules.kept.append(NodeRule(path, who, SEGMENT, level, 1, partial(list, sets)))
 
-    def together(self, stated: Mapping[str, Mapping[str, Any]], key: str, rules: list[Rule]) -> None:
+    def together(self, stated: Mapping[str, Mapping[str, Any]], key: str, rules: list[NodeRule]) -> None:
         for names, kinds in stated.items():
             joined = [[one.strip() for one in name.split(TOGETHER)] for name in component_names(names)]
             unknown_ones = [one for name in joined for one in name if not self._known(one, (key, names))]
@@ -167,7 +167,7 @@ class _Finder:
                         self._add(rules, path, name, kind, level, most)
 
     def _add(
-        self, rules: list[Rule], path: tuple[str, ...], names: list[str], kind: str, level: str, most: int
+        self, rules: list[NodeRule], path: tuple[str, ...], names: list[str], kind: str, level: str, most: int
     ) -> None:
         if not all(name in self.parts for name in names):
             if level != NODE_LEVEL and level not in self.lost:
@@ -184,7 +184,7 @@ class _Finder:
             # Sets on one node are within every domain, also of a level whose nodes a repaired plan has lost.
             if (gone and not sets()) or (index := self.level(level, path)) is None:
                 return
-        rules.append(Rule(path, f" {TOGETHER} ".join(names), kind, index, most, sets))
+        rules.append(NodeRule(path, f" {TOGETHER} ".join(names), kind, index, most, sets))
 
     def _groups(self, name: str, kind: str) -> Sets:
         return [tuple(one) for one in self.parts[name].layout.node_sets(kind)]
@@ -219,16 +219,16 @@ class _Finder:
 
 
 def topology_faults(
-    parts: Mapping[str, Component], inventory: Inventory, *, labelled: bool = True, complete: bool = True
+    stated: Rules, parts: Mapping[str, Component], inventory: Inventory, *, labelled: bool = True, complete: bool = True
 ) -> Iterator[Fault]:
     """Yield the faults of ``keep``, ``segment`` and ``cap``, and of the names and sizes of all rules, with their paths.
 
-    See `Rules.of` for the arguments.
+    See `NodeRules.of` for the arguments.
     """
-    topology = topology_of(inventory.section)
-    if topology == USUAL_TOPOLOGY:
+    if not stated.about_nodes:
         return
-    rules = Rules.of(topology, parts, inventory.levels, labelled=labelled, complete=complete)
+    lost = stated_levels(inventory)
+    rules = NodeRules.of(stated, parts, inventory.levels, labelled=labelled, complete=complete, lost=lost)
     yield from rules.faults
     for rule in rules.kept:
         if found := broken(rule, parts, inventory):
@@ -246,27 +246,34 @@ def topology_faults(
             yield ("cap", domains.level), Diagnostic("domain-too-small", f"{message}; `cap` allows {most}", help)
 
 
-def topology_warnings(parts: Mapping[str, Component], inventory: Inventory) -> Iterator[Fault]:
+def topology_warnings(stated: Rules, parts: Mapping[str, Component], inventory: Inventory) -> Iterator[Fault]:
     """Yield a warning for each rule of ``prefer`` that does not hold."""
-    topology = topology_of(inventory.section)
-    for rule in Rules.of(topology, parts, inventory.levels).preferred if topology.prefer else ():
+    if not stated.prefer:
+        return
+    lost = stated_levels(inventory)
+    for rule in NodeRules.of(stated, parts, inventory.levels, lost=lost).preferred:
         if found := broken(rule, parts, inventory):
             yield rule.path, Diagnostic("group-spans", *found, warning=True)
 
 
+def stated_levels(inventory: Inventory) -> tuple[str, ...]:
+    """Return the levels that a config states of nodes, whatever their labels."""
+    return (inventory.facts.levels if inventory.facts is not None else None) or ()
+
+
 def check_topology(
-    parts: Mapping[str, Component], inventory: Inventory, *, labelled: bool = True, complete: bool = True
+    stated: Rules, parts: Mapping[str, Component], inventory: Inventory, *, labelled: bool = True, complete: bool = True
 ) -> None:
-    """Raise `PlacementError` with the faults of `topology_faults`, each with the path of its rule."""
-    found = topology_faults(parts, inventory, labelled=labelled, complete=complete)
-    if faults := [replace(one, path=".".join(("cluster.topology", *keys))) for keys, one in found]:
+    """Raise `PlacementError` with the faults of `topology_faults`, each at its rule."""
+    found = topology_faults(stated, parts, inventory, labelled=labelled, complete=complete)
+    if faults := [stated.where(*path).of(fault) for path, fault in found]:
         raise PlacementError(faults)
 
 
 _LOOK = "`rankplan arrange` looks for an order of the nodes that keeps them together"
 
 
-def broken(rule: Rule, parts: Mapping[str, Component], inventory: Inventory) -> tuple[str, str] | None:
+def broken(rule: NodeRule, parts: Mapping[str, Component], inventory: Inventory) -> tuple[str, str] | None:
     """Return in words what breaks a rule, with the help; ``None`` if it holds."""
     domains = None if rule.level is None else inventory.domains[rule.level]
     if rule.kind in WORDS and rule.most == 1:
@@ -283,7 +290,7 @@ def broken(rule: Rule, parts: Mapping[str, Component], inventory: Inventory) -> 
     return _spread(rule, sets, wrong, domains), _LOOK
 
 
-def _spread(rule: Rule, sets: Sets, wrong: Sets, domains: Domains | None) -> str:
+def _spread(rule: NodeRule, sets: Sets, wrong: Sets, domains: Domains | None) -> str:
     """Return in words which sets are in too many domains."""
     level = NODE_LEVEL if domains is None else domains.level
     first = RankSet(wrong[0])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankplan._core import RankSet, Spans
-from rankplan.config.network import GROUP_KINDS
 from rankplan.plans.component import Component, Coordinates
 from rankplan.plans.plan import Plan
+from rankplan.plans.rules import GROUP_KINDS
 from rankplan.words import by_nodes, counted
 
 _CROSSING = ("tp", "cp", "etp", "ep", "pp")

@@ -13,9 +13,9 @@ from typing import Any, Self
 import ray
 
 from rankplan._core import RankSet
-from rankplan.config.network import NODE_ORDERS, USUAL_TOPOLOGY, Topology
-from rankplan.config.section import Reading, read_section
+from rankplan.config.section import Reading, read_section, with_section
 from rankplan.errors import ClusterError
+from rankplan.nodes.facts import NO_FACTS, NODE_ORDERS, ClusterFacts
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import used_nodes
 from rankplan.plans.plan import Plan, check_plan
@@ -125,14 +125,14 @@ class Cluster:
                 return
             with self.connection.progress() as report:
                 starting = self._raylets is None and how != "started"
-                topology = _topology(reading, plan)
-                topology = topology.model_copy(update={"order": node_order or topology.order})
-                found = find_nodes(num_nodes, timeout, report, starting=starting, topology=topology, needed=needed)
+                facts = _facts(reading, plan)
+                facts = replace(facts, order=node_order or facts.order)
+                found = find_nodes(num_nodes, timeout, report, starting=starting, facts=facts, needed=needed)
             self._dead = {rank: node.spec for rank, node in enumerate(found) if not node.node_id}
             inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
             if reading is not None:
                 # the names that a simulated cluster excludes are those of other machines
-                inventory = inventory.with_config(reading, planned=self._raylets is not None)
+                inventory = with_section(inventory, reading, planned=self._raylets is not None)
             exports = find_exports(forward_env)
             self.nodes = Nodes(tuple(node.node_id for node in found), inventory, self._raylets is not None, exports)
         except BaseException:
@@ -164,7 +164,7 @@ class Cluster:
             raise ClusterError("only the main thread can simulate a cluster; groups can be launched from any thread")
         reading = None if cluster_cfg is None else read_section(cluster_cfg)
         if reading is not None:
-            inventory = inventory.with_config(reading)
+            inventory = with_section(inventory, reading)
         if ray.is_initialized():
             raise ClusterError(
                 "this process is already connected to a Ray cluster; close that Cluster, or call ray.shutdown(), "
@@ -310,15 +310,14 @@ class Cluster:
         return f"<Cluster of {counted(self.num_nodes, 'node')}{', closed' if self._closed else ''}>"
 
 
-def _topology(reading: Reading | None, plan: Plan | None) -> Topology:
+def _facts(reading: Reading | None, plan: Plan | None) -> ClusterFacts:
     """Return the levels of the network and the order of nodes: those of the section, or else of the plan."""
     if reading is not None:
-        return reading.section.topology
+        return reading.facts
     if plan is None:
-        return USUAL_TOPOLOGY
-    found = USUAL_TOPOLOGY if plan.section is None else plan.section.topology
-    levels = found.levels or plan.inventory.levels or None
-    return found.model_copy(update={"levels": levels})
+        return NO_FACTS
+    found = plan.inventory.facts or NO_FACTS
+    return replace(found, levels=found.levels or plan.inventory.levels or None)
 
 
 def _of_driver(nodes: Nodes, num_nodes: int | None, reading: Reading | None, forward_env: Selection) -> Nodes:
@@ -328,6 +327,6 @@ def _of_driver(nodes: Nodes, num_nodes: int | None, reading: Reading | None, for
         raise ClusterError(f"num_nodes is {num_nodes}, but the driver's cluster has {counted(present, 'node')}")
     inventory = nodes.inventory.first(num_nodes or present)
     if reading is not None:
-        inventory = inventory.with_config(reading)
+        inventory = with_section(inventory, reading)
     exports = selected(forward_env, nodes.exports, {})
     return replace(nodes, ids=nodes.ids[: inventory.num_nodes], inventory=inventory, exports=exports)

@@ -8,10 +8,9 @@ from math import lcm
 from typing import TypeAlias
 
 from rankplan._core import RankSet
-from rankplan.config.models import topology_of
-from rankplan.config.network import USUAL_TOPOLOGY, WORLD
 from rankplan.plans.crossings import WORDS
-from rankplan.plans.topology import SEGMENT, Rule, Rules
+from rankplan.plans.rules import WORLD
+from rankplan.plans.topology import SEGMENT, NodeRule, NodeRules, stated_levels
 from rankplan.targets.options import Draft
 from rankplan.words import nodes_text
 
@@ -37,11 +36,11 @@ def requests(draft: Draft, groups: Sequence[range]) -> list[Requests]:
     lie in one slice. An outer level that needs no more than an inner one is left out. What cannot be asked for is
     ``emit-topology``. ``prefer`` and ``balance`` ask for nothing: they never refuse nodes.
     """
-    topology = topology_of(draft.plan.section)
-    if topology == USUAL_TOPOLOGY:
+    stated = draft.plan.rules
+    if not stated.about_nodes:
         return [() for _ in groups]
     levels = level_order(draft)
-    rules = Rules.of(topology, draft.plan, levels, arranging=True)
+    rules = NodeRules.of(stated, draft.plan, levels, arranging=True, lost=stated_levels(draft.plan.inventory))
     for _, found in rules.faults:
         draft.refuse(CODE, found.message, found.help)
     for level in rules.caps:
@@ -57,11 +56,11 @@ def requests(draft: Draft, groups: Sequence[range]) -> list[Requests]:
 def level_order(draft: Draft) -> tuple[str, ...]:
     """Return the levels of the plan, outermost first.
 
-    Those of the labels count, else those that its section states, else the only one that its rules name.
+    Those of the labels count, else those that its config states, else the only one that its rules name.
     """
-    topology = topology_of(draft.plan.section)
-    known = draft.plan.inventory.levels or topology.levels or ()
-    named = topology.named_levels()
+    inventory = draft.plan.inventory
+    known = inventory.levels or stated_levels(inventory)
+    named = draft.plan.rules.named_levels()
     return tuple(named) if not known and len(named) == 1 else known
 
 
@@ -76,7 +75,7 @@ def _nested(sizes: Mapping[int, int], levels: Sequence[str]) -> Iterator[Slice]:
     yield from reversed(found)
 
 
-def _ask(draft: Draft, rule: Rule, level: str, groups: Sequence[range], sizes: list[dict[int, int]]) -> None:
+def _ask(draft: Draft, rule: NodeRule, level: str, groups: Sequence[range], sizes: list[dict[int, int]]) -> None:
     """Add what a rule asks of each group at its level to ``sizes``."""
     spans: list[set[tuple[int, int]]] = [set() for _ in groups]
     starts = {node: index for index, group in enumerate(groups) for node in group}
@@ -95,7 +94,7 @@ def _ask(draft: Draft, rule: Rule, level: str, groups: Sequence[range], sizes: l
         sizes[index][rule.level or 0] = lcm(size, sizes[index].get(rule.level or 0, 1))
 
 
-def _who(rule: Rule, nodes: Sequence[int]) -> str:
+def _who(rule: NodeRule, nodes: Sequence[int]) -> str:
     """Return nodes that must be together as messages name them."""
     what = {SEGMENT: "the segment", WORLD: "all"}.get(rule.kind, f"the {WORDS.get(rule.kind)} group")
     return f"{rule.who or 'the plan'}: {what} on {nodes_text(RankSet(nodes))}"

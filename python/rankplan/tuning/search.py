@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
-from rankplan.config.models import component_names
 from rankplan.config.parallel import ParallelEntry
 from rankplan.config.section import Reading
 from rankplan.config.text.document import Section
@@ -24,6 +23,7 @@ from rankplan.plans.diff import PlanDiff, diff
 from rankplan.plans.memory import Answer, Needs
 from rankplan.plans.memory_faults import memory_faults
 from rankplan.plans.plan import Plan, check_plan
+from rankplan.plans.rules import component_names
 from rankplan.tuning.candidates import Candidates
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from rankplan import ComponentPlacement, Inventory, PlacementError, load_config
+from rankplan.runtime.rank.hardware import hardware_of
 
 SHORT_FORM = """\
 cluster:
@@ -199,8 +200,8 @@ def test_eighteen_nodes_are_planned_offline(conf: Path) -> None:
     assert known.environment(3, "a800") == ({"GLOO_SOCKET_IFNAME": "eth0"}, "/opt/venv/openpi/bin/python3")
     assert known.environment(8, "4090") == ({"GLOO_SOCKET_IFNAME": "eth1"}, None)
     assert known.environment(3, "node") == ({}, None)
-    assert [known.hardware(row)[0].robot_ip for row in plan["env"]] == ["10.10.10.1", "10.10.10.2"]
-    assert known.hardware(plan["actor"][0]) == []
+    assert [hardware_of(known, row)[0].robot_ip for row in plan["env"]] == ["10.10.10.1", "10.10.10.2"]
+    assert hardware_of(known, plan["actor"][0]) == []
 
 
 def test_the_test_worker_has_one_process_on_each_accelerator(conf: Path) -> None:

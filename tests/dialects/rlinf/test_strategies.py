@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from rankplan import ComponentPlacement, Inventory, PackedPlacementStrategy, PlacementError, load_config
+from rankplan.rlinf import with_section
 from support import answers, oracle
 from support.goldens import as_yaml, lines, named
 
@@ -291,7 +292,7 @@ def our_answer(line: Line, tmp_path: Path) -> Answer:
 
     def packed() -> dict[str, Rows]:
         strategy = PackedPlacementStrategy(start, end, per_process, stride, named)
-        known = Inventory.from_dict(inventory).with_config(cluster)
+        known = with_section(Inventory.from_dict(inventory), cluster)
         return {"": answers.as_dicts(strategy.get_placement(known, isolate_accelerator=isolate))}
 
     return answers.outcome(answers.refusing, packed)

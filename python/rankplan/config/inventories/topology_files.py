@@ -16,12 +16,12 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from rankplan.config.network import NODE_LEVEL
 from rankplan.config.text.document import Document, Section
 from rankplan.config.text.files import read_text
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.kinds import KUEUE_TOPOLOGY, SLURM_TOPOLOGY
+from rankplan.nodes.facts import NODE_LEVEL
 from rankplan.nodes.topology.sources import BLOCK, HOSTNAME, SWITCH
 from rankplan.words import did_you_mean, path_text, shown
 

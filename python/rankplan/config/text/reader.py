@@ -13,7 +13,7 @@ from rankplan.config.text.faults import RESOLVE, unresolved
 from rankplan.config.text.load import load_config
 from rankplan.config.text.programs import started
 from rankplan.config.text.scalars import plain_scalar
-from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where, refusal
 from rankplan.kinds import CONFIG, Kind
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.words import as_int, misspelt, must_be, path_text
@@ -163,6 +163,12 @@ class Reader:
     def in_config(self, path: KeyPath) -> KeyPath:
         """Return a path within the content as a path within the config."""
         return (self._prefix + path)[len(self._outer) :]
+
+    def where(self, path: KeyPath) -> Where:
+        """Return where the value at a path within the content is stated."""
+        found = self._located(self._prefix + path, Diagnostic("invalid-value", ""))
+        place = found.file, found.line, found.column, found.source, found.offset
+        return Where(found.path or "", *place, found.labels[0].end if found.labels else 0)
 
     def located(self, path: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
         """Return a diagnostic with a path within the config, and its place in the file."""

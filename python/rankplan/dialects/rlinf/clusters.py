@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
 from rankplan._core import CLUSTER, NODE
+from rankplan.config.section import with_section
 from rankplan.nodes import clusters
 from rankplan.nodes.clusters import SupportsInventory
 from rankplan.nodes.inventory import Inventory
@@ -42,7 +43,7 @@ def _rlinf_inventory(cluster: Any) -> Inventory:
     groups = getattr(cluster, "_node_groups", ())
     groups = groups.values() if isinstance(groups, Mapping) else groups
     stated = [_group(group) for group in groups if group.label not in (CLUSTER, NODE)]
-    return Inventory.from_dict({"nodes": nodes}).with_config({"num_nodes": len(nodes), "node_groups": stated})
+    return with_section(Inventory.from_dict({"nodes": nodes}), {"num_nodes": len(nodes), "node_groups": stated})
 
 
 def _node(node: Any) -> dict[str, Any]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from rankplan._core import CLUSTER, NODE, RankMap
-from rankplan.config.models import ClusterSection, component_names
 from rankplan.config.parallel import ParallelEntry
-from rankplan.config.pools import with_components
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.dialects.rlinf.model_parallel import (
     ModelParallelRoles,
@@ -20,11 +19,15 @@ from rankplan.dialects.rlinf.roles import HybridRoles, Roles, plan_of
 from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING
 from rankplan.errors import PlacementError
+from rankplan.nodes.facts import BY_ADDRESS
+from rankplan.nodes.groups import PREPEND
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES
+from rankplan.plans.cluster_values import cluster_values
 from rankplan.plans.component import USUAL_SETTINGS, Component, PlacementMode, Rule, merged
 from rankplan.plans.configured import ASSUMED
 from rankplan.plans.plan import Plan
+from rankplan.plans.rules import component_names
 
 read = read_config
 
@@ -43,7 +46,7 @@ def plan(
     RLinf places its processes itself: a ``pinned`` plan is the same. Raises `PlacementError` with every fault.
     """
     roles = roles_of(read(config), inventory)
-    return plan_of(roles.strategies(), roles.inventory, roles.mode, isolate=isolate_accelerator)
+    return plan_of(roles, roles.strategies(), isolate=isolate_accelerator)
 
 
 def node_order(config: Config | Reading) -> None:
@@ -194,23 +197,44 @@ def _joined(rank_map: RankMap, ranges: int) -> str:
 
 def _cluster(planned: Plan, entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
     """Return the ``cluster`` section with these entries; one with only a placement is its text."""
-    section = {} if planned.section is None else _section(planned.section, planned)
+    section = _section(planned)
     components = {key: entry["placement"] if len(entry) == 1 else entry for key, entry in entries.items()}
     return {"num_nodes": planned.inventory.num_nodes, **section, "component_placement": components}
 
 
-def _section(section: ClusterSection, names: Container[str]) -> dict[str, Any]:
-    """Return the keys of a section without the components, and without rules about other components than these."""
-    section = section.model_copy(update={"pools": with_components(section.pools, names)})
-    plain = section.model_dump(mode="json", exclude_defaults=True, exclude={"num_nodes", "component_placement"})
-    for group in plain.get("node_groups", ()):
-        for config in group.get("env_configs", ()):
-            if "env_vars" in config:
-                config["env_vars"] = [{key: value} for key, value in config["env_vars"].items()]
-    topology = plain.get("topology", {})
-    for key in ("keep", "segment"):
-        if isinstance(rules := topology.get(key), dict):
-            about = {one: rule for one, rule in rules.items() if any(name in names for name in component_names(one))}
-            topology |= {key: about}
-    plain["topology"] = {key: value for key, value in topology.items() if value != {}}
-    return {key: value for key, value in plain.items() if value != {}}
+def _section(planned: Plan) -> dict[str, Any]:
+    """Return what a section states besides the components, and without rules about others than these."""
+    rules = planned.rules.with_pools_of(planned)
+    keep = {key: kinds for key, kinds in rules.keep.items() if _about(key, planned)}
+    segment = rules.segment
+    if isinstance(segment, Mapping):
+        segment = {key: size for key, size in segment.items() if _about(key, planned)}
+    rules = replace(rules, keep=keep, segment=segment)
+    section = cluster_values(planned.inventory, rules) or {}
+    section = {key: value for key, value in section.items() if key not in ("num_nodes", "component_placement")}
+    if groups := section.pop("node_groups", None):
+        section = {"node_groups": [_without_usual(group) for group in groups], **section}
+    if topology := section.pop("topology", None):
+        stated = {key: value for key, value in topology.items() if value not in (None, {}, BY_ADDRESS)}
+        section |= {"topology": stated} if stated else {}
+    return section
+
+
+def _about(key: str, names: Container[str]) -> bool:
+    return any(name in names for name in component_names(key))
+
+
+def _without_usual(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of a node group without what every group has, its variables in the form of RLinf."""
+    entry: dict[str, Any] = {"label": group["label"], "node_ranks": group["node_ranks"]}
+    environments = []
+    for config in group["env_configs"]:
+        stated = {key: value for key, value in config.items() if value not in (None, {}, PREPEND)}
+        if "env_vars" in stated:
+            stated["env_vars"] = [{key: value} for key, value in stated["env_vars"].items()]
+        environments.append(stated)
+    if environments:
+        entry["env_configs"] = environments
+    if group["hardware"] is not None:
+        entry["hardware"] = {key: value for key, value in group["hardware"].items() if value is not None}
+    return entry | ({"ignore_hardware": True} if group["ignore_hardware"] else {})

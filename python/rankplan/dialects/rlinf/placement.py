@@ -79,10 +79,10 @@ class ComponentPlacement:
 
         Raises `PlacementError` (``group-spans``) for groups that cross what ``cluster.topology.keep`` forbids.
         """
-        plan = plan_of(self._placements, self._inventory, self._placement_mode, isolate=isolate_accelerator)
+        plan = plan_of(self._roles, self._placements, isolate=isolate_accelerator)
         plan.check_keep()
         return plan
 
     def __repr__(self) -> str:
-        plan = plan_of(self._placements, self._inventory, self._placement_mode, isolate=True)
+        plan = plan_of(self._roles, self._placements, isolate=True)
         return f"<ComponentPlacement of {plan!r}>"

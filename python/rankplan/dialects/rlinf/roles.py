@@ -8,7 +8,7 @@ from typing import cast
 
 from rankplan._core import MAX_PROCESSES, RankMap
 from rankplan.config.memory import MemoryEntry
-from rankplan.config.models import ClusterSection, ComponentEntry, component_names
+from rankplan.config.models import ClusterSection, ComponentEntry
 from rankplan.config.section import Reading
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, stated_sizes
@@ -19,7 +19,8 @@ from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.component import Component, PlacementMode, Settings, Visibility, check_size
 from rankplan.plans.configured import with_memory, with_sizes
 from rankplan.plans.plan import Plan
-from rankplan.plans.topology import Rules
+from rankplan.plans.rules import component_names, with_named_levels
+from rankplan.plans.topology import NodeRules
 
 
 class Roles:
@@ -33,9 +34,11 @@ class Roles:
 
     def __init__(self, reading: Reading, inventory: Inventory) -> None:
         reading = reading.fork()
-        self.inventory, unfit = configured(inventory, inventory.with_groups_added(reading.section))
-        for path, found in unfit:
-            reading.add(path, found)
+        num_nodes = reading.section.num_nodes
+        self.rules = reading.rules
+        facts = with_named_levels(reading.facts, self.rules, inventory)
+        self.inventory, unfit = configured(inventory, inventory.with_groups_added(facts, num_nodes), num_nodes)
+        reading.add_unfit(unfit)
         self.components: dict[str, Component] = {}
         self._processes = 0
         seen: set[str] = set()
@@ -62,8 +65,13 @@ class Roles:
         self._arrange(reading)
         if reading.faults:  # without any, the rules are checked with the groups of the plan
             levels, unplaced = self.inventory.levels, seen - {"", *self.components}
-            rules = Rules.of(
-                reading.section.topology, self.components, levels, labelled=bool(levels), unplaced=sorted(unplaced)
+            rules = NodeRules.of(
+                self.rules,
+                self.components,
+                levels,
+                labelled=bool(levels),
+                unplaced=sorted(unplaced),
+                lost=facts.levels or (),
             )
             for path, found in rules.faults:
                 reading.add(("topology", *path), found)
@@ -131,12 +139,11 @@ class HybridRoles(Roles):
     mode = PlacementMode.HYBRID
 
 
-def plan_of(
-    strategies: Mapping[str, PlacementStrategy], inventory: Inventory, mode: PlacementMode | None, *, isolate: bool
-) -> Plan:
-    """Return the plan of components with these strategies."""
+def plan_of(roles: Roles, strategies: Mapping[str, PlacementStrategy], *, isolate: bool) -> Plan:
+    """Return the plan of components with these strategies, on the nodes of a config and by its rules."""
+    inventory = roles.inventory
     placed = (strategy.on(inventory, name, isolate_accelerator=isolate) for name, strategy in strategies.items())
-    return Plan(inventory, placed, mode)
+    return Plan(inventory, placed, roles.mode, rules=roles.rules)
 
 
 def _settings(entry: ComponentEntry, section: ClusterSection) -> Settings:

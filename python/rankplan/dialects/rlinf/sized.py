@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rankplan._core import Packed, RankMap, RankSet
-from rankplan.config.models import component_names
 from rankplan.config.section import Reading
 from rankplan.config.text.faults import missing
 from rankplan.dialects.rlinf.roles import Roles
@@ -14,6 +13,7 @@ from rankplan.dialects.rlinf.sizes import ENGINE, Sizes, missing_section, sizes_
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component, PlacementMode, Rule
+from rankplan.plans.rules import component_names
 from rankplan.words import counted, nearest
 
 

@@ -107,9 +107,10 @@ class PlacementStrategy:
         small for them.
         """
         inventory = inventory_of(cluster)
-        if self._component is None or self._component.inventory.section is None:
+        planned = None if self._component is None else self._component.inventory
+        if planned is None or planned.facts is None:
             return inventory
-        return inventory.with_config(self._component.inventory.section, planned=True)
+        return inventory.with_facts(planned.facts, planned.num_nodes, planned=True)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PlacementStrategy):
@@ -117,7 +118,7 @@ class PlacementStrategy:
         return type(self) is type(other) and self._key() == other._key()
 
     def _key(self) -> tuple[Any, ...]:
-        return self._rule, self._labels, self._component and self._component.inventory.section
+        return self._rule, self._labels, self._component and self._component.inventory.facts
 
     def __hash__(self) -> int:
         return hash((type(self), self._labels, self.world_size))

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rankplan._core import RankSet
-from rankplan.config.network import NODE_LEVEL, USUAL_TOPOLOGY
+from rankplan.nodes.facts import NODE_LEVEL
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import used_nodes
 from rankplan.plans.crossings import NEAR, WORDS, crossing
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
-from rankplan.plans.topology import SEGMENT, Rule, Rules, broken
+from rankplan.plans.topology import SEGMENT, NodeRule, NodeRules, broken, stated_levels
 from rankplan.render.map.text import clean, names_text, short
 from rankplan.words import counted, nodes_text
 
@@ -115,7 +115,7 @@ def around(found: Inventory, others: Sequence[Plan]) -> Inventory:
             record = other.inventory.node(rank) if at is None else records[at]
             at = len(records) if at is None else at
             records[at : at + 1] = [record.changed(taken=job).at(RankSet([at]))]
-    return Inventory(records, found.section, found.levels or None)
+    return Inventory(records, found.facts, found.levels or None)
 
 
 def chart_of(plan: Plan, inventory: Inventory | None = None) -> Chart:
@@ -139,9 +139,8 @@ class _Charting:
     def __init__(self, plan: Plan, everything: Inventory) -> None:
         self.plan, self.everything = plan, everything
         self.domains = self.everything.domains
-        section = self.plan.inventory.section
-        topology = USUAL_TOPOLOGY if section is None else section.topology
-        self.rules = Rules.of(topology, self.plan, self.everything.levels)
+        lost = stated_levels(self.plan.inventory)
+        self.rules = NodeRules.of(self.plan.rules, self.plan, self.everything.levels, lost=lost)
         same = self.everything is self.plan.inventory
         nodes = range(self.everything.num_nodes)
         self.places: Sequence[int | None] = nodes if same else same_nodes(self.plan.inventory, self.everything)
@@ -271,7 +270,7 @@ class _Charting:
         inventory = self.plan.inventory
         labelled = inventory.levels == self.everything.levels
         for word, rules in (("kept", self.rules.kept), ("preferred", self.rules.preferred)):
-            alike: dict[str, list[Rule]] = {}
+            alike: dict[str, list[NodeRule]] = {}
             for rule in rules:
                 alike.setdefault(self._rule(rule), []).append(rule)
             for text, several in alike.items():
@@ -285,7 +284,7 @@ class _Charting:
             each = ", ".join(f"{count} x {size}" if count > 1 else str(size) for size, count in shares)
             yield f"balanced: shares of {each} nodes in {counted(len(counts), f'{self.domains[level].level} domain')}"
 
-    def _rule(self, rule: Rule) -> str:
+    def _rule(self, rule: NodeRule) -> str:
         level = NODE_LEVEL if rule.level is None else self.everything.levels[rule.level]
         who = f"{rule.who}: " if rule.who else ""
         if rule.kind == SEGMENT:

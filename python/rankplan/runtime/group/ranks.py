@@ -24,6 +24,7 @@ from rankplan.plans.component import Component
 from rankplan.plans.nearby import first_accelerator, near_cards, network_variables, visible_uuids
 from rankplan.runtime.nodes.exports import environment_of
 from rankplan.runtime.nodes.nodes import Nodes, pinned
+from rankplan.runtime.rank.hardware import hardware_of
 from rankplan.runtime.rank.spec import DEVICES, ENVIRONMENT, RankSpec
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Failed, Unanswered, collect, launch_error, outcomes, plain
@@ -55,7 +56,7 @@ def rank_specs(nodes: Nodes, component: Component, prove: str | None, ranks: Ran
     for row, known, proof in zip(rows, uuids, proofs, strict=True):
         place = row.cluster_node_rank, row.node_group_label
         env_vars, interpreter = settings[place]
-        robots = tuple(component.inventory.hardware(row))
+        robots = tuple(hardware_of(component.inventory, row))
         egl = component.egl and row.num_accelerators > 0
         ordinal, pci = first_accelerator(component, row) if egl else (None, None)
         specs.append(

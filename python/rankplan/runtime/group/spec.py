@@ -10,13 +10,13 @@ from itertools import chain
 from typing import Any, Literal
 
 from rankplan._core import RankSet
-from rankplan.config.base import VISIBILITIES
 from rankplan.dialects.rlinf.strategies import (
     FlexiblePlacementStrategy,
     NodePlacementStrategy,
     PackedPlacementStrategy,
     PlacementStrategy,
 )
+from rankplan.hardware.policies import VISIBILITIES
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Visibility
 from rankplan.runtime.cluster import Cluster

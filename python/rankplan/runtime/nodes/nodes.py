@@ -17,9 +17,9 @@ import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankplan._core import RankSet
-from rankplan.config.network import AS_RLINF_ORDER, BY_TOPOLOGY, USUAL_TOPOLOGY, Topology
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
+from rankplan.nodes.facts import AS_RLINF_ORDER, BY_TOPOLOGY, NO_FACTS, ClusterFacts
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.nodes.node_rank import node_ranks
 from rankplan.nodes.topology import detect, natural_order
@@ -68,13 +68,13 @@ class MissingRanks(ClusterError):
 def in_order(
     nodes: Sequence[FoundNode],
     num_nodes: int | None,
-    topology: Topology = USUAL_TOPOLOGY,
+    facts: ClusterFacts = NO_FACTS,
     driver: str | None = None,
     needed: RankSet | None = None,
 ) -> tuple[list[FoundNode], str]:
     """Return the nodes by node rank, the nodes to use first, and the order that was applied.
 
-    Without ranks, the order of ``topology`` counts; levels that it does not state are detected from the labels.
+    Without ranks, the order of ``facts`` counts; levels that it does not state are detected from the labels.
     ``num_nodes`` is how many nodes are used, all if ``None``. Where ranks are set, nodes with the rank ``none`` are
     left out, and `absent` stands for each missing rank that is not ``needed``; by default, all are.
 
@@ -85,25 +85,25 @@ def in_order(
     usable = [node for node in nodes if node.fault is None]
     if any(node.rank_variable is not None for node in usable):
         source, unusable = " or ".join(NODE_RANK_VARIABLES), [node for node in nodes if node.fault is not None]
-        ranked = _by_rank([(node, node.rank_variable) for node in usable], source, num_nodes, topology, needed)
+        ranked = _by_rank([(node, node.rank_variable) for node in usable], source, num_nodes, facts, needed)
         return ranked + unusable, BY_VARIABLE
     if any(node.rank_label is not None for node in nodes):
         labelled = [(node, node.rank_label) for node in nodes]
-        return _by_rank(labelled, BY_LABEL, num_nodes, topology, needed), BY_LABEL
-    if topology.order == AS_RLINF_ORDER:
+        return _by_rank(labelled, BY_LABEL, num_nodes, facts, needed), BY_LABEL
+    if facts.order == AS_RLINF_ORDER:
         return _as_rlinf(nodes, driver), AS_RLINF
-    if topology.order != BY_TOPOLOGY:
+    if facts.order != BY_TOPOLOGY:
         return sorted(nodes, key=by_address_key), BY_ADDRESS
-    ordered, levels = _along_network(nodes, topology)
+    ordered, levels = _along_network(nodes, facts)
     order = f"the topology ({', '.join(levels)}), then {BY_ADDRESS}"
     return ordered, order if levels else f"{BY_ADDRESS} (no levels detected)"
 
 
-def _along_network(nodes: Sequence[FoundNode], topology: Topology) -> tuple[list[FoundNode], tuple[str, ...]]:
+def _along_network(nodes: Sequence[FoundNode], facts: ClusterFacts) -> tuple[list[FoundNode], tuple[str, ...]]:
     """Return nodes domain after domain, then by address, and the levels of the network."""
     by_address = sorted(nodes, key=by_address_key)
     labels = [node.spec.labels for node in by_address]
-    levels = detect(Counter(chain.from_iterable(labels))) if topology.levels is None else topology.levels
+    levels = detect(Counter(chain.from_iterable(labels))) if facts.levels is None else facts.levels
     return [by_address[index] for index in natural_order(labels, levels)] if levels else by_address, levels
 
 
@@ -121,7 +121,7 @@ def _by_rank(
     nodes: Sequence[tuple[FoundNode, str | None]],
     source: str,
     num_nodes: int | None,
-    topology: Topology,
+    facts: ClusterFacts,
     needed: RankSet | None,
 ) -> list[FoundNode]:
     unset = [str(node) for node, rank in nodes if rank is None]
@@ -147,7 +147,7 @@ def _by_rank(
             wrong = [f"{node} has {text!r}" for one, some in alike.items() if one & ranks for node, text in some]
             raise ClusterError(f"{source} must be different on every node, but {_few(wrong)}")
         claimed |= ranks
-        ordered, levels = _along_network([node for node, _ in here], topology)
+        ordered, levels = _along_network([node for node, _ in here], facts)
         if len(ranks) > 1 and not all(set(levels) & set(node.spec.labels) for node in ordered):
             _logger.warning("%s: nodes of ranks %s have no labels of the network; addresses decide", source, ranks)
         by_rank |= zip(ranks, ordered, strict=False)
@@ -213,13 +213,14 @@ class Nodes:
         """Return these nodes in the order of a plan, and components of it in their places on them.
 
         ``complete``: whether these are all components of the plan. Raises `PlacementError`: ``plan-mismatch``, or the
-        faults of `topology_faults` against ``cluster.topology``.
+        faults of `topology_faults` against its rules.
         """
         nodes = self.of_plan(planned)
         found = fitted(components, nodes.inventory)
         if found:
             parts = {component.name: component for component in found}
-            check_topology(parts, found[0].inventory, labelled=not self.simulated, complete=complete)
+            rules, labelled = components[0].plan_rules, not self.simulated
+            check_topology(rules, parts, found[0].inventory, labelled=labelled, complete=complete)
         return nodes, found
 
     def machine(self, rank: int) -> str:

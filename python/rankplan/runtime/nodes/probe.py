@@ -15,11 +15,11 @@ import ray
 
 from rankplan._core import RankSet
 from rankplan.accelerators import NO_ACCEL, VENDORS, Vendor, adopt, registered, vendor
-from rankplan.config.network import Topology
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
 from rankplan.hardware.facts import hardware_facts
 from rankplan.hardware.nvml import fabrics, uses
+from rankplan.nodes.facts import ClusterFacts
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
@@ -65,10 +65,10 @@ def find_nodes(
     report: Report,
     *,
     starting: bool,
-    topology: Topology,
+    facts: ClusterFacts,
     needed: RankSet | None = None,
 ) -> list[FoundNode]:
-    """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` in the order of ``topology``.
+    """Return the nodes to use, by node rank: all live nodes, or the first ``num_nodes`` in the order of ``facts``.
 
     Where nodes have ranks, only the ``needed`` ones must join (default: all); see `in_order`.
 
@@ -95,7 +95,7 @@ def find_nodes(
             nodes = [known[node_id] for node_id in entries]
             quiet = not starting or time.monotonic() - max(node.started for node in nodes) >= timeouts.LAST_JOIN
             try:
-                ordered, source = in_order(nodes, num_nodes, topology, driver, needed)
+                ordered, source = in_order(nodes, num_nodes, facts, driver, needed)
             except MissingRanks as missing:
                 if len(nodes) == 1 and num_nodes in (None, 1) and (quiet or late):
                     return [_only(nodes[0])]

@@ -84,7 +84,7 @@ class RankProcess:
     def load_hardware(self) -> None:
         """Load the configs of the robots, with the modules of their models."""
         if self.spec.hardware:
-            from rankplan.config.hardware import on_node  # most ranks have no robots, and need no pydantic
+            from rankplan.runtime.rank.hardware import on_node  # most ranks have no robots, and need no pydantic
 
             robots = pickle.loads(self.spec.hardware)
             self.hardware = on_node(robots, self.spec.placement.local_hardware_ranks, os.environ)

@@ -1,0 +1,40 @@
+"""What a config states of a cluster, besides the records of its nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rankplan.nodes.groups import NodeGroup
+
+NODE_LEVEL = "node"
+"""The innermost level of every cluster; it needs no label."""
+
+BY_ADDRESS, BY_TOPOLOGY = "address", "topology"
+ORDERS = (BY_ADDRESS, BY_TOPOLOGY)
+AS_RLINF_ORDER = "rlinf"
+NODE_ORDERS = (*ORDERS, AS_RLINF_ORDER)
+"""The orders that a program may choose; a config chooses among the first two."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """What is true of the nodes of a cluster, whatever runs there.
+
+    ``exclude`` names hardware that must not be used: nodes, accelerators and domains. ``levels`` are the keys of node
+    labels, outermost first; ``None``: those of the inventory, or detected ones. ``order`` is that of nodes without
+    ranks. ``accelerator_memory`` and ``host_memory`` are the bytes of each accelerator and of each node, if stated.
+    """
+
+    node_groups: tuple[NodeGroup, ...] = ()
+    exclude: tuple[str, ...] = ()
+    levels: tuple[str, ...] | None = None
+    order: str = BY_ADDRESS
+    accelerator_memory: int | None = None
+    host_memory: int | None = None
+
+    def groups_within(self, num_nodes: int) -> tuple[NodeGroup, ...]:
+        """Return the node groups that lie within the first nodes."""
+        return tuple(group for group in self.node_groups if group.node_ranks[-1] < num_nodes)
+
+
+NO_FACTS = ClusterFacts()

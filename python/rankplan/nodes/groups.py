@@ -1,0 +1,111 @@
+"""Node groups: labelled nodes with their environments, and hardware that is counted in place of accelerators."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from rankplan._core import NodeSpec, RankSet
+from rankplan.environment import PATH_MODE
+
+PREPEND, REPLACE = "prepend", "replace"
+PATH_MODES = (PREPEND, REPLACE)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEnvironment:
+    """Variables and the interpreter of some nodes of a group.
+
+    ``path_mode``: whether PATH and other lists of folders are put before the node's own (``prepend``) or replace them
+    (``replace``). Without an ``interpreter``, ranks have that of Ray.
+    """
+
+    node_ranks: RankSet
+    variables: Mapping[str, str] = field(default_factory=dict)
+    interpreter: str | None = None
+    path_mode: str = PREPEND
+
+    def plain(self) -> dict[str, Any]:
+        """Return the keys and values of an entry of ``env_configs``."""
+        return {
+            "node_ranks": str(self.node_ranks),
+            "env_vars": dict(self.variables),
+            "python_interpreter_path": self.interpreter,
+            "path_env": self.path_mode,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of hardware: the node that it is on, and the fields that its config states."""
+
+    node_rank: int
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the keys and values of an entry of ``configs``."""
+        return {"node_rank": self.node_rank, **self.fields}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHardware:
+    """Hardware other than accelerators, such as robots; without ``pieces``, as many as the nodes have."""
+
+    type: str
+    pieces: tuple[Piece, ...] | None = None
+
+    def counts(self) -> list[tuple[int, int]]:
+        """Return (node rank, number of pieces) for every node with hardware, ascending."""
+        return sorted(Counter(piece.node_rank for piece in self.pieces or ()).items())
+
+    def on(self, node_rank: int) -> list[Piece]:
+        """Return the pieces on a node, in the order of their local indices."""
+        return [piece for piece in self.pieces or () if piece.node_rank == node_rank]
+
+    def plain(self) -> dict[str, Any]:
+        """Return the keys and values of ``hardware``."""
+        configs = None if self.pieces is None else [piece.plain() for piece in self.pieces]
+        return {"type": self.type, "configs": configs}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGroup:
+    """A labelled set of nodes."""
+
+    label: str
+    node_ranks: RankSet
+    environments: tuple[NodeEnvironment, ...] = ()
+    hardware: GroupHardware | None = None
+    ignore_hardware: bool = False
+
+    def environment(self, node_rank: int) -> tuple[dict[str, str], str | None]:
+        """Return the variables and the interpreter of a node in the group."""
+        for environment in self.environments:
+            if node_rank in environment.node_ranks:
+                mode = {PATH_MODE: "override"} if environment.path_mode == REPLACE else {}
+                return {**environment.variables, **mode}, environment.interpreter
+        return {}, None
+
+    def equipped(self, stretches: Iterable[tuple[range, NodeSpec]]) -> NodeGroup:
+        """Return the group with the pieces of hardware that its nodes have, if it states none of its own."""
+        hardware = self.hardware
+        if hardware is None or hardware.pieces is not None:
+            return self
+        pieces: list[Piece] = []
+        for nodes, record in stretches:
+            count = record.hardware.get(hardware.type, 0)
+            for node in RankSet(nodes) & self.node_ranks if count else ():
+                pieces += [Piece(node)] * count
+        return replace(self, hardware=replace(hardware, pieces=tuple(pieces)))
+
+    def plain(self) -> dict[str, Any]:
+        """Return the keys and values of an entry of ``node_groups``."""
+        return {
+            "label": self.label,
+            "node_ranks": str(self.node_ranks),
+            "env_configs": [environment.plain() for environment in self.environments],
+            "hardware": None if self.hardware is None else self.hardware.plain(),
+            "ignore_hardware": self.ignore_hardware,
+        }
