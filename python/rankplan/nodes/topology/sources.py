@@ -6,10 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rankplan.hardware.nvml import Fabric
+from typing import Protocol
 
 CLIQUE = "nvidia.com/gpu.clique"
 """The label of the GPU operator: ``<ClusterUUID>.<CliqueId>``. NVML's report has the same key."""
@@ -119,6 +116,17 @@ def slurm_labels(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 FABRIC_COMPLETED = 3
+
+
+class Fabric(Protocol):
+    """What NVML reports of a GPU, see `rankplan.hardware.nvml.Fabric`."""
+
+    @property
+    def state(self) -> int: ...
+    @property
+    def cluster_uuid(self) -> bytes: ...
+    @property
+    def clique_id(self) -> int: ...
 
 
 def fabric_labels(gpus: Sequence[Fabric]) -> dict[str, str]:
