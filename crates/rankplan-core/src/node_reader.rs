@@ -112,22 +112,33 @@ pub type Stated = (Inventory, Option<Vec<String>>);
 /// Every fault, in the order in which they are found.
 pub fn read_inventory(nodes: &Value, levels: Option<&Value>, names: &Names) -> Result<Stated, Vec<Fault>> {
     let mut reader = Reader::new(Some(names));
-    let levels = levels.and_then(|levels| read_levels(&mut reader, levels, &Place::WHOLE.name("levels")));
-    let at = Place::WHOLE.name("nodes");
-    let Some(entries) = read_nodes(&mut reader, nodes, &at) else { return Err(reader.faults) };
+    read_inventory_at(&mut reader, nodes, levels, &Place::WHOLE).ok_or(reader.faults)
+}
+
+/// The same of an inventory at a place; `None` after faults.
+pub fn read_inventory_at(
+    reader: &mut Reader<'_>,
+    nodes: &Value,
+    levels: Option<&Value>,
+    at: &Place<'_>,
+) -> Option<Stated> {
+    let before = reader.faults.len();
+    let at_levels = at.name("levels");
+    let levels = levels.and_then(|levels| read_levels(reader, levels, &at_levels));
+    let at_nodes = at.name("nodes");
+    let entries = read_nodes(reader, nodes, &at_nodes)?;
     match Inventory::new(entries) {
-        Err(fault) => reader.add(&at, fault),
+        Err(fault) => {
+            reader.add(&at_nodes, fault);
+            None
+        }
         Ok(inventory) => {
-            let at = Place::WHOLE.name("levels");
             for (index, fault) in unlabelled(levels.as_deref().unwrap_or_default(), &inventory) {
-                reader.add(&at.index(index), fault);
+                reader.add(&at_levels.index(index), fault);
             }
-            if reader.faults.is_empty() {
-                return Ok((inventory, levels));
-            }
+            (reader.faults.len() == before).then_some((inventory, levels))
         }
     }
-    Err(reader.faults)
 }
 
 fn read_nodes(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> Option<Vec<(RankSet, Arc<Node>)>> {

@@ -1,167 +1,94 @@
-"""The file of a plan: versioned JSON with its nodes, its node groups, and the decisions of every component.
+"""The file of a plan: its decisions as JSON, written and read by the core.
 
-Rows are not stored: the rules give them again.
+Rows are not stored: the rules give them again. Two parts are plain values here, each read by one function: the section
+of the cluster, and what a component keeps in memory.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import fields, replace
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
-
-from rankplan._core import Chunks, Packed, RankMap
-from rankplan.config.base import BindingWord, MemoryWord, Model, NicsWord, VisibilityWord
-from rankplan.config.memory import MemoryEntry
-from rankplan.config.parallel import ParallelEntry
-from rankplan.config.ranks import Count
-from rankplan.config.text.document import Document
-from rankplan.config.text.faults import diagnostics, fault
+from rankplan._core import PLAN_VERSION, PlanFile, Requests
+from rankplan.config.memory import MemoryEntry, read_memory
 from rankplan.config.text.files import read_text, write_whole
-from rankplan.config.text.reader import Reader
-from rankplan.errors import Diagnostic, KeyPath, PlacementError
-from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
 from rankplan.kinds import PLAN
 from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import Parallel
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Rule, Settings, check_size
-from rankplan.plans.requests import Request, RequestEntry, plain_requests
-from rankplan.words import shown
-
-VERSION = 2
+from rankplan.words import path_text, shown
 
 _LARGEST = 1 << 30
 """The most bytes of a saved plan: 2**24 processes in no order take a third of it."""
 
-
-class _Rule(Model):
-    """One of: a rank map; chunks of resources, in order; the four arguments of the packed strategy."""
-
-    map: str | None = None
-    chunks: str | None = None
-    per_process: Count = Field(default=1, ge=1)
-    packed: tuple[Count, Count, Count, Count] | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> _Rule:
-        if sum(value is not None for value in (self.map, self.chunks, self.packed)) != 1:
-            raise fault("invalid-plan", "a rule must have one of `map`, `chunks` and `packed`", PLAN.help)
-        return self
-
-    @classmethod
-    def of(cls, rule: Rule) -> _Rule:
-        if isinstance(rule, RankMap):
-            return cls(map=str(rule))
-        if isinstance(rule, Chunks):
-            return cls(chunks=str(rule), per_process=rule.per_process)
-        return cls(packed=(rule.start, rule.end, rule.per_process, rule.stride))
-
-    def value(self) -> Rule:
-        if self.map is not None:
-            return RankMap.read(self.map)
-        if self.chunks is not None:
-            return Chunks.parse(self.chunks, self.per_process)
-        return Packed(*self.packed or (0, 0, 0, 0))
-
-
-class _Placed(Model):
-    node_groups: tuple[str, ...] = Field(min_length=1)
-    rule: _Rule
-
-
-class _Component(_Placed):
-    visibility: VisibilityWord = "own"
-    by_node: bool = False
-    parallel: ParallelEntry = ParallelEntry()
-    share: float | None = Field(default=None, gt=0, le=1)
-    engines: Count = Field(default=1, ge=1)
-    binding: BindingWord = NO_BINDING
-    memory_binding: MemoryWord = NO_MEMORY
-    egl: bool = False
-    nics: NicsWord = "check"
-    memory: MemoryEntry | None = None
-    beside: dict[str, _Placed] = Field(default_factory=dict)
-    """Components that the plan leaves out but that use cores exclusively."""
-
-    @classmethod
-    def of(cls, component: Component, names: Container[str]) -> _Component:
-        """Return the state of a component of a plan with these names."""
-        beside = {
-            one.name: _Placed(node_groups=one.node_groups, rule=_Rule.of(one.rule))
-            for one in component.beside
-            if one.name not in names
-        }
-        rule, settings = _Rule.of(component.rule), asdict(component.settings)
-        return cls(node_groups=component.node_groups, rule=rule, beside=beside, **settings)
-
-    def value(self, name: str, inventory: Inventory) -> Component:
-        plain = self.model_dump(exclude={"node_groups", "rule", "parallel", "beside", "memory"})
-        settings = Settings(**plain, memory=self.memory)
-        beside = tuple(Exclusive(one, of.node_groups, of.rule.value()) for one, of in sorted(self.beside.items()))
-        component = Component.place(name, inventory, self.node_groups, self.rule.value(), settings, beside)
-        try:
-            return component.with_settings(parallel=self.parallel.value())
-        except PlacementError as error:
-            raise PlacementError([replace(one, path="parallel") for one in error.diagnostics]) from None
-
-
-_MODELS: dict[str, type[BaseModel]] = {
-    "": _Component,
-    "rule": _Rule,
-    "parallel": ParallelEntry,
-    "memory": MemoryEntry,
-    "beside": _Placed,
-}
-
-Saved: TypeAlias = tuple[Inventory, list[Component], PlacementMode | None, str | None, Sequence[Request]]
+Saved: TypeAlias = tuple[Inventory, list[Component], PlacementMode | None, str | None, Requests]
 """The arguments of `rankplan.Plan`: inventory, components, mode, dialect and requests."""
 
+_Fault: TypeAlias = tuple[KeyPath, Diagnostic]
 
-def plain(
+
+def content(
     inventory: Inventory,
     components: Collection[Component],
     mode: PlacementMode | None,
     dialect: str | None,
-    requests: Sequence[Request],
-) -> dict[str, Any]:
-    """Return a plan as plain values."""
-    section, names = inventory.section, {one.name for one in components}
-    return {
-        "rankplan": VERSION,
-        "inventory": inventory.to_dict(),
-        "cluster": section.model_dump(mode="json") if section else None,
-        **({} if mode is None else {"mode": mode.name}),
-        **({} if dialect is None else {"dialect": dialect}),
-        **({"requests": plain_requests(requests)} if requests else {}),
-        "components": {
-            one.name: _Component.of(one, names).model_dump(mode="json", exclude_defaults=True) for one in components
-        },
-    }
+    requests: Requests,
+) -> PlanFile:
+    """Return the content of the file of a plan."""
+    names = {one.name for one in components}
+    written = []
+    for one in components:
+        beside = [tuple(other) for other in one.beside if other.name not in names]
+        written.append((one.name, (one.node_groups, one.rule), _stated(one.settings), beside))
+    levels = inventory.written_levels()
+    mode_name = None if mode is None else mode.name
+    return PlanFile.of(inventory.core, levels, _cluster(inventory), mode_name, dialect, requests, written)
 
 
-def text(content: Mapping[str, Any]) -> str:
-    """Return the file of a plan, a component per line. Equal plans give equal texts."""
-    components = [f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in content["components"].items()]
-    # equal mappings may differ in the order of their keys
-    parts = {key: json.dumps(value, sort_keys=True) for key, value in content.items()}
-    parts["components"] = "{\n" + ",\n".join(components) + "\n}"
-    return "{\n" + ",\n".join(f'"{key}": {part}' for key, part in parts.items()) + "\n}\n"
+def _stated(settings: Settings) -> dict[str, Any]:
+    """Return the settings that are not the usual ones, as plain values."""
+    values = {}
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if value == field.default:
+            continue
+        if isinstance(value, Parallel):
+            value = value.plain()
+        elif isinstance(value, MemoryEntry):
+            value = value.plain()
+        elif field.name == "share":
+            value = float(value)
+        values[field.name] = value
+    return values
 
 
-def save(path: Path, content: Mapping[str, Any]) -> None:
+def _cluster(inventory: Inventory) -> dict[str, Any] | None:
+    """Return the section of a cluster as plain values."""
+    return None if inventory.section is None else inventory.section.model_dump(mode="json")
+
+
+def _with_cluster(inventory: Inventory, values: Any) -> Inventory:
+    """Return an inventory with the section of a cluster. Raises `PlacementError`."""
+    return inventory if values is None else inventory.with_config(values, planned=True)
+
+
+def save(path: Path, plan: PlanFile) -> None:
     """Write a plan atomically. Equal plans give equal bytes. Raises ``OSError``."""
-    write_whole(path, text(content))
+    write_whole(path, plan.text())
 
 
 def load(file: str) -> Saved:
-    """Read a file for `read`. Its faults have the path of the file. Raises ``OSError`` for an unreadable file."""
+    """Read a file. Its faults have the path of the file. Raises `PlacementError`, ``OSError`` for an unreadable file."""
     text = read_text(file, _LARGEST)
+    plan = PlanFile.parse(text)
     try:
-        return read(json.loads(text))
+        return read(PlanFile(json.loads(text)) if plan is None else plan)
     except PlacementError as error:
         faults = [replace(one, file=file) for one in error.diagnostics]
     except (ValueError, RecursionError) as error:
@@ -170,130 +97,121 @@ def load(file: str) -> Saved:
 
 
 def _not_json(file: str, text: str, error: Exception) -> Diagnostic:
-    """Return the fault of a text that is not JSON: of a damaged plan, or of another kind of file."""
+    """Return the fault of a text that is not JSON: of a damaged plan, or of another kind of file.
+
+    Only then YAML is needed.
+    """
     if text.lstrip().startswith("{"):
         if not isinstance(error, JSONDecodeError):
             return Diagnostic(PLAN.code, "the file is not a plan: it is not JSON", PLAN.help)
         message = f"the file is not a plan: invalid JSON at line {error.lineno}, column {error.colno}"
         return Diagnostic(PLAN.code, message, PLAN.help, line=error.lineno, column=error.colno)
+    from rankplan.config.text.document import Document
+
     try:
         return PLAN.fault(Document(file, text).value())
     except PlacementError:
         return Diagnostic(PLAN.code, "the file is not a plan: it is not JSON", PLAN.help)
 
 
-def read(content: Any) -> Saved:
+def read(plan: PlanFile) -> Saved:
     """Return the inventory of a plan with its node groups, its components, its mode, its dialect and its requests.
 
     Raises `PlacementError` (``invalid-plan``) with each wrong key and its reason.
     """
     try:
-        return _read(content)
+        return _read(plan)
     except PlacementError as error:
-        faults = [replace(one, code="invalid-plan", help=one.help or PLAN.help) for one in error.diagnostics]
+        faults = [replace(one, code=PLAN.code, help=one.help or PLAN.help) for one in error.diagnostics]
     raise PlacementError(faults)
 
 
-def _read(content: Any) -> Saved:
-    if not isinstance(content, dict):
-        raise PlacementError([PLAN.fault(content)])
-    reader = Reader(content)
-
-    def fault(path: KeyPath, message: str) -> None:
-        reader.add(path, Diagnostic("invalid-plan", message, PLAN.help))
-
-    version = content.get("rankplan")
-    if type(version) is not int or version != VERSION:
-        found = "" if version is None else f", but of version {shown(version)}"
-        fault((), PLAN.instead(content) or f"the file is not a plan of version {VERSION}{found}")
-        raise reader.refusal()
-    for key in ("inventory", "cluster", "components"):
-        if key not in content:
-            fault((), f"the file is not a plan: `{key}` is missing")
-        elif not isinstance(content[key], dict) and not (key == "cluster" and content[key] is None):
-            fault((key,), f"`{key}` is {shown(content[key])}; it must be a mapping")
-    mode, modes = content.get("mode"), PlacementMode.__members__
-    if mode is not None and (not isinstance(mode, str) or mode not in modes):
-        fault(("mode",), f"`mode` is {shown(mode)}; it must be {', '.join(list(modes)[:-1])} or {list(modes)[-1]}")
-    dialect = content.get("dialect")
-    if dialect is not None and not (isinstance(dialect, str) and dialect and dialect.isprintable()):
-        fault(("dialect",), f"`dialect` is {shown(dialect)}; it must be a name")
-    reader.finish()
+def _read(plan: PlanFile) -> Saved:
+    if plan.version is None:
+        raise PlacementError([_no_plan(plan.plain())])
+    saved = plan.read()
+    faults: list[_Fault] = list(saved.faults)
+    if saved.inventory is None:
+        raise _refused(plan, faults)
+    inventory = Inventory.of_core(saved.inventory, saved.levels)
     try:
-        inventory = Inventory.from_dict(content["inventory"])
+        inventory = _with_cluster(inventory, saved.cluster)
     except PlacementError as error:
-        faults = [replace(one, path=f"inventory.{one.path}".rstrip(".")) for one in error.diagnostics]
-        raise PlacementError(faults) from None
-    if content["cluster"] is not None:
-        inventory = inventory.with_config(content["cluster"], planned=True)
+        raise PlacementError([*(_placed(one) for one in _sorted(plan, faults)), *error.diagnostics]) from None
     components: list[Component] = []
     processes = 0
-    for name, state in content["components"].items():
+    for name, stated, rest in saved.components:
         path: KeyPath = ("components", name)
-        if not name.isprintable():
-            fault(("components",), f"the component name {shown(name)} contains unprintable characters")
+        memory, found = (None, []) if stated is None else read_memory(stated, (*path, "memory"))
+        faults += found
+        if rest is None or found:
             continue
         try:
-            component = _Component.model_validate(state).value(name, inventory)
+            component = _component(name, inventory, memory, *rest)
+        except PlacementError as error:
+            faults += (((*path, one.path or "rule"), one) for one in error.diagnostics)
+        else:
             components.append(component)
             processes += len(component)
-        except ValidationError as error:
-            for place, diagnostic in diagnostics(error, _MODELS, path):
-                reader.add(place, diagnostic)
-        except PlacementError as error:
-            for one in error.diagnostics:
-                reader.add((*path, one.path or "rule"), one)
-        except (ValueError, OverflowError) as error:
-            fault(path, f"the rule of `{name}` is damaged: {error}")
         check_size(name, processes)
-    requests = _requests(reader, content.get("requests", []), inventory)
-    reader.finish()
-    return inventory, components, None if mode is None else modes[mode], dialect, requests
+    faults += _no_patterns(saved.names)
+    if faults:
+        raise _refused(plan, faults)
+    mode = None if saved.mode is None else PlacementMode[saved.mode]
+    return inventory, components, mode, saved.dialect, saved.requests
 
 
-def _requests(reader: Reader, content: Any, inventory: Inventory) -> list[Request]:
-    found: list[Request] = []
-    patterns: set[str] = set()
-    if not isinstance(content, list):
-        message = f"`requests` is {shown(content)}; it must be a list"
-        reader.add(("requests",), Diagnostic("invalid-plan", message, PLAN.help))
-        return found
-    for index, state in enumerate(content):
-        path: KeyPath = ("requests", index)
+def _no_plan(content: Any) -> Diagnostic:
+    """Return the fault of the content of another file, or of a plan of another version."""
+    if not isinstance(content, dict):
+        return PLAN.fault(content)
+    version = content.get("rankplan")
+    found = "" if version is None else f", but of version {shown(version)}"
+    message = PLAN.instead(content) or f"the file is not a plan of version {PLAN_VERSION}{found}"
+    return Diagnostic(PLAN.code, message, PLAN.help, path="")
+
+
+def _refused(plan: PlanFile, faults: Iterable[_Fault]) -> PlacementError:
+    """Return the exception for these faults (at least one), each once, in the order of the file."""
+    return refusal(list(dict.fromkeys(_placed(one) for one in _sorted(plan, faults))))
+
+
+def _sorted(plan: PlanFile, faults: Iterable[_Fault]) -> list[_Fault]:
+    return sorted(faults, key=lambda fault: plan.position(fault[0]))
+
+
+def _placed(fault: _Fault) -> Diagnostic:
+    path, diagnostic = fault
+    return replace(diagnostic, path=path_text(path))
+
+
+def _component(
+    name: str,
+    inventory: Inventory,
+    memory: MemoryEntry | None,
+    node_groups: tuple[str, ...],
+    rule: Rule,
+    settings: dict[str, Any],
+    beside: Iterable[tuple[str, tuple[str, ...], Rule]],
+) -> Component:
+    """Return a component on an inventory. The faults of its parallel sizes have their path."""
+    sizes = settings.pop("parallel", {})
+    others = tuple(Exclusive(*one) for one in beside)
+    component = Component.place(name, inventory, node_groups, rule, Settings(**settings, memory=memory), others)
+    try:
+        parallel = Parallel.parse(sizes) if isinstance(sizes, str) else Parallel(**sizes)
+        return component.with_settings(parallel=parallel)
+    except PlacementError as error:
+        raise PlacementError([replace(one, path="parallel") for one in error.diagnostics]) from None
+
+
+def _no_patterns(names: Sequence[tuple[int, str]]) -> list[_Fault]:
+    """Return the faults of names of groups that are no regular expressions."""
+    faults: list[_Fault] = []
+    for index, name in names:
         try:
-            request = RequestEntry.model_validate(state).value()
-        except ValidationError as error:
-            for place, diagnostic in diagnostics(error, _MODELS, path):
-                reader.add(place, diagnostic)
-            continue
-        if len(request.nodes) != (0 if request.optional else len(request.accelerators)):
-            message = "an optional request has no nodes" if request.optional else "a bundle has no node"
-            reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, PLAN.help))
-        elif (last := max(request.nodes, default=0)) >= inventory.num_nodes:
-            message = f"a bundle is on node {last}, but the plan has {inventory.num_nodes}"
-            reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, PLAN.help))
-        if (reason := _no_pattern(request.name or "", patterns)) is not None:
-            message = f"`name` is {shown(request.name)}, which is no regular expression: {reason}"
-            reader.add((*path, "name"), Diagnostic("invalid-plan", message, PLAN.help))
-        found.append(request)
-    return found
-
-
-def _no_pattern(name: str, known: set[str]) -> str | None:
-    """Return why a name is no regular expression, if it is none.
-
-    ``known`` gets the patterns that are one, without the number at their end: with any number they are one, too. So
-    thousands of names that only differ in their number are compiled once.
-    """
-    template = name.rstrip("0123456789")
-    if template in known:
-        return None
-    for pattern in (template, name):  # "\x41" is one only with its digits
-        try:
-            re.compile(pattern)
+            re.compile(name)
         except re.error as error:
-            reason = str(error)
-        else:
-            known.add(pattern)
-            return None
-    return reason
+            message = f"`name` is {shown(name)}, which is no regular expression: {error}"
+            faults.append((("requests", index, "name"), Diagnostic(PLAN.code, message, PLAN.help)))
+    return faults

@@ -1,6 +1,7 @@
 //! Walks a value along a table of fields: what it says, and every fault with its path.
 
 use crate::diagnostic::{Code, Diagnostic};
+use crate::groups::parallel::{Kind as Kinds, Order};
 use crate::ids::MAX_RANK;
 use crate::machine::{DISTANCES, MAX_CPU, cpu_list, parse_groups, pci_address};
 use crate::rank_set::RankSet;
@@ -34,6 +35,10 @@ pub enum Read {
     Text(String),
     /// Ranks, CPUs or NUMA nodes.
     Ranks(RankSet),
+    /// Nothing.
+    Null,
+    /// A value as it is stated.
+    Plain(Value),
     /// The items of a list.
     List(Vec<Read>),
     /// Keys and values, in the order of their source; each key once.
@@ -125,6 +130,14 @@ impl<'a> Reader<'a> {
             Kind::AcceleratorType => self.accelerator_type(value, at),
             Kind::AcceleratorId => self.accelerator_id(value, at),
             Kind::HardwareType => self.hardware_type(value, at),
+            Kind::Word(words) => self.word(value, at, words).map(Read::Text),
+            Kind::Fraction => self.fraction(value, at).map(Read::Float),
+            Kind::Sizes(table) => self.sizes(value, at, table),
+            Kind::SlotOrder => self.slot_order(value, at).map(Read::Text),
+            Kind::Plain => Some(Read::Plain(value.clone())),
+            Kind::OrNull(_) if *value == Value::Null => Some(Read::Null),
+            Kind::OrNull(kind) => self.read(kind, value, at),
+            Kind::Tuple(kinds) => self.tuple(value, at, kinds),
             Kind::List { of, empty } => self.list(value, at, of, empty),
             Kind::Map { keys, values } => self.map(value, at, keys, values),
             Kind::Record(table) => self.record(value, at, table).map(Read::Record),
@@ -185,6 +198,66 @@ impl<'a> Reader<'a> {
             _ => format!("{most:?} or less"),
         };
         self.wrong_type(value, at, &limit, &format!("use {limit}"))
+    }
+
+    fn fraction(&mut self, value: &Value, at: &Place<'_>) -> Option<f64> {
+        let number = self.number(value, at, f64::NEG_INFINITY, 1.0)?;
+        if number > 0.0 {
+            return Some(number);
+        }
+        self.wrong_type(value, at, "more than 0.0", "use more than 0.0")
+    }
+
+    fn word(&mut self, value: &Value, at: &Place<'_>, words: &[&str]) -> Option<String> {
+        if let Some(word) = text_of(value).filter(|text| words.contains(text)) {
+            return Some(word.to_owned());
+        }
+        let help =
+            if unresolved(value) { RESOLVE.to_owned() } else { did_you_mean(&as_word(value), words, "use one of") };
+        self.wrong_type(value, at, &one_of(words), &help)
+    }
+
+    /// Sizes as a record, or as the text that states them.
+    fn sizes(&mut self, value: &Value, at: &Place<'_>, table: &'static Table) -> Option<Read> {
+        match value {
+            Value::Map(_) => self.record(value, at, table).map(Read::Record),
+            Value::Text(text) if !unresolved(value) => Some(Read::Text(text.clone())),
+            _ => {
+                let help = if unresolved(value) { RESOLVE } else { "write {tp: 4, pp: 2}, or text such as d4t2p1" };
+                self.wrong_type(value, at, "a mapping of sizes", help)
+            }
+        }
+    }
+
+    fn slot_order(&mut self, value: &Value, at: &Place<'_>) -> Option<String> {
+        let text = text_of(value).unwrap_or_default();
+        if Order::parse(text).is_ok() {
+            return Some(text.to_owned());
+        }
+        let known = Order::DEFAULT.kinds().map(Kinds::name);
+        let stated: Vec<_> = text.split('-').collect();
+        let missing: Vec<_> = known.into_iter().filter(|name| !stated.contains(name)).collect();
+        let partial = !missing.is_empty() && missing.len() < known.len();
+        let help = match stated.iter().all(|name| known.contains(name)) && partial {
+            true => format!("add {}", missing.join(", ")),
+            false => format!("write {}", Order::DEFAULT),
+        };
+        let message =
+            format!("`order` is {}; it must name tp, cp, ep, dp and pp once each, fastest first", shown(value));
+        self.refuse(at, invalid(message, help))
+    }
+
+    fn tuple(&mut self, value: &Value, at: &Place<'_>, kinds: &[Kind]) -> Option<Read> {
+        let items = match value {
+            Value::List(items) if items.len() == kinds.len() => items,
+            _ => {
+                let allowed = format!("a list of {} values", kinds.len());
+                return self.wrong_type(value, at, &allowed, &format!("write {allowed}"));
+            }
+        };
+        let read = |(index, (kind, item)): (usize, (&Kind, &Value))| self.read(kind, item, &at.index(index));
+        let found: Vec<_> = kinds.iter().zip(items.iter()).enumerate().map(read).collect();
+        found.into_iter().collect::<Option<_>>().map(Read::List)
     }
 
     /// A set of ranks; `None` after its fault.
@@ -432,6 +505,25 @@ pub fn lone_surrogate(text: &str) -> Diagnostic {
         .label(at..at + char::REPLACEMENT_CHARACTER.len_utf8(), "")
 }
 
+/// Words as messages list them: `own, node or own-first`.
+pub fn one_of(words: &[&str]) -> String {
+    match words {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+/// A value as a word that may be misspelt: Python's name of it.
+fn as_word(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        Value::Null => "None".to_owned(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        other => shown(other),
+    }
+}
+
 fn text_of(value: &Value) -> Option<&str> {
     match value {
         Value::Text(text) => Some(text),
@@ -495,6 +587,11 @@ impl Read {
     /// True or false.
     pub fn into_bool(self) -> bool {
         matches!(self, Read::Bool(true))
+    }
+
+    /// A text, if it is not null.
+    pub fn into_optional_text(self) -> Option<String> {
+        if let Read::Text(text) = self { Some(text) } else { None }
     }
 
     /// A whole number.

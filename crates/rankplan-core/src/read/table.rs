@@ -43,6 +43,20 @@ pub enum Kind {
     AcceleratorId,
     /// A type of hardware that is no accelerator.
     HardwareType,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A real number above 0, up to 1.
+    Fraction,
+    /// The sizes of parallel groups: a mapping, or a text such as `d4t2p1`, which is kept.
+    Sizes(&'static Table),
+    /// An order of slots, such as `tp-cp-ep-dp-pp`.
+    SlotOrder,
+    /// Any value, which is kept.
+    Plain,
+    /// Null, or a value of a kind.
+    OrNull(&'static Kind),
+    /// A list with a value of each kind.
+    Tuple(&'static [Kind]),
     /// A list of values of a kind.
     List {
         /// The kind of each item.
