@@ -7,7 +7,8 @@ use crate::node_reader::{Stated, read_inventory_at};
 use crate::packed::Packed;
 use crate::rank_map::RankMap;
 use crate::read::place::{Fault, Place};
-use crate::read::reader::{Names, Read, Reader, Record, must_be, one_of};
+use crate::read::reader::{Names, Reader, must_be, one_of};
+use crate::read::record::{Read, Record};
 use crate::read::shown::{all_printable, shown};
 use crate::read::spelling::{USUAL, nearest};
 use crate::read::table::{Absent, Field, Kind, Table};
@@ -24,6 +25,8 @@ pub const MODES: [&str; 4] = ["COLLOCATED", "DISAGGREGATED", "HYBRID", "AUTO"];
 
 const NUMBER: Kind = Kind::Count { least: 0, most: u32::MAX as i64 };
 const AT_LEAST_ONE: Kind = Kind::Count { least: 1, most: u32::MAX as i64 };
+/// A number that is the same in every reader of JSON.
+const WHOLE: Kind = Kind::Count { least: 1, most: 1 << 53 };
 const PARALLEL_SIZE: Kind = Kind::Count { least: 1, most: MAX_PROCESSES as i64 };
 static GROUP_LABELS: Kind = Kind::List { of: &Kind::Text, empty: false };
 static A_PLACED: Kind = Kind::Record(&PLACED);
@@ -38,7 +41,7 @@ pub static COMPONENT: Table = Table {
             Field::new("by_node", Kind::Switch, "Whether each node counts as one resource."),
             Field::new("parallel", Kind::Sizes(&PARALLEL), "The sizes of its parallel groups."),
             Field::new("share", Kind::Fraction, "What a reservation counts of each accelerator.").absent(Absent::Null),
-            Field::new("engines", AT_LEAST_ONE, "Processes of an engine."),
+            Field::new("engines", WHOLE, "Processes of an engine."),
             Field::new(
                 "binding",
                 Kind::Word(&["none", "node", "socket", "exclusive", "core-complex"]),
@@ -55,11 +58,12 @@ pub static COMPONENT: Table = Table {
             ),
         ],
     ],
+    check: None,
 };
 
 const MEMORY: &str = "memory";
 
-static PLACED: Table = Table { called: None, groups: &[PLACED_FIELDS] };
+static PLACED: Table = Table { called: None, groups: &[PLACED_FIELDS], check: None };
 
 const PLACED_FIELDS: &[Field] = &[
     Field::new("node_groups", GROUP_LABELS, "Labels of the node groups.").absent(Absent::Never),
@@ -79,7 +83,14 @@ static RULE: Table = Table {
         )
         .absent(Absent::Null),
     ]],
+    check: Some(one_rule),
 };
+
+/// A rule is stated in one of three ways.
+fn one_rule(record: &Record) -> Option<Diagnostic> {
+    let stated = ["map", "chunks", "packed"].into_iter().filter(|name| record.states(name)).count();
+    (stated != 1).then(|| fault("a rule must have one of `map`, `chunks` and `packed`".to_owned()))
+}
 
 static PARALLEL: Table = Table {
     called: None,
@@ -93,6 +104,7 @@ static PARALLEL: Table = Table {
         Field::new("fsdp", PARALLEL_SIZE, "Consecutive slots of a data group that shard the parameters."),
         Field::new("order", Kind::SlotOrder, "The order in which slots are numbered, fastest first."),
     ]],
+    check: None,
 };
 
 /// Which resources each process uses.
@@ -302,7 +314,7 @@ fn read_rule(reader: &mut Reader<'_>, mut record: Record, at: &Place<'_>) -> Opt
             let rule = Packed::new(start, end, per_process, stride).map(Rule::Packed);
             (None, rule.map_err(|fault| vec![fault]))
         }
-        _ => (None, Err(vec![fault("a rule must have one of `map`, `chunks` and `packed`".to_owned())])),
+        _ => return None,
     };
     let faults = match found {
         Ok(rule) => return Some(rule),

@@ -8,7 +8,8 @@ use crate::ids::{MAX_NODES, MAX_PROCESSES};
 use crate::node_runs::{NodeRun, NodeRuns};
 use crate::order::NodeOrder;
 use crate::read::place::Place;
-use crate::read::reader::{Read, Reader, Record, must_be};
+use crate::read::reader::{Reader, must_be};
+use crate::read::record::{Read, Record};
 use crate::read::table::{Absent, Field, Kind, Table};
 use crate::read::value::Value;
 use crate::requests::{self, Requests, Row};
@@ -62,6 +63,7 @@ pub static GROUPS: Table = Table {
         ],
         COMMON,
     ],
+    check: None,
 };
 
 static NUMBERED: Table = Table {
@@ -72,6 +74,7 @@ static NUMBERED: Table = Table {
             .absent(Absent::Never),
         Field::new("after", Kind::Text, "The text after the number."),
     ]],
+    check: None,
 };
 
 /// The fields of a group in version 2.
@@ -90,9 +93,10 @@ static GROUP: Table = Table {
         ],
         COMMON,
     ],
+    check: None,
 };
 
-/// Requests, and names of groups that must be regular expressions, each with the index of its entry.
+/// Requests, and names of groups that must be regular expressions, each with the index and the key of its entry.
 ///
 /// Names that only differ in the number at their end are expressions if one of them is. Of names with a number elsewhere,
 /// these are the first and the last.
@@ -101,7 +105,7 @@ pub struct Stated {
     /// The requests.
     pub requests: Requests,
     /// The names.
-    pub names: Vec<(usize, String)>,
+    pub names: Vec<(usize, &'static str, String)>,
 }
 
 /// The requests at a place, given the number of nodes, if it is known. `single`: each entry is one group, as in version 2.
@@ -126,7 +130,8 @@ pub fn read_requests(
         let Some(row) = row else { continue };
         let key = if single { "bundles" } else { "nodes" };
         check_nodes(reader, &row, &at.name(key), nodes);
-        stated.names.extend(patterns(&row, &mut templates).into_iter().map(|name| (index, name)));
+        let named = if item.get("names").is_some() { "names" } else { "name" };
+        stated.names.extend(patterns(&row, &mut templates).into_iter().map(|name| (index, named, name)));
         groups += u64::from(row.groups);
         bundles += u64::from(row.groups) * u64::from(row.kind.num_bundles());
         if groups > MOST || bundles > MOST {
@@ -372,7 +377,7 @@ mod tests {
                 + r#""nodes": [[0, 2, 4], [2, 1, 8]]}, "#
                 + r#"{"bundles": [[8, 1]], "component": "a", "name": "g:2", "optional": true}]"#
         );
-        assert_eq!(stated.names, [(0, "g:0".to_owned())]);
+        assert_eq!(stated.names, [(0, "name", "g:0".to_owned())]);
     }
 
     #[test]
@@ -440,7 +445,7 @@ mod tests {
             (r#"{"before": "a\\-b:", "first": 8}"#, vec!["a\\-b:8"]),
         ] {
             let (stated, _) = read(&format!(r#"[{{{nodes}, "names": {names}}}]"#), false);
-            assert_eq!(stated.names.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>(), expected);
+            assert_eq!(stated.names.iter().map(|(_, _, name)| name.as_str()).collect::<Vec<_>>(), expected);
         }
     }
 }

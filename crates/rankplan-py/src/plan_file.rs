@@ -40,8 +40,8 @@ pub struct SavedPlan {
     components: Py<PyList>,
     /// The requests.
     requests: Py<Requests>,
-    /// Names of groups that must be regular expressions, each with the index of its entry.
-    names: Vec<(usize, String)>,
+    /// Names of groups that must be regular expressions, each with the index and the key of its entry.
+    names: Vec<(usize, &'static str, String)>,
     /// Every fault with its path.
     faults: Vec<(Py<PyTuple>, Py<PyAny>)>,
 }

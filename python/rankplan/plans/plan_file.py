@@ -196,22 +196,29 @@ def _component(
 ) -> Component:
     """Return a component on an inventory. The faults of its parallel sizes have their path."""
     sizes = settings.pop("parallel", {})
+    try:
+        parallel = Parallel.parse(sizes) if isinstance(sizes, str) else Parallel(**sizes)
+    except PlacementError as error:
+        raise _of_sizes(error) from None
     others = tuple(Exclusive(*one) for one in beside)
     component = Component.place(name, inventory, node_groups, rule, Settings(**settings, memory=memory), others)
     try:
-        parallel = Parallel.parse(sizes) if isinstance(sizes, str) else Parallel(**sizes)
         return component.with_settings(parallel=parallel)
     except PlacementError as error:
-        raise PlacementError([replace(one, path="parallel") for one in error.diagnostics]) from None
+        raise _of_sizes(error) from None
 
 
-def _no_patterns(names: Sequence[tuple[int, str]]) -> list[_Fault]:
+def _of_sizes(error: PlacementError) -> PlacementError:
+    return PlacementError([replace(one, path="parallel") for one in error.diagnostics])
+
+
+def _no_patterns(names: Sequence[tuple[int, str, str]]) -> list[_Fault]:
     """Return the faults of names of groups that are no regular expressions."""
     faults: list[_Fault] = []
-    for index, name in names:
+    for index, key, name in names:
         try:
             re.compile(name)
         except re.error as error:
-            message = f"`name` is {shown(name)}, which is no regular expression: {error}"
-            faults.append((("requests", index, "name"), Diagnostic(PLAN.code, message, PLAN.help)))
+            message = f"`{key}` is {shown(name)}, which is no regular expression: {error}"
+            faults.append((("requests", index, key), Diagnostic(PLAN.code, message, PLAN.help)))
     return faults

@@ -1,11 +1,11 @@
 //! Walks a value along a table of fields: what it says, and every fault with its path.
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::groups::parallel::{Kind as Kinds, Order};
 use crate::ids::MAX_RANK;
 use crate::machine::{DISTANCES, MAX_CPU, cpu_list, parse_groups, pci_address};
 use crate::rank_set::RankSet;
 use crate::read::place::{Fault, Place};
+use crate::read::record::{Read, Record};
 use crate::read::shown::{all_printable, quoted, shown};
 use crate::read::spelling::{CLOSE, did_you_mean, nearest};
 use crate::read::table::{Absent, Field, Kind, Table};
@@ -22,35 +22,6 @@ pub struct Names {
     pub hardware: Vec<String>,
 }
 
-/// What a value says.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Read {
-    /// True or false.
-    Bool(bool),
-    /// A whole number.
-    Int(i64),
-    /// A real number.
-    Float(f64),
-    /// A text.
-    Text(String),
-    /// Ranks, CPUs or NUMA nodes.
-    Ranks(RankSet),
-    /// Nothing.
-    Null,
-    /// A value as it is stated.
-    Plain(Value),
-    /// The items of a list.
-    List(Vec<Read>),
-    /// Keys and values, in the order of their source; each key once.
-    Map(Vec<(Read, Read)>),
-    /// The fields of a mapping.
-    Record(Record),
-}
-
-/// The stated fields of a mapping, by name, in the order of its table.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Record(pub Vec<(&'static str, Read)>);
-
 /// Reads values, and collects their faults in the order in which it finds them.
 pub struct Reader<'a> {
     /// The faults so far.
@@ -64,6 +35,8 @@ const MOST_DIGITS: usize = 20;
 /// What to write in place of an interpolation.
 pub const RESOLVE: &str = "write the value, or pass the config after Hydra has resolved it";
 const CUT: &str = "quote the placement: inside YAML braces a comma ends the text";
+/// The kinds of groups that an order of slots names, in the usual one.
+const SLOT_ORDER: [&str; 5] = ["tp", "cp", "ep", "dp", "pp"];
 const A_NUMBER: &str = "write a number such as 1";
 
 impl<'a> Reader<'a> {
@@ -230,17 +203,15 @@ impl<'a> Reader<'a> {
     }
 
     fn slot_order(&mut self, value: &Value, at: &Place<'_>) -> Option<String> {
-        let text = text_of(value).unwrap_or_default();
-        if Order::parse(text).is_ok() {
-            return Some(text.to_owned());
+        let stated: Vec<_> = text_of(value).unwrap_or_default().split('-').collect();
+        let missing: Vec<_> = SLOT_ORDER.into_iter().filter(|name| !stated.contains(name)).collect();
+        if missing.is_empty() && stated.len() == SLOT_ORDER.len() {
+            return Some(stated.join("-"));
         }
-        let known = Order::DEFAULT.kinds().map(Kinds::name);
-        let stated: Vec<_> = text.split('-').collect();
-        let missing: Vec<_> = known.into_iter().filter(|name| !stated.contains(name)).collect();
-        let partial = !missing.is_empty() && missing.len() < known.len();
-        let help = match stated.iter().all(|name| known.contains(name)) && partial {
+        let known = stated.iter().all(|name| SLOT_ORDER.contains(name));
+        let help = match known && !missing.is_empty() {
             true => format!("add {}", missing.join(", ")),
-            false => format!("write {}", Order::DEFAULT),
+            false => format!("write {}", SLOT_ORDER.join("-")),
         };
         let message =
             format!("`order` is {}; it must name tp, cp, ep, dp and pp once each, fastest first", shown(value));
@@ -409,6 +380,11 @@ impl<'a> Reader<'a> {
         for (key, item) in pairs.iter() {
             self.check_key(key, item, at, table);
         }
+        if self.faults.len() == before
+            && let Some(fault) = table.check.and_then(|check| check(&record))
+        {
+            self.add(at, fault);
+        }
         (self.faults.len() == before).then_some(record)
     }
 
@@ -566,61 +542,5 @@ fn cpus(value: &Value) -> Option<RankSet> {
         Value::Ranks(cpus) => Some(cpus.clone()),
         Value::Int(number) => cpu_list(&number.text()),
         _ => cpu_list(text_of(value)?),
-    }
-}
-
-impl Record {
-    /// Take a field out.
-    pub fn take(&mut self, name: &str) -> Option<Read> {
-        let index = self.0.iter().position(|(known, _)| *known == name)?;
-        Some(self.0.swap_remove(index).1)
-    }
-}
-
-/// Conversions to the types that the kinds of fields give; the default for any other.
-impl Read {
-    /// A text.
-    pub fn into_text(self) -> String {
-        if let Read::Text(text) = self { text } else { String::new() }
-    }
-
-    /// True or false.
-    pub fn into_bool(self) -> bool {
-        matches!(self, Read::Bool(true))
-    }
-
-    /// A text, if it is not null.
-    pub fn into_optional_text(self) -> Option<String> {
-        if let Read::Text(text) = self { Some(text) } else { None }
-    }
-
-    /// A whole number.
-    pub fn into_int(self) -> i64 {
-        if let Read::Int(number) = self { number } else { 0 }
-    }
-
-    /// A real number.
-    pub fn into_float(self) -> f64 {
-        if let Read::Float(number) = self { number } else { 0.0 }
-    }
-
-    /// Ranks.
-    pub fn into_ranks(self) -> RankSet {
-        if let Read::Ranks(ranks) = self { ranks } else { RankSet::default() }
-    }
-
-    /// The items of a list.
-    pub fn into_list(self) -> Vec<Read> {
-        if let Read::List(items) = self { items } else { Vec::new() }
-    }
-
-    /// The keys and values of a mapping.
-    pub fn into_map(self) -> Vec<(Read, Read)> {
-        if let Read::Map(pairs) = self { pairs } else { Vec::new() }
-    }
-
-    /// The fields of a mapping.
-    pub fn into_record(self) -> Record {
-        if let Read::Record(record) = self { record } else { Record::default() }
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! A table is data: readers walk it, and a JSON schema can be printed from it.
 
+use crate::diagnostic::Diagnostic;
+use crate::read::record::Record;
+
 /// What a value must be.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -90,6 +93,8 @@ pub struct Table {
     pub called: Option<(&'static str, &'static str)>,
     /// The fields, in groups that tables may share.
     pub groups: &'static [&'static [Field]],
+    /// The fault of fields that do not fit together, each of which is right.
+    pub check: Option<fn(&Record) -> Option<Diagnostic>>,
 }
 
 impl Table {
