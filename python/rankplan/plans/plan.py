@@ -325,7 +325,8 @@ class Plan(Mapping[str, Component]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, which `from_dict` reads."""
-        return self._file().plain()
+        content: dict[str, Any] = self._file().plain()
+        return content
 
     def _file(self) -> PlanFile:
         return plan_file.content(self._inventory, self.values(), self.mode, self._dialect, self._requests)

@@ -44,7 +44,7 @@ def content(
     names = {one.name for one in components}
     written = []
     for one in components:
-        beside = [tuple(other) for other in one.beside if other.name not in names]
+        beside = [other for other in one.beside if other.name not in names]
         written.append((one.name, (one.node_groups, one.rule), _stated(one.settings), beside))
     levels = inventory.written_levels()
     mode_name = None if mode is None else mode.name
@@ -58,9 +58,7 @@ def _stated(settings: Settings) -> dict[str, Any]:
         value = getattr(settings, field.name)
         if value == field.default:
             continue
-        if isinstance(value, Parallel):
-            value = value.plain()
-        elif isinstance(value, MemoryEntry):
+        if isinstance(value, (Parallel, MemoryEntry)):
             value = value.plain()
         elif field.name == "share":
             value = float(value)
@@ -84,7 +82,7 @@ def save(path: Path, plan: PlanFile) -> None:
 
 
 def load(file: str) -> Saved:
-    """Read a file. Its faults have the path of the file. Raises `PlacementError`, ``OSError`` for an unreadable file."""
+    """Read a file. Raises `PlacementError`, whose faults have the path of the file, ``OSError`` if it is unreadable."""
     text = read_text(file, _LARGEST)
     plan = PlanFile.parse(text)
     try:
