@@ -201,10 +201,8 @@ CHANGES: list[tuple[Callable[[dict[str, Any]], None], list[str]]] = [
         ["components.a.parallel: `parallel` is 3; it must be a mapping of sizes"],
     ),
     (
-        at("components", "a", "parallel", value={"order": "tp-cp"}),
-        [
-            "components.a.parallel.order: `order` is 'tp-cp'; it must name tp, cp, ep, dp and pp once each, fastest first"
-        ],
+        at("components", "a", "parallel", value={"order": "tp"}),
+        ["components.a.parallel.order: `order` is 'tp'; it must name tp, cp, ep, dp and pp once each, fastest first"],
     ),
     (at("components", "a", "parallel", value="t2x"), ["components.a.parallel: unknown size `x`"]),
     (
