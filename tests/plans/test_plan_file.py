@@ -34,7 +34,7 @@ def same_everywhere(plan: Plan, folder: Path) -> None:
     assert loaded == plan == Plan.from_dict(plan.to_dict()) == pickle.loads(pickle.dumps(plan))
     assert loaded.requests.rows == plan.requests.rows
     assert first.read_bytes() == second.read_bytes()
-    assert json.loads(first.read_text()) == plan.to_dict()
+    assert json.loads(first.read_text()) == json.loads(json.dumps(plan.to_dict()))
 
 
 # ---------------------------------------------------------------------------------------------------- version 2
