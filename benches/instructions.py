@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 KEPT = Path(__file__).with_suffix(".txt")
-WORK = ("parse", "place-all", "place-segments", "union")
+WORK = ("parse", "place-all", "place-segments", "union", "assign-chunks", "pack", "requests", "domains")
 SAME_COMPILER, ANOTHER_COMPILER = 0.05, 0.30
 
 

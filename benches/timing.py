@@ -17,7 +17,7 @@ def best(work: Callable[[], Any], seconds: float = 1.0) -> float:
     start = time.perf_counter()
     gc.disable()
     while len(times) < 3 or time.perf_counter() - start < seconds:
-        times.append(_once(work))
+        times.append(once(work))
     gc.enable()
     return min(times)
 
@@ -32,10 +32,11 @@ def first(prepare: Callable[..., Callable[[], Any]], *arguments: Any, samples: i
 
 
 def _prepared(prepare: Callable[..., Callable[[], Any]], arguments: tuple[Any, ...]) -> float:
-    return _once(prepare(*arguments))
+    return once(prepare(*arguments))
 
 
-def _once(work: Callable[[], Any]) -> float:
+def once(work: Callable[[], Any]) -> float:
+    """Return the time of one call, in seconds."""
     before = time.perf_counter()
     work()
     return time.perf_counter() - before

@@ -6,9 +6,12 @@
 use std::hint::black_box;
 use std::process::ExitCode;
 
+use rankplan_core::domains::domains;
+use rankplan_core::requests::{Division, Kind, Naming};
 use rankplan_core::syntax::parse;
 use rankplan_core::{
-    Chunks, Counted, Inventory, NodeSpec, Packed, Pool, RankMap, RankSet, Rule, Selection, apply, place,
+    Chunks, Counted, Fill, Free, Inventory, NodeSpec, Packed, Pool, RankMap, RankSet, Requests, Rule, Selection, apply,
+    place,
 };
 
 const NODES: u32 = 16_384;
@@ -40,6 +43,35 @@ fn main() -> ExitCode {
             let text = format!("{text},0");
             counted(|| place(&text, &pool).expect_err("a duplicate"));
         }
+        Some("pack") => {
+            let inventory = inventory();
+            let sizes = [EACH / 2];
+            counted(|| {
+                Free::new(&inventory, &RankSet::default(), None)
+                    .take(NODES * EACH, Fill::Bundles(&sizes))
+                    .expect("room")
+            });
+        }
+        Some("requests") => {
+            let inventory = inventory();
+            let taken = Free::new(&inventory, &RankSet::default(), None).take(NODES * EACH, Fill::Next).expect("room");
+            let kind = Kind {
+                component: "actor".into(),
+                strategy: Some("STRICT_PACK".into()),
+                optional: false,
+                order: None,
+                bundles: Vec::new(),
+            };
+            let division = Division { bundles: &[1], per_group: Some(EACH) };
+            counted(|| Requests::of(&inventory, &taken, &kind, division, Naming::Numbered("group:")));
+        }
+        Some("domains") => {
+            let labels: Vec<_> =
+                (0..NODES).map(|node| [format!("b{}", node / 512), format!("r{}", node / 32)]).collect();
+            let levels = ["block".to_owned(), "rack".to_owned()];
+            let label = |node: u32, key: &str| Some(labels[node as usize][usize::from(key == "rack")].as_str());
+            counted(|| domains(NODES, &levels, label));
+        }
         Some("union") => {
             let even: RankSet = (0..2 * SEGMENTS).step_by(2).collect();
             let thirds: RankSet = (0..3 * SEGMENTS).step_by(3).collect();
@@ -55,11 +87,14 @@ fn counted<T>(work: impl FnOnce() -> T) {
     black_box(work());
 }
 
-fn pool() -> Pool {
+fn inventory() -> Inventory {
     let ids = (0..EACH).map(|index| index.to_string()).collect();
     let spec = NodeSpec { accelerator_type: "NV_GPU".into(), accelerator_ids: ids };
+    Inventory::new(vec![(RankSet::first_ranks(NODES), spec)]).expect("a uniform inventory")
+}
+
+fn pool() -> Pool {
     let nodes = RankSet::first_ranks(NODES);
-    let inventory = Inventory::new(vec![(nodes.clone(), spec)]).expect("a uniform inventory");
     let selection = Selection { label: "cluster".into(), nodes, counted: Counted::AcceleratorsOrNodes };
-    Pool::new(&inventory, &[selection]).expect("all nodes")
+    Pool::new(&inventory(), &[selection]).expect("all nodes")
 }

@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from rankplan.runtime.rank.timing import Timing as Timing
     from rankplan.runtime.reserve.reserve import Reservation as Reservation
     from rankplan.targets.emit import emit as emit
+    from rankplan.targets.options import EmitOptions as EmitOptions
     from rankplan.tuning.costs import ComponentCosts as ComponentCosts
     from rankplan.tuning.costs import Costs as Costs
     from rankplan.tuning.costs import WeightSync as WeightSync
@@ -144,6 +145,7 @@ _NAMES = {
     "runtime.rank.timing": ("Timing",),
     "runtime.reserve.reserve": ("Reservation",),
     "targets.emit": ("emit",),
+    "targets.options": ("EmitOptions",),
     "tuning.costs": ("ComponentCosts", "Costs", "WeightSync"),
     "tuning.schedule": ("Schedule", "Sensitivity"),
     "tuning.search": ("Ranked", "Rejected", "Sweep", "Tuning", "sweep"),

@@ -6,7 +6,7 @@ from typing import Any, Final, Self, TypeAlias, final, overload
 
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
-from rankplan.plans.requests import NodeOrder, Request
+from rankplan.plans.requests import NodeOrder
 
 __all__ = [
     "ACCELERATOR",
@@ -42,6 +42,7 @@ __all__ = [
     "Problem",
     "RankMap",
     "RankSet",
+    "Request",
     "Requests",
     "Run",
     "SavedPlan",
@@ -53,12 +54,14 @@ __all__ = [
     "best_schedule",
     "check_hardware_type",
     "cpu_list",
+    "domains",
     "engine_memory",
     "error_codes",
     "groups_text",
     "host_store",
     "level_faults",
     "model_params",
+    "natural_order",
     "pack_segments",
     "parse_groups",
     "pci_address",
@@ -196,6 +199,11 @@ class NodeSpec:
     def fields(self) -> dict[str, Any]: ...
     def __hash__(self) -> int: ...
 
+_Level: TypeAlias = tuple[bytes, list[tuple[str | None, ...]], tuple[int, ...]]
+
+def domains(labels: Sequence[Mapping[str, str]], levels: Sequence[str]) -> list[_Level]: ...
+def natural_order(labels: Sequence[Mapping[str, str]], levels: Sequence[str]) -> list[int]: ...
+
 @final
 class Inventory:
     def __new__(cls, nodes: Sequence[NodeSpec]) -> Self: ...
@@ -204,6 +212,7 @@ class Inventory:
     def place(self, resource: int) -> tuple[int, int]: ...
     def num_accelerators(self, node: int) -> int: ...
     def nodes_by_size(self) -> dict[int, RankSet]: ...
+    def domains(self, levels: Sequence[str]) -> list[_Level]: ...
     def order(self, how: str, ids: Sequence[str] = ...) -> list[int] | None: ...
     def places(self, how: str, nodes: RankSet, ids: Sequence[str] = ...) -> dict[int, int] | None: ...
     def node(self, rank: int) -> NodeSpec: ...
@@ -265,6 +274,27 @@ _Names: TypeAlias = tuple[str, int | None, str] | None
 _RequestRow: TypeAlias = tuple[
     str, str | None, bool, str | None, list[tuple[int, int]], _Names, int, list[tuple[int, int, int]]
 ]
+
+@final
+class Request:
+    def __new__(
+        cls,
+        component: str,
+        name: str | None,
+        accelerators: Sequence[int],
+        nodes: Sequence[int],
+        strategy: str | None = ...,
+        optional: bool = False,
+        order: NodeOrder | None = None,
+    ) -> Self: ...
+    component: Final[str]
+    name: Final[str | None]
+    accelerators: Final[tuple[int, ...]]
+    nodes: Final[tuple[int, ...]]
+    strategy: Final[str | None]
+    optional: Final[bool]
+    order: Final[NodeOrder | None]
+    def __hash__(self) -> int: ...
 
 @final
 class Requests(Sequence[Request]):

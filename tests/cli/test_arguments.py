@@ -22,8 +22,9 @@ FUNCTIONS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (rankplan.replan, {"plan": PLAN, "inventory": PLAN.inventory}),
     (rankplan.diff, {"before": PLAN, "after": PLAN}),
     (rankplan.convert, {"planned": PLAN, "to": "rlinf"}),
-    (rankplan.emit, {"plan": PLAN, "to": "slurm", "command": "python train.py"}),
-    (rankplan.emit, {"plan": PLAN, "to": "kuberay", "entrypoint": "python train.py"}),
+    (rankplan.emit, {"plan": PLAN, "to": "slurm", "options": rankplan.EmitOptions(command="python train.py")}),
+    (rankplan.EmitOptions, {"command": "python train.py"}),
+    (rankplan.EmitOptions, {"entrypoint": "python train.py", "image": "a:1"}),
 ]
 
 

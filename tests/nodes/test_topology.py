@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, load_config
 from rankplan.config.inventories.topology_files import hostlist, read_kueue, read_slurm
 from rankplan.hardware.nvml import Fabric
-from rankplan.nodes.topology import Domains, detect, domains, natural_order
+from rankplan.nodes.topology import Domains, detect, natural_order
 from rankplan.nodes.topology.sources import fabric_labels, nemo_rl_labels, slurm_labels
 from support.paths import TOPOLOGY
 
@@ -87,7 +87,7 @@ def model(labels: list[dict[str, str]], levels: list[str]) -> list[list[tuple[An
 def test_domains_are_those_of_the_tuples(labels: list[dict[str, str]]) -> None:
     levels = ["x", "y", "z"]
     known = inventory(*labels)
-    for found, tuples in zip(domains(known.labels(), levels), model(labels, levels), strict=True):
+    for found, tuples in zip(known.domains_at(levels), model(labels, levels), strict=True):
         same = {(a, b): found.ids[a] == found.ids[b] for a in range(len(labels)) for b in range(len(labels))}
         assert same == {(a, b): tuples[a] == tuples[b] for a, b in same}
         assert sorted(set(found.ids)) == list(range(len(found)))
@@ -96,9 +96,9 @@ def test_domains_are_those_of_the_tuples(labels: list[dict[str, str]]) -> None:
 @given(labels=LABELLED)
 def test_the_order_keeps_every_domain_together(labels: list[dict[str, str]]) -> None:
     levels = ["x", "y", "z"]
-    order = natural_order([of_node for _, of_node in inventory(*labels).labels()], levels)
+    order = natural_order(labels, levels)
     assert sorted(order) == list(range(len(labels)))
-    for found in domains(inventory(*labels).labels(), levels):
+    for found in inventory(*labels).domains_at(levels):
         sequence = [found.ids[node] for node in order]
         assert sequence == sorted(sequence)
 

@@ -7,7 +7,6 @@ import pickle
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from rankplan._core import RankMap
 from rankplan.plans.component import Component
 from rankplan.render.changes import diff_json
 from support import answers
-from support.jobs import NAMES, jobs
+from support.jobs import NAMES, altered, jobs
 
 
 def saved(plan: Plan) -> bytes:
@@ -142,7 +141,7 @@ def variants(plan: Plan) -> list[Plan]:
         Plan.from_dict(turned(plan.to_dict())),
         Plan(plan.inventory, plan.values(), plan.mode, "slime", plan.requests),
         Plan(plan.inventory, plan.values(), plan.mode, plan.dialect, plan.requests[1:]),
-        Plan(plan.inventory, plan.values(), plan.mode, plan.dialect, map(replace, plan.requests)),
+        Plan(plan.inventory, plan.values(), plan.mode, plan.dialect, map(altered, plan.requests)),
         plan.with_visibility("node" if not any(unordered(one) for one in plan.values()) else "own"),
     ]
     for name, one in plan.items():

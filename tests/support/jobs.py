@@ -122,3 +122,9 @@ def _sized(draw: st.DrawFn, component: Component) -> Component:
     with suppress(PlacementError):
         return component.with_settings(parallel=Parallel(**sizes, order=order))
     return component
+
+
+def altered(request: Request, **fields: Any) -> Request:
+    """Return a request with other values of these fields."""
+    keys = ("component", "name", "accelerators", "nodes", "strategy", "optional", "order")
+    return Request(**{key: getattr(request, key) for key in keys} | fields)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import rankplan
+from rankplan import EmitOptions
 from support.commands import run
 from support.launchers import documents, object_of, planned
 
@@ -62,7 +63,7 @@ def base(tmp_path: Path) -> Path:
 
 
 def test_a_base_is_merged_by_name(base: Path, tmp_path: Path) -> None:
-    text = rankplan.emit(planned("v02"), "kuberay", entrypoint="python train.py", base=base)
+    text = rankplan.emit(planned("v02"), "kuberay", EmitOptions(entrypoint="python train.py", base=base))
     job = object_of(text, "RayJob")
     assert job["metadata"]["name"] == "mine" and job["metadata"]["labels"]["owner"] == "me"
     assert [one["metadata"].get("namespace") for one in documents(text)] == ["team", "team", None]
@@ -104,7 +105,7 @@ def test_a_base_that_contradicts_the_plan_is_refused(
 ) -> None:
     base.write_text(BASE.replace(before, after))
     try:
-        rankplan.emit(planned("v02"), "kuberay", entrypoint="python train.py", base=base)
+        rankplan.emit(planned("v02"), "kuberay", EmitOptions(entrypoint="python train.py", base=base))
     except rankplan.PlacementError as error:
         found = {one.message: (one.code, one.line, one.file) for one in error.diagnostics}
         assert message is not None and found[message] == ("emit-conflict", line, str(base))
@@ -114,7 +115,7 @@ def test_a_base_that_contradicts_the_plan_is_refused(
 
 def test_a_base_of_another_kind_is_refused(base: Path) -> None:
     with pytest.raises(rankplan.PlacementError, match=r"the base has RayJob, Service; it must have a JobSet"):
-        rankplan.emit(planned("v02"), "jobset", command="python {}.py", base=base)
+        rankplan.emit(planned("v02"), "jobset", EmitOptions(command="python {}.py", base=base))
 
 
 def test_an_image_is_never_invented(tmp_path: Path) -> None:
@@ -136,18 +137,20 @@ def test_an_image_is_never_invented(tmp_path: Path) -> None:
 def test_an_entrypoint_may_be_in_the_base(base: Path) -> None:
     base.write_text(BASE.replace("  ttlSecondsAfterFinished: 600", "  entrypoint: python mine.py"))
     assert (
-        object_of(rankplan.emit(planned("v02"), "kuberay", base=base), "RayJob")["spec"]["entrypoint"]
+        object_of(rankplan.emit(planned("v02"), "kuberay", EmitOptions(base=base)), "RayJob")["spec"]["entrypoint"]
         == "python mine.py"
     )
     base.write_text(BASE)
     with pytest.raises(rankplan.PlacementError, match=r"base\.yaml:7:1: `entrypoint` is missing"):
-        rankplan.emit(planned("v02"), "kuberay", base=base)
+        rankplan.emit(planned("v02"), "kuberay", EmitOptions(base=base))
 
 
 def test_a_new_plan_keeps_what_the_user_wrote_into_the_old_file(base: Path, tmp_path: Path) -> None:
     base.write_text(BASE.replace("groupName: rollout", "groupName: actor-rollout"))
-    (file := tmp_path / "train.yaml").write_text(rankplan.emit(planned("v01"), "kuberay", entrypoint="x", base=base))
-    text = rankplan.emit(planned("v04"), "kuberay", base=file, name="other", queue="iron")
+    (file := tmp_path / "train.yaml").write_text(
+        rankplan.emit(planned("v01"), "kuberay", EmitOptions(entrypoint="x", base=base))
+    )
+    text = rankplan.emit(planned("v04"), "kuberay", EmitOptions(base=file, name="other", queue="iron"))
     plan, job, service = documents(text)
     (group,) = job["spec"]["rayClusterSpec"]["workerGroupSpecs"]
     assert (group["groupName"], group["replicas"]) == ("actor", 1) and service["kind"] == "Service"
@@ -157,11 +160,13 @@ def test_a_new_plan_keeps_what_the_user_wrote_into_the_old_file(base: Path, tmp_
     # a file that somebody has changed is no base
     file.write_text(file.read_text().replace("replicas: 2", "replicas: 3", 1))
     with pytest.raises(rankplan.PlacementError, match="`replicas` of actor-rollout is 3; the plan says 2"):
-        rankplan.emit(planned("v04"), "kuberay", base=file)
+        rankplan.emit(planned("v04"), "kuberay", EmitOptions(base=file))
 
 
 def test_options_replace_those_of_a_file(base: Path, tmp_path: Path) -> None:
-    (file := tmp_path / "train.yaml").write_text(rankplan.emit(planned("v02"), "jobset", command="x", image="old:1"))
-    text = rankplan.emit(file, "jobset", image="new:1", port=1000, command={"rollout": "y $HOME"})
+    (file := tmp_path / "train.yaml").write_text(
+        rankplan.emit(planned("v02"), "jobset", EmitOptions(command="x", image="old:1"))
+    )
+    text = rankplan.emit(file, "jobset", EmitOptions(image="new:1", port=1000, command={"rollout": "y $HOME"}))
     assert "old:1" not in text and text.count("image: new:1") == 2
     assert "actor=x" in text and "rollout=y $$HOME" in text and "train-rollout-0-0.train:1001" in text

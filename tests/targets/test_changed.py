@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import rankplan
 import yaml
+from rankplan import EmitOptions
 from rankplan.targets.yaml_text import documents_text
 from support.launchers import CASES, options, planned
 
@@ -73,7 +74,7 @@ def mutations(document: dict[str, Any]) -> Iterator[tuple[Path_, dict[str, Any]]
 def test_every_change_of_a_placement_is_found(case: str, target: str, tmp_path: Path) -> None:
     if "refused" in CASES[case]["targets"][target]:
         return
-    text = rankplan.emit(planned(case), target, image="train:1", **options(case, target))
+    text = rankplan.emit(planned(case), target, EmitOptions(image="train:1", **options(case, target)))
     plan, started = yaml.safe_load_all(text)
     file = tmp_path / "train.yaml"
     count = 0
@@ -92,7 +93,7 @@ def test_every_change_of_a_placement_is_found(case: str, target: str, tmp_path: 
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_damage_is_a_traceback(target: str, tmp_path: Path) -> None:
     """Whatever a field is replaced by, the file is read or rejected, also as a base and as an inventory."""
-    text = rankplan.emit(planned("v04"), target, image="train:1", **options("v04", target))
+    text = rankplan.emit(planned("v04"), target, EmitOptions(image="train:1", **options("v04", target)))
     documents = list(yaml.safe_load_all(text))
     file = tmp_path / "train.yaml"
     odd = itertools.cycle([None, 1, True, "x", [], {}, [1], {"name": 1}, [{"name": 2}], [{"name": "*"}], 10**30, "$$("])
@@ -106,4 +107,4 @@ def test_no_damage_is_a_traceback(target: str, tmp_path: Path) -> None:
             with suppress(rankplan.PlacementError):
                 rankplan.Inventory.load(file)
             with suppress(rankplan.PlacementError):
-                rankplan.emit(planned("v04"), target, base=file, **options("v04", target))
+                rankplan.emit(planned("v04"), target, EmitOptions(base=file, **options("v04", target)))

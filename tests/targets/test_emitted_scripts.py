@@ -12,6 +12,7 @@ import pytest
 import rankplan
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
+from rankplan import EmitOptions
 from rankplan.targets import script_file
 from rankplan.targets.emit import wrong_options
 from rankplan.targets.options import Draft, Emitted
@@ -26,7 +27,7 @@ COMMAND = "python {}.py --text 'two words' --cost '$5' --quote \"it's\" --lines 
 
 
 def emitted(plan: rankplan.Plan, target: str, **options: Any) -> str:
-    return rankplan.emit(plan, target, **{"command": COMMAND, **options})
+    return rankplan.emit(plan, target, EmitOptions(**{"command": COMMAND, **options}))
 
 
 def case_options(case: str, target: str) -> dict[str, Any]:
@@ -215,7 +216,7 @@ def test_the_users_head_goes_below_the_first_line(two_kinds: rankplan.Plan, targ
     script = tmp_path / "train.sh"
     script.write_text(text)
     assert rankplan.emit(script, target) == text
-    again = rankplan.emit(script, target, port=7000)
+    again = rankplan.emit(script, target, EmitOptions(port=7000))
     assert "7000" in again and again.splitlines()[:5] == HEAD.splitlines()[:5]
     assert again.count("module load cuda") == 1
 

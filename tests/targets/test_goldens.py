@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import rankplan
+from rankplan import EmitOptions
 from support.launchers import CASES, documents, object_of, options, planned
 
 KINDS = {"kuberay": "RayJob", "jobset": "JobSet", "lws": "LeaderWorkerSet"}
@@ -21,12 +22,12 @@ def test_a_file_shows_the_recorded_facts(case: str, target: str) -> None:
     plan = planned(case)
     if "refused" in expected:
         with pytest.raises(rankplan.PlacementError) as refused:
-            rankplan.emit(plan, target, **options(case, target))
+            rankplan.emit(plan, target, EmitOptions(**options(case, target)))
         assert expected["refused"] in {found.code for found in refused.value.diagnostics}
         words = " ".join(str(found) for found in refused.value.diagnostics)
         assert all(name in words for name in expected.get("groups", [])[:8])
         return
-    text = rankplan.emit(plan, target, **options(case, target))
+    text = rankplan.emit(plan, target, EmitOptions(**options(case, target)))
     assert FACTS[target](text) == expected
     if target in KINDS:
         saved = rankplan.Plan.from_dict(json.loads(object_of(text, "ConfigMap")["data"]["plan.json"]))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import rankplan
 import yaml
-from rankplan import Inventory, PlacementError
+from rankplan import EmitOptions, Inventory, PlacementError
 from rankplan.targets.embedded import digest
 from support.commands import run
 from support.launchers import documents, object_of, planned
@@ -22,7 +22,7 @@ def plan_of(config: dict[str, Any] = TWO, nodes: dict[str, Any] = NAMED) -> rank
 
 
 def test_pinned_pods_select_their_hosts(tmp_path: Path) -> None:
-    text = rankplan.emit(plan_of(), "jobset", command="python {}.py", image="a:1", pin=True)
+    text = rankplan.emit(plan_of(), "jobset", EmitOptions(command="python {}.py", image="a:1", pin=True))
     jobs = object_of(text, "JobSet")["spec"]["replicatedJobs"]
     assert [job["name"] for job in jobs] == ["actor-0", "actor-1"]
     hosts = [job["template"]["spec"]["template"]["spec"]["nodeSelector"] for job in jobs]
@@ -36,7 +36,7 @@ def test_pinned_pods_select_their_hosts(tmp_path: Path) -> None:
 
 
 def test_a_cluster_stays_and_has_no_entrypoint(tmp_path: Path) -> None:
-    text = rankplan.emit(plan_of(), "kuberay", image="a:1", kind="cluster", queue="gold", name="team")
+    text = rankplan.emit(plan_of(), "kuberay", EmitOptions(image="a:1", kind="cluster", queue="gold", name="team"))
     (plan, cluster) = documents(text)
     assert (cluster["kind"], cluster["metadata"]["name"], plan["metadata"]["name"]) == (
         "RayCluster",
@@ -51,9 +51,11 @@ def test_a_cluster_stays_and_has_no_entrypoint(tmp_path: Path) -> None:
 
 
 def test_another_launcher_takes_the_plan_of_a_file(tmp_path: Path) -> None:
-    (file := tmp_path / "train.yaml").write_text(rankplan.emit(plan_of(), "kuberay", entrypoint="x", image="a:1"))
-    text = rankplan.emit(file, "jobset", command="python {}.py", image="b:1")
-    assert text == rankplan.emit(plan_of(), "jobset", command="python {}.py", image="b:1")
+    (file := tmp_path / "train.yaml").write_text(
+        rankplan.emit(plan_of(), "kuberay", EmitOptions(entrypoint="x", image="a:1"))
+    )
+    text = rankplan.emit(file, "jobset", EmitOptions(command="python {}.py", image="b:1"))
+    assert text == rankplan.emit(plan_of(), "jobset", EmitOptions(command="python {}.py", image="b:1"))
 
 
 NAMES = [
@@ -69,10 +71,10 @@ NAMES = [
 def test_names_that_kubernetes_refuses(target: str, name: str, message: str) -> None:
     given: dict[str, Any] = {"entrypoint": "x"} if target == "kuberay" else {"command": "x"}
     with pytest.raises(PlacementError) as refused:
-        rankplan.emit(plan_of(), target, name=name, image="a:1", **given)
+        rankplan.emit(plan_of(), target, EmitOptions(name=name, image="a:1", **given))
     assert [one.message for one in refused.value.diagnostics] == [message.format(name, name)]
     if "long" in message:
-        documents(rankplan.emit(plan_of(), target, name=name[:-1], image="a:1", **given))
+        documents(rankplan.emit(plan_of(), target, EmitOptions(name=name[:-1], image="a:1", **given)))
 
 
 def test_every_fact_that_a_launcher_cannot_hold_is_an_error_at_once() -> None:
@@ -88,7 +90,7 @@ def test_every_fact_that_a_launcher_cannot_hold_is_an_error_at_once() -> None:
     }
     plan = rankplan.plan(config, Inventory.from_dict(nodes))
     with pytest.raises(PlacementError) as refused:
-        rankplan.emit(plan, "lws", command="x", name="No", namespace="Team")
+        rankplan.emit(plan, "lws", EmitOptions(command="x", name="No", namespace="Team"))
     codes = {one.code for one in refused.value.diagnostics}
     assert codes == {"emit-uneven", "emit-resource-key", "emit-level-key", "emit-needs-queue", "emit-name"}
 
@@ -143,7 +145,7 @@ def test_a_refused_plan_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_file_is_an_error(before: str, after: str, code: str, message: str, tmp_path: Path) -> None:
-    text = rankplan.emit(planned("v02"), "jobset", command="python {}.py", image="a:1")
+    text = rankplan.emit(planned("v02"), "jobset", EmitOptions(command="python {}.py", image="a:1"))
     (file := tmp_path / "train.yaml").write_text(text.replace(before, after, 1))
     with pytest.raises(PlacementError) as refused:
         rankplan.plan(file)
@@ -155,7 +157,7 @@ def test_a_damaged_file_is_an_error(before: str, after: str, code: str, message:
 def test_commands_read_an_emitted_file_like_a_plan(tmp_path: Path) -> None:
     (conf := tmp_path / "conf.yaml").write_text(yaml.safe_dump(TWO))
     (file := tmp_path / "train.yaml").write_text(
-        rankplan.emit(rankplan.plan(conf, "2x8"), "kuberay", entrypoint="x", image="a:1")
+        rankplan.emit(rankplan.plan(conf, "2x8"), "kuberay", EmitOptions(entrypoint="x", image="a:1"))
     )
     for words in (["plan"], ["show"], ["plan", "--format", "json"]):
         emitted = run(*words, str(file)).stdout
@@ -166,7 +168,7 @@ def test_commands_read_an_emitted_file_like_a_plan(tmp_path: Path) -> None:
 
 
 def test_a_file_of_a_release_that_wrote_other_defaults_is_read(tmp_path: Path) -> None:
-    text = rankplan.emit(plan_of(), "jobset", command="x", image="a:1")
+    text = rankplan.emit(plan_of(), "jobset", EmitOptions(command="x", image="a:1"))
     before = object_of(text, "ConfigMap")["data"]["plan.json"]
     after = before.replace('"component_placement": {}, ', "")
     assert after != before
@@ -176,7 +178,7 @@ def test_a_file_of_a_release_that_wrote_other_defaults_is_read(tmp_path: Path) -
 
 
 def test_every_command_reads_the_plan_of_an_emitted_file(tmp_path: Path) -> None:
-    (file := tmp_path / "train.sbatch").write_text(rankplan.emit(plan_of(), "slurm", command="x"))
+    (file := tmp_path / "train.sbatch").write_text(rankplan.emit(plan_of(), "slurm", EmitOptions(command="x")))
     (costs := tmp_path / "costs.yaml").write_text("components: {actor: {seconds: {16: 1.0}}}\n")
     (conf := tmp_path / "conf.yaml").write_text(yaml.safe_dump(TWO))
 
@@ -195,20 +197,20 @@ def test_every_command_reads_the_plan_of_an_emitted_file(tmp_path: Path) -> None
 @pytest.mark.parametrize("option", [{"cpus": "x"}, {"cpus": -1}, {"memory": "5X"}, {"memory": ""}, {"cpus": "0"}])
 def test_an_amount_is_one_of_kubernetes(option: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="is not an amount of Kubernetes; write one such as"):
-        rankplan.emit(plan_of(), "jobset", command="x", image="a:1", **option)
+        rankplan.emit(plan_of(), "jobset", EmitOptions(command="x", image="a:1", **option))
 
 
 @pytest.mark.parametrize("amount", ["32", "500m", "1.5", "512Gi", "1e3", "2E"])
 def test_amounts_of_kubernetes_are_written(amount: str) -> None:
-    assert amount in rankplan.emit(plan_of(), "jobset", command="x", image="a:1", memory=amount)
+    assert amount in rankplan.emit(plan_of(), "jobset", EmitOptions(command="x", image="a:1", memory=amount))
 
 
 @pytest.mark.parametrize("target", ["jobset", "lws", "slurm", "torchrun", "mpirun"])
 def test_every_component_has_a_port_that_exists(target: str) -> None:
     two = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "all", "rollout": "all"}}}
-    assert "65535" in rankplan.emit(plan_of(two), target, command="x", port=65534)
+    assert "65535" in rankplan.emit(plan_of(two), target, EmitOptions(command="x", port=65534))
     with pytest.raises(ValueError, match="the last is 65536, and ports end at 65535"):
-        rankplan.emit(plan_of(two), target, command="x", port=65535)
+        rankplan.emit(plan_of(two), target, EmitOptions(command="x", port=65535))
 
 
 @pytest.mark.parametrize(
@@ -221,4 +223,4 @@ def test_every_component_has_a_port_that_exists(target: str) -> None:
 )
 def test_an_option_that_does_nothing_is_refused(target: str, given: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=f"^{target} does not take {named}$"):
-        rankplan.emit(plan_of(), target, command="x", **given)
+        rankplan.emit(plan_of(), target, EmitOptions(command="x", **given))

@@ -8,6 +8,7 @@ from textwrap import indent
 
 import pytest
 import rankplan
+from rankplan import EmitOptions
 from rankplan.targets.embedded import has_mark, is_emitted
 from support.launchers import OPTIONS, WITHOUT_RAY
 from support.paths import ROOT
@@ -22,7 +23,7 @@ HOSTS = rankplan.Inventory.from_dict(
 
 def emitted(target: str) -> str:
     given = {"image": "train:1"} if target not in SCRIPTS else {}
-    return rankplan.emit(PLAN.fitted(HOSTS), target, **OPTIONS.get(target, WITHOUT_RAY), **given)
+    return rankplan.emit(PLAN.fitted(HOSTS), target, EmitOptions(**OPTIONS.get(target, WITHOUT_RAY), **given))
 
 
 @pytest.mark.parametrize("target", TARGETS)

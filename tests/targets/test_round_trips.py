@@ -6,7 +6,7 @@ import pytest
 import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError, Plan
+from rankplan import EmitOptions, Inventory, PlacementError, Plan
 from support.jobs import jobs
 from support.launchers import CASES, OPTIONS, WITHOUT_RAY, again, documents, options, places, planned
 
@@ -20,7 +20,7 @@ KEYS |= {kind: f"example.com/{kind.lower()}" for kind in ("RBLN", "FURIOSA", "MB
 def test_a_file_has_the_plan_or_the_launcher_refuses_it(plan: Plan, target: str, pin: bool) -> None:
     given_options = {"image": "train:1", **OPTIONS.get(target, WITHOUT_RAY), "resource_keys": KEYS, "pin": pin}
     try:
-        text = rankplan.emit(plan, target, **given_options)
+        text = rankplan.emit(plan, target, EmitOptions(**given_options))
     except PlacementError as error:
         refused = {found.code for found in error.diagnostics}
         assert "emit-uneven" not in refused or target == "lws"
@@ -28,7 +28,7 @@ def test_a_file_has_the_plan_or_the_launcher_refuses_it(plan: Plan, target: str,
         assert refused <= REFUSALS | {"emit-uneven", "emit-no-address"}
         return
     documents(text)
-    assert rankplan.emit(plan, target, **given_options) == text
+    assert rankplan.emit(plan, target, EmitOptions(**given_options)) == text
     found, same = again(text, target)
     assert places(found) == places(plan)
     assert same == text
@@ -48,7 +48,7 @@ def test_the_recorded_plans_come_back(case: str, target: str) -> None:
     if "refused" in CASES[case]["targets"][target]:
         return
     plan = planned(case)
-    text = rankplan.emit(plan, target, **options(case, target))
+    text = rankplan.emit(plan, target, EmitOptions(**options(case, target)))
     found, same = again(text, target)
     assert places(found) == places(plan) and same == text
     assert {name: one.parallel for name, one in found.items()} == {name: one.parallel for name, one in plan.items()}
@@ -57,5 +57,5 @@ def test_the_recorded_plans_come_back(case: str, target: str) -> None:
 def test_ten_thousand_nodes_are_written_by_their_groups() -> None:
     inventory = Inventory.uniform(10_000, 8)
     plan = rankplan.plan({"cluster": {"num_nodes": 10_000, "component_placement": {"actor": "all"}}}, inventory)
-    text = rankplan.emit(plan, "jobset", command="python train.py", image="train:1")
+    text = rankplan.emit(plan, "jobset", EmitOptions(command="python train.py", image="train:1"))
     assert len(text) < 4000 and "completions: 10000" in text

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import rankplan
+from rankplan import EmitOptions
 from support.launchers import object_of
 
 CONFIG = {"cluster": {"num_nodes": 3, "component_placement": {"actor": "0-3", "rollout": "2-4:0-2"}}}
@@ -66,7 +67,7 @@ def test_every_rank_is_started_once_with_the_facts_of_the_plan(target: str, tmp_
     program.write_text(PROGRAM)
     (out := tmp_path / "out").mkdir()
     command = f'{sys.executable} "{program}" {{}} {out}'
-    text = rankplan.emit(plan, target, command=command, image="train:1", port=1234)
+    text = rankplan.emit(plan, target, EmitOptions(command=command, image="train:1", port=1234))
     (file := tmp_path / "plan.json").write_text(object_of(text, "ConfigMap")["data"]["plan.json"])
     kind = {"jobset": "JobSet", "lws": "LeaderWorkerSet"}[target]
     for words, _ in pods(object_of(text, kind)):

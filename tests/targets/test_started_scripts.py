@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import rankplan
+from rankplan import EmitOptions
 from support.launchers import CASES, planned
 from support.slurm import Slurm, own_rankplan, slurm
 
@@ -70,14 +71,14 @@ BACK = {"node_groups": [{"label": "one", "node_ranks": 1}, {"label": "zero", "no
 @pytest.mark.parametrize("case", ["v01", "v02", "v03"])
 def test_slurm_starts_every_rank_of_the_recorded_plans(cluster: Slurm, row: str, case: str) -> None:
     plan = planned(case)
-    hosts = check_rows(plan, cluster.run(rankplan.emit(plan, "slurm", command=f"{row} {{}}")))
+    hosts = check_rows(plan, cluster.run(rankplan.emit(plan, "slurm", EmitOptions(command=f"{row} {{}}"))))
     assert len(set(hosts.values())) == plan.inventory.num_nodes
 
 
 def test_slurm_leaves_out_the_node_in_the_middle(cluster: Slurm, row: str) -> None:
     nodes = [node(rank, 8, f"n{rank}") for rank in range(3)]
     plan = on(nodes, {"actor": "0-7:0-1,16-23:2-3"}, exclude=["n1"])
-    text = rankplan.emit(plan, "slurm", command=f"{row} {{}}")
+    text = rankplan.emit(plan, "slurm", EmitOptions(command=f"{row} {{}}"))
     hosts = check_rows(plan, cluster.run(text))
     assert list(hosts) == [0, 2] and "n1" not in hosts.values()
 
@@ -85,19 +86,19 @@ def test_slurm_leaves_out_the_node_in_the_middle(cluster: Slurm, row: str) -> No
 def test_slurm_starts_ranks_that_return_to_an_earlier_node(cluster: Slurm, row: str) -> None:
     plan = on([node(0, 8), node(1, 8)], {"actor": {"node_group": "one,zero", "placement": "0-3:0,8-11:1"}}, **BACK)
     assert [one.cluster_node_rank for one in plan["actor"]] == [1, 0]
-    check_rows(plan, cluster.run(rankplan.emit(plan, "slurm", command=f"{row} {{}}")))
+    check_rows(plan, cluster.run(rankplan.emit(plan, "slurm", EmitOptions(command=f"{row} {{}}"))))
 
 
 def test_slurm_starts_a_component_on_two_kinds_of_nodes(cluster: Slurm, row: str) -> None:
     plan = on([node(0, 8), node(1, 4)], {"actor": "0-7:0-1,8-11:2", "rollout": "0-3:0,8-11:1"})
-    text = rankplan.emit(plan, "slurm", command=f"{row} {{}}")
+    text = rankplan.emit(plan, "slurm", EmitOptions(command=f"{row} {{}}"))
     assert " : \\\n  --overlap --het-group=1 " in text
     check_rows(plan, cluster.run(text))
 
 
 def test_slurm_uses_the_named_hosts_in_the_order_of_the_plan(cluster: Slurm, row: str) -> None:
     plan = on([node(0, 8, "n3"), node(1, 8, "n1")], {"actor": "0-7:0,8-15:1"})
-    text = rankplan.emit(plan, "slurm", command=f"{row} {{}}", pin=True)
+    text = rankplan.emit(plan, "slurm", EmitOptions(command=f"{row} {{}}", pin=True))
     assert check_rows(plan, cluster.run(text)) == {0: "n3", 1: "n1"}
 
 
@@ -106,7 +107,7 @@ def test_slurm_ends_a_job_with_the_exit_code_of_a_rank(cluster: Slurm, tmp_path:
     program = tmp_path / "fails"
     program.write_text('#!/bin/sh\n[ "$1" = actor ] || exec sleep 60\nsleep 1\nexit 7\n')
     program.chmod(0o755)
-    text = rankplan.emit(plan, "slurm", command=f"{program} {{}}")
+    text = rankplan.emit(plan, "slurm", EmitOptions(command=f"{program} {{}}"))
     ends = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"
     assert ends in text
     output = cluster.run(text.replace(ends, "trap 'echo CODE $?; kill $(jobs -p)' EXIT"))
@@ -122,7 +123,7 @@ def test_slurm_starts_one_ray_per_node_and_the_driver(cluster: Slurm, tmp_path: 
     driver = tmp_path / "driver"
     driver.write_text('#!/bin/sh\nsleep 1; echo "DRIVER $RAY_ADDRESS $*"; rankplan env "$RANKPLAN_PLAN" --rank 1\n')
     driver.chmod(0o755)
-    text = rankplan.emit(plan, "slurm", entrypoint=f"{driver} 'a b'")
+    text = rankplan.emit(plan, "slurm", EmitOptions(entrypoint=f"{driver} 'a b'"))
     output = cluster.run(text)
     head = re.search(r"^DRIVER (\S+):6379 a b$", output, re.M)
     assert head and "export CLUSTER_NODE_RANK=2" in output, output
@@ -159,7 +160,7 @@ def test_mpirun_starts_every_rank(tmp_path: Path, row: str, case: str) -> None:
     root = " --allow-run-as-root" if os.geteuid() == 0 else ""
     script = tmp_path / "train.sh"
     words = {name: f'{row} "{name}"' for name in plan}
-    script.write_text(rankplan.emit(plan, "mpirun", command=words))
+    script.write_text(rankplan.emit(plan, "mpirun", EmitOptions(command=words)))
     environment = {
         **own_rankplan(tmp_path),
         "MPIRUN": f"mpirun{root} --mca plm_rsh_agent {agent} --mca orte_keep_fqdn_hostnames 1",
@@ -178,7 +179,7 @@ def test_torchrun_starts_unequal_nodes(tmp_path: Path, row: str) -> None:
     """Two agents with two ranks and one rank."""
     plan = on([node(0, 2, "a"), node(1, 1, "b")], {"actor": "all"})
     script = tmp_path / "train.sh"
-    text = rankplan.emit(plan, "torchrun", command=f"{row} {{}}").replace("127.0.0.11", "127.0.0.1")
+    text = rankplan.emit(plan, "torchrun", EmitOptions(command=f"{row} {{}}")).replace("127.0.0.11", "127.0.0.1")
     script.write_text(text)
     environment = own_rankplan(tmp_path)
     started = [

@@ -8,7 +8,7 @@ import pytest
 import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError, Plan
+from rankplan import EmitOptions, Inventory, PlacementError, Plan
 from rankplan.targets.groups import pod_groups
 from rankplan.targets.options import Draft, Options
 from rankplan.targets.requests import requests
@@ -81,7 +81,7 @@ def test_a_slice_is_the_smallest_that_holds_every_group(plan: Plan) -> None:
 def test_a_file_with_requests_is_valid_and_comes_back(plan: Plan, target: str) -> None:
     given_options = {"image": "train:1", "queue": "gold", **OPTIONS.get(target, WITHOUT_RAY)}
     try:
-        text = rankplan.emit(plan, target, **given_options)
+        text = rankplan.emit(plan, target, EmitOptions(**given_options))
     except PlacementError as error:
         assert {found.code for found in error.diagnostics} <= {"emit-topology", "emit-uneven"}
         return
@@ -102,7 +102,7 @@ def test_a_group_in_two_groups_of_pods_is_refused() -> None:
     nodes = [{"ranks": "0-1", "accelerators": 2, "labels": labels}]
     inventory = Inventory.from_dict({"nodes": nodes, "levels": [*LEVELS]})
     with pytest.raises(PlacementError) as refused:
-        rankplan.emit(rankplan.plan(config, inventory), "jobset", command="x", image="a:1", queue="q")
+        rankplan.emit(rankplan.plan(config, inventory), "jobset", EmitOptions(command="x", image="a:1", queue="q"))
     (found,) = refused.value.diagnostics
     assert found.code == "emit-topology" and found.help is not None and "drop `keep.actor.tp`" in found.help
     assert found.message == (

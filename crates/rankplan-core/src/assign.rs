@@ -149,15 +149,33 @@ fn windows(packed: &Packed, pool: &Pool, faults: &mut Faults) -> Table {
     builder.table
 }
 
+/// Whole processes within a block are written together. A process that needs more than one block, or more than one range,
+/// is gathered resource by resource; only such a process can have a resource twice, or on another node.
 fn chunks(chunks: &Chunks, pool: &Pool, faults: &mut Faults) -> Table {
     let (processes, per_process) = (chunks.world_size(), chunks.per_process());
     let mut builder = Builder::new(pool, processes, processes as usize * per_process as usize);
     let mut conflicts = Conflicts::default();
-    let mut resources = chunks.ranges().iter().flat_map(|range| range.first()..range.last() + 1);
-    for process in 0..processes {
-        builder.process(process, resources.by_ref().take(per_process as usize), per_process, &mut conflicts);
+    let mut gathered = Vec::with_capacity(per_process as usize);
+    let mut in_pieces = Vec::new();
+    for range in chunks.ranges() {
+        let mut rank = range.first();
+        while rank <= range.last() {
+            if gathered.is_empty() {
+                rank += builder.whole_processes(rank, range.last(), per_process);
+            }
+            if rank > range.last() {
+                break;
+            }
+            gathered.push(rank);
+            rank += 1;
+            if gathered.len() == per_process as usize {
+                let process = builder.table.len();
+                in_pieces.push(process);
+                builder.process(process, gathered.drain(..), per_process, &mut conflicts);
+            }
+        }
     }
-    let rows = (0..processes).filter_map(|rank| builder.table.row(ProcessRank(rank)));
+    let rows = in_pieces.into_iter().filter_map(|rank| builder.table.row(ProcessRank(rank)));
     let repeated = rows
         .map(|row| (row.rank, row.repeats()))
         .find_map(|(process, place)| place.map(|(node, index)| Kind::RepeatedResource { process, node, index }));

@@ -147,6 +147,26 @@ impl<'a> Builder<'a> {
         self.push(count * sharing);
     }
 
+    /// As many whole processes as the block of a resource has from this one up to the last one. Returns the number of their
+    /// resources.
+    pub fn whole_processes(&mut self, first: u32, last: u32, per_process: u32) -> u32 {
+        let block = self.pool.block_of(ResourceRank(first), self.block);
+        let (start, end) = self.pool.bounds(block);
+        let processes = (end.min(last + 1) - first) / per_process;
+        if processes == 0 {
+            return 0;
+        }
+        self.block = block;
+        let count = processes * per_process;
+        if !self.pool.by_node() {
+            let (local, before) = (first - start, self.table.devices.len() as u32);
+            self.table.devices.extend((local..local + count).map(|index| index as u16));
+            self.table.device_starts.extend((1..=processes).map(|process| before + process * per_process));
+        }
+        self.push(processes);
+        count
+    }
+
     /// One process with these resources on any nodes; it runs on the node of the first one.
     pub fn process(
         &mut self,

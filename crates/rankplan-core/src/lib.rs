@@ -35,6 +35,7 @@ mod check;
 pub mod chunks;
 pub mod columns;
 pub mod diagnostic;
+pub mod domains;
 mod fault;
 pub mod free;
 pub mod group_names;

@@ -179,7 +179,7 @@ enum AddressKey<'a> {
 }
 
 /// A number of any length: how many digits it has without zeros before it, and these.
-type Digits<'a> = (usize, &'a str);
+pub(crate) type Digits<'a> = (usize, &'a str);
 
 /// The key of an address. Ignores brackets around an IPv6 address, and reads an IPv4 address mapped into IPv6 as IPv4. No
 /// name is looked up.
@@ -202,7 +202,7 @@ fn address_key(address: &str) -> AddressKey<'_> {
 }
 
 /// A name as texts and the numbers after them, so that node9 comes before node10.
-fn natural(name: &str) -> Vec<(&str, Option<Digits<'_>>)> {
+pub(crate) fn natural(name: &str) -> Vec<(&str, Option<Digits<'_>>)> {
     let mut parts = Vec::new();
     let mut rest = name;
     while !rest.is_empty() {

@@ -1,11 +1,11 @@
 //! `Inventory`, and reading one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyRange, PyTuple};
+use pyo3::types::{PyBytes, PyRange, PyTuple};
 use rankplan_core::node::NodeSpec as Accelerators;
 use rankplan_core::read::place::{Place, in_order};
 use rankplan_core::read::reader::{Reader, hardware_type_fault};
@@ -86,6 +86,38 @@ pub fn level_faults<'py>(py: Python<'py>, levels: &Bound<'py, PyAny>) -> PyResul
     let mut reader = Reader::new(None);
     node_reader::read_levels(&mut reader, &value_of(levels)?, &Place::WHOLE);
     located(py, reader.faults)
+}
+
+/// The domains of a level: by node, as bytes of 32-bit numbers; their names; and their parents.
+type Level<'py> = (Bound<'py, PyBytes>, Vec<Bound<'py, PyTuple>>, Bound<'py, PyTuple>);
+
+/// Return the domains of nodes with these labels, at each of these levels, outermost first: the domain of each node as bytes
+/// of 32-bit numbers; the labels of each domain and of its parents; and its domain at the level outside.
+#[pyfunction]
+pub fn domains<'py>(
+    py: Python<'py>,
+    labels: Vec<HashMap<String, String>>,
+    levels: Vec<String>,
+) -> PyResult<Vec<Level<'py>>> {
+    let label = |node: u32, key: &str| labels[node as usize].get(key).map(String::as_str);
+    levels_of(py, &rankplan_core::domains::domains(labels.len() as u32, &levels, label))
+}
+
+/// Return the indices of nodes with these labels domain after domain, depth first. Within a domain, nodes with an explicit
+/// rank come first, and equal ones keep their order.
+#[pyfunction]
+pub fn natural_order(labels: Vec<HashMap<String, String>>, levels: Vec<String>) -> Vec<u32> {
+    let label = |node: u32, key: &str| labels[node as usize].get(key).map(String::as_str);
+    rankplan_core::domains::natural_order(labels.len() as u32, &levels, label)
+}
+
+fn levels_of<'py>(py: Python<'py>, levels: &[rankplan_core::domains::Level<'_>]) -> PyResult<Vec<Level<'py>>> {
+    let level = |level: &rankplan_core::domains::Level<'_>| {
+        let ids: Vec<u8> = level.ids.iter().flat_map(|id| id.to_ne_bytes()).collect();
+        let names = level.names.iter().map(|name| PyTuple::new(py, name)).collect::<PyResult<_>>()?;
+        Ok((PyBytes::new(py, &ids), names, PyTuple::new(py, &level.parents)?))
+    };
+    levels.iter().map(level).collect()
 }
 
 /// Raise `PlacementError` for the name of hardware that a node group, or a record, cannot have.
@@ -192,6 +224,11 @@ impl Inventory {
     /// Return the nodes by their number of accelerators, ascending.
     fn nodes_by_size(&self) -> BTreeMap<u32, RankSet> {
         self.0.nodes_by_size().into_iter().map(|(size, nodes)| (size, RankSet(nodes))).collect()
+    }
+
+    /// Return the domains of the nodes at each of these levels; see `domains`.
+    fn domains<'py>(&self, py: Python<'py>, levels: Vec<String>) -> PyResult<Vec<Level<'py>>> {
+        levels_of(py, &py.detach(|| self.0.domains(&levels)))
     }
 
     /// Return all nodes as a trainer sorts them: `None` if what it sorts by is unknown for one of them. `ids` are Ray's ids

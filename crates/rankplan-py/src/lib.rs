@@ -35,7 +35,9 @@ mod _core {
     #[pymodule_export]
     use super::free::{Free, Short, Taken, step_sizes};
     #[pymodule_export]
-    use super::inventory::{Inventory, check_hardware_type, level_faults, read_inventory, read_ranks};
+    use super::inventory::{
+        Inventory, check_hardware_type, domains, level_faults, natural_order, read_inventory, read_ranks,
+    };
     #[pymodule_export]
     use super::machine::{cpu_list, groups_text, parse_groups, pci_address};
     #[pymodule_export]
@@ -55,7 +57,7 @@ mod _core {
     #[pymodule_export]
     use super::rank_set::RankSet;
     #[pymodule_export]
-    use super::requests::{Requests, Sorting};
+    use super::requests::{Request, Requests, Sorting};
     #[pymodule_export]
     use super::rules::{Chunks, Packed, RankMap};
     #[pymodule_export]

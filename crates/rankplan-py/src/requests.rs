@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PySlice, PyTuple, PyType};
+use pyo3::types::{PySlice, PyTuple};
 use rankplan_core::ids::{MAX_NODES, MAX_PROCESSES};
 use rankplan_core::requests::{Division, Kind, Naming, Row};
 use rankplan_core::sorting::Unsorted;
@@ -25,17 +24,13 @@ use crate::rank_set::RankSet;
 #[derive(Clone, Default)]
 pub struct Requests(pub Arc<rankplan_core::Requests>);
 
-/// A `rankplan.Request`.
-#[derive(FromPyObject)]
-struct Request {
-    component: String,
-    name: Option<String>,
-    accelerators: Vec<u32>,
-    nodes: Vec<u32>,
-    strategy: Option<String>,
-    optional: bool,
-    order: Option<String>,
-}
+/// A placement group that the trainer asks Ray for. Its bundles are listed when they are read.
+#[pyclass(frozen, eq, hash, module = "rankplan._core")]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Request(Row);
+
+/// The arguments of a request.
+type RequestState = (String, Option<String>, Vec<u32>, Vec<u32>, Option<String>, bool, Option<&'static str>);
 
 /// Names of groups: none, one for all, or a number between two texts.
 type Names = Option<(String, Option<u32>, String)>;
@@ -52,28 +47,99 @@ fn order_of(name: Option<String>) -> PyResult<Option<NodeOrder>> {
 }
 
 impl Request {
-    fn row(self) -> PyResult<Row> {
+    fn order(&self) -> Option<&'static str> {
+        self.0.kind.order.map(NodeOrder::name)
+    }
+
+    fn state(&self) -> RequestState {
+        let Kind { component, strategy, optional, .. } = self.0.kind.clone();
+        let sizes = self.0.kind.sizes().collect();
+        let nodes = self.0.nodes.iter().map(|node| node.0).collect();
+        (component, self.name(), sizes, nodes, strategy, optional, self.order())
+    }
+}
+
+#[pymethods]
+impl Request {
+    #[new]
+    #[pyo3(signature = (
+        component, name, accelerators, nodes, strategy = Some("PACK".to_owned()), optional = false, order = None
+    ))]
+    fn new(
+        component: String,
+        name: Option<String>,
+        accelerators: Vec<u32>,
+        nodes: Vec<u32>,
+        strategy: Option<String>,
+        optional: bool,
+        order: Option<String>,
+    ) -> PyResult<Self> {
         let mut bundles: Vec<(u32, u32)> = Vec::new();
-        for size in self.accelerators {
+        for size in accelerators {
             match bundles.last_mut() {
                 Some((times, known)) if *known == size => *times += 1,
                 _ => bundles.push((1, size)),
             }
         }
-        let mut nodes = NodeRuns::default();
-        for node in self.nodes {
-            nodes.push(node, 1);
+        let mut runs = NodeRuns::default();
+        for node in nodes {
+            runs.push(node, 1);
         }
-        let order = order_of(self.order)?;
-        let kind = Kind { component: self.component, strategy: self.strategy, optional: self.optional, order, bundles };
-        Ok(Row { kind, names: self.name.map(GroupNames::Same), groups: 1, nodes })
+        let kind = Kind { component, strategy, optional, order: order_of(order)?, bundles };
+        Ok(Request(Row { kind, names: name.map(GroupNames::Same), groups: 1, nodes: runs }))
     }
-}
 
-/// The class of a request.
-fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    CLASS.import(py, "rankplan.plans.requests", "Request")
+    /// The first component on it, empty if none is.
+    #[getter]
+    fn component(&self) -> &str {
+        &self.0.kind.component
+    }
+
+    /// A regular expression for the whole name of the group, `None` if it has none.
+    #[getter]
+    fn name(&self) -> Option<String> {
+        self.0.names.as_ref().map(|names| names.get(0))
+    }
+
+    /// The number of accelerators of each bundle.
+    #[getter]
+    fn accelerators<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.kind.sizes().collect::<Vec<_>>())
+    }
+
+    /// The node rank of each bundle.
+    #[getter]
+    fn nodes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.nodes.iter().map(|node| node.0).collect::<Vec<_>>())
+    }
+
+    /// Ray's strategy; `None` for actors without a group, one for each entry.
+    #[getter]
+    fn strategy(&self) -> Option<&str> {
+        self.0.kind.strategy.as_deref()
+    }
+
+    /// Whether the request may never come; it has no nodes then.
+    #[getter]
+    fn optional(&self) -> bool {
+        self.0.kind.optional
+    }
+
+    /// What the trainer then sorts the nodes of its pool by, if it does: see `Requests.pools`.
+    #[getter(order)]
+    fn order_name(&self) -> Option<&'static str> {
+        self.order()
+    }
+
+    fn __repr__<'py>(slf: &Bound<'py, Self>) -> PyResult<String> {
+        let keys = ["component", "name", "accelerators", "nodes", "strategy", "optional", "order"];
+        let part = |key| Ok(format!("{key}={}", slf.getattr(key)?.repr()?));
+        Ok(format!("Request({})", keys.into_iter().map(part).collect::<PyResult<Vec<_>>>()?.join(", ")))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, RequestState> {
+        Ok((slf.get_type().into_any(), slf.get().state()))
+    }
 }
 
 impl Requests {
@@ -83,12 +149,9 @@ impl Requests {
 
     fn item<'py>(&self, py: Python<'py>, number: u32) -> PyResult<Bound<'py, PyAny>> {
         let (row, group) = self.0.get(number).ok_or_else(|| PyIndexError::new_err("unknown request"))?;
-        let kind = &row.kind;
-        let sizes = PyTuple::new(py, kind.sizes().collect::<Vec<_>>())?;
-        let nodes = PyTuple::new(py, row.nodes_of(group).iter().map(|node| node.0).collect::<Vec<_>>())?;
-        let name = row.names.as_ref().map(|names| names.get(group));
-        let order = kind.order.map(NodeOrder::name);
-        class(py)?.call1((&kind.component, name, sizes, nodes, &kind.strategy, kind.optional, order))
+        let names = row.names.as_ref().map(|names| GroupNames::Same(names.get(group)));
+        let one = Row { kind: row.kind.clone(), names, groups: 1, nodes: row.nodes_of(group) };
+        Ok(Bound::new(py, Request(one))?.into_any())
     }
 
     fn state(row: &Row) -> RowState {
@@ -115,7 +178,7 @@ impl Requests {
         }
         let mut found = rankplan_core::Requests::default();
         for request in requests.try_iter()? {
-            found.push(request?.extract::<Request>()?.row()?);
+            found.push(request?.cast::<Request>()?.get().0.clone());
         }
         Ok(Requests::new(found))
     }

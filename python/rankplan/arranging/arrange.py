@@ -19,7 +19,7 @@ from rankplan.arranging.rules import Balance, Cap, Keep, Network, Prefer, Segmen
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.topology import Domains, domains, one_by_one
+from rankplan.nodes.topology import Domains, domains
 from rankplan.plans.component import Component, local_accelerators, used_nodes
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan, check_plan
@@ -402,7 +402,7 @@ class Task:
         both = self.planned, self.inventory
         planned, present = ([record for nodes, record in one.stretches() for _ in nodes] for one in both)
         nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
-        return hierarchy_of(domains(one_by_one(node.labels for node in nodes), self.network.levels), range(len(nodes)))
+        return hierarchy_of(domains([node.labels for node in nodes], self.network.levels), range(len(nodes)))
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
         message = f"the plan needs {counted(needed, 'node')} with {self.equipment(kind)}; {found} can be used"

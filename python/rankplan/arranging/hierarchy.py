@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from rankplan._core import Hierarchy, Layout, Placements, Problem
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.topology import Domains, domains
+from rankplan.nodes.topology import Domains
 from rankplan.plans.component import Component
 
 
@@ -43,7 +43,7 @@ def layouts(parts: Mapping[str, Component]) -> list[tuple[Placements, Layout | N
 
 def domains_at(inventory: Inventory, levels: Sequence[str]) -> tuple[Domains, ...]:
     """Return the domains of an inventory at these levels."""
-    return inventory.domains if levels == inventory.levels else domains(inventory.labels(), levels)
+    return inventory.domains if levels == inventory.levels else inventory.domains_at(levels)
 
 
 def hierarchy_of(levels: Iterable[Domains], nodes: Sequence[int]) -> Hierarchy:

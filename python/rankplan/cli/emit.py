@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from rankplan.plans.plan import Plan
 from rankplan.targets.embedded import is_emitted
 from rankplan.targets.emit import TARGETS
 from rankplan.targets.emit import emit as emitted
-from rankplan.targets.options import DEFAULT, KINDS
+from rankplan.targets.options import DEFAULT, EmitOptions, Form, flag, forms
 
 
 class Pair(click.ParamType):  # type: ignore[type-arg]
@@ -36,42 +36,32 @@ class Pair(click.ParamType):  # type: ignore[type-arg]
         return name, rest
 
 
+def _stated(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the flags of `EmitOptions` to a command."""
+    for option, form in reversed(list(forms())):
+        command = click.option(flag(option, form), option, help=form.help, **_type(option, form))(command)
+    return command
+
+
+def _type(option: str, form: Form) -> dict[str, Any]:
+    """Return what click must know of a flag besides its help."""
+    if form.types is bool:
+        return {"is_flag": True, "default": None}
+    if form.choices:
+        return {"type": click.Choice(form.choices)}
+    if form.bounds is not None:
+        return {"type": click.IntRange(*form.bounds)}
+    if option == "command" or not form.repeatable:
+        kind = click.Path() if option == "base" else str
+        return {"type": kind, "metavar": form.metavar, "multiple": form.repeatable}
+    return {"type": Pair(), "metavar": form.metavar, "multiple": True}
+
+
 @click.command()
 @click.argument("file", metavar="PLAN", type=click.Path())
 @click.option("--to", required=True, type=click.Choice(list(TARGETS)), help="Launcher to write for.")
 @output_option("Write to this file instead of stdout.")
-@click.option("--name", help="Name of the job and of everything in it (default: that of the base, or train).")
-@click.option(
-    "--command",
-    "commands",
-    multiple=True,
-    metavar="[COMPONENT=]COMMAND",
-    help="Command of a component, without Ray; repeatable. Without COMPONENT=, the command of all others, where {} "
-    "stands for the component.",
-)
-@click.option("--entrypoint", metavar="COMMAND", help="Command of one driver on Ray, which launches the plan.")
-@click.option("--base", metavar="FILE", type=click.Path(), help="Your own file of this kind, to merge into.")
-@click.option("--image", help="Image of the containers.")
-@click.option("--cpus", metavar="N", help="CPUs of a pod.")
-@click.option("--memory", metavar="SIZE", help="Memory of a pod, e.g. 512Gi.")
-@click.option("--namespace", help="Namespace of the objects.")
-@click.option("--queue", metavar="NAME", help="Local queue of Kueue; needed for `keep` and `segment`.")
-@click.option(
-    "--level", "levels", type=Pair(), multiple=True, metavar="LEVEL=LABEL", help="Node label of a level; repeatable."
-)
-@click.option(
-    "--resource-key",
-    "resource_keys",
-    type=Pair(),
-    multiple=True,
-    metavar="TYPE=KEY",
-    help="Resource that counts accelerators of a type, e.g. NPU=huawei.com/Ascend910; repeatable.",
-)
-@click.option("--pin", is_flag=True, default=None, help="Use the hosts of the inventory only, each for its node rank.")
-@click.option("--kind", type=click.Choice(KINDS), help="With kuberay: a RayJob (default), or a RayCluster.")
-@click.option("--slurm-release", metavar="RELEASE", help="Release of Slurm, e.g. 24.05.")
-@click.option("--segment-level", metavar="LEVEL", help="Level of Slurm's blocks (default: the innermost).")
-@click.option("--port", type=click.IntRange(1, 65535), help="First rendezvous port (default: 29500).")
+@_stated
 @config_options
 def emit(*, file: str, to: str, output: str | None, choice: Choice, **given: Any) -> None:
     """Write a plan as the file of a launcher.
@@ -83,7 +73,7 @@ def emit(*, file: str, to: str, output: str | None, choice: Choice, **given: Any
     with faults_end_it():
         plan = planned(file, choice)
         try:
-            text = emitted(file if is_emitted(file) else plan, to, **keywords(plan, given))
+            text = emitted(file if is_emitted(file) else plan, to, emit_options(plan, given))
         except PlacementError:
             raise
         except ValueError as error:  # options that do not fit the target
@@ -94,11 +84,12 @@ def emit(*, file: str, to: str, output: str | None, choice: Choice, **given: Any
             write_whole(Path(output), text)
 
 
-def keywords(plan: Plan, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of `rankplan.emit` that the options of the command state."""
-    found = dict(given)
-    found["command"] = dict(_command(text, list(plan)) for text in found.pop("commands"))
-    return {**found, "levels": dict(found["levels"]), "resource_keys": dict(found["resource_keys"])}
+def emit_options(plan: Plan, given: Mapping[str, Any]) -> EmitOptions:
+    """Return what the flags of the command state."""
+    command = dict(_command(text, list(plan)) for text in given["command"])
+    return EmitOptions(
+        **{**given, "command": command, "levels": dict(given["levels"]), "resource_keys": dict(given["resource_keys"])}
+    )
 
 
 def _command(text: str, components: list[str]) -> tuple[str, str]:

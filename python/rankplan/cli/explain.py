@@ -21,7 +21,7 @@ from rankplan.arranging.arrange import arrange
 from rankplan.arranging.replan import replan
 from rankplan.cli.arrange import kept_levels, segment_sizes
 from rankplan.cli.commands import main
-from rankplan.cli.emit import emit, keywords
+from rankplan.cli.emit import emit, emit_options
 from rankplan.cli.output import colored, faults_end_it, print_table
 from rankplan.config.text.load import load_config
 from rankplan.dialects.rlinf.placement import ComponentPlacement
@@ -33,6 +33,7 @@ from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
 from rankplan.targets.emit import emit as emitted
 from rankplan.targets.emit import silenced
+from rankplan.targets.options import forms
 from rankplan.words import did_you_mean
 
 HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
@@ -122,11 +123,11 @@ class Example:
 def _emit(plan: Plan, words: list[str], folder: Path) -> None:
     """Write a plan with the options of ``rankplan emit``."""
     given = emit.make_context("emit", ["conf.yaml", *words], click.Context(main, **main.context_settings)).params
-    names = ("name", "commands", "queue", "levels", "resource_keys", "pin", "slurm_release")
-    options = {name: given[name] for name in names}
-    base = None if given["base"] is None else folder / given["base"]
+    stated = {name: given[name] for name, _ in forms()}
+    if stated["base"] is not None:
+        stated["base"] = folder / stated["base"]
     with silenced():
-        emitted(plan, given["to"], base=base, **keywords(plan, options))
+        emitted(plan, given["to"], emit_options(plan, stated))
 
 
 @dataclass(frozen=True, slots=True)

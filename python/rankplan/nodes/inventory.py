@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from rankplan.config.section import Reading, read_section
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes import entries, inventory_file
 from rankplan.nodes.node import NodeSpec
-from rankplan.nodes.topology import Domains, detect, domains
+from rankplan.nodes.topology import Domains, detect, levels_of
 from rankplan.words import counted, unknown
 
 if TYPE_CHECKING:
@@ -178,11 +178,11 @@ class Inventory:
     @cached_property
     def domains(self) -> tuple[Domains, ...]:
         """The domains of each level, outermost first."""
-        return domains(self.labels(), self.levels)
+        return self.domains_at(self.levels)
 
-    def labels(self) -> Iterator[tuple[range, Mapping[str, str]]]:
-        """Yield each range of equal nodes, ascending, with their labels."""
-        return ((nodes, record.labels) for nodes, record in self.stretches())
+    def domains_at(self, levels: Sequence[str]) -> tuple[Domains, ...]:
+        """Return the domains of each of these levels, outermost first."""
+        return levels_of(levels, self.core.domains(levels))
 
     def with_levels(self, levels: Sequence[str]) -> Inventory:
         """Return the same nodes and groups with these levels, which a cluster section may override."""

@@ -95,9 +95,9 @@ def _help(layout: Layout, inventory: Inventory, kind: str, domains: Domains | No
     if domains is None:
         return "place the group on one node, or use a smaller size"
     capacity = [0] * len(domains)
-    for nodes, record in inventory.stretches():
+    for accelerators, nodes in inventory.core.nodes_by_size().items():
         for node in nodes:
-            capacity[domains.ids[node]] += record.num_accelerators or 1
+            capacity[domains.ids[node]] += accelerators or 1
     size, most = layout.size(kind), max(capacity)
     if size > most:
         return f"use {kind} {most} or less: {domains.level} domains have at most {most} {layout.noun(2)}"

@@ -7,14 +7,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from rankplan.config.text.files import read_text
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.plans.plan import Plan
 from rankplan.targets import jobset, kuberay, kubernetes, kueue, lws
-from rankplan.targets.options import AGAIN, CLUSTER, DEFAULT, JOB, KINDS, Draft, Emitted, Options, check_types
+from rankplan.targets.options import AGAIN, CLUSTER, DEFAULT, JOB, KINDS, Draft, EmitOptions, Emitted, Options
 from rankplan.targets.script import shell_words
 from rankplan.targets.script_file import MPIRUN, SLURM, TORCHRUN, Kind, reader, writer, wrote
 from rankplan.words import did_you_mean, wrong_type
@@ -74,10 +73,6 @@ TARGETS: dict[str, Target] = {
 }
 """The launchers by name."""
 
-_SCRIPTS = ("slurm", "torchrun", "mpirun")
-_OF_PODS = ("image", "cpus", "memory", "namespace", "queue", "levels")
-_OF_SLURM = ("slurm_release", "segment_level")
-
 _LAST_PORT = 65535
 _QUANTITY = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE])?")
 """Kubernetes: apimachinery resource.ParseQuantity, without signs."""
@@ -113,78 +108,34 @@ def silenced() -> Iterator[None]:
         notes.removeFilter(nothing)
 
 
-def emit(
-    plan: Plan | str | os.PathLike[str],
-    to: str,
-    *,
-    name: str | None = None,
-    entrypoint: str | None = None,
-    command: str | Mapping[str, str] | None = None,
-    base: str | os.PathLike[str] | None = None,
-    image: str | None = None,
-    cpus: str | int | None = None,
-    memory: str | int | None = None,
-    namespace: str | None = None,
-    queue: str | None = None,
-    levels: Mapping[str, str] | None = None,
-    resource_keys: Mapping[str, str] | None = None,
-    pin: bool | None = None,
-    kind: str | None = None,
-    slurm_release: str | None = None,
-    segment_level: str | None = None,
-    port: int | None = None,
-) -> str:
-    """Return a plan as the file of a launcher, as ``rankplan emit`` does; `Options` has the meaning of the options.
+def emit(plan: Plan | str | os.PathLike[str], to: str, options: EmitOptions | None = None) -> str:
+    """Return a plan as the file of a launcher, as ``rankplan emit`` does.
 
     ``plan`` may be the path of a file that was written for a launcher: options that are not given are then those of the
     file, if ``to`` is its launcher. ``to`` is one of ``kuberay``, ``jobset``, ``lws``, ``kueue``, ``slurm``,
-    ``torchrun`` and ``mpirun``. ``command`` is the command of each component, by name, or one for all in which ``{}``
-    is the name. Equal plans and options give equal texts.
+    ``torchrun`` and ``mpirun``. Equal plans and options give equal texts.
 
     Raises `PlacementError` with every fact that the launcher cannot hold, ``ValueError`` for an unknown target, or
     options that the target does not take, ``TypeError`` for an argument of a wrong type, ``OSError`` for a file that
     cannot be read.
     """
-    given: dict[str, Any] = {
-        "name": name,
-        "entrypoint": entrypoint,
-        "command": command,
-        "base": base,
-        "image": image,
-        "cpus": cpus,
-        "memory": memory,
-        "namespace": namespace,
-        "queue": queue,
-        "levels": levels or None,
-        "resource_keys": resource_keys or None,
-        "pin": pin,
-        "kind": kind,
-        "slurm_release": slurm_release,
-        "segment_level": segment_level,
-        "port": port,
-    }
-    check_types({"to": to, **given})
-    del given["command"]
-    given["named"] = None if name is None else True
-    given["commands"] = {DEFAULT: command} if isinstance(command, str) else command or None
-    given["base"] = None if base is None else os.fspath(base)
-    given |= {key: str(given[key]) for key in ("cpus", "memory") if given[key] is not None}
-    options = Options()
+    stated = EmitOptions() if options is None else options
+    if not isinstance(to, str):
+        raise wrong_type("to", to, "a text")
+    if not isinstance(stated, EmitOptions):
+        raise wrong_type("options", stated, "a rankplan.EmitOptions")
+    known = Options()
     if not isinstance(plan, Plan):
         if not isinstance(plan, str | os.PathLike):
             raise wrong_type("plan", plan, "a rankplan.Plan, or the path of a file that was written for a launcher")
         emitted = read_emitted(plan)
-        plan, options = emitted.plan, emitted.options if emitted.target == to else options
-    commands = given["commands"]
-    if commands is not None and DEFAULT not in commands:
-        given["commands"] = {**options.commands, **commands}
-    others = (_OF_PODS if to in _SCRIPTS else ()) + (_OF_SLURM if to in TARGETS and to != "slurm" else ())
-    if unused := [f"--{'level' if key == 'levels' else key.replace('_', '-')}" for key in others if given[key]]:
+        plan, known = emitted.plan, emitted.options if emitted.target == to else known
+    if to in TARGETS and (unused := stated.unused(to)):
         raise ValueError(f"{to} does not take {' and '.join(unused)}")
-    options = replace(options, **{key: value for key, value in given.items() if value is not None})
-    if (wrong := wrong_options(plan, to, options)) is not None:
+    written = stated.over(known)
+    if (wrong := wrong_options(plan, to, written)) is not None:
         raise ValueError(wrong)
-    draft = Draft(plan, options)
+    draft = Draft(plan, written)
     text = TARGETS[to].write(draft)
     draft.finish()
     for note in draft.notes:

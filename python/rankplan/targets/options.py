@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from typing import Any
 
@@ -61,27 +61,183 @@ class Options:
         return None if default is None else default.replace("{}", component)
 
 
-_TYPES: dict[str, tuple[Any, str]] = {
-    "command": (str | Mapping, "a text, or one for each component"),
-    "base": (str | os.PathLike, "a path"),
-    "cpus": (str | int, "a number or a text such as 500m"),
-    "memory": (str | int, "a text such as 512Gi"),
-    "levels": (Mapping, 'the label of each level: {"nvlink": "nvidia.com/gpu.clique"}'),
-    "resource_keys": (Mapping, 'the resource of each type: {"NV_GPU": "nvidia.com/gpu"}'),
-    "pin": (bool, "True or False"),
-    "port": (int, "a number such as 29500"),
-}
-"""The type of each option of `emit` that is not a text, and what to pass."""
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a user states an option: in Python with a value of ``types``, else ``instead`` says what to pass.
 
+    On the command line, its flag is ``flag``, with a text shown as ``metavar``. ``repeatable``: each flag adds a pair.
+    ``choices`` are all allowed texts, ``bounds`` those of a number. ``targets`` are the launchers that take it, all by
+    default.
+    """
 
-def check_types(given: Mapping[str, object]) -> None:
-    """Raise ``TypeError`` for an option of a wrong type; ``None`` is one that is not given."""
-    for name, value in given.items():
-        types, instead = _TYPES.get(name, (str, "a text"))
-        right = isinstance(value, types) and (types is bool or not isinstance(value, bool))
+    help: str
+    types: Any = str
+    instead: str = "a text"
+    flag: str | None = None
+    metavar: str | None = None
+    repeatable: bool = False
+    choices: tuple[str, ...] = ()
+    bounds: tuple[int, int] | None = None
+    targets: tuple[str, ...] = ()
+
+    def accepts(self, value: object) -> bool:
+        """Return whether a value is of a right type; a truth value is no number."""
+        if isinstance(value, bool) and self.types is not bool:
+            return False
         texts = chain(value, value.values()) if isinstance(value, Mapping) else ()
-        if value is not None and not (right and all(isinstance(text, str) for text in texts)):
-            raise wrong_type(name, value, instead)
+        return isinstance(value, self.types) and all(isinstance(text, str) for text in texts)
+
+
+def _form(help: str, **form: Any) -> dict[str, Form]:
+    return {"form": Form(help, **form)}
+
+
+_PODS = ("kuberay", "jobset", "lws", "kueue")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmitOptions:
+    """What a user states for `emit`; ``None`` is not stated. The flags of ``rankplan emit`` are its fields.
+
+    ``command`` is the command of each component, by name, or one for all in which ``{}`` is the name. `Options` has the
+    meaning of the others. Raises ``TypeError`` for a value of a wrong type.
+    """
+
+    name: str | None = field(
+        default=None, metadata=_form("Name of the job and of everything in it (default: that of the base, or train).")
+    )
+    command: str | Mapping[str, str] | None = field(
+        default=None,
+        metadata=_form(
+            "Command of a component, without Ray; repeatable. Without COMPONENT=, the command of all others, where {} "
+            "stands for the component.",
+            types=str | Mapping,
+            instead="a text, or one for each component",
+            metavar="[COMPONENT=]COMMAND",
+            repeatable=True,
+        ),
+    )
+    entrypoint: str | None = field(
+        default=None, metadata=_form("Command of one driver on Ray, which launches the plan.", metavar="COMMAND")
+    )
+    base: str | os.PathLike[str] | None = field(
+        default=None,
+        metadata=_form(
+            "Your own file of this kind, to merge into.", types=str | os.PathLike, instead="a path", metavar="FILE"
+        ),
+    )
+    image: str | None = field(default=None, metadata=_form("Image of the containers.", targets=_PODS))
+    cpus: str | int | None = field(
+        default=None,
+        metadata=_form(
+            "CPUs of a pod.", types=str | int, instead="a number or a text such as 500m", metavar="N", targets=_PODS
+        ),
+    )
+    memory: str | int | None = field(
+        default=None,
+        metadata=_form(
+            "Memory of a pod, e.g. 512Gi.",
+            types=str | int,
+            instead="a text such as 512Gi",
+            metavar="SIZE",
+            targets=_PODS,
+        ),
+    )
+    namespace: str | None = field(default=None, metadata=_form("Namespace of the objects.", targets=_PODS))
+    queue: str | None = field(
+        default=None,
+        metadata=_form("Local queue of Kueue; needed for `keep` and `segment`.", metavar="NAME", targets=_PODS),
+    )
+    levels: Mapping[str, str] | None = field(
+        default=None,
+        metadata=_form(
+            "Node label of a level; repeatable.",
+            types=Mapping,
+            instead='the label of each level: {"nvlink": "nvidia.com/gpu.clique"}',
+            flag="--level",
+            metavar="LEVEL=LABEL",
+            repeatable=True,
+            targets=_PODS,
+        ),
+    )
+    resource_keys: Mapping[str, str] | None = field(
+        default=None,
+        metadata=_form(
+            "Resource that counts accelerators of a type, e.g. NPU=huawei.com/Ascend910; repeatable.",
+            types=Mapping,
+            instead='the resource of each type: {"NV_GPU": "nvidia.com/gpu"}',
+            flag="--resource-key",
+            metavar="TYPE=KEY",
+            repeatable=True,
+        ),
+    )
+    pin: bool | None = field(
+        default=None,
+        metadata=_form(
+            "Use the hosts of the inventory only, each for its node rank.", types=bool, instead="True or False"
+        ),
+    )
+    kind: str | None = field(
+        default=None, metadata=_form("With kuberay: a RayJob (default), or a RayCluster.", choices=KINDS)
+    )
+    slurm_release: str | None = field(
+        default=None, metadata=_form("Release of Slurm, e.g. 24.05.", metavar="RELEASE", targets=("slurm",))
+    )
+    segment_level: str | None = field(
+        default=None,
+        metadata=_form("Level of Slurm's blocks (default: the innermost).", metavar="LEVEL", targets=("slurm",)),
+    )
+    port: int | None = field(
+        default=None,
+        metadata=_form(
+            "First rendezvous port (default: 29500).", types=int, instead="a number such as 29500", bounds=(1, 65535)
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        for option, form in forms():
+            value = getattr(self, option)
+            if value is not None and not form.accepts(value):
+                raise wrong_type(option, value, form.instead)
+
+    def unused(self, target: str) -> list[str]:
+        """Return the flags of options that are stated, but that this launcher does not take."""
+        return [
+            flag(option, form)
+            for option, form in forms()
+            if getattr(self, option) and form.targets and target not in form.targets
+        ]
+
+    def over(self, known: Options) -> Options:
+        """Return what a file says that has these options where they are stated, and others where they are not."""
+        changes = {
+            option: value
+            for option, _ in forms()
+            if option != "command" and (value := getattr(self, option)) not in (None, {})
+        }
+        for amount in ("cpus", "memory"):
+            if amount in changes:
+                changes[amount] = str(changes[amount])
+        if self.base is not None:
+            changes["base"] = os.fspath(self.base)
+        if self.name is not None:
+            changes["named"] = True
+        if isinstance(self.command, str):
+            changes["commands"] = {DEFAULT: self.command}
+        elif self.command:
+            others = {} if DEFAULT in self.command else known.commands
+            changes["commands"] = {**others, **self.command}
+        return replace(known, **changes)
+
+
+def forms() -> Iterator[tuple[str, Form]]:
+    """Yield each option of `EmitOptions`, and how it is stated."""
+    return ((one.name, one.metadata["form"]) for one in fields(EmitOptions))
+
+
+def flag(option: str, form: Form) -> str:
+    """Return the flag of an option on the command line."""
+    return form.flag or f"--{option.replace('_', '-')}"
 
 
 @dataclass(slots=True)

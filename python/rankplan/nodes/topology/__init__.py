@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rankplan.nodes.topology.domains import Domains, Name, domains, natural_order, one_by_one
+from rankplan._core import natural_order
+from rankplan.nodes.topology.domains import Domains, Name, domains, levels_of
 from rankplan.nodes.topology.sources import detect
 
-__all__ = ["Domains", "Name", "detect", "domains", "natural_order", "one_by_one"]
+__all__ = ["Domains", "Name", "detect", "domains", "levels_of", "natural_order"]

@@ -9,19 +9,17 @@ from __future__ import annotations
 import ipaddress
 import socket
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from rankplan import _core
 from rankplan._core import Domains as Column
 from rankplan.words import natural
 
 RANK_LABELS = ("rankplan.io/topology-rank", "topo_rank")
 """Labels that order domains: a domain has the smallest rank of its nodes. The second one is NeMo-RL's."""
-
-_RANKED = frozenset(RANK_LABELS)
-_Labels: TypeAlias = tuple[tuple[str | None, ...], int]
 
 Name: TypeAlias = tuple[str | None, ...]
 """The labels of a domain, from the outermost level inwards; ``None`` where its only node has no label."""
@@ -68,75 +66,17 @@ class Domains:
         return counts
 
 
-def domains(stretches: Iterable[tuple[range, Mapping[str, str]]], levels: Sequence[str]) -> tuple[Domains, ...]:
-    """Return the domains of each of these levels, outermost first.
-
-    ``stretches`` are the ranges of nodes with equal labels, ascending, and these labels. Takes time in proportion to
-    these ranges, and to the nodes without labels.
-    """
-    if not levels:
-        return ()
-    # Nodes with the same labels are looked at together: there are far fewer domains than nodes.
-    alike: dict[_Labels, int] = {}
-    by_node: list[int] = []
-    ranked: list[tuple[int, int]] = []
-    for nodes, of_node in stretches:
-        labels = tuple(map(of_node.get, levels))
-        if None in labels:
-            # a node without a label is a domain of its own, named by its rank
-            found = [alike.setdefault((labels, node), len(alike)) for node in nodes]
-        else:
-            found = [alike.setdefault((labels, 0), len(alike))] * len(nodes)
-        by_node += found
-        if not _RANKED.isdisjoint(of_node) and (rank := _rank_of(of_node)) is not None:
-            ranked += ((index, rank) for index in found)
-    all_levels: list[Domains] = []
-    parents = [0] * len(alike)
-    names: tuple[Name, ...] = ((),)
-    for depth, level in enumerate(levels):
-        keys: list[tuple[int, str | None, int]] = [
-            (parent, labels[depth], node if labels[depth] is None else 0)
-            for parent, (labels, node) in zip(parents, alike, strict=True)
-        ]
-        lowest: dict[tuple[int, str | None, int], int | None] = dict.fromkeys(keys)
-        for index, rank in ranked:
-            known = lowest[keys[index]]
-            lowest[keys[index]] = rank if known is None else min(known, rank)
-        order = {key: index for index, key in enumerate(sorted(lowest, key=lambda key: _position(key, lowest[key])))}
-        parents = [order[key] for key in keys]
-        names = tuple((*names[parent], label) for parent, label, _ in order)
-        ids = array("I", [parents[index] for index in by_node])
-        all_levels.append(Domains(level, ids, names, tuple(parent for parent, _, _ in order)))
-    return tuple(all_levels)
+def domains(labels: Sequence[Mapping[str, str]], levels: Sequence[str]) -> tuple[Domains, ...]:
+    """Return the domains of nodes with these labels at each of these levels, outermost first."""
+    return levels_of(levels, _core.domains(labels, levels))
 
 
-def _position(key: tuple[int, str | None, int], rank: int | None) -> tuple[object, ...]:
-    """Return where a domain is sorted: within its parent, ranked ones first, unlabelled ones last."""
-    parent, label, node = key
-    if label is None:
-        return parent, 1, 0, 0, (), "", node
-    return parent, 0, rank is None, rank or 0, natural(label), label, node
-
-
-def _rank_of(labels: Mapping[str, str]) -> int | None:
-    """Return the explicit rank of a node, if it has one."""
-    text = labels.get(RANK_LABELS[0], labels.get(RANK_LABELS[1]))
-    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 10 else None
-
-
-def one_by_one(labels: Iterable[Mapping[str, str]]) -> Iterator[tuple[range, Mapping[str, str]]]:
-    """Yield the labels of each node of a list, as `domains` takes them."""
-    return ((range(index, index + 1), of_node) for index, of_node in enumerate(labels))
-
-
-def natural_order(labels: Sequence[Mapping[str, str]], levels: Sequence[str]) -> list[int]:
-    """Return the indices of nodes domain after domain, depth first.
-
-    Within a domain, nodes with an explicit rank come first, and equal ones keep their order.
-    """
-    innermost = domains(one_by_one(labels), levels)[-1].ids if levels else array("I", bytes(4 * len(labels)))
-    ranks = list(map(_rank_of, labels))
-    return sorted(range(len(labels)), key=lambda index: (innermost[index], ranks[index] is None, ranks[index] or 0))
+def levels_of(levels: Sequence[str], found: Iterable[tuple[bytes, list[Name], tuple[int, ...]]]) -> tuple[Domains, ...]:
+    """Return the domains that the core found at these levels."""
+    return tuple(
+        Domains(level, array("I", ids), tuple(names), parents)
+        for level, (ids, names, parents) in zip(levels, found, strict=True)
+    )
 
 
 Key: TypeAlias = tuple[int, int, tuple[tuple[str, int], ...], str]
