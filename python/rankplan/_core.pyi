@@ -18,6 +18,7 @@ __all__ = [
     "MAX_PROCESSES",
     "MAX_RANK",
     "NODE",
+    "PLAN_VERSION",
     "SAME_SECONDS",
     "USABLE_MEMORY",
     "WHOLE_NODE",
@@ -36,6 +37,7 @@ __all__ = [
     "Pattern",
     "Placement",
     "Placements",
+    "PlanFile",
     "Pool",
     "Problem",
     "RankMap",
@@ -43,6 +45,7 @@ __all__ = [
     "Request",
     "Requests",
     "Run",
+    "SavedPlan",
     "Short",
     "Sorting",
     "Spans",
@@ -74,6 +77,7 @@ CLUSTER: Final = "cluster"
 NODE: Final = "node"
 ACCELERATOR: Final = "accelerator"
 WHOLE_NODE: Final = "node"
+PLAN_VERSION: Final = 3
 MAX_RANK: Final = 4294967294
 MAX_NODES: Final = 16777216
 MAX_PROCESSES: Final = 16777216
@@ -505,6 +509,56 @@ def pack_segments(
 
 _Located: TypeAlias = tuple[tuple[str | int, ...], Diagnostic]
 """A fault, and the path of its value."""
+
+_Rule: TypeAlias = RankMap | Packed | Chunks
+
+_Beside: TypeAlias = tuple[str, tuple[str, ...], _Rule]
+"""The name, the node groups and the rule of a component."""
+
+@final
+class PlanFile:
+    def __new__(cls, content: object) -> Self: ...
+    @staticmethod
+    def parse(text: str) -> PlanFile | None: ...
+    @staticmethod
+    def of(
+        inventory: Inventory,
+        levels: Sequence[str] | None,
+        cluster: Mapping[str, Any] | None,
+        mode: str | None,
+        dialect: str | None,
+        requests: Requests,
+        components: Sequence[tuple[str, tuple[Sequence[str], _Rule], dict[str, Any], Sequence[_Beside]]],
+    ) -> PlanFile: ...
+    @property
+    def version(self) -> int | None: ...
+    def plain(self) -> Any: ...
+    def text(self) -> str: ...
+    def read(self) -> SavedPlan: ...
+    def position(self, path: Sequence[str | int]) -> list[int]: ...
+
+@final
+class SavedPlan:
+    @property
+    def inventory(self) -> Inventory | None: ...
+    @property
+    def levels(self) -> list[str] | None: ...
+    @property
+    def cluster(self) -> dict[str, Any] | None: ...
+    @property
+    def mode(self) -> str | None: ...
+    @property
+    def dialect(self) -> str | None: ...
+    @property
+    def components(
+        self,
+    ) -> list[tuple[str, Any, tuple[tuple[str, ...], _Rule, dict[str, Any], list[_Beside]] | None]]: ...
+    @property
+    def requests(self) -> Requests: ...
+    @property
+    def names(self) -> list[tuple[int, str, str]]: ...
+    @property
+    def faults(self) -> list[_Located]: ...
 
 def read_inventory(
     content: Mapping[str, Any],

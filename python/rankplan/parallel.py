@@ -108,12 +108,21 @@ class Parallel:
         sizes = self.tp, self.cp, self.ep, self.etp, self.pp, self.dp, self.fsdp
         return sizes != (1, 1, 1, 1, 1, None, 1)
 
+    def plain(self) -> dict[str, Any]:
+        """Return the fields that are not the usual ones, by name."""
+        stated = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                stated[field.name] = value
+        return stated
+
     def __str__(self) -> str:
         sizes = ((field.name, getattr(self, field.name)) for field in fields(self)[:-1])
         return " x ".join(f"{name} {size}" for name, size in sizes if size not in (1, None)) or "no sizes"
 
     def __repr__(self) -> str:
-        stated = [f"{f.name}={value!r}" for f in fields(self) if (value := getattr(self, f.name)) != f.default]
+        stated = [f"{name}={value!r}" for name, value in self.plain().items()]
         return f"Parallel({', '.join(stated)})"
 
 

@@ -235,7 +235,7 @@ def test_a_saved_plan_knows_its_requests(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_requests_are_refused(bundles: Any, message: str) -> None:
-    content = plan(from_overrides(WORDS), "2x2").to_dict()
+    content = plan(from_overrides(WORDS), "2x2").to_dict() | {"rankplan": 2}
     content["requests"] = [{"component": "actor", "bundles": bundles}]
     with pytest.raises(PlacementError) as caught:
         Plan.from_dict(content)
@@ -244,6 +244,7 @@ def test_damaged_requests_are_refused(bundles: Any, message: str) -> None:
 
 def test_a_request_whose_name_is_no_pattern_is_refused() -> None:
     content = plan(from_overrides(WORDS), "2x2").to_dict()
+    content["requests"][0].pop("names")
     content["requests"][0]["name"] = "a(b"
     with pytest.raises(PlacementError, match=r"requests\[0\].name: `name` is 'a\(b', which is no regular expression"):
         Plan.from_dict(content)

@@ -76,8 +76,8 @@ def _actor(**changes: Any) -> Any:
 
 
 DAMAGES: dict[str, tuple[Any, str]] = {
-    "another version": (lambda plan: plan.update(rankplan=99), "the file is not a plan of version 2, but of"),
-    "no version": (lambda plan: plan.pop("rankplan"), "the file is not a plan of version 2"),
+    "another version": (lambda plan: plan.update(rankplan=99), "the file is not a plan of version 3, but of"),
+    "no version": (lambda plan: plan.pop("rankplan"), "the file is not a plan of version 3"),
     "no inventory": (lambda plan: plan.pop("inventory"), "the file is not a plan: `inventory` is missing"),
     "components of another type": (
         lambda plan: plan.update(components=[1]),

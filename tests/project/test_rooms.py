@@ -38,7 +38,6 @@ NOT_YET_PLAIN = {
         "memory_faults",
         "peaks",
         "plan_file",
-        "requests",
         "slot_memory",
     )
 }

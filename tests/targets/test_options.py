@@ -136,7 +136,7 @@ def test_a_refused_plan_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     ("before", "after", "code", "message"),
     [
         ('"0-15:0-15"', '"0-15:0-7"', "emit-changed", "`rankplan.io/plan` of train"),
-        ('"rankplan": 2', '"rankplan": 1', "invalid-plan", "the file is not a plan of version"),
+        ('"rankplan": 3', '"rankplan": 1', "invalid-plan", "the file is not a plan of version"),
         ('"components"', "components", "emit-changed", "the plan in the file is not JSON"),
         ("plan.json: |", "other.json: |", "emit-changed", "the ConfigMap with the plan is missing"),
         ("kind: JobSet", "kind: Job", "emit-changed", "the part that starts the job is missing"),

@@ -17,6 +17,7 @@
 //! | [`order`] | the orders in which trainers sort nodes |
 //! | [`taken`], [`steps`], [`free`] | accelerators in the order taken; whole steps; first fit on what is free |
 //! | [`group_names`], [`node_runs`], [`requests`], [`sorting`] | what a trainer asks Ray for: names, nodes, groups, and these with nodes as it sorts them |
+//! | [`request_file`], [`plan_reader`], [`plan_file`] | requests in the file of a plan; values to the parts of a plan, and back |
 //! | [`table`], [`columns`], [`runs`] | one row per process, stored as columns; rows as runs |
 //! | `builder`, [`assign`] | a rule and a pool to a table |
 //! | [`groups`] | parallel sizes to groups of slots, and where these lie |
@@ -50,11 +51,14 @@ pub mod node_runs;
 pub mod order;
 pub mod packed;
 pub mod pairs;
+pub mod plan_file;
+pub mod plan_reader;
 pub mod pool;
 pub mod rank_map;
 pub mod rank_set;
 pub mod read;
 pub mod render;
+pub mod request_file;
 pub mod requests;
 pub mod runs;
 pub mod selection;

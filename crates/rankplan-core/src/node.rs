@@ -281,25 +281,27 @@ impl Node {
     pub fn described(&self, ranks: &RankSet) -> Value {
         let ids = || self.accelerators.accelerator_ids.iter().map(|id| Value::from(id.as_str()));
         let devices = !self.facts.devices.is_empty();
-        let stated = |field: &str, value: Value| (self.states(field) && !value.is_empty()).then_some(value);
         let accelerators = if devices { self.described_devices() } else { Value::from(self.num_accelerators()) };
         let kind = self.accelerators.accelerator_type.as_str();
         let fields = [
             ("ranks", Some(Value::from(ranks.to_string()))),
             (COUNT, Some(accelerators)),
-            ("accelerator_type", stated("accelerator_type", Value::from(kind)).filter(|_| kind != USUAL_TYPE)),
+            ("accelerator_type", (kind != USUAL_TYPE && self.states("accelerator_type")).then(|| Value::from(kind))),
             ("accelerator_model", text(self.model.as_ref())),
-            (IDS, stated(IDS, Value::list(ids())).filter(|_| !devices)),
+            (IDS, (self.states(IDS) && !devices).then(|| Value::list(ids()))),
             ("ip", text(self.ip.as_ref())),
             ("hostname", text(self.hostname.as_ref())),
             ("labels", Some(Value::map(self.labels.iter().map(|(key, label)| (key.as_str(), label.as_str().into()))))),
             ("hardware", Some(Value::map(self.hardware.iter().map(|(kind, &count)| (kind.as_str(), count.into()))))),
             ("healthy", (!self.healthy).then_some(Value::Bool(false))),
-            ("unhealthy", Some(Value::from(self.unhealthy.to_string())).filter(|_| !devices)),
+            ("unhealthy", (!devices && !self.unhealthy.is_empty()).then(|| Value::from(self.unhealthy.to_string()))),
             ("taken", text(self.taken.as_ref())),
         ];
         let fields = fields.into_iter().filter_map(|(name, field)| Some((name, field?)));
         let fields = fields.filter(|(name, field)| *name == "healthy" || !field.is_empty());
+        if self.facts.is_empty() {
+            return Value::map(fields);
+        }
         Value::map(fields.chain(self.facts.described()))
     }
 

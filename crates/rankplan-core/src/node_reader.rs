@@ -11,7 +11,8 @@ use crate::node::{COUNT, Device, Facts, IDS, NO_ACCEL, Nic, Node, NodeSpec, USUA
 use crate::pairs::Pairs;
 use crate::rank_set::RankSet;
 use crate::read::place::{Fault, Place};
-use crate::read::reader::{Names, RESOLVE, Read, Reader, Record, invalid, must_be, unresolved};
+use crate::read::reader::{Names, RESOLVE, Reader, invalid, must_be, unresolved};
+use crate::read::record::{Read, Record};
 use crate::read::shown::{all_printable, shown};
 use crate::read::spelling::did_you_mean;
 use crate::read::table::{Absent, Field, Kind, Table};
@@ -29,7 +30,7 @@ static A_DEVICE: Kind = Kind::Record(&DEVICE);
 static A_LISTED: Kind = Kind::Record(&LISTED);
 
 /// The fields of a node, or of several equal ones.
-pub static NODE: Table = Table { called: None, groups: &[NODE_FIELDS] };
+pub static NODE: Table = Table { called: None, groups: &[NODE_FIELDS], check: None };
 
 const NODE_FIELDS: &[Field] = &[
     Field::new("ranks", Kind::Ranks, "Node ranks of these equal nodes: 0-7.").absent(Absent::Never),
@@ -76,9 +77,10 @@ static NIC: Table = Table {
         Field::new("pci", Kind::PciAddress, "PCI address.").absent(Absent::Null),
         Field::new("numa", NUMA_NODE, "NUMA node.").absent(Absent::Null),
     ]],
+    check: None,
 };
 
-static DEVICE: Table = Table { called: None, groups: &[DEVICE_FIELDS] };
+static DEVICE: Table = Table { called: None, groups: &[DEVICE_FIELDS], check: None };
 
 /// An accelerator in a list of those of a node.
 static LISTED: Table = Table {
@@ -90,6 +92,7 @@ static LISTED: Table = Table {
         ],
         DEVICE_FIELDS,
     ],
+    check: None,
 };
 
 const DEVICE_FIELDS: &[Field] = &[
@@ -112,22 +115,33 @@ pub type Stated = (Inventory, Option<Vec<String>>);
 /// Every fault, in the order in which they are found.
 pub fn read_inventory(nodes: &Value, levels: Option<&Value>, names: &Names) -> Result<Stated, Vec<Fault>> {
     let mut reader = Reader::new(Some(names));
-    let levels = levels.and_then(|levels| read_levels(&mut reader, levels, &Place::WHOLE.name("levels")));
-    let at = Place::WHOLE.name("nodes");
-    let Some(entries) = read_nodes(&mut reader, nodes, &at) else { return Err(reader.faults) };
+    read_inventory_at(&mut reader, nodes, levels, &Place::WHOLE).ok_or(reader.faults)
+}
+
+/// The same of an inventory at a place; `None` after faults.
+pub fn read_inventory_at(
+    reader: &mut Reader<'_>,
+    nodes: &Value,
+    levels: Option<&Value>,
+    at: &Place<'_>,
+) -> Option<Stated> {
+    let before = reader.faults.len();
+    let at_levels = at.name("levels");
+    let levels = levels.and_then(|levels| read_levels(reader, levels, &at_levels));
+    let at_nodes = at.name("nodes");
+    let entries = read_nodes(reader, nodes, &at_nodes)?;
     match Inventory::new(entries) {
-        Err(fault) => reader.add(&at, fault),
+        Err(fault) => {
+            reader.add(&at_nodes, fault);
+            None
+        }
         Ok(inventory) => {
-            let at = Place::WHOLE.name("levels");
             for (index, fault) in unlabelled(levels.as_deref().unwrap_or_default(), &inventory) {
-                reader.add(&at.index(index), fault);
+                reader.add(&at_levels.index(index), fault);
             }
-            if reader.faults.is_empty() {
-                return Ok((inventory, levels));
-            }
+            (reader.faults.len() == before).then_some((inventory, levels))
         }
     }
-    Err(reader.faults)
 }
 
 fn read_nodes(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> Option<Vec<(RankSet, Arc<Node>)>> {
@@ -204,7 +218,7 @@ fn clear(node: &mut Node, field: &str) {
 
 /// Add what a record knows of its accelerators to fields that do not state it.
 fn keep_accelerators(node: &Node, record: &mut Record) {
-    let states = |name: &str| record.0.iter().any(|(known, _)| *known == name);
+    let states = |name: &str| record.states(name);
     let known = &node.accelerators;
     let mut kept = Vec::new();
     if !states(COUNT) && !states(IDS) {

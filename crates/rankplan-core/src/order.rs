@@ -38,6 +38,17 @@ impl NodeOrder {
         (NodeOrder::Rank, "rank"),
     ];
 
+    /// The names of all.
+    pub const NAMES: [&'static str; 6] = {
+        let mut names = [""; 6];
+        let mut index = 0;
+        while index < names.len() {
+            names[index] = Self::ALL[index].1;
+            index += 1;
+        }
+        names
+    };
+
     /// The order of a name, if it is one.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find_map(|(order, known)| (known == name).then_some(order))

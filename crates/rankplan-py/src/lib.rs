@@ -13,6 +13,7 @@ mod parallel;
 mod pickling;
 mod placement;
 mod placements;
+mod plan_file;
 mod pool;
 mod rank_set;
 mod requests;
@@ -49,6 +50,8 @@ mod _core {
     use super::placement::Placement;
     #[pymodule_export]
     use super::placements::Placements;
+    #[pymodule_export]
+    use super::plan_file::{PlanFile, SavedPlan};
     #[pymodule_export]
     use super::pool::Pool;
     #[pymodule_export]
@@ -100,6 +103,8 @@ mod _core {
     const MAX_PROCESSES: u32 = ids::MAX_PROCESSES;
     #[pymodule_export]
     const MAX_LOCAL: u32 = ids::MAX_LOCAL;
+    #[pymodule_export]
+    const PLAN_VERSION: i64 = rankplan_core::plan_reader::VERSION;
     #[pymodule_export]
     const SAME_SECONDS: f64 = rankplan_core::tune::problem::SAME;
 }

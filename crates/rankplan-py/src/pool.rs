@@ -120,7 +120,7 @@ impl From<Count> for Counted {
 }
 
 #[derive(FromPyObject)]
-enum AnyRule<'py> {
+pub enum AnyRule<'py> {
     #[pyo3(transparent)]
     Map(Bound<'py, RankMap>),
     #[pyo3(transparent)]
@@ -130,7 +130,7 @@ enum AnyRule<'py> {
 }
 
 impl AnyRule<'_> {
-    fn as_core(&self) -> Rule<'_> {
+    pub fn as_core(&self) -> Rule<'_> {
         match self {
             AnyRule::Map(map) => Rule::Map(&map.get().0),
             AnyRule::Packed(packed) => Rule::Packed(&packed.get().0),

@@ -126,7 +126,12 @@ pub fn to_python<'py>(py: Python<'py>, value: &Value) -> PyResult<Bound<'py, PyA
     Ok(match value {
         Value::Null => py.None().into_bound(py),
         Value::Bool(value) => PyBool::new(py, *value).to_owned().into_any(),
-        Value::Int(number) => number.value.into_pyobject(py)?.into_any(),
+        Value::Int(number) => match &number.written {
+            Some(written) if [i64::MIN, i64::MAX].contains(&number.value) => {
+                py.get_type::<PyInt>().call1((&**written,))?
+            }
+            _ => number.value.into_pyobject(py)?.into_any(),
+        },
         Value::Float(number) => PyFloat::new(py, number.value).into_any(),
         Value::Text(text) => PyString::new(py, text).into_any(),
         Value::Other(other) => PyString::new(py, &other.shown).into_any(),

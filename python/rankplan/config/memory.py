@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema, model_validator
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.config.base import Model, words
-from rankplan.config.text.faults import RESOLVE, THIS, as_pydantic, fault, number, unresolved
-from rankplan.errors import Diagnostic
+from rankplan.config.text.faults import RESOLVE, THIS, as_pydantic, diagnostics, fault, number, unresolved
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.hardware.policies import MEMORY_POLICIES
 from rankplan.memory.cards import LARGEST_SIZE, SMALLEST_SIZE, size_of
 from rankplan.memory.model import LARGEST
@@ -169,9 +169,13 @@ class MemoryEntry(Model):
         message = f"the first and the last stage have {ends} layers, but the model has {layers}"
         return Diagnostic("invalid-value", message, "lower first_layers or last_layers")
 
+    def plain(self) -> dict[str, Any]:
+        """Return the settings that are stated as plain values."""
+        return self.model_dump(mode="json", exclude_defaults=True)
+
     def written(self) -> dict[str, Any]:
         """Return the entry as a config states it, with the name of a model that the table has."""
-        plain = self.model_dump(mode="json", exclude_defaults=True)
+        plain = self.plain()
         if self.model is not None and self.model.named:
             plain["model"] = self.model.name
         return plain
@@ -206,6 +210,14 @@ class MemoryEntry(Model):
         if (ends := self.ends_fault(self.model)) is not None:
             raise as_pydantic(ends)
         return self
+
+
+def read_memory(value: Any, path: KeyPath) -> tuple[MemoryEntry | None, list[tuple[KeyPath, Diagnostic]]]:
+    """Return the settings that a value at a path states, or every fault with its path."""
+    try:
+        return MemoryEntry.model_validate(value), []
+    except ValidationError as error:
+        return None, list(diagnostics(error, {"": MemoryEntry}, path))
 
 
 _MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "tokens"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator, model_validator
@@ -59,16 +58,6 @@ class ParallelEntry(Model):
         if (found := order_fault(value)) is not None:
             raise as_pydantic(found)
         return value
-
-    @classmethod
-    def of(cls, parallel: Parallel) -> ParallelEntry:
-        """Return the entry of these sizes."""
-        return cls(**asdict(parallel))
-
-    @classmethod
-    def plain(cls, parallel: Parallel) -> dict[str, Any]:
-        """Return the keys and values that a config states these sizes by, none for `NO_SIZES`."""
-        return cls.of(parallel).model_dump(exclude_defaults=True)
 
     def value(self) -> Parallel:
         """Return the sizes."""

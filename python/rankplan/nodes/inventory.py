@@ -46,6 +46,11 @@ class Inventory:
         self._groups = {group.label: group for group in reversed(self.node_groups)}
 
     @classmethod
+    def of_core(cls, core: Core, levels: Sequence[str] | None) -> Inventory:
+        """Return the inventory of nodes that the core has read, with the levels that are stated."""
+        return cls._of(core, levels=None if levels is None else tuple(levels))
+
+    @classmethod
     def _of(cls, core: Core, facts: ClusterFacts | None = None, levels: tuple[str, ...] | None = None) -> Inventory:
         """Return the inventory of nodes that the core knows."""
         found = cls.__new__(cls)
@@ -108,9 +113,12 @@ class Inventory:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
-        stated = self.levels or detect(self.core.label_keys())
-        levels = {"levels": list(self.levels)} if stated else {}
-        return {**levels, "nodes": self.core.described()}
+        levels = self.written_levels()
+        return {**({} if levels is None else {"levels": levels}), "nodes": self.core.described()}
+
+    def written_levels(self) -> list[str] | None:
+        """Return the levels that a file states; ``None`` if none are known, and none would be detected."""
+        return list(self.levels) if self.levels or detect(self.core.label_keys()) else None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""

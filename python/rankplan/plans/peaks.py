@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias
 
 from rankplan.config.memory import MemoryEntry
-from rankplan.config.parallel import ParallelEntry
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.slot_memory import Bounds, Evaluation, Parts
@@ -85,7 +84,7 @@ def stated_of(
 ) -> tuple[int, dict[str, Any], dict[str, Any]]:
     """Return what a peak depends on: the number of accelerators, the parallel sizes, and the memory that is stated."""
     entry, parallel = entry or component.memory, parallel or component.parallel
-    sizes = {key: size for key, size in ParallelEntry.plain(parallel).items() if key != "dp"}
+    sizes = {key: size for key, size in parallel.plain().items() if key != "dp"}
     accelerators = len(component.rows.accelerators()) or len(component)
     if entry is None:
         return accelerators, sizes, {}

@@ -11,7 +11,7 @@ from itertools import chain, combinations, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
-from rankplan._core import ACCELERATOR, RankSet, Requests
+from rankplan._core import ACCELERATOR, PlanFile, RankSet, Requests
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
@@ -336,7 +336,11 @@ class Plan(Mapping[str, Component]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, which `from_dict` reads."""
-        return plan_file.plain(self._inventory, self, self.mode, self._dialect, self._requests, self._rules)
+        content: dict[str, Any] = self._file().plain()
+        return content
+
+    def _file(self) -> PlanFile:
+        return plan_file.content(self._inventory, self, self.mode, self._dialect, self._requests, self._rules)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Plan:
@@ -344,11 +348,11 @@ class Plan(Mapping[str, Component]):
 
         Raises `PlacementError` (``invalid-plan``) with each wrong key and the reason.
         """
-        return cls(*plan_file.read(content))
+        return cls(*plan_file.read(PlanFile(content)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON, atomically. Equal plans, and no others, give equal bytes. Raises ``OSError``."""
-        plan_file.save(Path(path), self.to_dict())
+        plan_file.save(Path(path), self._file())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:

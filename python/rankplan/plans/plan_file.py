@@ -1,260 +1,73 @@
-"""The file of a plan: versioned JSON with its nodes, its node groups, and the decisions of every component.
+"""The file of a plan: its decisions as JSON, written and read by the core.
 
-Rows are not stored: the rules give them again.
+Rows are not stored: the rules give them again. Two parts are plain values here, each read by one function: the section
+of the cluster, and what a component keeps in memory.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
-
-from rankplan._core import Chunks, Packed, RankMap
-from rankplan.config.base import BindingWord, MemoryWord, Model, NicsWord, VisibilityWord
-from rankplan.config.memory import MemoryEntry
-from rankplan.config.parallel import ParallelEntry
-from rankplan.config.ranks import Count
+from rankplan._core import PLAN_VERSION, PlanFile, Requests
+from rankplan.config.memory import MemoryEntry, read_memory
 from rankplan.config.section import read_section, with_section
-from rankplan.config.text.document import Document
-from rankplan.config.text.faults import diagnostics, fault
 from rankplan.config.text.files import read_text, write_whole
-from rankplan.config.text.reader import Reader
-from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where
-from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where, refusal
 from rankplan.kinds import PLAN
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import Parallel
 from rankplan.plans.cluster_values import cluster_values
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Rule, Settings, check_size
-from rankplan.plans.requests import Request, RequestEntry, plain_requests
 from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.words import path_text, shown
-
-VERSION = 2
 
 _LARGEST = 1 << 30
 """The most bytes of a saved plan: 2**24 processes in no order take a third of it."""
 
-
-class _Rule(Model):
-    """One of: a rank map; chunks of resources, in order; the four arguments of the packed strategy."""
-
-    map: str | None = None
-    chunks: str | None = None
-    per_process: Count = Field(default=1, ge=1)
-    packed: tuple[Count, Count, Count, Count] | None = None
-
-    @model_validator(mode="after")
-    def _one(self) -> _Rule:
-        if sum(value is not None for value in (self.map, self.chunks, self.packed)) != 1:
-            raise fault("invalid-plan", "a rule must have one of `map`, `chunks` and `packed`", PLAN.help)
-        return self
-
-    @classmethod
-    def of(cls, rule: Rule) -> _Rule:
-        if isinstance(rule, RankMap):
-            return cls(map=str(rule))
-        if isinstance(rule, Chunks):
-            return cls(chunks=str(rule), per_process=rule.per_process)
-        return cls(packed=(rule.start, rule.end, rule.per_process, rule.stride))
-
-    def value(self) -> Rule:
-        if self.map is not None:
-            return RankMap.read(self.map)
-        if self.chunks is not None:
-            return Chunks.parse(self.chunks, self.per_process)
-        return Packed(*self.packed or (0, 0, 0, 0))
-
-
-class _Placed(Model):
-    node_groups: tuple[str, ...] = Field(min_length=1)
-    rule: _Rule
-
-
-class _Component(_Placed):
-    visibility: VisibilityWord = "own"
-    by_node: bool = False
-    parallel: ParallelEntry = ParallelEntry()
-    share: float | None = Field(default=None, gt=0, le=1)
-    engines: Count = Field(default=1, ge=1)
-    binding: BindingWord = NO_BINDING
-    memory_binding: MemoryWord = NO_MEMORY
-    egl: bool = False
-    nics: NicsWord = "check"
-    memory: MemoryEntry | None = None
-    beside: dict[str, _Placed] = Field(default_factory=dict)
-    """Components that the plan leaves out but that use cores exclusively."""
-
-    @classmethod
-    def of(cls, component: Component, names: Container[str]) -> _Component:
-        """Return the state of a component of a plan with these names."""
-        beside = {
-            one.name: _Placed(node_groups=one.node_groups, rule=_Rule.of(one.rule))
-            for one in component.beside
-            if one.name not in names
-        }
-        rule, settings = _Rule.of(component.rule), asdict(component.settings)
-        return cls(node_groups=component.node_groups, rule=rule, beside=beside, **settings)
-
-    def value(self, name: str, inventory: Inventory) -> Component:
-        plain = self.model_dump(exclude={"node_groups", "rule", "parallel", "beside", "memory"})
-        settings = Settings(**plain, memory=self.memory)
-        beside = tuple(Exclusive(one, of.node_groups, of.rule.value()) for one, of in sorted(self.beside.items()))
-        component = Component.place(name, inventory, self.node_groups, self.rule.value(), settings, beside)
-        try:
-            return component.with_settings(parallel=self.parallel.value())
-        except PlacementError as error:
-            raise PlacementError([replace(one, path="parallel") for one in error.diagnostics]) from None
-
-
-_MODELS: dict[str, type[BaseModel]] = {
-    "": _Component,
-    "rule": _Rule,
-    "parallel": ParallelEntry,
-    "memory": MemoryEntry,
-    "beside": _Placed,
-}
-
-Saved: TypeAlias = tuple[Inventory, list[Component], PlacementMode | None, str | None, Sequence[Request], Rules]
+Saved: TypeAlias = tuple[Inventory, list[Component], PlacementMode | None, str | None, Requests, Rules]
 """The arguments of `rankplan.Plan`: inventory, components, mode, dialect, requests and rules."""
 
+_Fault: TypeAlias = tuple[KeyPath, Diagnostic]
 
-def plain(
+
+def content(
     inventory: Inventory,
     components: Mapping[str, Component],
     mode: PlacementMode | None,
     dialect: str | None,
-    requests: Sequence[Request],
+    requests: Requests,
     rules: Rules,
-) -> dict[str, Any]:
-    """Return a plan as plain values."""
-    return {
-        "rankplan": VERSION,
-        "inventory": inventory.to_dict(),
-        "cluster": cluster_values(inventory, rules),
-        **({} if mode is None else {"mode": mode.name}),
-        **({} if dialect is None else {"dialect": dialect}),
-        **({"requests": plain_requests(requests)} if requests else {}),
-        "components": {
-            name: _Component.of(one, components).model_dump(mode="json", exclude_defaults=True)
-            for name, one in components.items()
-        },
-    }
+) -> PlanFile:
+    """Return the content of the file of a plan."""
+    written = []
+    for name, one in components.items():
+        beside = [other for other in one.beside if other.name not in components]
+        written.append((name, (one.node_groups, one.rule), _stated(one.settings), beside))
+    cluster, levels = cluster_values(inventory, rules), inventory.written_levels()
+    mode_name = None if mode is None else mode.name
+    return PlanFile.of(inventory.core, levels, cluster, mode_name, dialect, requests, written)
 
 
-def text(content: Mapping[str, Any]) -> str:
-    """Return the file of a plan, a component per line. Equal plans give equal texts."""
-    components = [f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in content["components"].items()]
-    # equal mappings may differ in the order of their keys
-    parts = {key: json.dumps(value, sort_keys=True) for key, value in content.items()}
-    parts["components"] = "{\n" + ",\n".join(components) + "\n}"
-    return "{\n" + ",\n".join(f'"{key}": {part}' for key, part in parts.items()) + "\n}\n"
-
-
-def save(path: Path, content: Mapping[str, Any]) -> None:
-    """Write a plan atomically. Equal plans give equal bytes. Raises ``OSError``."""
-    write_whole(path, text(content))
-
-
-def load(file: str) -> Saved:
-    """Read a file for `read`. Its faults have the path of the file. Raises ``OSError`` for an unreadable file."""
-    text = read_text(file, _LARGEST)
-    try:
-        return read(json.loads(text), file)
-    except PlacementError as error:
-        faults = [replace(one, file=file) for one in error.diagnostics]
-    except (ValueError, RecursionError) as error:
-        faults = [replace(_not_json(file, text, error), file=file)]
-    raise PlacementError(faults)
-
-
-def _not_json(file: str, text: str, error: Exception) -> Diagnostic:
-    """Return the fault of a text that is not JSON: of a damaged plan, or of another kind of file."""
-    if text.lstrip().startswith("{"):
-        if not isinstance(error, JSONDecodeError):
-            return Diagnostic(PLAN.code, "the file is not a plan: it is not JSON", PLAN.help)
-        message = f"the file is not a plan: invalid JSON at line {error.lineno}, column {error.colno}"
-        return Diagnostic(PLAN.code, message, PLAN.help, line=error.lineno, column=error.colno)
-    try:
-        return PLAN.fault(Document(file, text).value())
-    except PlacementError:
-        return Diagnostic(PLAN.code, "the file is not a plan: it is not JSON", PLAN.help)
-
-
-def read(content: Any, file: str | None = None) -> Saved:
-    """Return the inventory of a plan with its node groups, its components, its mode, dialect, requests and rules.
-
-    The rules are stated in the ``file``.
-
-    Raises `PlacementError` (``invalid-plan``) with each wrong key and its reason.
-    """
-    try:
-        return _read(content, file)
-    except PlacementError as error:
-        faults = [replace(one, code="invalid-plan", help=one.help or PLAN.help) for one in error.diagnostics]
-    raise PlacementError(faults)
-
-
-def _read(content: Any, file: str | None) -> Saved:
-    if not isinstance(content, dict):
-        raise PlacementError([PLAN.fault(content)])
-    reader = Reader(content)
-
-    def fault(path: KeyPath, message: str) -> None:
-        reader.add(path, Diagnostic("invalid-plan", message, PLAN.help))
-
-    version = content.get("rankplan")
-    if type(version) is not int or version != VERSION:
-        found = "" if version is None else f", but of version {shown(version)}"
-        fault((), PLAN.instead(content) or f"the file is not a plan of version {VERSION}{found}")
-        raise reader.refusal()
-    for key in ("inventory", "cluster", "components"):
-        if key not in content:
-            fault((), f"the file is not a plan: `{key}` is missing")
-        elif not isinstance(content[key], dict) and not (key == "cluster" and content[key] is None):
-            fault((key,), f"`{key}` is {shown(content[key])}; it must be a mapping")
-    mode, modes = content.get("mode"), PlacementMode.__members__
-    if mode is not None and (not isinstance(mode, str) or mode not in modes):
-        fault(("mode",), f"`mode` is {shown(mode)}; it must be {', '.join(list(modes)[:-1])} or {list(modes)[-1]}")
-    dialect = content.get("dialect")
-    if dialect is not None and not (isinstance(dialect, str) and dialect and dialect.isprintable()):
-        fault(("dialect",), f"`dialect` is {shown(dialect)}; it must be a name")
-    reader.finish()
-    try:
-        inventory = Inventory.from_dict(content["inventory"])
-    except PlacementError as error:
-        faults = [replace(one, path=f"inventory.{one.path}".rstrip(".")) for one in error.diagnostics]
-        raise PlacementError(faults) from None
-    inventory, rules = _with_cluster(inventory, content["cluster"], file)
-    components: list[Component] = []
-    processes = 0
-    for name, state in content["components"].items():
-        path: KeyPath = ("components", name)
-        if not name.isprintable():
-            fault(("components",), f"the component name {shown(name)} contains unprintable characters")
+def _stated(settings: Settings) -> dict[str, Any]:
+    """Return the settings that are not the usual ones, as plain values."""
+    values = {}
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if value == field.default:
             continue
-        try:
-            component = _Component.model_validate(state).value(name, inventory)
-            components.append(component)
-            processes += len(component)
-        except ValidationError as error:
-            for place, diagnostic in diagnostics(error, _MODELS, path):
-                reader.add(place, diagnostic)
-        except PlacementError as error:
-            for one in error.diagnostics:
-                reader.add((*path, one.path or "rule"), one)
-        except (ValueError, OverflowError) as error:
-            fault(path, f"the rule of `{name}` is damaged: {error}")
-        check_size(name, processes)
-    requests = _requests(reader, content.get("requests", []), inventory)
-    reader.finish()
-    return inventory, components, None if mode is None else modes[mode], dialect, requests, rules
+        if isinstance(value, (Parallel, MemoryEntry)):
+            value = value.plain()
+        elif field.name == "share":
+            value = float(value)
+        values[field.name] = value
+    return values
 
 
 def _with_cluster(inventory: Inventory, cluster: Mapping[str, Any] | None, file: str | None) -> tuple[Inventory, Rules]:
@@ -268,49 +81,149 @@ def _with_cluster(inventory: Inventory, cluster: Mapping[str, Any] | None, file:
     return inventory if states_nothing else found, rules
 
 
-def _requests(reader: Reader, content: Any, inventory: Inventory) -> list[Request]:
-    found: list[Request] = []
-    patterns: set[str] = set()
-    if not isinstance(content, list):
-        message = f"`requests` is {shown(content)}; it must be a list"
-        reader.add(("requests",), Diagnostic("invalid-plan", message, PLAN.help))
-        return found
-    for index, state in enumerate(content):
-        path: KeyPath = ("requests", index)
-        try:
-            request = RequestEntry.model_validate(state).value()
-        except ValidationError as error:
-            for place, diagnostic in diagnostics(error, _MODELS, path):
-                reader.add(place, diagnostic)
-            continue
-        if len(request.nodes) != (0 if request.optional else len(request.accelerators)):
-            message = "an optional request has no nodes" if request.optional else "a bundle has no node"
-            reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, PLAN.help))
-        elif (last := max(request.nodes, default=0)) >= inventory.num_nodes:
-            message = f"a bundle is on node {last}, but the plan has {inventory.num_nodes}"
-            reader.add((*path, "bundles"), Diagnostic("invalid-plan", message, PLAN.help))
-        if (reason := _no_pattern(request.name or "", patterns)) is not None:
-            message = f"`name` is {shown(request.name)}, which is no regular expression: {reason}"
-            reader.add((*path, "name"), Diagnostic("invalid-plan", message, PLAN.help))
-        found.append(request)
-    return found
+def save(path: Path, plan: PlanFile) -> None:
+    """Write a plan atomically. Equal plans give equal bytes. Raises ``OSError``."""
+    write_whole(path, plan.text())
 
 
-def _no_pattern(name: str, known: set[str]) -> str | None:
-    """Return why a name is no regular expression, if it is none.
+def load(file: str) -> Saved:
+    """Read a file. Raises `PlacementError`, whose faults have the path of the file, ``OSError`` if it is unreadable."""
+    text = read_text(file, _LARGEST)
+    plan = PlanFile.parse(text)
+    try:
+        return read(PlanFile(json.loads(text)) if plan is None else plan, file)
+    except PlacementError as error:
+        faults = [replace(one, file=file) for one in error.diagnostics]
+    except (ValueError, RecursionError) as error:
+        faults = [replace(_not_json(file, text, error), file=file)]
+    raise PlacementError(faults)
 
-    ``known`` gets the patterns that are one, without the number at their end: with any number they are one, too. So
-    thousands of names that only differ in their number are compiled once.
+
+def _not_json(file: str, text: str, error: Exception) -> Diagnostic:
+    """Return the fault of a text that is not JSON: of a damaged plan, or of another kind of file.
+
+    Only then YAML is needed.
     """
-    template = name.rstrip("0123456789")
-    if template in known:
-        return None
-    for pattern in (template, name):  # "\x41" is one only with its digits
+    if text.lstrip().startswith("{"):
+        if not isinstance(error, JSONDecodeError):
+            return Diagnostic(PLAN.code, "the file is not a plan: it is not JSON", PLAN.help)
+        message = f"the file is not a plan: invalid JSON at line {error.lineno}, column {error.colno}"
+        return Diagnostic(PLAN.code, message, PLAN.help, line=error.lineno, column=error.colno)
+    from rankplan.config.text.document import Document
+
+    try:
+        return PLAN.fault(Document(file, text).value())
+    except PlacementError:
+        return Diagnostic(PLAN.code, "the file is not a plan: it is not JSON", PLAN.help)
+
+
+def read(plan: PlanFile, file: str | None = None) -> Saved:
+    """Return the inventory of a plan with its node groups, its components, its mode, dialect, requests and rules.
+
+    The rules are stated in the ``file``.
+
+    Raises `PlacementError` (``invalid-plan``) with each wrong key and its reason.
+    """
+    try:
+        return _read(plan, file)
+    except PlacementError as error:
+        faults = [replace(one, code=PLAN.code, help=one.help or PLAN.help) for one in error.diagnostics]
+    raise PlacementError(faults)
+
+
+def _read(plan: PlanFile, file: str | None) -> Saved:
+    if plan.version is None:
+        raise PlacementError([_no_plan(plan.plain())])
+    saved = plan.read()
+    faults: list[_Fault] = list(saved.faults)
+    if saved.inventory is None:
+        raise _refused(plan, faults)
+    inventory = Inventory.of_core(saved.inventory, saved.levels)
+    try:
+        inventory, rules = _with_cluster(inventory, saved.cluster, file)
+    except PlacementError as error:
+        raise PlacementError([*(_placed(one) for one in _sorted(plan, faults)), *error.diagnostics]) from None
+    components: list[Component] = []
+    processes = 0
+    for name, stated, rest in saved.components:
+        path: KeyPath = ("components", name)
+        memory, found = (None, []) if stated is None else read_memory(stated, (*path, "memory"))
+        faults += found
+        if rest is None or found:
+            continue
         try:
-            re.compile(pattern)
-        except re.error as error:
-            reason = str(error)
+            component = _component(name, inventory, memory, *rest)
+        except PlacementError as error:
+            faults += (((*path, one.path or "rule"), one) for one in error.diagnostics)
         else:
-            known.add(pattern)
-            return None
-    return reason
+            components.append(component)
+            processes += len(component)
+        check_size(name, processes)
+    faults += _no_patterns(saved.names)
+    if faults:
+        raise _refused(plan, faults)
+    mode = None if saved.mode is None else PlacementMode[saved.mode]
+    return inventory, components, mode, saved.dialect, saved.requests, rules
+
+
+def _no_plan(content: Any) -> Diagnostic:
+    """Return the fault of the content of another file, or of a plan of another version."""
+    if not isinstance(content, dict):
+        return PLAN.fault(content)
+    version = content.get("rankplan")
+    found = "" if version is None else f", but of version {shown(version)}"
+    message = PLAN.instead(content) or f"the file is not a plan of version {PLAN_VERSION}{found}"
+    return Diagnostic(PLAN.code, message, PLAN.help, path="")
+
+
+def _refused(plan: PlanFile, faults: Iterable[_Fault]) -> PlacementError:
+    """Return the exception for these faults (at least one), each once, in the order of the file."""
+    return refusal(list(dict.fromkeys(_placed(one) for one in _sorted(plan, faults))))
+
+
+def _sorted(plan: PlanFile, faults: Iterable[_Fault]) -> list[_Fault]:
+    return sorted(faults, key=lambda fault: plan.position(fault[0]))
+
+
+def _placed(fault: _Fault) -> Diagnostic:
+    path, diagnostic = fault
+    return replace(diagnostic, path=path_text(path))
+
+
+def _component(
+    name: str,
+    inventory: Inventory,
+    memory: MemoryEntry | None,
+    node_groups: tuple[str, ...],
+    rule: Rule,
+    settings: dict[str, Any],
+    beside: Iterable[tuple[str, tuple[str, ...], Rule]],
+) -> Component:
+    """Return a component on an inventory. The faults of its parallel sizes have their path."""
+    sizes = settings.pop("parallel", {})
+    try:
+        parallel = Parallel.parse(sizes) if isinstance(sizes, str) else Parallel(**sizes)
+    except PlacementError as error:
+        raise _of_sizes(error) from None
+    others = tuple(Exclusive(*one) for one in beside)
+    component = Component.place(name, inventory, node_groups, rule, Settings(**settings, memory=memory), others)
+    try:
+        return component.with_settings(parallel=parallel)
+    except PlacementError as error:
+        raise _of_sizes(error) from None
+
+
+def _of_sizes(error: PlacementError) -> PlacementError:
+    return PlacementError([replace(one, path="parallel") for one in error.diagnostics])
+
+
+def _no_patterns(names: Sequence[tuple[int, str, str]]) -> list[_Fault]:
+    """Return the faults of names of groups that are no regular expressions."""
+    faults: list[_Fault] = []
+    for index, key, name in names:
+        try:
+            re.compile(name)
+        except re.error as error:
+            message = f"`{key}` is {shown(name)}, which is no regular expression: {error}"
+            faults.append((("requests", index, key), Diagnostic(PLAN.code, message, PLAN.help)))
+    return faults

@@ -73,7 +73,7 @@ def _renamed(inventory: Inventory, names: list[str]) -> list[str]:
 
 def plan_text(plan: Plan) -> str:
     """Return the text of a saved plan."""
-    return plan_file.text(plan.to_dict())
+    return plan_file.content(plan.inventory, plan, plan.mode, plan.dialect, plan.requests, plan.rules).text()
 
 
 def digest(text: str) -> str:

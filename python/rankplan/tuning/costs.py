@@ -15,7 +15,6 @@ from typing import Any
 
 import yaml
 
-from rankplan.config.parallel import ParallelEntry
 from rankplan.config.text.files import write_whole
 from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
@@ -73,7 +72,7 @@ class ComponentCosts:
         sizes = None if self.sizes is None else sorted(self.sizes)
         found = {
             "seconds" if isinstance(self.times, Measured) else "seconds_by_environments": dict(self.times.points),
-            "parallel": ParallelEntry.plain(self.parallel),
+            "parallel": self.parallel.plain(),
             "dp": None if self.dp is None else sorted(self.dp),
             "sizes": "measured" if self.measured_only else sizes,
             "memory": self.memory[0] if 0 in self.memory else dict(self.memory),

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import yaml
 
-from rankplan.config.parallel import ParallelEntry
 from rankplan.config.section import Reading
 from rankplan.config.text.files import write_whole
 from rankplan.config.text.load import load_config
@@ -169,7 +168,7 @@ def add_measurements(path: Path, found: Mapping[str, Measurement], run: Run) -> 
             others = [other for other in entry.get("peak", ()) if not _same(other, one.peak.plain())]
             entry["peak"] = [*others, one.peak.plain()]
         if one.parallel.stated:
-            sizes = ParallelEntry.plain(one.parallel)
+            sizes = one.parallel.plain()
             entry.setdefault("parallel", {key: size for key, size in sizes.items() if key != "dp"})
     if not content["after"]:
         del content["after"]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
-from rankplan.config.parallel import ParallelEntry
 from rankplan.config.section import Reading
 from rankplan.config.text.document import Section
 from rankplan.config.text.reader import Reader
@@ -282,7 +281,7 @@ def _config(ranks: Mapping[str, RankSet], placing: _Placing) -> dict[str, Any]:
         has_section = config is not None and name in config
         entry: dict[str, Any] = {"placement": str(where)}
         if sizes.stated and not has_section:
-            entry["parallel"] = ParallelEntry.plain(sizes)
+            entry["parallel"] = sizes.plain()
         if name in stated:
             entry["memory"] = stated[name]
         entries[name] = entry if len(entry) > 1 else str(where)

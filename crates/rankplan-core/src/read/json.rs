@@ -1,23 +1,41 @@
-//! A value as JSON.
+//! A value as JSON, as Python writes it.
 
+use std::cmp::Ordering;
 use std::fmt::Write;
 
-use crate::read::value::Value;
+use crate::read::value::{Value, float_text};
 
 /// A value as JSON in one line, in ASCII, the keys of each mapping sorted, numbers first: equal values give
 /// equal texts.
 pub fn json(value: &Value) -> String {
     let mut text = String::new();
-    write(value, &mut text);
+    write_json(value, Keys::Sorted, &mut text);
     text
 }
 
-fn write(value: &Value, text: &mut String) {
+/// The order of the keys of each mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// Numbers first, then texts.
+    Sorted,
+    /// That of the mapping.
+    AsStated,
+}
+
+/// Add a value to a text, in one line.
+pub fn write_json(value: &Value, keys: Keys, text: &mut String) {
     match value {
         Value::Null => text.push_str("null"),
         Value::Bool(value) => text.push_str(if *value { "true" } else { "false" }),
-        Value::Int(number) => text.push_str(&number.value.to_string()),
-        Value::Float(number) => text.push_str(&format!("{:?}", number.value)),
+        Value::Int(number) => {
+            // Writing to a text cannot fail.
+            let _ = write!(text, "{}", number.value);
+        }
+        Value::Float(number) => match number.value {
+            value if value.is_nan() => text.push_str("NaN"),
+            value if value.is_infinite() => text.push_str(if value > 0.0 { "Infinity" } else { "-Infinity" }),
+            value => text.push_str(&float_text(value)),
+        },
         Value::Text(letters) => write_text(letters, text),
         Value::Ranks(ranks) => write_text(&ranks.to_string(), text),
         Value::Other(other) => write_text(&other.shown, text),
@@ -25,25 +43,38 @@ fn write(value: &Value, text: &mut String) {
             text.push('[');
             for (index, item) in items.iter().enumerate() {
                 text.push_str(if index > 0 { ", " } else { "" });
-                write(item, text);
+                write_json(item, keys, text);
             }
             text.push(']');
         }
         Value::Map(pairs) => {
             let mut members: Vec<_> = pairs.iter().collect();
-            members.sort_by_key(|(key, _)| match key {
-                Value::Int(number) => (number.value, String::new()),
-                key => (i64::MAX, key_text(key)),
-            });
+            if keys == Keys::Sorted {
+                members.sort_by(|(one, _), (other, _)| by_key(one, other));
+            }
             text.push('{');
             for (index, (key, value)) in members.into_iter().enumerate() {
                 text.push_str(if index > 0 { ", " } else { "" });
-                write_text(&key_text(key), text);
+                match key {
+                    Value::Text(key) => write_text(key, text),
+                    key => write_text(&key_text(key), text),
+                }
                 text.push_str(": ");
-                write(value, text);
+                write_json(value, keys, text);
             }
             text.push('}');
         }
+    }
+}
+
+/// Numbers first, then texts.
+fn by_key(one: &Value, other: &Value) -> Ordering {
+    match (one, other) {
+        (Value::Text(one), Value::Text(other)) => one.cmp(other),
+        (Value::Int(one), Value::Int(other)) => one.value.cmp(&other.value),
+        (Value::Int(_), _) => Ordering::Less,
+        (_, Value::Int(_)) => Ordering::Greater,
+        (one, other) => key_text(one).cmp(&key_text(other)),
     }
 }
 
@@ -55,8 +86,14 @@ fn key_text(key: &Value) -> String {
     }
 }
 
-fn write_text(letters: &str, text: &mut String) {
+/// Add a text in quotes.
+pub fn write_text(letters: &str, text: &mut String) {
     text.push('"');
+    if letters.bytes().all(|byte| (b' '..=b'~').contains(&byte) && byte != b'"' && byte != b'\\') {
+        text.push_str(letters);
+        text.push('"');
+        return;
+    }
     for letter in letters.chars() {
         match letter {
             '"' => text.push_str("\\\""),

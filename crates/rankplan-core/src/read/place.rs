@@ -119,8 +119,8 @@ pub fn in_order(mut faults: Vec<Fault>, content: &Value) -> Vec<Fault> {
     seen
 }
 
-/// Where a path leads: the index of each of its keys in its mapping, -1 for a key that is missing.
-fn position(content: &Value, path: &[Part]) -> Vec<i64> {
+/// Where a path leads: the index of each of its keys in its mapping, -1 for a key that is missing. Faults are sorted by it.
+pub fn position(content: &Value, path: &[Part]) -> Vec<i64> {
     let mut position = Vec::with_capacity(path.len());
     let mut here = Some(content);
     for part in path {

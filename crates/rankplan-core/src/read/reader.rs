@@ -5,6 +5,7 @@ use crate::ids::MAX_RANK;
 use crate::machine::{DISTANCES, MAX_CPU, cpu_list, parse_groups, pci_address};
 use crate::rank_set::RankSet;
 use crate::read::place::{Fault, Place};
+use crate::read::record::{Read, Record};
 use crate::read::shown::{all_printable, quoted, shown};
 use crate::read::spelling::{CLOSE, did_you_mean, nearest};
 use crate::read::table::{Absent, Field, Kind, Table};
@@ -21,31 +22,6 @@ pub struct Names {
     pub hardware: Vec<String>,
 }
 
-/// What a value says.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Read {
-    /// True or false.
-    Bool(bool),
-    /// A whole number.
-    Int(i64),
-    /// A real number.
-    Float(f64),
-    /// A text.
-    Text(String),
-    /// Ranks, CPUs or NUMA nodes.
-    Ranks(RankSet),
-    /// The items of a list.
-    List(Vec<Read>),
-    /// Keys and values, in the order of their source; each key once.
-    Map(Vec<(Read, Read)>),
-    /// The fields of a mapping.
-    Record(Record),
-}
-
-/// The stated fields of a mapping, by name, in the order of its table.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Record(pub Vec<(&'static str, Read)>);
-
 /// Reads values, and collects their faults in the order in which it finds them.
 pub struct Reader<'a> {
     /// The faults so far.
@@ -59,6 +35,8 @@ const MOST_DIGITS: usize = 20;
 /// What to write in place of an interpolation.
 pub const RESOLVE: &str = "write the value, or pass the config after Hydra has resolved it";
 const CUT: &str = "quote the placement: inside YAML braces a comma ends the text";
+/// The kinds of groups that an order of slots names, in the usual one.
+const SLOT_ORDER: [&str; 5] = ["tp", "cp", "ep", "dp", "pp"];
 const A_NUMBER: &str = "write a number such as 1";
 
 impl<'a> Reader<'a> {
@@ -125,6 +103,14 @@ impl<'a> Reader<'a> {
             Kind::AcceleratorType => self.accelerator_type(value, at),
             Kind::AcceleratorId => self.accelerator_id(value, at),
             Kind::HardwareType => self.hardware_type(value, at),
+            Kind::Word(words) => self.word(value, at, words).map(Read::Text),
+            Kind::Fraction => self.fraction(value, at).map(Read::Float),
+            Kind::Sizes(table) => self.sizes(value, at, table),
+            Kind::SlotOrder => self.slot_order(value, at).map(Read::Text),
+            Kind::Plain => Some(Read::Plain(value.clone())),
+            Kind::OrNull(_) if *value == Value::Null => Some(Read::Null),
+            Kind::OrNull(kind) => self.read(kind, value, at),
+            Kind::Tuple(kinds) => self.tuple(value, at, kinds),
             Kind::List { of, empty } => self.list(value, at, of, empty),
             Kind::Map { keys, values } => self.map(value, at, keys, values),
             Kind::Record(table) => self.record(value, at, table).map(Read::Record),
@@ -185,6 +171,64 @@ impl<'a> Reader<'a> {
             _ => format!("{most:?} or less"),
         };
         self.wrong_type(value, at, &limit, &format!("use {limit}"))
+    }
+
+    fn fraction(&mut self, value: &Value, at: &Place<'_>) -> Option<f64> {
+        let number = self.number(value, at, f64::NEG_INFINITY, 1.0)?;
+        if number > 0.0 {
+            return Some(number);
+        }
+        self.wrong_type(value, at, "more than 0.0", "use more than 0.0")
+    }
+
+    fn word(&mut self, value: &Value, at: &Place<'_>, words: &[&str]) -> Option<String> {
+        if let Some(word) = text_of(value).filter(|text| words.contains(text)) {
+            return Some(word.to_owned());
+        }
+        let help =
+            if unresolved(value) { RESOLVE.to_owned() } else { did_you_mean(&as_word(value), words, "use one of") };
+        self.wrong_type(value, at, &one_of(words), &help)
+    }
+
+    /// Sizes as a record, or as the text that states them.
+    fn sizes(&mut self, value: &Value, at: &Place<'_>, table: &'static Table) -> Option<Read> {
+        match value {
+            Value::Map(_) => self.record(value, at, table).map(Read::Record),
+            Value::Text(text) if !unresolved(value) => Some(Read::Text(text.clone())),
+            _ => {
+                let help = if unresolved(value) { RESOLVE } else { "write {tp: 4, pp: 2}, or text such as d4t2p1" };
+                self.wrong_type(value, at, "a mapping of sizes", help)
+            }
+        }
+    }
+
+    fn slot_order(&mut self, value: &Value, at: &Place<'_>) -> Option<String> {
+        let stated: Vec<_> = text_of(value).unwrap_or_default().split('-').collect();
+        let missing: Vec<_> = SLOT_ORDER.into_iter().filter(|name| !stated.contains(name)).collect();
+        if missing.is_empty() && stated.len() == SLOT_ORDER.len() {
+            return Some(stated.join("-"));
+        }
+        let known = stated.iter().all(|name| SLOT_ORDER.contains(name));
+        let help = match known && !missing.is_empty() {
+            true => format!("add {}", missing.join(", ")),
+            false => format!("write {}", SLOT_ORDER.join("-")),
+        };
+        let message =
+            format!("`order` is {}; it must name tp, cp, ep, dp and pp once each, fastest first", shown(value));
+        self.refuse(at, invalid(message, help))
+    }
+
+    fn tuple(&mut self, value: &Value, at: &Place<'_>, kinds: &[Kind]) -> Option<Read> {
+        let items = match value {
+            Value::List(items) if items.len() == kinds.len() => items,
+            _ => {
+                let allowed = format!("a list of {} values", kinds.len());
+                return self.wrong_type(value, at, &allowed, &format!("write {allowed}"));
+            }
+        };
+        let read = |(index, (kind, item)): (usize, (&Kind, &Value))| self.read(kind, item, &at.index(index));
+        let found: Vec<_> = kinds.iter().zip(items.iter()).enumerate().map(read).collect();
+        found.into_iter().collect::<Option<_>>().map(Read::List)
     }
 
     /// A set of ranks; `None` after its fault.
@@ -336,6 +380,11 @@ impl<'a> Reader<'a> {
         for (key, item) in pairs.iter() {
             self.check_key(key, item, at, table);
         }
+        if self.faults.len() == before
+            && let Some(fault) = table.check.and_then(|check| check(&record))
+        {
+            self.add(at, fault);
+        }
         (self.faults.len() == before).then_some(record)
     }
 
@@ -432,6 +481,25 @@ pub fn lone_surrogate(text: &str) -> Diagnostic {
         .label(at..at + char::REPLACEMENT_CHARACTER.len_utf8(), "")
 }
 
+/// Words as messages list them: `own, node or own-first`.
+pub fn one_of(words: &[&str]) -> String {
+    match words {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+/// A value as a word that may be misspelt: Python's name of it.
+fn as_word(value: &Value) -> String {
+    match value {
+        Value::Text(text) => text.clone(),
+        Value::Null => "None".to_owned(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        other => shown(other),
+    }
+}
+
 fn text_of(value: &Value) -> Option<&str> {
     match value {
         Value::Text(text) => Some(text),
@@ -474,56 +542,5 @@ fn cpus(value: &Value) -> Option<RankSet> {
         Value::Ranks(cpus) => Some(cpus.clone()),
         Value::Int(number) => cpu_list(&number.text()),
         _ => cpu_list(text_of(value)?),
-    }
-}
-
-impl Record {
-    /// Take a field out.
-    pub fn take(&mut self, name: &str) -> Option<Read> {
-        let index = self.0.iter().position(|(known, _)| *known == name)?;
-        Some(self.0.swap_remove(index).1)
-    }
-}
-
-/// Conversions to the types that the kinds of fields give; the default for any other.
-impl Read {
-    /// A text.
-    pub fn into_text(self) -> String {
-        if let Read::Text(text) = self { text } else { String::new() }
-    }
-
-    /// True or false.
-    pub fn into_bool(self) -> bool {
-        matches!(self, Read::Bool(true))
-    }
-
-    /// A whole number.
-    pub fn into_int(self) -> i64 {
-        if let Read::Int(number) = self { number } else { 0 }
-    }
-
-    /// A real number.
-    pub fn into_float(self) -> f64 {
-        if let Read::Float(number) = self { number } else { 0.0 }
-    }
-
-    /// Ranks.
-    pub fn into_ranks(self) -> RankSet {
-        if let Read::Ranks(ranks) = self { ranks } else { RankSet::default() }
-    }
-
-    /// The items of a list.
-    pub fn into_list(self) -> Vec<Read> {
-        if let Read::List(items) = self { items } else { Vec::new() }
-    }
-
-    /// The keys and values of a mapping.
-    pub fn into_map(self) -> Vec<(Read, Read)> {
-        if let Read::Map(pairs) = self { pairs } else { Vec::new() }
-    }
-
-    /// The fields of a mapping.
-    pub fn into_record(self) -> Record {
-        if let Read::Record(record) = self { record } else { Record::default() }
     }
 }

@@ -2,6 +2,9 @@
 //!
 //! A table is data: readers walk it, and a JSON schema can be printed from it.
 
+use crate::diagnostic::Diagnostic;
+use crate::read::record::Record;
+
 /// What a value must be.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
@@ -43,6 +46,20 @@ pub enum Kind {
     AcceleratorId,
     /// A type of hardware that is no accelerator.
     HardwareType,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A real number above 0, up to 1.
+    Fraction,
+    /// The sizes of parallel groups: a mapping, or a text such as `d4t2p1`, which is kept.
+    Sizes(&'static Table),
+    /// An order of slots, such as `tp-cp-ep-dp-pp`.
+    SlotOrder,
+    /// Any value, which is kept.
+    Plain,
+    /// Null, or a value of a kind.
+    OrNull(&'static Kind),
+    /// A list with a value of each kind.
+    Tuple(&'static [Kind]),
     /// A list of values of a kind.
     List {
         /// The kind of each item.
@@ -76,6 +93,8 @@ pub struct Table {
     pub called: Option<(&'static str, &'static str)>,
     /// The fields, in groups that tables may share.
     pub groups: &'static [&'static [Field]],
+    /// The fault of fields that do not fit together, each of which is right.
+    pub check: Option<fn(&Record) -> Option<Diagnostic>>,
 }
 
 impl Table {

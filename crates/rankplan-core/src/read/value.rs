@@ -64,10 +64,18 @@ impl Int {
 }
 
 impl Float {
-    /// The number as its source writes it, else with the fewest digits that tell it from others.
+    /// The number as its source writes it, else as Python does.
     pub fn text(&self) -> String {
-        self.written.as_deref().map_or_else(|| format!("{:?}", self.value), str::to_owned)
+        self.written.as_deref().map_or_else(|| float_text(self.value), str::to_owned)
     }
+}
+
+/// A real number with the fewest digits that tell it from others, as Python writes it: `1e+16`, `1e-05`, `nan`.
+pub fn float_text(value: f64) -> String {
+    let text = format!("{value:?}").to_lowercase();
+    let Some((digits, exponent)) = text.split_once('e') else { return text };
+    let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |exponent| ('-', exponent));
+    format!("{digits}e{sign}{exponent:0>2}")
 }
 
 impl Value {

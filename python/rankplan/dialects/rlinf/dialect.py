@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from rankplan._core import CLUSTER, NODE, RankMap
-from rankplan.config.parallel import ParallelEntry
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.dialects.rlinf.model_parallel import (
     ModelParallelRoles,
@@ -173,7 +172,7 @@ def _entry(component: Component) -> dict[str, Any]:
     entry: dict[str, Any] = {} if groups == (CLUSTER,) else {"node_group": ",".join(groups)}
     entry["placement"] = _text(None if restated else component.rule, lists)
     if component.parallel.stated or component.parallel.order != NO_SIZES.order:
-        entry["parallel"] = ParallelEntry.plain(component.parallel)
+        entry["parallel"] = component.parallel.plain()
     return entry | _settings(component)
 
 
