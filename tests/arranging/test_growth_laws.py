@@ -8,11 +8,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan import Chunks, Inventory, Packed, Plan, RankMap, replan
+from rankplan.arranging.replanned import Replanned
 from rankplan.errors import PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.plans.component import Component
 from support.growth import LEVELS, assert_same_rows, cluster, hosts, job
 from support.oracle_arrange import Case
+from support.outcomes import at_least, outcome
 
 _LABELS = st.lists(st.tuples(st.sampled_from("xy"), st.sampled_from("abc")), min_size=3, max_size=9)
 
@@ -85,6 +87,7 @@ def cheapest(case: Case, fixed: list[int], more: int) -> list[int] | None:
     return min((cost for cost in costs if cost[0] == 0), default=None)
 
 
+@at_least(placed=0.4, grown=0.2)
 @settings(max_examples=120)
 @given(st.data())
 def test_every_small_instance(data: st.DataObject) -> None:
@@ -98,6 +101,7 @@ def test_every_small_instance(data: st.DataObject) -> None:
         before = job(list(order[:count]), topology, nodes, rollout=(f"0-{4 * count - 1}", {"tp": 4}))
     except PlacementError:
         return
+    outcome("placed")
     whole = Inventory.uniform(count + more, 4)
     rollout = Component.place("rollout", whole, ("cluster",), Chunks(list(range(4 * (count + more))), 1))
     parts = {"rollout": rollout.with_settings(parallel=Parallel(tp=4))}
@@ -111,6 +115,7 @@ def test_every_small_instance(data: st.DataObject) -> None:
     except PlacementError as refused:
         assert "ended early" not in refused.message and (least is None or halves)
         return
+    outcome("grown")
     assert least is not None
     after = hosts(found.plan)
     assert after[:count] == hosts(before) and (halves or case.cost(after) == least)
@@ -131,12 +136,13 @@ _JOINT = st.sampled_from(
 )
 
 
+@at_least(placed=0.3, grown=0.15)
 @settings(max_examples=200)
 @given(st.data())
 def test_beside_another_component_other_hardware_and_another_job(data: st.DataObject) -> None:
     labels = data.draw(_LABELS)
     everything = range(len(labels))
-    kinds = [data.draw(st.sampled_from([0, 0, 1])) for _ in everything]
+    kinds = data.draw(st.permutations([1, 0, 0, *(data.draw(st.sampled_from([0, 0, 1])) for _ in everything[3:])]))
     entries = [
         {**entry, "accelerators": [4, 2][kind], "ranks": rank}
         for rank, (entry, kind) in enumerate(zip(one_by_one(labels), kinds, strict=True))
@@ -146,8 +152,6 @@ def test_beside_another_component_other_hardware_and_another_job(data: st.DataOb
     large, small = ([node for node in order if kinds[node] == kind] for kind in (0, 1))
     taken = [node for node in large[2:] if data.draw(st.booleans())]
     free = [node for node in large if node not in taken]
-    if len(free) < 2 or not small:
-        return
     count, more, topology = data.draw(st.integers(1, len(free) - 1)), data.draw(st.integers(1, 3)), data.draw(_JOINT)
     mine = [*small[:1], *free[:count]]
     parts = {"actor": ("0-1", {"tp": 2}), "rollout": (f"2-{4 * count + 1}", {"tp": 4})}
@@ -155,6 +159,7 @@ def test_beside_another_component_other_hardware_and_another_job(data: st.DataOb
         before = job(mine, topology, nodes, **parts)
     except PlacementError:
         return
+    outcome("placed")
     other = job(taken, {}, nodes, other=(f"0-{4 * len(taken) - 1}", {"tp": 4})) if taken else None
     ranks = range(count + more + 1)
     whole = Inventory.from_dict(
@@ -191,6 +196,7 @@ def test_beside_another_component_other_hardware_and_another_job(data: st.DataOb
     except PlacementError as refused:
         assert least is None and "ended early" not in refused.message
         return
+    outcome("grown")
     assert least is not None and counted_cost(case, hosts(found.plan), taken) == least
     assert hosts(found.plan)[: count + 1] == mine
     assert_same_rows(before, found.plan)
@@ -229,6 +235,7 @@ def used(case: Case, nodes: list[int], level: int) -> set[tuple[object, ...]]:
 _SIZE = st.sampled_from([1, 2, 4])
 
 
+@at_least(grown=0.15)
 @settings(max_examples=80)
 @given(st.data())
 def test_sizes_and_rules_of_processes(data: st.DataObject) -> None:
@@ -256,17 +263,22 @@ def test_sizes_and_rules_of_processes(data: st.DataObject) -> None:
     before = Plan(used, [component])
     if not parallel.stated:
         return
+    outcome("grown")
+    found, more = smallest_growth(before, inventory)
+    after = found.plan["rollout"]
+    assert after.layout.size("dp") == component.layout.size("dp") + more
+    assert_same_rows(before, found.plan)
+    new = [device for move in found.gains if move.after is not None for device in move.after.devices]
+    fresh = range(count, found.plan.inventory.num_nodes)
+    assert set(new) == {(node, index) for node in fresh for index in range(4)}
+    assert replan(found.plan, inventory, shrink={"rollout": more}).plan == before
+
+
+def smallest_growth(before: Plan, inventory: Inventory) -> tuple[Replanned, int]:
+    """Return the growth of the rollout by the fewest data groups that fill whole nodes: there always is one."""
     for more in range(1, 65):
         try:
-            found = replan(before, inventory, grow={"rollout": more})
+            return replan(before, inventory, grow={"rollout": more}), more
         except PlacementError as refused:
             assert refused.code in ("invalid-value", "no-spare")
-            continue
-        after = found.plan["rollout"]
-        assert after.layout.size("dp") == component.layout.size("dp") + more
-        assert_same_rows(before, found.plan)
-        new = [device for move in found.gains if move.after is not None for device in move.after.devices]
-        fresh = range(count, found.plan.inventory.num_nodes)
-        assert set(new) == {(node, index) for node in fresh for index in range(4)}
-        assert replan(found.plan, inventory, shrink={"rollout": more}).plan == before
-        break
+    raise AssertionError("no number of data groups is accepted")

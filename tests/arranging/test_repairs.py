@@ -15,6 +15,7 @@ from rankplan import plan as planned
 from rankplan._core import RankSet
 from rankplan.errors import PlacementError
 from rankplan.plans.diff import same_nodes
+from support.outcomes import at_least, outcome
 
 Device = tuple[str, int]
 """An accelerator: the name of its machine, and its local index; -1 for the machine itself."""
@@ -141,11 +142,8 @@ def test_a_plan_is_the_same_on_its_own_nodes(job: Job) -> None:
 
 @given(jobs())
 def test_an_arranged_inventory_is_accepted(job: Job) -> None:
-    try:
-        found = arrange(job.plan, job.cluster)
-    except PlacementError as error:
-        # A robot keeps its node, and so do nodes that a rule names by rank; all else is as it was, so the plan fits.
-        assert {one.code for one in error.diagnostics} == {"never"}, error
+    # A robot keeps its node, and so do nodes that a rule names by rank; all else is as it was, so the plan fits.
+    found = arrange(job.plan, job.cluster)
     nodes = found.inventory
     assert sorted((*found.nodes, *found.spares)) == list(range(job.cluster.num_nodes))
     after = job.plan.on(nodes)
@@ -199,6 +197,7 @@ def test_a_survivor_moves_where_its_idle_accelerator_is_needed() -> None:
     ]
 
 
+@at_least(repaired=0.3, moved=0.08, no_spare=0.03)
 @given(failures())
 def test_a_repaired_plan_uses_nothing_that_is_lost_and_no_spare_is_true(
     case: tuple[Job, Inventory, list[str], set[Device]],
@@ -211,9 +210,13 @@ def test_a_repaired_plan_uses_nothing_that_is_lost_and_no_spare_is_true(
         codes = {one.code for one in error.diagnostics}
         assert codes <= {"no-spare", "group-spans", "domain-too-small", "plan-mismatch"}, error
         if codes == {"no-spare"} and not plan.rules.keep:
+            outcome("no_spare")
             assert not any(repairs(plan, left, bad)), str(error)
         return
     after = found.plan
+    outcome("repaired")
+    if found.moves:
+        outcome("moved")
     assert not used(after) & bad
     assert places(after).get(("env", 0)) == places(plan).get(("env", 0))  # a robot stays where it is
     assert [len(after[name]) for name in after] == [len(plan[name]) for name in plan]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import lcm, prod
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -295,11 +296,14 @@ def test_spans_are_counted_as_if_every_group_was_expanded(
     parallel = dict(part.split(": ") for part in sizes.strip("{}").split(", "))
     entry = {"placement": "all", "parallel": {kind: int(size) for kind, size in parallel.items()}}
     config = {"cluster": {"num_nodes": len(labels), "component_placement": {"actor": entry}}}
-    try:
-        actor = ComponentPlacement(config, inventory).plan()["actor"]
-    except PlacementError as error:
-        assert error.code == "parallel-not-divisible"
+    dense = [int(size) for kind, size in parallel.items() if kind != "ep"]
+    experts = [int(size) for kind, size in parallel.items() if kind in ("ep", "pp")]
+    if 4 * len(labels) % lcm(prod(dense), prod(experts)):
+        with pytest.raises(PlacementError) as refused:
+            ComponentPlacement(config, inventory)
+        assert refused.value.code == "parallel-not-divisible"
         return
+    actor = ComponentPlacement(config, inventory).plan()["actor"]
     domain = [pair[:1] if level == "outer" else pair for pair in labels]
     for kind in ("tp", "cp", "dp", "pp", "ep", "edp"):
         found = actor.spans(kind, level)

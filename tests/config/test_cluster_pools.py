@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError, Plan, check, plan
+from rankplan import Inventory, Plan, check, plan
 
 NODES = Inventory.uniform(4, 4)
 PLACED = {"actor": "0-7", "critic": "0-7", "rollout": "8-11"}
@@ -85,12 +85,26 @@ def test_what_cannot_be_true_is_a_fault(pools: list[dict[str, Any]]) -> None:
     assert {path for path, _ in faults_of(pools)} == (wrong_alone(pools) or wrong_placed(pools))
 
 
-@given(st.lists(POOL, max_size=3))
+@st.composite
+def true_pools(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Draw pools that can be true: their sizes hold, and at most one reserves the node without processes."""
+    pools = []
+    for name in draw(st.permutations("abc"))[: draw(st.integers(0, 3))]:
+        components = draw(st.lists(st.sampled_from(sorted(PLACED)), min_size=1, unique=True))
+        size = len(set().union(*(ON[component] for component in components)))
+        limits = {"min_accelerators": st.integers(1, size), "max_accelerators": st.integers(size, 13)}
+        pools.append({"name": name, "components": components} | draw(st.fixed_dictionaries({}, optional=limits)))
+    if pools and draw(st.booleans()):
+        protects = draw(st.lists(st.sampled_from([pool["name"] for pool in pools]), min_size=1, unique=True))
+        reserve = {"name": "d", "node_ranks": [3], "protects": protects}
+        pools.insert(draw(st.integers(0, len(pools))), reserve)
+    return pools
+
+
+@given(true_pools())
 def test_a_plan_with_pools_can_be_saved_and_is_fine(pools: list[dict[str, Any]]) -> None:
-    try:
-        found = plan(config(pools), NODES)
-    except PlacementError:
-        return
+    found = plan(config(pools), NODES)
+    assert [pool.name for pool in found.rules.pools] == [one["name"] for one in pools]
     loaded = Plan.from_dict(found.to_dict())
     assert loaded == found and not check(loaded).faults
     assert not check(loaded.only("rollout")).faults

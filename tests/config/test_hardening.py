@@ -32,6 +32,7 @@ from rankplan import (
 )
 from rankplan.dialects import roll, slime
 from rankplan.testing import check_plan, cluster_sections, inventories
+from support.outcomes import at_least, outcome
 
 INVENTORY = Inventory.uniform(2, 8)
 
@@ -330,6 +331,7 @@ def holds(ask: Callable[[], Plan]) -> None:
     except PlacementError as refused:
         assert_can_be_shown(refused)
     else:
+        outcome("planned")
         assert plan.sharing() and plan.idle() is not None and repr(plan)
         if sum(map(len, plan.values())) < 10_000:  # it takes some 10 microseconds a row
             check_plan(plan)
@@ -340,6 +342,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("changed") / "file"
 
 
+@at_least(planned=0.05)
 @given(st.data())
 def test_a_changed_section_or_inventory_is_planned_or_refused(data: st.DataObject) -> None:
     inventory = data.draw(inventories())
@@ -351,6 +354,7 @@ def test_a_changed_section_or_inventory_is_planned_or_refused(data: st.DataObjec
     holds(lambda: ComponentPlacement({"cluster": section}, Inventory.from_dict(nodes)).plan())
 
 
+@at_least(planned=0.02)
 @given(data=st.data())
 def test_a_changed_file_is_planned_or_refused(data: st.DataObject, file: Path) -> None:
     inventory = data.draw(inventories())
@@ -362,6 +366,7 @@ def test_a_changed_file_is_planned_or_refused(data: st.DataObject, file: Path) -
     holds(lambda: ComponentPlacement(section, Inventory.load(file)).plan())
 
 
+@at_least(planned=0.02)
 @given(data=st.data())
 def test_a_changed_plan_file_is_loaded_or_refused(data: st.DataObject, file: Path) -> None:
     inventory = data.draw(inventories())
@@ -390,6 +395,7 @@ FLAGS = {"actor_num_nodes": 1, "actor_num_gpus_per_node": 4, "rollout_num_gpus":
 def test_a_changed_config_of_another_dialect_is_planned_or_refused(dialect: Any, config: Any, file: Path) -> None:
     inventory = Inventory.uniform(2, 4)
 
+    @at_least(planned=0.1)
     @given(changed(config), edited(yaml.safe_dump(config)))
     def planned_or_refused(value: Any, text: bytes) -> None:
         holds(lambda: dialect.plan(value, inventory))

@@ -24,6 +24,7 @@ from rankplan.cli.commands import main
 from rankplan.config.inventories.kubernetes_nodes import read_kubernetes_nodes
 from rankplan.config.inventories.slurm_nodes import read_slurm_nodes
 from rankplan.config.inventories.topology_files import read_slurm
+from support.outcomes import at_least, outcome
 
 RECORD = """NodeName={name} Arch=x86_64 CoresPerSocket=56
    CPUAlloc=0 CPUEfctv=224 CPUTot=224 CPULoad=0.99
@@ -184,7 +185,17 @@ def test_faults_of_slurms_json(change: Any, path: str | None, message: str, tmp_
     assert (refused.value.path, refused.value.file) == (path, str(tmp_path / "nodes.txt"))
 
 
-@given(st.text("NodeName=Gres gpu:h10(S:0-1)State=DOWN*+\n ,[]", max_size=80))
+NODE_TEXT = st.text("NodeName=Gres gpu:h10(S:0-1)State=DOWN*+\n ,[]", max_size=80)
+NODE_RECORD = st.builds(
+    shown,
+    st.from_regex("[a-z]{0,3}[0-9]?", fullmatch=True),
+    st.sampled_from(["gpu:8", "(null)"]) | st.text("gpu:h10(S-),", max_size=12),
+    st.sampled_from(["IDLE", "DOWN*"]) | st.text("IDLEOWN*+~", max_size=8),
+)
+
+
+@at_least(read=0.1)
+@given(NODE_TEXT | NODE_RECORD)
 def test_any_text_is_nodes_or_a_fault(text: str) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder, "nodes.txt")
@@ -192,6 +203,7 @@ def test_any_text_is_nodes_or_a_fault(text: str) -> None:
         try:
             entries = [one.entry for one in read_slurm_nodes(path)]
             if entries:
+                outcome("read")
                 Inventory.from_dict({"nodes": [{"ranks": rank, **entry} for rank, entry in enumerate(entries)]})
         except PlacementError as error:
             assert error.help
@@ -344,6 +356,7 @@ def paths(value: Any) -> list[tuple[Any, ...]]:
     return [(key, *rest) for key, one in inside for rest in [(), *paths(one)]]
 
 
+@at_least(read=0.5)
 @given(
     st.sampled_from(paths(WHOLE)),
     st.sampled_from(
@@ -360,6 +373,7 @@ def test_any_value_of_a_node_is_read_or_refused(path: tuple[Any, ...], value: An
             entries, problems = read_kubernetes_nodes(file)
             Inventory.from_dict({"nodes": [{"ranks": rank, **entry} for rank, entry in enumerate(entries)]})
             assert json.dumps([entries, problems], ensure_ascii=False).encode()
+            outcome("read")
         except PlacementError as error:
             assert error.message
 

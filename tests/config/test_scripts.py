@@ -19,6 +19,7 @@ from rankplan.config.text.shell.sources import Sources
 from rankplan.dialects import slime, verl
 from rankplan.errors import Diagnostic
 from support.configs import from_overrides
+from support.outcomes import at_least, outcome
 from support.paths import EXAMPLES
 
 RUN = "python3 -m train \\\n  a.x=${X} a.y=1\n"
@@ -405,6 +406,7 @@ VALUES = st.sampled_from(
 )
 
 
+@at_least(compared=0.2)
 @given(st.lists(st.tuples(KEYS, VALUES).map("=".join), max_size=5))
 def test_overrides_agree_with_omegaconf(words: list[str]) -> None:
     try:
@@ -418,6 +420,7 @@ def test_overrides_agree_with_omegaconf(words: list[str]) -> None:
     keys = [word.partition("=")[0] for word in words]
     chosen = [word for word in words if word.endswith("=text") and any(key.startswith(f"{word[:-5]}.") for key in keys)]
     if expected is not None and not chosen:  # for Hydra, such a word chooses a file
+        outcome("compared")
         assert found == expected
 
 

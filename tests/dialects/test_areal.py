@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError
 from rankplan.dialects import areal
 from rankplan.dialects.areal import Allocation
-from support.goldens import lines, named
+from support.goldens import check_verdict, lines
 
 LINES = lines("areal_alloc")
 
@@ -25,16 +25,11 @@ def recorded(part: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(part[key] for key in ("backend", "name", "t", "p", "c", "e", "et", "world"))
 
 
-def refused_here(text: str, answer: dict[str, Any]) -> None:
-    """Name the difference of a text that AReaL accepts."""
-    with pytest.raises(PlacementError) as caught:
-        areal.parse_mode(text)
-    found = caught.value
-    if found.code == "duplicate-component":
-        assert "error" in answer.get("type", {}), "AReaL must fail for it later"
-        named("areal-two-of-a-kind")
-    else:
-        named("areal-dimension-twice" if "given twice" in found.message else "areal-parenthesis")
+def reason(refused: PlacementError) -> str:
+    """Return the difference of a text that AReaL accepts."""
+    if refused.code == "duplicate-component":
+        return "areal-two-of-a-kind"
+    return "areal-dimension-twice" if "given twice" in refused.message else "areal-parenthesis"
 
 
 @pytest.mark.parametrize("line", LINES, ids=[line["id"] for line in LINES])
@@ -43,23 +38,25 @@ def test_areal_answers_the_same(line: dict[str, Any]) -> None:
     try:
         found = areal.parse_allocation(text)
     except PlacementError as error:
-        if "error" not in single:
-            named("areal-dimension-twice" if "given twice" in error.message else "areal-parenthesis")
+        check_verdict(f"{line['id']} single", [] if "error" in single else [reason(error)])
     else:
+        check_verdict(f"{line['id']} single", ["areal-size-of-1"] if "error" in single else [])
         if "error" in single:
             assert "e1" in text
-            named("areal-size-of-1")
         else:
             assert row(found) == recorded(single)
     try:
         engines = areal.parse_mode(text)
-    except PlacementError:
-        if "error" not in mode:
-            refused_here(text, mode)
+    except PlacementError as error:
+        check_verdict(f"{line['id']} mode", [] if "error" in mode else [reason(error)])
+        if "error" not in mode and error.code == "duplicate-component":
+            assert "error" in mode.get("type", {}), "AReaL must fail for it later"
         return
     if "error" in mode:
-        named("areal-names" if "names" in mode["error"]["message"] else "areal-size-of-1")
+        named_engines = "names" in mode["error"]["message"]
+        check_verdict(f"{line['id']} mode", ["areal-names" if named_engines else "areal-size-of-1"])
         return
+    check_verdict(f"{line['id']} mode", [])
     assert [row(one) for _, one, _ in engines] == [recorded(part) for part in mode["parts"]]
     assert [target is None for _, _, target in engines] == [part["counted"] > 0 for part in mode["parts"]]
 

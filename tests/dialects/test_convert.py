@@ -21,6 +21,7 @@ from support.cases import planned as case_planned
 from support.commands import run
 from support.goldens import lines
 from support.jobs import jobs
+from support.outcomes import at_least, outcome
 from support.paths import EXAMPLES
 
 EIGHT = Inventory.uniform(num_nodes=3, num_accelerators=4)
@@ -189,12 +190,14 @@ FLAGS = st.fixed_dictionaries(
 )
 
 
+@at_least(planned=0.2)
 @given(FLAGS)
 def test_flags_there_and_back_give_an_equal_plan(flags: dict[str, Any]) -> None:
     try:
         plan = slime.plan({"rollout_num_gpus": 0, **flags}, EIGHT)
     except PlacementError:
         return
+    outcome("planned")
     for name in ("rlinf", "roll", "slime"):  # verl needs an actor, and engines that fill its pool
         dialect = DIALECTS[name]
         there = convert(plan, name)
@@ -283,6 +286,7 @@ NOUNS = {
 }
 
 
+@at_least(compared=0.1)
 @given(jobs(), st.sampled_from(list(WRITERS)))
 def test_what_changes_is_named(plan: Plan, to: str) -> None:
     conversion = convert(plan, to)
@@ -299,6 +303,7 @@ def test_what_changes_is_named(plan: Plan, to: str) -> None:
         if name not in again or f"{name}: the component" in conversion.added:  # omitted, and one that the dialect has
             assert any(text.startswith(f"{name}: ") for text in conversion.omitted)
             continue
+        outcome("compared")
         assert same(plan.only(name), again.only(name))
         changed = {key for key in NOUNS if getattr(component, key) != getattr(again[name], key) and key != "parallel"}
         if any(component.groups(kind) != again[name].groups(kind) for kind in ("tp", "cp", "ep", "pp", "fsdp")):
@@ -327,12 +332,28 @@ def test_rlinf_keeps_what_its_configs_state(case: Case) -> None:
     assert rlinf.plan(yaml.safe_load(conversion.text), Inventory.from_dict(case[1])) == plan
 
 
-@given(jobs())
+@st.composite
+def whole_nodes(draw: st.DrawFn) -> Plan:
+    """Draw a plan that every dialect can express: components of a process per accelerator, on whole nodes of 4."""
+    actor, rollout = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    first = draw(st.sampled_from([0, actor]))
+    engines = {
+        "placement": f"{4 * first}-{4 * (first + rollout) - 1}",
+        "parallel": {"tp": draw(st.sampled_from([1, 2]))},
+    }
+    section = {"num_nodes": max(actor, first + rollout)}
+    section["component_placement"] = {"actor": f"0-{4 * actor - 1}", "rollout": engines}
+    return ComponentPlacement({"cluster": section}, Inventory.uniform(section["num_nodes"], 4)).plan()
+
+
+@at_least(**dict.fromkeys(WRITERS, 0.05))
+@given(jobs() | whole_nodes())
 def test_a_config_that_was_written_is_written_again(plan: Plan) -> None:
     for to, writer in WRITERS.items():
         bare = plan.inventory.without_groups()
         if not (conversion := convert(plan, to)).config:
             continue
+        outcome(to)
         again = writer.plan(conversion.config, bare)
         twice = convert(again, to)
         assert (twice.omitted, twice.added) == ((), ())

@@ -24,6 +24,7 @@ from rankplan.memory.model import Model
 from rankplan.memory.settings import GIB
 from rankplan.plans.plan import Plan
 from support.memory_configs import BASES, CASES, MODEL, changed, planned
+from support.outcomes import at_least, outcome
 
 SETTINGS = [(base, *row) for base, cases in CASES.items() for row in cases["rows"]]
 MOE = "Qwen/Qwen3-30B-A3B"
@@ -151,10 +152,17 @@ def test_a_value_of_the_wrong_type_is_a_fault_at_its_place(base: str, kind: str,
         planned(base, {path: value})
 
 
+@pytest.mark.parametrize(("base", "path"), sorted({(base, path) for base, kind, path in TYPED if kind == "size"}))
+def test_a_size_of_0_states_nothing(base: str, path: str) -> None:
+    for names, phases in planned(base, {path: 0}).memory().items():
+        assert phases, names
+
+
 VALUES = {"size": [1, 3, 4096], "switch": [True, False], "number": [0.5], "share": [0.4, 1], "fraction": [0, 0.5, 1]}
 TEXTS = ["full", "selective", "block", "uniform", "fp8", "bf16", "float32", "adam", "sgd", "auto"]
 
 
+@at_least(planned=0.4)
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_keys_of_memory_place_and_recognise_nothing(data: st.DataObject) -> None:
@@ -170,6 +178,7 @@ def test_keys_of_memory_place_and_recognise_nothing(data: st.DataObject) -> None
     except PlacementError as error:  # the model has fewer layers than its ends
         assert {one.code for one in error.diagnostics} == {"invalid-value"}
         return
+    outcome("planned")
     usual = planned(base, {})
     for name, component in plan.items():
         assert component.with_settings(memory=None) == usual[name].with_settings(memory=None)
@@ -187,15 +196,18 @@ OPEN = [
 @pytest.mark.parametrize(("base", "setting", "key", "path"), OPEN)
 def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: str, key: Key, path: str) -> None:
     absent = planned(base, {}).memory()
+    planned_values = 0
     for value in [*VALUES.get(key.kind, TEXTS), *([10**9] if setting in ("sequences", "tokens") else [])]:
         try:
             present = planned(base, {path: value}).memory()
         except PlacementError:
             continue
+        planned_values += 1
         for names, phases in present.items():
             for phase, need in phases.items():
                 other = absent[names][phase]
                 assert other.lower <= need.lower <= need.upper <= other.upper, (value, names, phase)
+    assert planned_values
 
 
 @pytest.mark.parametrize(

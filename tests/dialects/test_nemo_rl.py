@@ -14,7 +14,7 @@ from rankplan import Component, Inventory, PlacementError, arrange, load_config
 from rankplan import plan as planned
 from rankplan.dialects import nemo_rl
 from support.configs import from_overrides
-from support.goldens import lines, named
+from support.goldens import check_verdict, lines
 
 CLUSTERS = [line for line in lines("nemo_rl_clusters") if line["kind"] != "file"]
 FILES = {line["source"]: line["own"] for line in lines("nemo_rl_clusters") if line["kind"] == "file"}
@@ -70,13 +70,15 @@ def test_nemo_rl_answers_the_same(line: dict[str, Any]) -> None:
     try:
         plan = nemo_rl.plan(asked, Inventory.uniform(cluster["num_nodes"] or 1, max(cluster["gpus_per_node"], 1)))
     except PlacementError as error:
-        if "error" not in answer:
-            for found in error.diagnostics:
-                named("nemo-rl-backends" if str(found.path).endswith("backend") else REJECTED[found.code])
+        names = [
+            "nemo-rl-backends" if str(fault.path).endswith("backend") else REJECTED[fault.code]
+            for fault in (error.diagnostics if "error" not in answer else ())
+        ]
+        check_verdict(line["id"], names)
         return
+    check_verdict(line["id"], ["unrelated-options"] if "error" in answer else [])
     if "error" in answer:
         assert "async_engine" in answer["error"]["message"] or "backend" in answer["error"]["message"]
-        named("unrelated-options")
         return
     training, *others = answer["clusters"]
     assert len(plan["policy"]) == training["nodes"] * training["gpus_per_node"]

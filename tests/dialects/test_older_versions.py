@@ -12,7 +12,7 @@ from rankplan import check as checked
 from rankplan.dialects import areal, skyrl
 from rankplan.dialects.keys import SKYRL, TABLES
 from support.configs import from_overrides, nodes
-from support.goldens import lines
+from support.goldens import VERDICTS, lines
 
 SKYRL_WORDS = [line for line in lines("skyrl_sizes") if line["kind"] == "overrides"]
 STATED = [f"trainer.placement.{name}_num_gpus_per_node=1" for name in ("policy", "ref", "critic")]
@@ -45,6 +45,8 @@ def test_keys_of_skyrl_before_0_3_mean_the_same(line: dict[str, Any]) -> None:
             found = [(one.code, moved.get(one.path or "", one.path)) for one in error.diagnostics]
         answers.append(found)
     assert answers[0] == answers[1]
+    refused = "error" in line["result"] or line["result"].get("validate") != "ok"
+    assert isinstance(answers[0], list) == (refused != (line["id"] in VERDICTS))
 
 
 def test_skyrl_before_0_3_has_other_defaults(tmp_path: Path) -> None:

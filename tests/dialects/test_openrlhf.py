@@ -14,7 +14,7 @@ from rankplan import plan as planned
 from rankplan.dialects import openrlhf, skyrl
 from rankplan.dialects.keys import OPENRLHF
 from support.configs import from_overrides, nodes
-from support.goldens import lines, named
+from support.goldens import VERDICTS, check_verdict, lines, named
 
 NAMES = {
     "PolicyModelActor": "actor",
@@ -50,13 +50,12 @@ def test_openrlhf_answers_the_same(line: dict[str, Any], tmp_path: Path) -> None
     try:
         plan = openrlhf.plan(path, nodes(line["nodes"]))
     except PlacementError as error:
-        if "error" not in answer:
-            assert {one.code for one in error.diagnostics} == {"parallel-not-divisible"}
-            named("openrlhf-undivided-sizes")
+        names = {"parallel-not-divisible": "openrlhf-undivided-sizes"}
+        check_verdict(line["id"], [] if "error" in answer else [names[fault.code] for fault in error.diagnostics])
         return
+    check_verdict(line["id"], ["unrelated-options"] if "error" in answer else [])
     if "error" in answer:
         assert "packing_samples" in answer["error"]["message"]
-        named("unrelated-options")
         return
     same(plan, answer, NAMES, "vllm")
 
@@ -69,10 +68,12 @@ def test_skyrl_answers_the_same(line: dict[str, Any]) -> None:
         plan = skyrl.plan(from_overrides(line["overrides"]), nodes(line["nodes"]))
     except PlacementError:
         assert refused
+        check_verdict(line["id"], [])
         return
+    message = (answer.get("error") or answer["validate"])["message"] if refused else ""
+    names = ["skyrl-plus" if "'+' prefix" in message else "unrelated-options"]
+    check_verdict(line["id"], names if refused else [])
     if refused:
-        message = (answer.get("error") or answer["validate"])["message"]
-        named("skyrl-plus" if "'+' prefix" in message else "unrelated-options")
         assert any(part in message for part in ("'+' prefix", "estimator", "batch_size", "GRPO", "num_prefill"))
         return
     same(plan, answer, {}, "generator")
@@ -291,6 +292,7 @@ def test_flags_of_older_versions_mean_the_same(line: dict[str, Any], tmp_path: P
         except PlacementError as error:
             answers.append([one.code for one in error.diagnostics])
     assert answers[0] == answers[1]
+    assert isinstance(answers[0], list) == (("error" in line["result"]) != (line["id"] in VERDICTS))
 
 
 def test_older_flags_are_no_flags_of_slime(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rankplan.dialects import verl
 from rankplan.dialects.convert import convert
 from support import oracle_verl
 from support.configs import from_overrides, nodes
-from support.goldens import lines, named
+from support.goldens import check_verdict, lines, named
 
 CONFIGS = [line for line in lines("verl_pools") if line["kind"] == "config"]
 
@@ -74,12 +74,10 @@ def test_verl_answers_the_same(line: dict[str, Any]) -> None:
     try:
         plan = verl.plan(config(line), nodes([gpus for _, gpus in line["cluster"]]))
     except PlacementError as error:
-        if not reason:
-            for found in error.diagnostics:
-                named(REJECTED[found.code])
+        check_verdict(line["id"], [] if reason else [REJECTED[fault.code] for fault in error.diagnostics])
         return
+    check_verdict(line["id"], [next(name for part, name in PLACED.items() if part in reason)] if reason else [])
     if reason:
-        named(next(name for part, name in PLACED.items() if part in reason))
         return
     pool = next(one for one in answer["pools"] if one["name"] in ("global_pool", "trainer_pool"))
     each, order = pool["spec"][0], pool["sorted"]

@@ -99,6 +99,17 @@ def test_known_facts_that_contradict_a_binding_are_faults() -> None:
         planned({"actor": {"placement": "0", "binding": "node", "memory_binding": "bind"}}, few)
 
 
+def test_a_fault_of_a_later_node_is_found() -> None:
+    few = {"nodes": [{"ranks": 0, **NODE}, {"ranks": 1, **NODE, "numa": {0: "0-2", 1: "8-15"}}]}
+    with pytest.raises(PlacementError, match="on accelerators 0-3 of node 1: NUMA node 0 has 3 usable cores"):
+        planned({"actor": {"placement": "0-15", "binding": "exclusive"}}, few)
+    # Equal nodes, of which the first uses only accelerators near enough cores.
+    few = {"nodes": [{"ranks": "0-1", **NODE, "numa": {0: "0-2", 1: "8-15"}}]}
+    planned({"actor": {"placement": "4-7", "binding": "exclusive"}}, few)
+    with pytest.raises(PlacementError, match="on accelerators 0-1 of node 1: NUMA node 0 has 3 usable cores"):
+        planned({"actor": {"placement": "4-9", "binding": "exclusive"}}, few)
+
+
 def test_missing_facts_are_no_faults() -> None:
     unknown = {"nodes": [{"ranks": 0, "accelerators": 8, "numa": NODE["numa"]}]}
     for policy in ("node", "socket", "exclusive", "core-complex"):

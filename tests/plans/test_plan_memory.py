@@ -119,6 +119,14 @@ def test_processes_on_one_accelerator_are_counted_each() -> None:
     assert four["reward",]["resident"].lower == 4 * one["reward",]["resident"].lower == 68 * GIB
 
 
+def test_a_switch_has_what_both_processes_hold_besides_their_tensors() -> None:
+    memory = _worked().memory()
+    train, switch = memory["actor",]["train"], memory["actor", "rollout"]["switch"]
+    for name, each in (("context", 1), ("communication", 4), ("workspaces", 1.5)):
+        assert train.parts[name] == (0, each * GIB)
+        assert switch.parts[name] == (0, 2 * each * GIB), name
+
+
 def test_components_apart_have_no_switch() -> None:
     actor = {"placement": "0-3", "parallel": {"tp": 4}, "memory": TRAINER}
     needs = _plan({"actor": actor, "rollout": {"placement": "4-7:0", "memory": ENGINE}}).memory()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from support.goldens import DIFFERENCES
+from support.goldens import DIFFERENCES, VERDICTS, lines
 from support.paths import DOCS
 
 PAGE = (DOCS / "differences.md").read_text()
@@ -17,3 +17,9 @@ def test_every_difference_has_an_example() -> None:
     for number, text in printed:
         if code := re.fullmatch(r"`([a-z-]+)`", DIFFERENCES[int(number) - 1]["rankplan"]):
             assert text.startswith(f"{code[1]}: "), f"row {number} is rejected with another code"
+
+
+def test_every_other_verdict_is_of_a_recorded_line() -> None:
+    files = ("nemo_rl_clusters", "openrlhf_sizes", "skyrl_sizes", "verl_pools", "areal_alloc")
+    recorded = {line["id"] for name in files for line in lines(name)}
+    assert {verdict.partition(" ")[0] for verdict in VERDICTS} <= recorded

@@ -78,7 +78,7 @@ def wait_until_gone(pids: list[int]) -> None:
 @pytest.mark.parametrize(("component", "rank"), [("actor", 0), ("actor", 3), ("rollout", 0), ("rollout", 3)])
 def test_a_rank_has_the_environment_of_the_plan(plan: Plan, component: str, rank: int) -> None:
     done = exec_(
-        "--component", component, "--rank", str(rank), "--master", "10.0.0.1:29500", "--", "python", "-c", SHOW
+        "--component", component, "--rank", str(rank), "--master", "10.0.0.1:29500", "--", sys.executable, "-c", SHOW
     )
     assert done.returncode == 0, done.stderr
     environment = json.loads(done.stdout)
@@ -91,7 +91,7 @@ def test_a_rank_has_the_environment_of_the_plan(plan: Plan, component: str, rank
 
 def test_the_rank_may_come_from_a_launcher_whose_rendezvous_stays(plan: Plan) -> None:
     given = {"SLURM_PROCID": "2", "MASTER_ADDR": "elsewhere", "MASTER_PORT": "1234", "RANK": "7"}
-    done = exec_("--component", "actor", "--rank-from", "SLURM_PROCID", "--", "python", "-c", SHOW, **given)
+    done = exec_("--component", "actor", "--rank-from", "SLURM_PROCID", "--", sys.executable, "-c", SHOW, **given)
     environment = json.loads(done.stdout)
     assert (environment["RANK"], environment["MASTER_ADDR"], environment["MASTER_PORT"]) == ("2", "elsewhere", "1234")
 
@@ -100,7 +100,7 @@ def test_it_becomes_the_command(plan: Plan) -> None:
     words = ["exec", "plan.json", "--component", "actor", "--rank", "0", "--"]
     script = "import os, sys; print(os.getpid(), flush=True); sys.exit(41)"
     with subprocess.Popen(
-        [sys.executable, "-m", "rankplan", *words, "python", "-c", script], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "rankplan", *words, sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
     ) as process:
         said, _ = process.communicate(timeout=60)
     assert (int(said), process.returncode) == (process.pid, 41)
@@ -114,7 +114,7 @@ def test_it_is_bound_before_the_command_starts(tmp_path: Path, monkeypatch: pyte
     )
     Path("conf.yaml").write_text("cluster: {num_nodes: 1, binding: node, component_placement: {a: 0}}")
     rankplan.plan("conf.yaml", rankplan.Inventory.load("nodes.yaml")).save("plan.json")
-    done = exec_("--rank", "0", "--", "python", "-c", "import os; print(sorted(os.sched_getaffinity(0)))")
+    done = exec_("--rank", "0", "--", sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity(0)))")
     assert done.stdout.strip() == f"[{cpus[-1]}]"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gzip
 import json
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import yaml
@@ -12,6 +13,7 @@ import yaml
 from support.paths import GOLDEN
 
 DIFFERENCES: list[dict[str, Any]] = json.loads((GOLDEN / "differences.json").read_text())
+VERDICTS: dict[str, list[str]] = json.loads((GOLDEN / "other_verdicts.json").read_text())
 _NAMES = {name for row in DIFFERENCES for name in row["does"]}
 
 
@@ -26,6 +28,12 @@ def named(name: str) -> str:
     """Return the name of a difference, which must be in ``differences.json``."""
     assert name in _NAMES, f"{name!r} is not in differences.json"
     return name
+
+
+def check_verdict(line: str, differences: Iterable[str]) -> None:
+    """Check that exactly these differences explain why only one side refuses a line; there are none if both agree."""
+    found = sorted({named(name) for name in differences})
+    assert found == VERDICTS.get(line, []), line
 
 
 class _Plain(yaml.SafeDumper):

@@ -100,13 +100,19 @@ def _rules(draw: st.DrawFn, pool: Pool) -> Rule | None:
     if not usable:
         return None
     ranks = st.sampled_from(usable)
-    kind = draw(st.sampled_from(["lists", "chunks", "packed", "text"]))
+    kind = draw(st.sampled_from(["lists", "chunks", "packed", "packed", "text"]))
     if kind == "lists":
-        near = st.lists(ranks, min_size=1, max_size=2, unique=True)
+        rows = pool.apply(RankMap.from_lists([[rank] for rank in usable]))
+        node_of = dict(zip(usable, (row.cluster_node_rank for row in rows), strict=True))
+        pairs = [
+            [rank, other] for rank in usable for other in usable if rank != other and node_of[rank] == node_of[other]
+        ]
+        near = st.sampled_from(pairs) if pairs and draw(st.booleans()) else ranks.map(lambda rank: [rank])
         return RankMap.from_lists(draw(st.lists(near, min_size=1, max_size=5)))
     if kind == "chunks":
-        each = draw(st.integers(1, 2))
-        return Chunks(draw(st.lists(ranks, min_size=each, max_size=2 * each)) * each, each)
+        each = draw(st.integers(1, min(2, len(usable))))
+        chosen = draw(st.lists(ranks, min_size=each, max_size=2 * each, unique=True))
+        return Chunks(chosen * each, each) if len(chosen) > 1 else Chunks(chosen, 1)
     first = draw(ranks)
     last = next(rank for rank in range(first, len(pool) + 1) if rank + 1 not in usable)
     if kind == "packed":

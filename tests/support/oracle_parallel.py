@@ -38,10 +38,20 @@ def fits(count: int, sizes: Sizes) -> bool:
     return count % dense == 0 and (count % experts == 0 or sizes["ep"] * sizes["etp"] == 1)
 
 
+def has_stages(count: int, sizes: Sizes, order: str) -> bool:
+    """Return whether each slot has the same pipeline stage for attention and for experts."""
+    try:
+        coordinates(count, sizes, order)
+    except ValueError:
+        return False
+    return True
+
+
 def coordinates(count: int, sizes: Sizes, order: str) -> list[dict[str, int]]:
     """Return the coordinates of every slot, of attention and of experts: slots are counted in the order given.
 
-    Without experts, all slots have the same part of them, and expert-data groups are data groups.
+    Without experts, all slots have the same part of them, and expert-data groups are data groups. Raises ``ValueError``
+    if a slot has two pipeline stages.
     """
     found: list[dict[str, int]] = [{} for _ in range(count)]
     experts = sizes["ep"] * sizes["etp"] > 1
@@ -56,7 +66,8 @@ def coordinates(count: int, sizes: Sizes, order: str) -> list[dict[str, int]]:
         # The last of `product` is the fastest.
         for slot, numbers in enumerate(product(*(range(known[kind]) for kind in reversed(kinds)))):
             here = dict(zip(reversed(kinds), numbers, strict=True))
-            assert here["pp"] == found[slot].get("pp", here["pp"]), "a slot has one pipeline stage"
+            if here["pp"] != found[slot].get("pp", here["pp"]):
+                raise ValueError("a slot has two pipeline stages")
             found[slot] |= here
     return found if experts else [each | {"etp": 0, "ep": 0, "edp": each["dp"]} for each in found]
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from rankplan import EmitOptions, Inventory, PlacementError, Plan
 from support.jobs import jobs
 from support.launchers import CASES, OPTIONS, WITHOUT_RAY, again, documents, options, places, planned
+from support.outcomes import at_least, outcome
 
 TARGETS = ("kuberay", "jobset", "lws")
 REFUSALS = {"emit-hardware", "emit-topology"}
@@ -16,6 +17,7 @@ KEYS = {kind: f"example.com/{kind.lower().replace('_', '-')}" for kind in ("MUSA
 KEYS |= {kind: f"example.com/{kind.lower()}" for kind in ("RBLN", "FURIOSA", "MBLT", "TTNPU")}
 
 
+@at_least(written=0.1)
 @given(jobs().filter(len), st.sampled_from(TARGETS), st.booleans())
 def test_a_file_has_the_plan_or_the_launcher_refuses_it(plan: Plan, target: str, pin: bool) -> None:
     given_options = {"image": "train:1", **OPTIONS.get(target, WITHOUT_RAY), "resource_keys": KEYS, "pin": pin}
@@ -27,6 +29,7 @@ def test_a_file_has_the_plan_or_the_launcher_refuses_it(plan: Plan, target: str,
         assert "emit-no-address" not in refused or pin
         assert refused <= REFUSALS | {"emit-uneven", "emit-no-address"}
         return
+    outcome("written")
     documents(text)
     assert rankplan.emit(plan, target, EmitOptions(**given_options)) == text
     found, same = again(text, target)

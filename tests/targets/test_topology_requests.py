@@ -13,6 +13,7 @@ from rankplan.targets.groups import pod_groups
 from rankplan.targets.options import Draft, Options
 from rankplan.targets.requests import requests
 from support.launchers import OPTIONS, WITHOUT_RAY, again, documents, places
+from support.outcomes import at_least, outcome
 
 LEVELS = ("example.com/block", "example.com/rack")
 
@@ -65,16 +66,21 @@ def wished(plan: Plan) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
+@at_least(sliced=0.05)
 @given(plans())
 def test_a_slice_is_the_smallest_that_holds_every_group(plan: Plan) -> None:
     draft = Draft(plan, Options())
     groups = pod_groups(plan)
     found = requests(draft, [one.nodes for one in groups])
     assert not draft.faults
-    assert tuple((one.level, one.size) for one in found[0]) == wished(plan)
+    expected = wished(plan)
+    if expected:
+        outcome("sliced")
+    assert tuple((one.level, one.size) for one in found[0]) == expected
     assert not any(found[1:])
 
 
+@at_least(written=0.4)
 @given(plans(), st.sampled_from(["kuberay", "jobset", "lws"]))
 def test_a_file_with_requests_is_valid_and_comes_back(plan: Plan, target: str) -> None:
     given_options = {"image": "train:1", "queue": "gold", **OPTIONS.get(target, WITHOUT_RAY)}
@@ -83,6 +89,7 @@ def test_a_file_with_requests_is_valid_and_comes_back(plan: Plan, target: str) -
     except PlacementError as error:
         assert {found.code for found in error.diagnostics} <= {"emit-topology", "emit-uneven"}
         return
+    outcome("written")
     documents(text)
     found, same = again(text, target)
     assert places(found) == places(plan) and same == text

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -75,6 +77,28 @@ def test_a_shorter_sequence_has_an_upper_bound_only(tmp_path: Path) -> None:
     need, before = _train(shorter, costs), shorter.memory()["actor",]["train"]
     assert need.lower == before.lower
     assert need.upper == 54 * GIB < before.upper
+
+
+def test_the_least_peak_of_longer_sequences_is_the_upper_bound(tmp_path: Path) -> None:
+    peaks = {8192: 52, 16384: 48, 32768: 60}
+    before = _plan(length=4096).memory()["actor",]["train"]
+    for index, lengths in enumerate(itertools.permutations(peaks)):
+        for length in lengths:
+            use = replace(USE, used=peaks[length] * GIB)
+            costs = _costs(tmp_path / f"costs{index}.yaml", _plan(length=length), [use] * 8)
+        need = _train(_plan(length=4096), costs)
+        assert need.measured
+        assert (need.lower, need.upper) == (before.lower, (48 + 40 - 38) * GIB)
+
+
+def test_the_peak_of_a_longer_sequence_never_widens_the_bounds(tmp_path: Path) -> None:
+    before = _plan("400 GiB").memory()["actor",]["train"]
+    for used, bounds in ((1, (3 * GIB, 3 * GIB)), (390, (before.lower, before.upper))):
+        use = replace(USE, used=used * GIB, total=400 * GIB)
+        longer = _plan("400 GiB", length=8192)
+        need = _train(_plan("400 GiB"), _costs(tmp_path / f"{used}.yaml", longer, [use] * 8))
+        assert (need.lower, need.upper) == bounds
+        assert need.measured == (need.upper < before.upper)
 
 
 def test_beside_other_processes_only_what_pytorch_counts_is_known(tmp_path: Path) -> None:

@@ -334,11 +334,12 @@ class Needs:
         """Return a need with measured bounds, if it was measured; a longer sequence gives only an upper bound."""
         name = need.components[0]
         evaluation = self.evaluations[name]
+        computed = need.parts  # several peaks may cover it
         for peak in self.peaks.get(name, ()):
             if peak.covers(evaluation, crowd.card):
                 others = {other: count for other, count in crowd.users.items() if other != name}
-                own = {part: need.parts[part] for part in evaluation.slot(crowd.size).parts}
-                asleep = {part: bounds for part, bounds in need.parts.items() if part not in own}
+                own = {part: computed[part] for part in evaluation.slot(crowd.size).parts}
+                asleep = {part: bounds for part, bounds in computed.items() if part not in own}
                 found = peak.parts(own, asleep, others)
                 if found is not None and peak.length == evaluation.entry.length:
                     return replace(need, parts=found, measured=True)

@@ -321,6 +321,7 @@ def test_a_shipped_config_gets_the_class_that_its_script_uses(line: Line) -> Non
     try:
         found = roles_of(rlinf.read(config_of(line)), inventory_of(line))
     except PlacementError as error:
+        assert answer_error(line) is not None
         assert {fault.code for fault in error.diagnostics} == planned(line)
         return
     hybrid = line["class"] == "HybridComponentPlacement"

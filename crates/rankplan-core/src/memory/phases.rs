@@ -22,6 +22,9 @@ const STORE: f64 = 200.0 * GIB;
 /// Buffers of offloading, as DeepSpeed's estimates count them.
 const BUFFERS: f64 = 1.5;
 
+/// The processes of a switch, the trainer's and the engine's: each has a context, buffers and workspaces of its own.
+const PROCESSES: f64 = 2.0;
+
 /// Parts of a step, which need not stay after it.
 const FREED: [&str; 3] = ["gradients", "activations", "logits"];
 
@@ -70,7 +73,7 @@ pub fn switch(model: &Model, trainer: &[Part], engine: &[Part], sleep: Option<Sl
         part("graphs", 0.0, of(engine, "graphs").upper),
     ];
     parts.push(part("fragments", 0.0, 0.12 * total(&parts).upper));
-    parts.extend(around().map(|one| part(one.name, 0.0, 2.0 * one.bounds.upper)));
+    parts.extend(around().map(|one| part(one.name, 0.0, PROCESSES * one.bounds.upper)));
     parts
 }
 

@@ -20,12 +20,12 @@ def _framework(strategy: Any) -> str:
     return {"fsdp2": "fsdp"}.get(str(strategy), str(strategy))
 
 
-def _length(prompt: int, longest: int | None, response: int) -> int:
+def _length(prompt: int | None, longest: int | None, response: int | None) -> int | None:
     """Return the longest sequence; several turns add to the input, up to its own limit."""
-    return max(prompt, longest or 0) + response
+    return None if prompt is None or response is None else max(prompt, longest or 0) + response
 
 
-def _tokens(prompt: int, longest: int | None, response: int, tokens: Any, *batches: Any) -> int | None:
+def _tokens(prompt: int | None, longest: int | None, response: int | None, tokens: Any, *batches: Any) -> int | None:
     """Return the most tokens of a micro-batch, in training and in the forward pass; a longer sequence is alone."""
     length = _length(prompt, longest, response)
     if tokens is not None:

@@ -28,7 +28,9 @@ _BY_TOKENS = f"switch @.use_dynamic_bsz {_A}.actor.use_dynamic_bsz = false"
 _AWARE = "any @.optim.use_precision_aware_optimizer", f"any {_OVER}.use_precision_aware_optimizer"
 
 
-def _tokens(prompt: int, response: int, cp: int, by_tokens: Any, tokens: Any, batch: Any, *forward: Any) -> int | None:
+def _tokens(
+    prompt: int | None, response: int | None, cp: int, by_tokens: Any, tokens: Any, batch: Any, *forward: Any
+) -> int | None:
     """Return the most tokens of a micro-batch, also of the forward pass: on each of the context ranks, so many.
 
     What is not stated about the forward pass is as in training (``rearrange_micro_batches``).
@@ -39,7 +41,7 @@ def _tokens(prompt: int, response: int, cp: int, by_tokens: Any, tokens: Any, ba
         also = by_tokens if own is None else own
         pairs.append((also, tokens if most_tokens is None else most_tokens, own_batch))
     return convert.most(
-        *(convert.micro_batch(by, each and each * cp, one, prompt + response) for by, each, one in pairs)
+        *(convert.micro_batch(by, each and each * cp, one, convert.added(prompt, response)) for by, each, one in pairs)
     )
 
 
