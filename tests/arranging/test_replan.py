@@ -286,6 +286,14 @@ def test_a_spare_with_other_hardware_does_not_fit() -> None:
 LEVELS = ("zone", "block", "nvlink")
 
 
+def test_a_level_that_no_node_has_counts_before_and_after_hardware_is_excluded() -> None:
+    nodes = [{"ranks": rank, "accelerators": 2, "labels": {"zone": "a"}} for rank in range(3)]
+    full = Inventory.from_dict({"nodes": nodes}).with_levels(("zone", "nvlink"))
+    assert [level.level for level in full.domains] == list(full.without(["node-0"]).levels) == ["zone", "nvlink"]
+    found = replan(plan(first(full, 2), actor=("0-3", Parallel())), full, without=["node-0"]).arrangement
+    assert len(found.after) == len(found.levels)
+
+
 @st.composite
 def failures(draw: st.DrawFn) -> tuple[Plan, Inventory, list[int], Case]:
     """Return a plan, nodes with spares in three levels, the nodes that failed, and the same case for the oracle."""

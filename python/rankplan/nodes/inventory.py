@@ -245,7 +245,7 @@ class Inventory:
     def _marked(self, marks: entries.Marks, job: str | None = None) -> Inventory:
         if not marks:
             return self
-        found = self._derived(self.core.marked(marks, job), self._facts)
+        found = Inventory._of(self.core.marked(marks, job), self._facts, self._stated_levels)
         # marks change neither labels nor names
         found.__dict__.update({key: self.__dict__[key] for key in ("domains", "names") if key in self.__dict__})
         return found
