@@ -10,9 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from rankplan import Inventory
-from rankplan._core import Free, RankSet, Short, Taken
-from rankplan.nodes.topology.domains import address_key
-from support.oracle_order import sort_key
+from rankplan._core import AddressKey, Free, RankSet, Short, Taken
+from support.oracle_order import address_key, sort_key
 from support.oracle_packing import Cluster, torn
 
 COUNTS = st.lists(st.integers(0, 7), min_size=1, max_size=6)
@@ -174,6 +173,8 @@ def test_addresses_are_sorted_as_in_python(addresses: list[str]) -> None:
     ips = [str(inventory.node(rank).ip) for rank in range(len(given_))]
     assert inventory.core.order("text") == sorted(range(len(ips)), key=lambda rank: ips[rank])
     keys = [address_key(ip) for ip in ips]
+    assert sorted(ips, key=AddressKey) == sorted(ips, key=address_key)
+    assert len({AddressKey(ip) for ip in ips}) == len(set(keys))
     assert inventory.core.order("number") == sorted(range(len(ips)), key=lambda rank: keys[rank])
     places = inventory.core.places("number", RankSet(range(len(ips))))
     assert places is not None

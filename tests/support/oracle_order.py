@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
+import socket
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from rankplan import Inventory
-from rankplan.nodes.topology.domains import address_key
+from rankplan.words import natural
 
 
 def sort_key(
@@ -37,3 +39,25 @@ def sort_key(
 def number(text: str) -> int:
     digits = text.removeprefix("-")
     return int(text) if digits.isascii() and digits.isdecimal() and len(text) < 10 else -1
+
+
+Key: TypeAlias = tuple[int, int, tuple[tuple[str, int], ...], str]
+
+
+def address_key(address: str) -> Key:
+    """Return a sort key: IPv4 by number, then IPv6 by number, then anything else as a name in natural order.
+
+    Ignores brackets around an IPv6 address, and reads an IPv4 address mapped into IPv6 as IPv4. Two texts have the same
+    key only if they are the same address. Does not look up names.
+    """
+    try:
+        return (4, int.from_bytes(socket.inet_pton(socket.AF_INET, address), "big"), (), "")
+    except (OSError, ValueError):
+        pass
+    try:
+        found = ipaddress.IPv6Address(address[1:-1] if address[:1] + address[-1:] == "[]" else address)
+    except ValueError:
+        return (99, 0, natural(address), address)
+    if found.ipv4_mapped is not None:
+        return (4, int(found.ipv4_mapped), (), "")
+    return (6, int(found), (), found.scope_id or "")

@@ -171,19 +171,24 @@ fn number(text: &str) -> i64 {
 }
 
 /// What an address is sorted by: IPv4 as a number, then IPv6 as a number, then names, in which numbers count as numbers.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum AddressKey<'a> {
+///
+/// Brackets around an IPv6 address are ignored, and an IPv4 address mapped into IPv6 is read as IPv4. Two texts have the same
+/// key only if they are the same address. No name is looked up.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AddressKey<'a> {
+    /// An IPv4 address.
     V4(Ipv4Addr),
+    /// An IPv6 address with its scope.
     V6(Ipv6Addr, &'a str),
+    /// Any other text: its parts, and itself.
     Name(Vec<(&'a str, Option<Digits<'a>>)>, &'a str),
 }
 
 /// A number of any length: how many digits it has without zeros before it, and these.
-pub(crate) type Digits<'a> = (usize, &'a str);
+pub type Digits<'a> = (usize, &'a str);
 
-/// The key of an address. Ignores brackets around an IPv6 address, and reads an IPv4 address mapped into IPv6 as IPv4. No
-/// name is looked up.
-fn address_key(address: &str) -> AddressKey<'_> {
+/// What an address is sorted by.
+pub fn address_key(address: &str) -> AddressKey<'_> {
     if let Ok(found) = address.parse() {
         return AddressKey::V4(found);
     }

@@ -1,11 +1,13 @@
 //! `Inventory`, and reading one.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyRange, PyTuple};
+use pyo3::types::{PyBytes, PyRange, PyString, PyTuple};
 use rankplan_core::node::NodeSpec as Accelerators;
 use rankplan_core::read::place::{Place, in_order};
 use rankplan_core::read::reader::{Reader, hardware_type_fault};
@@ -124,6 +126,43 @@ fn levels_of<'py>(py: Python<'py>, levels: &[rankplan_core::domains::Level<'_>])
 #[pyfunction]
 pub fn check_hardware_type(py: Python<'_>, name: &str) -> PyResult<()> {
     hardware_type_fault(name, &known_names(py)?).map_or(Ok(()), Err).or_raise(py, None)
+}
+
+/// What an address is sorted by: IPv4 as a number, then IPv6 as a number, then names, in which numbers count as numbers. Equal
+/// only for the same address. Ignores brackets around an IPv6 address, and reads an IPv4 address mapped into IPv6 as IPv4.
+#[pyclass(frozen, eq, ord, hash, module = "rankplan._core")]
+pub struct AddressKey(String);
+
+impl AddressKey {
+    fn key(&self) -> rankplan_core::order::AddressKey<'_> {
+        rankplan_core::order::address_key(&self.0)
+    }
+}
+
+impl PartialEq for AddressKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl PartialOrd for AddressKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.key().partial_cmp(&other.key())
+    }
+}
+
+impl Hash for AddressKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+#[pymethods]
+impl AddressKey {
+    #[new]
+    fn new(address: &Bound<'_, PyString>) -> Self {
+        AddressKey(address.to_string_lossy().into_owned())
+    }
 }
 
 /// The order of this name; raises `ValueError` for an unknown one.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from rankplan._core import RankSet
+from rankplan._core import AddressKey, RankSet
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.topology.domains import address_key
 
 _Value = TypeVar("_Value", str, int | str)
 
@@ -35,7 +34,7 @@ def bundle_order(bundles: Iterable[tuple[int, str, int | str]]) -> list[int]:
     GPU ids come first, as numbers, then UUIDs as text. Equal bundles keep their order. No name is looked up.
     """
     bundles = list(bundles)
-    nodes = _places({address for _, address, _ in bundles}, address_key)
+    nodes = _places({address for _, address, _ in bundles}, AddressKey)
     gpus = _places({gpu_id for _, _, gpu_id in bundles}, _gpu_key)
     return [index for index, _, _ in sorted(bundles, key=lambda bundle: (nodes[bundle[1]], gpus[bundle[2]]))]
 

@@ -1,4 +1,4 @@
-"""The domains of each level, from the labels of the nodes, and the order of addresses.
+"""The domains of each level, from the labels of the nodes.
 
 A level is the key of a node label. A value is unique only within its parent, so a domain is the tuple of the labels
 from the outermost level inwards. A node without the label is a domain of its own.
@@ -6,8 +6,6 @@ from the outermost level inwards. A node without the label is a domain of its ow
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +14,6 @@ from typing import TypeAlias
 
 from rankplan import _core
 from rankplan._core import Domains as Column
-from rankplan.words import natural
 
 RANK_LABELS = ("rankplan.io/topology-rank", "topo_rank")
 """Labels that order domains: a domain has the smallest rank of its nodes. The second one is NeMo-RL's."""
@@ -77,26 +74,3 @@ def levels_of(levels: Sequence[str], found: Iterable[tuple[bytes, list[Name], tu
         Domains(level, array("I", ids), tuple(names), parents)
         for level, (ids, names, parents) in zip(levels, found, strict=True)
     )
-
-
-Key: TypeAlias = tuple[int, int, tuple[tuple[str, int], ...], str]
-
-
-def address_key(address: str) -> Key:
-    """Return a sort key: IPv4 by number, then IPv6 by number, then anything else as a name in natural order.
-
-    Ignores brackets around an IPv6 address, and reads an IPv4 address mapped into IPv6 as IPv4. Two texts have the same
-    key only if they are the same address. Does not look up names.
-    """
-    try:
-        # Ten times as fast as ipaddress: a large cluster has thousands of these.
-        return (4, int.from_bytes(socket.inet_pton(socket.AF_INET, address), "big"), (), "")
-    except (OSError, ValueError):
-        pass
-    try:
-        found = ipaddress.IPv6Address(address[1:-1] if address[:1] + address[-1:] == "[]" else address)
-    except ValueError:
-        return (99, 0, natural(address), address)
-    if found.ipv4_mapped is not None:
-        return (4, int(found.ipv4_mapped), (), "")
-    return (6, int(found), (), found.scope_id or "")

@@ -16,14 +16,13 @@ import psutil
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rankplan._core import RankSet
+from rankplan._core import AddressKey, RankSet
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.nodes.facts import AS_RLINF_ORDER, BY_TOPOLOGY, NO_FACTS, ClusterFacts
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.nodes.node_rank import node_ranks
 from rankplan.nodes.topology import detect, natural_order
-from rankplan.nodes.topology.domains import Key, address_key
 from rankplan.plans.component import Component
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.fitting import fitted
@@ -167,9 +166,9 @@ def absent() -> FoundNode:
     return FoundNode("", NodeSpec(ranks=RankSet(), healthy=False))
 
 
-def by_address_key(node: FoundNode) -> tuple[Key, Name, str]:
+def by_address_key(node: FoundNode) -> tuple[AddressKey, Name, str]:
     """Return the key that sorts nodes by address."""
-    return (address_key(str(node.spec.ip)), natural(str(node.spec.hostname)), node.node_id)
+    return (AddressKey(str(node.spec.ip)), natural(str(node.spec.hostname)), node.node_id)
 
 
 def _few(items: Sequence[str]) -> str:
