@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from rankplan.front import plan as plan
     from rankplan.front import requests as requests
     from rankplan.front import tune as tune
-    from rankplan.memory.model import Model as Model
     from rankplan.nodes.clusters import SupportsInventory as SupportsInventory
     from rankplan.nodes.inventory import Inventory as Inventory
     from rankplan.nodes.inventory import NodeSpec as NodeSpec
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from rankplan.plans.diff import PlanDiff as PlanDiff
     from rankplan.plans.diff import diff as diff
     from rankplan.plans.memory import Need as Need
+    from rankplan.plans.model import Model as Model
     from rankplan.plans.node_kinds import NodeKind as NodeKind
     from rankplan.plans.node_kinds import Stay as Stay
     from rankplan.plans.plan import Oversubscription as Oversubscription
@@ -120,7 +120,7 @@ _NAMES = {
     ),
     "render.report": ("Report",),
     "front": ("check", "plan", "requests", "tune"),
-    "memory.model": ("Model",),
+    "plans.model": ("Model",),
     "nodes.clusters": ("SupportsInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),
     "nodes.topology": ("Domains",),

@@ -20,8 +20,8 @@ from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
 from rankplan.dialects.memory.slime import SLIME
 from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import PlacementError
-from rankplan.memory.model import Model
 from rankplan.memory.settings import GIB
+from rankplan.plans.model import Model
 from rankplan.plans.plan import Plan
 from support.memory_configs import BASES, CASES, MODEL, changed, planned
 from support.outcomes import at_least, outcome

@@ -11,7 +11,7 @@ from statistics import median
 
 import pytest
 from rankplan._core import training_memory
-from rankplan.memory.model import Model
+from rankplan.plans.model import Model
 from support.goldens import lines
 from support.memory_grid import STATES, bounds, training_of
 

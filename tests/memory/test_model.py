@@ -10,8 +10,8 @@ import pytest
 from rankplan._core import training_memory
 from rankplan.errors import PlacementError
 from rankplan.memory.cards import card_of, size_of, size_text
-from rankplan.memory.model import Model
 from rankplan.memory.settings import GIB, Training
+from rankplan.plans.model import Model
 
 # Numbers of parameters of the checkpoints themselves.
 PUBLISHED = {

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import rankplan
-from rankplan.memory.model import Model
 from rankplan.plans.memory import Need
+from rankplan.plans.model import Model
 
 MODEL = "Qwen/Qwen2.5-32B"
 

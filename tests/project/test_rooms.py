@@ -26,20 +26,15 @@ RUST_ROOMS = ["groups", "arrange", "tune"]
 # These rooms read the plan, never the config that it was made from.
 BELOW_THE_PLAN = ["render", "runtime", "testing"]
 # The rooms of the plan are plain data. These methods are sugar for functions of readers, which they import when called.
-SUGAR = {("rankplan.nodes.inventory", "rankplan.config.inventories.files")}
-# These files of the plan still use readers and the model of memory: to be moved above the plan, or into the core.
+SUGAR = {
+    ("rankplan.nodes.inventory", "rankplan.config.inventories.files"),
+    ("rankplan.plans.plan", "rankplan.plans.memory"),
+    ("rankplan.plans.plan", "rankplan.plans.memory_changes"),
+    ("rankplan.plans.plan", "rankplan.plans.peaks"),
+}
+# A saved plan reads what it states of its cluster and of memory with the readers of configs.
 NOT_YET_PLAIN = {
-    f"rankplan.plans.{name}"
-    for name in (
-        "component",
-        "configured",
-        "memory",
-        "memory_changes",
-        "memory_faults",
-        "peaks",
-        "plan_file",
-        "slot_memory",
-    )
+    f"rankplan.plans.{name}" for name in ("memory", "memory_changes", "memory_faults", "plan_file", "slot_memory")
 }
 READERS = ("rankplan.config", "rankplan.memory")
 PRIVATE_TO_RAY = re.compile(r"\bray(\.\w+)*\._(?!_)|from ray[\w.]* import _")

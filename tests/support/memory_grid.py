@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan._core import training_memory
-from rankplan.memory.model import Model
 from rankplan.memory.settings import Training
+from rankplan.plans.model import Model
 
 STATES = ("weights", "gradients", "optimizer")
 

@@ -9,11 +9,11 @@ import click
 
 from rankplan.cli.common import Choice, config_options, output_option, planned
 from rankplan.cli.output import faults_end_it
-from rankplan.config.text.files import write_whole
 from rankplan.dialects import DIALECTS, WRITERS
 from rankplan.dialects.convert import Converted
 from rankplan.dialects.convert import convert as converted
 from rankplan.errors import printable
+from rankplan.files import write_whole
 
 
 @click.command()

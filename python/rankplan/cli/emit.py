@@ -10,8 +10,8 @@ import click
 
 from rankplan.cli.common import Choice, config_options, output_option, planned
 from rankplan.cli.output import faults_end_it
-from rankplan.config.text.files import write_whole
 from rankplan.errors import PlacementError
+from rankplan.files import write_whole
 from rankplan.plans.plan import Plan
 from rankplan.targets.embedded import is_emitted
 from rankplan.targets.emit import TARGETS

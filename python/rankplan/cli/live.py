@@ -14,7 +14,7 @@ import click
 from rankplan.cli import signals
 from rankplan.cli.common import Seconds, Suffixed, dialect_option, format_option, overrides
 from rankplan.cli.output import faults_end_it, table_lines
-from rankplan.config.text.files import write_whole
+from rankplan.files import write_whole
 from rankplan.front import is_saved
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from rankplan.cli.common import (
     without_option,
 )
 from rankplan.cli.output import cannot_start, colored, faults_end_it, note
-from rankplan.config.text.files import write_whole
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.files import write_whole
 from rankplan.front import is_saved
 from rankplan.nodes.facts import NODE_ORDERS
 

@@ -19,7 +19,7 @@ from rankplan.cli.common import (
     planned_and_reader,
 )
 from rankplan.cli.output import faults_end_it, print_lines, print_table
-from rankplan.config.text.files import write_whole
+from rankplan.files import write_whole
 from rankplan.front import peaks_of
 from rankplan.plans.memory import Needs
 from rankplan.plans.memory_rows import ProcessNeeds

@@ -9,7 +9,7 @@ import click
 
 from rankplan.cli.common import Choice, Suffixed, beside_option, config_options, planned
 from rankplan.cli.output import faults_end_it, print_lines, text_console
-from rankplan.config.text.files import write_whole
+from rankplan.files import write_whole
 from rankplan.front import load_plan
 from rankplan.parallel import KINDS
 from rankplan.render.lines import sharing_lines

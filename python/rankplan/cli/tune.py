@@ -11,9 +11,9 @@ import yaml
 from rankplan.cli.common import Choice, Suffixed, config_arguments, config_options, format_option
 from rankplan.cli.convert import print_converted
 from rankplan.cli.output import colored, faults_end_it, print_lines, print_table
-from rankplan.config.text.files import write_whole
 from rankplan.dialects import WRITERS
 from rankplan.dialects.convert import convert
+from rankplan.files import write_whole
 from rankplan.front import load_plan
 from rankplan.front import tune as tuned
 from rankplan.render.lines import sharing_lines

@@ -13,12 +13,12 @@ from rankplan.config.text.faults import RESOLVE, THIS, as_pydantic, diagnostics,
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.hardware.policies import MEMORY_POLICIES
 from rankplan.memory.cards import LARGEST_SIZE, SMALLEST_SIZE, size_of
-from rankplan.memory.model import LARGEST
-from rankplan.memory.model import Model as LanguageModel
 from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
+from rankplan.plans.memory_settings import KINDS, MemorySettings
+from rankplan.plans.model import LARGEST
+from rankplan.plans.model import Model as LanguageModel
 from rankplan.words import as_int, must_be, whole_number
 
-KINDS = ("training", "forward", "engine", "resident")
 _ONE_KIND = "write one of training: megatron, forward: true, engine: vllm, or resident: 17 GiB"
 
 
@@ -156,29 +156,9 @@ class MemoryEntry(Model):
     graphs: bool | None = Field(default=None, description="Whether it captures graphs (false: enforce_eager).")
     sequences: _Count | None = Field(default=None, description="The most requests at once.")
 
-    @property
-    def kind(self) -> str:
-        """One of ``KINDS``."""
-        return next(kind for kind in KINDS if getattr(self, kind))
-
-    def ends_fault(self, model: LanguageModel | None) -> Diagnostic | None:
-        """Return the fault of a first and a last pipeline stage that have more layers than a model."""
-        layers, ends = None if model is None else model.layers, (self.first_layers or 0) + (self.last_layers or 0)
-        if layers is None or ends <= layers:
-            return None
-        message = f"the first and the last stage have {ends} layers, but the model has {layers}"
-        return Diagnostic("invalid-value", message, "lower first_layers or last_layers")
-
-    def plain(self) -> dict[str, Any]:
-        """Return the settings that are stated as plain values."""
-        return self.model_dump(mode="json", exclude_defaults=True)
-
-    def written(self) -> dict[str, Any]:
-        """Return the entry as a config states it, with the name of a model that the table has."""
-        plain = self.plain()
-        if self.model is not None and self.model.named:
-            plain["model"] = self.model.name
-        return plain
+    def value(self) -> MemorySettings:
+        """Return the settings as plain data."""
+        return MemorySettings(**{name: getattr(self, name) for name in type(self).model_fields})
 
     @model_validator(mode="before")
     @classmethod
@@ -207,15 +187,15 @@ class MemoryEntry(Model):
             if getattr(self, one) is not None and getattr(self, other) is not None:
                 message = f"`{one}` and `{other}` are both stated"
                 raise fault("invalid-value", message, "remove one of the two", [other])
-        if (ends := self.ends_fault(self.model)) is not None:
+        if (ends := self.value().ends_fault(self.model)) is not None:
             raise as_pydantic(ends)
         return self
 
 
-def read_memory(value: Any, path: KeyPath) -> tuple[MemoryEntry | None, list[tuple[KeyPath, Diagnostic]]]:
+def read_memory(value: Any, path: KeyPath) -> tuple[MemorySettings | None, list[tuple[KeyPath, Diagnostic]]]:
     """Return the settings that a value at a path states, or every fault with its path."""
     try:
-        return MemoryEntry.model_validate(value), []
+        return MemoryEntry.model_validate(value).value(), []
     except ValidationError as error:
         return None, list(diagnostics(error, {"": MemoryEntry}, path))
 

@@ -152,7 +152,7 @@ class Reading(Reader):
             if (
                 memory is not None
                 and not (memory.model or memory.params)
-                and (ends := memory.ends_fault(section.model))
+                and (ends := memory.value().ends_fault(section.model))
             ):
                 self.add(("component_placement", key, "memory"), ends)
         for (index, *path), found in group_faults(groups, section.num_nodes if self.num_nodes_known else None):

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
+from rankplan.config.components import assumed, lacks_accelerators
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import Keys
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placer import Packing, Placer
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.configured import assumed, lacks_accelerators
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.words import path_text

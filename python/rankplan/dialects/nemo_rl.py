@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from rankplan._core import Free, Taken
+from rankplan.config.components import ASSUMED
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import Engine, engine_sizes
 from rankplan.dialects.job import Job
@@ -27,7 +28,6 @@ from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
-from rankplan.plans.configured import ASSUMED
 from rankplan.plans.requests import NodeOrder
 from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.words import counted, must_be, path_text

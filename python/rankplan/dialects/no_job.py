@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from rankplan.config.text.files import read_text
+from rankplan.files import read_text
 from rankplan.kinds import CONFIG, COSTS, INVENTORY, SLURM_NODES, kind_of, object_of_kubernetes
 from rankplan.words import nearest
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK, NODE, Free, RankSet, Requests, Short, Taken
+from rankplan.config.components import with_memory, with_sizes
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import Engine, engine_faults
 from rankplan.dialects.memory.read import MemoryReader
@@ -15,7 +16,6 @@ from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.component import Component
-from rankplan.plans.configured import with_memory, with_sizes
 from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.plans.rules import NO_RULES, Rules

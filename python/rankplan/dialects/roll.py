@@ -21,6 +21,7 @@ from itertools import chain, groupby
 from typing import Any
 
 from rankplan._core import MAX_PROCESSES, WHOLE_NODE, RankSet, Requests, Taken
+from rankplan.config.components import ASSUMED, assumed, lacks_accelerators, resource_lists
 from rankplan.config.text.faults import RESOLVE, unresolved
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.device_mapping import devices_of, parse_device_mapping
@@ -31,7 +32,6 @@ from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
-from rankplan.plans.configured import ASSUMED, assumed, lacks_accelerators, resource_lists
 from rankplan.plans.node_order import reordered
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rankplan._core import Requests, Taken
+from rankplan.config.components import ASSUMED
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import engine_sizes
 from rankplan.dialects.job import Job, differing
@@ -24,7 +25,6 @@ from rankplan.dialects.keys import SKYRL, SKYRL_MODELS, SKYRL_OLDER
 from rankplan.dialects.placer import Placer
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import MEGATRON, Parallel
-from rankplan.plans.configured import ASSUMED
 from rankplan.plans.requests import NodeOrder, Request
 from rankplan.words import must_be, path_text
 

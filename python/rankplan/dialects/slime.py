@@ -23,6 +23,7 @@ from typing import Any, Protocol, TypeAlias
 
 from rankplan._core import Inventory as Core
 from rankplan._core import Placement, Taken, step_sizes
+from rankplan.config.components import ASSUMED
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.job import Job
 from rankplan.dialects.keys import SLIME, flag_name
@@ -33,7 +34,6 @@ from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
-from rankplan.plans.configured import ASSUMED
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.words import must_be

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rankplan._core import Short, Taken
+from rankplan.config.components import ASSUMED
 from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.engines import division_fault, idle_fault
 from rankplan.dialects.job import Job
@@ -37,7 +38,6 @@ from rankplan.dialects.verl_topology import Topology
 from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.configured import ASSUMED
 from rankplan.plans.requests import NodeOrder, repeated
 from rankplan.words import counted, must_be, path_text
 

@@ -26,7 +26,6 @@ from rankplan._core import (
     Spans,
 )
 from rankplan.accelerators import vendor
-from rankplan.config.memory import MemoryEntry
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY, NOTHING, Bound
 from rankplan.nodes.facts import NODE_LEVEL
@@ -34,6 +33,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.binding import Cores
 from rankplan.plans.crossings import level_warnings, spans_of
+from rankplan.plans.memory_settings import MemorySettings
 from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.words import counted
 
@@ -81,7 +81,7 @@ class Settings:
     memory_binding: str = NO_MEMORY
     egl: bool = False
     nics: str = "check"
-    memory: MemoryEntry | None = None
+    memory: MemorySettings | None = None
 
 
 USUAL_SETTINGS = Settings()
@@ -131,7 +131,7 @@ class Component(Sequence[Placement]):
     memory_binding: ClassVar[str] = _setting("memory_binding")
     egl: ClassVar[bool] = _setting("egl")
     nics: ClassVar[str] = _setting("nics")
-    memory: ClassVar[MemoryEntry | None] = _setting("memory")
+    memory: ClassVar[MemorySettings | None] = _setting("memory")
 
     name: str
     inventory: Inventory

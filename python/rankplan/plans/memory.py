@@ -11,8 +11,8 @@ from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from rankplan._core import ACCELERATOR, USABLE_MEMORY, Pattern, host_store
-from rankplan.config.text.reader import Spelling
 from rankplan.memory.cards import card_of
+from rankplan.memory.spelling import Spelling
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import Component
 from rankplan.plans.peaks import MEASURED, Peaks

@@ -15,6 +15,8 @@ from rankplan.errors import PlacementError
 from rankplan.memory.settings import GIB, SLEEP
 from rankplan.parallel import Parallel
 from rankplan.plans.memory import Need, Needs
+from rankplan.plans.peaks import HasPeaks
+from rankplan.plans.plan import Plan
 from rankplan.plans.slot_memory import Evaluation
 
 _SIZES = ("tp", "pp", "ep", "fsdp")
@@ -188,7 +190,7 @@ def _changed(needs: Needs, options: Sequence[Option]) -> Needs | None:
         parallel = replace(parallel, dp=None) if accelerators is not None else parallel
         if not _possible(evaluation, parallel, slots):
             return None
-        found[name] = evaluation.changed(evaluation.entry.model_copy(update=values), parallel, slots)
+        found[name] = evaluation.changed(replace(evaluation.entry, **values), parallel, slots)
     return needs.changed(found, {one.component for one in options if one.key == _ACCELERATORS})
 
 
@@ -211,6 +213,11 @@ def explained(needs: Needs) -> Iterator[Need]:
     for need in needs.phases().values():
         decides, together = ([], False) if need.answer != "unknown" or need.measured else deciding(needs, need)
         yield replace(need, decides=tuple(decides), together=together)
+
+
+def memory_of(plan: Plan, costs: HasPeaks | None = None, reserve: float = 0) -> dict[tuple[str, ...], dict[str, Need]]:
+    """Return what each phase of the components of a plan needs, by components, then by phase; see `Plan.memory`."""
+    return by_components(Needs(plan.inventory, plan, reserve, None if costs is None else costs.peaks))
 
 
 def by_components(needs: Needs) -> dict[tuple[str, ...], dict[str, Need]]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias
 
-from rankplan.config.memory import MemoryEntry
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
+from rankplan.plans.memory_settings import MemorySettings
 from rankplan.plans.slot_memory import Bounds, Evaluation, Parts
 
 MEASURED = "measured"
@@ -80,7 +80,7 @@ class HasPeaks(Protocol):
 
 
 def stated_of(
-    component: Component, entry: MemoryEntry | None = None, parallel: Parallel | None = None
+    component: Component, entry: MemorySettings | None = None, parallel: Parallel | None = None
 ) -> tuple[int, dict[str, Any], dict[str, Any]]:
     """Return what a peak depends on: the number of accelerators, the parallel sizes, and the memory that is stated."""
     entry, parallel = entry or component.memory, parallel or component.parallel
@@ -89,8 +89,8 @@ def stated_of(
     if entry is None:
         return accelerators, sizes, {}
     model = {} if entry.model is None else {"model": entry.model.name}
-    stated = entry.model_dump(exclude_none=True, exclude_defaults=True, exclude={"length", "model"})
-    return accelerators, sizes, model | stated
+    others = {name: value for name, value in entry.stated() if name not in ("length", "model")}
+    return accelerators, sizes, model | others
 
 
 def _alike(size: int, card: Bounds) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, combinations, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankplan._core import ACCELERATOR, PlanFile, RankSet, Requests
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
@@ -19,16 +19,17 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans import plan_file
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibility, check_size
 from rankplan.plans.fitting import fitted
-from rankplan.plans.memory import Need, Needs
-from rankplan.plans.memory_changes import by_components
 from rankplan.plans.node_kinds import NodeKind, node_kinds
-from rankplan.plans.peaks import HasPeaks
 from rankplan.plans.pools import pool_faults
 from rankplan.plans.requests import Request
 from rankplan.plans.rules import NO_RULES, Rules, with_named_levels
 from rankplan.plans.topology import topology_faults, topology_warnings
 from rankplan.plans.weights import WeightMap
 from rankplan.words import counted, did_you_mean, first_node, wrong_type
+
+if TYPE_CHECKING:
+    from rankplan.plans.memory import Need
+    from rankplan.plans.peaks import HasPeaks
 
 _Crowd = TypeVar("_Crowd", bound=tuple[Any, ...])
 
@@ -322,8 +323,9 @@ class Plan(Mapping[str, Component]):
         one model on the same accelerators have ``switch``. Each `Need` is that of the accelerator that needs the most.
         Peaks that ``costs`` have of the same settings replace the bounds. ``reserve``: bytes of other programs.
         """
-        needs = Needs(self._inventory, self._components, reserve, None if costs is None else costs.peaks)
-        return by_components(needs)
+        from rankplan.plans.memory_changes import memory_of
+
+        return memory_of(self, costs, reserve)
 
     def weight_map(self, sender: str, receiver: str, *, ranks: Iterable[int] | None = None) -> WeightMap:
         """Return the slots of the receiver that get weights from each slot of the sender.

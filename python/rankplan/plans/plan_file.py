@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rankplan._core import PLAN_VERSION, PlanFile, Requests
-from rankplan.config.memory import MemoryEntry, read_memory
-from rankplan.config.section import read_section, with_section
-from rankplan.config.text.files import read_text, write_whole
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where, refusal
+from rankplan.files import read_text, write_whole
 from rankplan.kinds import PLAN
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import Parallel
 from rankplan.plans.cluster_values import cluster_values
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Rule, Settings, check_size
+from rankplan.plans.memory_settings import MemorySettings
 from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.words import path_text, shown
 
@@ -62,7 +61,7 @@ def _stated(settings: Settings) -> dict[str, Any]:
         value = getattr(settings, field.name)
         if value == field.default:
             continue
-        if isinstance(value, (Parallel, MemoryEntry)):
+        if isinstance(value, (Parallel, MemorySettings)):
             value = value.plain()
         elif field.name == "share":
             value = float(value)
@@ -74,6 +73,8 @@ def _with_cluster(inventory: Inventory, cluster: Mapping[str, Any] | None, file:
     """Return an inventory with what ``cluster`` of a plan states of the nodes, and its rules."""
     if cluster is None:
         return inventory, NO_RULES
+    from rankplan.config.section import read_section, with_section
+
     reading = read_section(cluster)
     found = with_section(inventory, reading, planned=True)
     rules = reading.rules.stated_at(lambda path: Where(path_text(("cluster", *path)), file))
@@ -147,7 +148,7 @@ def _read(plan: PlanFile, file: str | None) -> Saved:
     processes = 0
     for name, stated, rest in saved.components:
         path: KeyPath = ("components", name)
-        memory, found = (None, []) if stated is None else read_memory(stated, (*path, "memory"))
+        memory, found = _memory(stated, (*path, "memory"))
         faults += found
         if rest is None or found:
             continue
@@ -164,6 +165,15 @@ def _read(plan: PlanFile, file: str | None) -> Saved:
         raise _refused(plan, faults)
     mode = None if saved.mode is None else PlacementMode[saved.mode]
     return inventory, components, mode, saved.dialect, saved.requests, rules
+
+
+def _memory(stated: Any, path: KeyPath) -> tuple[MemorySettings | None, list[_Fault]]:
+    """Return what a component states about its memory, or the faults of that."""
+    if stated is None:
+        return None, []
+    from rankplan.config.memory import read_memory
+
+    return read_memory(stated, path)
 
 
 def _no_plan(content: Any) -> Diagnostic:
@@ -193,7 +203,7 @@ def _placed(fault: _Fault) -> Diagnostic:
 def _component(
     name: str,
     inventory: Inventory,
-    memory: MemoryEntry | None,
+    memory: MemorySettings | None,
     node_groups: tuple[str, ...],
     rule: Rule,
     settings: dict[str, Any],

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from rankplan._core import engine_memory, switch_memory, training_memory
-from rankplan.config.memory import MemoryEntry
-from rankplan.memory.model import Model
 from rankplan.memory.settings import PRECISIONS, Engine, Training
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
+from rankplan.plans.memory_settings import MemorySettings
+from rankplan.plans.model import Model
 
 Bounds: TypeAlias = tuple[float, float]
 """At least and at most, in bytes; infinite: no upper bound."""
@@ -48,7 +48,7 @@ def fullest(low: _Found, high: _Found) -> Parts:
 class Evaluation:
     """The slots of a component that states its ``memory``."""
 
-    def __init__(self, component: Component, entry: MemoryEntry) -> None:
+    def __init__(self, component: Component, entry: MemorySettings) -> None:
         self.component, self.entry = component, entry
         self.parallel, self.slots = component.parallel, component.slots
         self.model = entry.model or (Model.sized(entry.params) if entry.params else None)
@@ -58,7 +58,7 @@ class Evaluation:
         self.spread = max(most, 1) if component.slots == len(component) else 1
         self._slots: dict[float, Slot] = {}
 
-    def changed(self, entry: MemoryEntry, parallel: Parallel, slots: int) -> Evaluation:
+    def changed(self, entry: MemorySettings, parallel: Parallel, slots: int) -> Evaluation:
         """Return the evaluation with another memory, other sizes and another number of slots."""
         other = copy(self)
         other.entry, other.parallel, other.slots, other._slots = entry, parallel, slots, {}

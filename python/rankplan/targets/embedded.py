@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from rankplan._core import RankSet
-from rankplan.config.text.files import beginning
+from rankplan.files import beginning
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans import plan_file
 from rankplan.plans.plan import Plan

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rankplan.config.text.files import read_text
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.files import read_text
 from rankplan.plans.plan import Plan
 from rankplan.targets import jobset, kuberay, kubernetes, kueue, lws
 from rankplan.targets.options import AGAIN, CLUSTER, DEFAULT, JOB, KINDS, Draft, EmitOptions, Emitted, Options

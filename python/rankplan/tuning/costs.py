@@ -15,9 +15,9 @@ from typing import Any
 
 import yaml
 
-from rankplan.config.text.files import write_whole
 from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.files import write_whole
 from rankplan.kinds import COSTS
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.peaks import Peak, Peaks

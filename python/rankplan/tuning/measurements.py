@@ -10,9 +10,9 @@ from typing import Any, Protocol
 import yaml
 
 from rankplan.config.section import Reading
-from rankplan.config.text.files import write_whole
 from rankplan.config.text.load import load_config
 from rankplan.config.text.reader import Reader
+from rankplan.files import write_whole
 from rankplan.parallel import Parallel
 from rankplan.plans.peaks import Peak, stated_of
 from rankplan.plans.plan import Plan

@@ -9,10 +9,10 @@ from typing import Any
 from rankplan._core import MAX_LOCAL, MAX_NODES
 from rankplan.accelerators import TYPES
 from rankplan.config.inventories.topology_files import hostlist
-from rankplan.config.text.files import beginning, read_text
 from rankplan.config.text.places import Place
 from rankplan.config.text.sbatch import SbatchOption, sbatch_options
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.files import beginning, read_text
 from rankplan.words import must_be
 
 _MARK = re.compile(rb"^#SBATCH\s+(?:--[a-z]|-[A-Za-z]|hetjob|packjob)", re.MULTILINE)

@@ -13,8 +13,8 @@ import yaml
 from rankplan.config.inventories.batch_script import read_batch_script
 from rankplan.config.inventories.manifests import read_pods
 from rankplan.config.inventories.node_table import read_table
-from rankplan.config.text.files import write_whole
 from rankplan.config.text.load import load_config
+from rankplan.files import write_whole
 from rankplan.kinds import INVENTORY
 
 

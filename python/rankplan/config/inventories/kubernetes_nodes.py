@@ -13,8 +13,8 @@ from typing import Any, TypeGuard
 
 from rankplan.accelerators import VENDORS
 from rankplan.config.text.document import Document
-from rankplan.config.text.files import read_text
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.files import read_text
 from rankplan.kinds import KUBERNETES_NODES
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import HOSTNAME, known_key

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 from rankplan._core import MAX_NODES
 from rankplan.accelerators import VENDORS
-from rankplan.config.text.files import beginning
 from rankplan.config.text.manifest import Object, read_objects
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.files import beginning
 from rankplan.words import must_be, whole_number
 
 _Pods: TypeAlias = tuple[int, KeyPath, KeyPath | None]

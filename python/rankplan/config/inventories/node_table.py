@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from rankplan.config.text.document import Section
-from rankplan.config.text.files import read_text
 from rankplan.config.text.scalars import plain_scalar
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.files import read_text
 from rankplan.words import counted, misspelt, shown
 
 SUFFIXES = (".csv", ".tsv")

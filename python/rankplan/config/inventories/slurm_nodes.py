@@ -17,8 +17,8 @@ from typing import Any
 
 from rankplan._core import MAX_LOCAL
 from rankplan.config.inventories.batch_script import BY_NAME
-from rankplan.config.text.files import read_text
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.files import read_text
 from rankplan.kinds import SLURM_NODES, kind_of
 from rankplan.words import must_be, natural, shown
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from rankplan.config.text.document import Document, Section
-from rankplan.config.text.files import read_text
 from rankplan.config.text.load import load_config
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.files import read_text
 from rankplan.kinds import KUEUE_TOPOLOGY, SLURM_TOPOLOGY
 from rankplan.nodes.facts import NODE_LEVEL
 from rankplan.nodes.topology.sources import BLOCK, HOSTNAME, SWITCH

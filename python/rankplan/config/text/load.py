@@ -11,10 +11,10 @@ from typing import Any
 
 from rankplan.config.text.document import Document, Section
 from rankplan.config.text.extends import extended
-from rankplan.config.text.files import read_text
 from rankplan.config.text.hydra import composed
 from rankplan.config.text.places import Places
 from rankplan.errors import PlacementError
+from rankplan.files import read_text
 from rankplan.kinds import CONFIG, Kind
 from rankplan.words import wrong_type
 

@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 
 from rankplan.config.text.document import Document
-from rankplan.config.text.files import read_text
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.files import read_text
 from rankplan.words import path_text, shown
 
 _TRUE = frozenset(["yes", "Yes", "YES", "on", "On", "ON"])

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from rankplan.config.text.document import Section
 from rankplan.config.text.faults import RESOLVE, unresolved
@@ -15,6 +15,7 @@ from rankplan.config.text.programs import started
 from rankplan.config.text.scalars import plain_scalar
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where, refusal
 from rankplan.kinds import CONFIG, Kind
+from rankplan.memory.spelling import Spelling
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.words import as_int, misspelt, must_be, path_text
 
@@ -28,19 +29,6 @@ _INTERPOLATION = re.compile(
     r"|oc\.env:[^{},]+,(?P<unset>[^{}]*))\}"
 )
 _DEEPEST = 20
-
-
-class Spelling(Protocol):
-    """How a config states the memory of a component in keys of its own."""
-
-    def place(self, setting: str) -> KeyPath | None:
-        """Return the path of the key that states a setting, else that of the model."""
-
-    def written(self, settings: Mapping[str, Any], sizes: Mapping[str, int]) -> str | None:
-        """Return the keys to write for settings and parallel sizes, ``None`` if no keys state exactly them."""
-
-    def named(self, setting: str) -> str | None:
-        """Return the keys that are missing for a setting to be known, ``None`` if no key states it."""
 
 
 class Reader:

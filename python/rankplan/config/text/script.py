@@ -10,7 +10,6 @@ from pathlib import Path as FilePath
 
 from rankplan.config.text.document import Section
 from rankplan.config.text.entrypoints import Entrypoint
-from rankplan.config.text.files import read_text
 from rankplan.config.text.overrides import OVERRIDE, Override, overridden
 from rankplan.config.text.places import Place, Places, Text, relocated
 from rankplan.config.text.programs import JOB, Program, program_of
@@ -21,6 +20,7 @@ from rankplan.config.text.shell.run import Followed, follow
 from rankplan.config.text.shell.sources import Sources
 from rankplan.config.text.shell.words import ShellSyntaxError
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.files import read_text
 from rankplan.words import path_text
 
 _LARGEST = 1 << 20

@@ -18,7 +18,8 @@ from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
-from rankplan.memory.model import LARGEST, Model
+from rankplan.plans.memory_settings import MemorySettings
+from rankplan.plans.model import LARGEST, Model
 from rankplan.words import as_int, must_be
 
 _PRODUCT = re.compile(r"\$\{mul(?:tiply)?:\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\}")
@@ -62,7 +63,7 @@ class MemoryReader:
         self._changes: Mapping[KeyPath, Any] = {}
         self._models: dict[str, Model | None] = {}
 
-    def memory(self, component: str, facts: Mapping[str, Any]) -> MemoryEntry | None:
+    def memory(self, component: str, facts: Mapping[str, Any]) -> MemorySettings | None:
         """Return what a component keeps, as far as the config tells; ``facts`` are what the plan says of it.
 
         Values of a wrong type are recorded.
@@ -79,7 +80,7 @@ class MemoryReader:
     def _keep(self, component: str, reading: _Reading) -> None:
         """Keep how the config states the memory of a component, for the place and the help of an answer."""
 
-        def changed(values: Mapping[KeyPath, Any]) -> MemoryEntry | None:
+        def changed(values: Mapping[KeyPath, Any]) -> MemorySettings | None:
             other = copy(self)
             other._reader, other._changes = self._reader.fork(), values
             return reading.by(other).memory()
@@ -156,7 +157,7 @@ class _Reading:
             path, _ = self._reader.stated(tuple(usual.replace("@", self._section, 1).split(".")))
         return path, None if value is RUN_TIME else value
 
-    def memory(self) -> MemoryEntry | None:
+    def memory(self) -> MemorySettings | None:
         """Return the memory of the component, ``None`` if its model or what it does is unknown."""
         kind = self._setting(self._role.kind)
         if not isinstance(kind, dict):
@@ -177,7 +178,7 @@ class _Reading:
         fitting = FITTING[next(iter(kind))]
         try:
             settings = {key: one for key, one in found.items() if key in fitting}
-            return MemoryEntry(**kind, **settings, model=model, undivided=self._reader.undivided)
+            return MemoryEntry(**kind, **settings, model=model, undivided=self._reader.undivided).value()
         except ValidationError as error:
             ends = (self.paths.get(key) for key in ("last_layers", "first_layers", "model"))
             self._reader.add(next((path for path in ends if path is not None), ()), error)

@@ -7,7 +7,7 @@ from typing import Any
 
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.rules import Role, fixed, offloading, recomputing, rule, sglang_steps, stage_keys, unless
-from rankplan.memory.model import Experts, Latent, Model, Shape
+from rankplan.plans.model import Experts, Latent, Model, Shape
 
 _REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")
 _LATENT = "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"

@@ -8,11 +8,11 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
-from rankplan.config.memory import MemoryEntry
 from rankplan.config.text.reader import Reader
 from rankplan.dialects.memory.rules import Key, Rule
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.memory.settings import OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
+from rankplan.plans.memory_settings import MemorySettings
 from rankplan.words import path_text
 
 _WORDS = (*RECOMPUTE, *SLEEP, *PRECISIONS, *OPTIMIZERS)
@@ -29,7 +29,7 @@ _TRIED: dict[str, tuple[Any, ...]] = {
 }
 """Values of each kind of key, to see whether it decides a setting."""
 
-Changed = Callable[[Mapping[KeyPath, Any]], MemoryEntry | None]
+Changed = Callable[[Mapping[KeyPath, Any]], MemorySettings | None]
 Stated = Callable[[Key], tuple[KeyPath, Any]]
 
 
@@ -65,7 +65,7 @@ class KeySpelling:
             if now is None or (keys := self._setting(now, setting, value)) is None:
                 return None
             found |= keys
-        both = None if now is None else now.model_copy(update=dict(settings))
+        both = None if now is None else replace(now, **settings)
         return found if self._changed(found) == both else None
 
     def written(self, settings: Mapping[str, Any], sizes: Mapping[str, int]) -> str | None:
@@ -98,8 +98,8 @@ class KeySpelling:
                     return " and ".join(self._text(path) for path in paths)
         return None
 
-    def _setting(self, now: MemoryEntry, setting: str, value: Any) -> dict[KeyPath, Any] | None:
-        wanted = now.model_copy(update={setting: value})
+    def _setting(self, now: MemorySettings, setting: str, value: Any) -> dict[KeyPath, Any] | None:
+        wanted = replace(now, **{setting: value})
         for rule in self._of(setting):
 
             def values(key: Key, words: tuple[str, ...] = rule.words) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from rankplan._core import CLUSTER, NODE, RankMap
+from rankplan.config.components import ASSUMED
 from rankplan.config.section import Config, Reading, read_config
 from rankplan.dialects.rlinf.model_parallel import (
     ModelParallelRoles,
@@ -24,7 +25,6 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES
 from rankplan.plans.cluster_values import cluster_values
 from rankplan.plans.component import USUAL_SETTINGS, Component, PlacementMode, Rule, merged
-from rankplan.plans.configured import ASSUMED
 from rankplan.plans.plan import Plan
 from rankplan.plans.rules import component_names
 

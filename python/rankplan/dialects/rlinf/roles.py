@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 from rankplan._core import MAX_PROCESSES, RankMap
-from rankplan.config.memory import MemoryEntry
+from rankplan.config.components import with_memory, with_sizes
 from rankplan.config.models import ClusterSection, ComponentEntry
 from rankplan.config.section import Reading
 from rankplan.dialects.memory.read import MemoryReader
@@ -17,7 +17,7 @@ from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.component import Component, PlacementMode, Settings, Visibility, check_size
-from rankplan.plans.configured import with_memory, with_sizes
+from rankplan.plans.memory_settings import MemorySettings
 from rankplan.plans.plan import Plan
 from rankplan.plans.rules import component_names, with_named_levels
 from rankplan.plans.topology import NodeRules
@@ -158,12 +158,14 @@ def _settings(entry: ComponentEntry, section: ClusterSection) -> Settings:
     )
 
 
-def _memory(entry: ComponentEntry, section: ClusterSection) -> MemoryEntry | None:
+def _memory(entry: ComponentEntry, section: ClusterSection) -> MemorySettings | None:
     """Return the ``memory`` of an entry; its model is that of the section by default."""
-    memory = entry.memory
-    if memory is None or memory.kind == "resident" or memory.model or memory.params or section.model is None:
+    if entry.memory is None:
+        return None
+    memory = entry.memory.value()
+    if memory.kind == "resident" or memory.model or memory.params or section.model is None:
         return memory
-    return memory.model_copy(update={"model": section.model})
+    return replace(memory, model=section.model)
 
 
 def _check_text(key: str, entry: ComponentEntry, reading: Reading) -> None:

@@ -9,12 +9,12 @@ from operator import mul
 from typing import Any
 
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, NODE, WHOLE_NODE
-from rankplan.config.memory import MemoryEntry
 from rankplan.config.text.reader import LARGEST, Reader
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE, Parallel
 from rankplan.plans.component import Component
+from rankplan.plans.memory_settings import MemorySettings
 
 ASSUMED = 8
 """Accelerators per node if neither the config nor an inventory says how many."""
@@ -64,7 +64,7 @@ def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: K
 
 
 def with_memory(
-    component: Component, read: Callable[[str, Mapping[str, Any]], MemoryEntry | None], facts: Mapping[str, Any]
+    component: Component, read: Callable[[str, Mapping[str, Any]], MemorySettings | None], facts: Mapping[str, Any]
 ) -> Component:
     """Return a component with the memory that a config tells, unless it has one.
 

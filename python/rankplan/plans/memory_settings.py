@@ -1,0 +1,96 @@
+"""What a component states about its memory, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from rankplan.errors import Diagnostic
+from rankplan.plans.model import Model
+
+KINDS = ("training", "forward", "engine", "resident")
+"""A component states one of these: what it uses its memory for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """What a component keeps in memory, and what decides how much: the key ``memory`` after it was read.
+
+    ``None`` is not stated. A component trains in a framework (``training``), only computes (``forward``: true, or its
+    framework), serves with an engine (``engine``), or keeps a measured number of bytes on each accelerator
+    (``resident``, also by the number of accelerators). ``params`` takes the place of a ``model``. ``undivided``:
+    parallel sizes that are left out are 1, as in a trainer, rather than unknown. ``sleep`` is where it goes while
+    others have their turn: ``none``, ``host`` or ``free``. ``length``, ``tokens`` and ``sequences`` count tokens of the
+    longest sequence, tokens of a micro-batch or a step, and requests at once. ``share`` and ``optimizer_on_host`` are
+    fractions. The schema of configs describes every key (`rankplan schema`).
+    """
+
+    training: str | None = None
+    forward: bool | str = False
+    engine: str | None = None
+    resident: int | dict[int, int] | None = None
+    model: Model | None = None
+    params: float | None = None
+    precision: str | None = None
+    undivided: bool = False
+    sleep: str | None = None
+    length: int | None = None
+    tokens: int | None = None
+    # trainers, and models that only compute
+    micro_batch: int | None = None
+    optimizer_on_host: float = 0.0
+    # trainers
+    gradients: str | None = None
+    optimizer: str = "adam"
+    distributed_optimizer: bool | None = None
+    sequence_parallel: bool | None = None
+    recompute: str | None = None
+    whole_gradients: bool = False
+    zero_stage: int | None = None
+    lora: int | None = None
+    first_layers: int | None = None
+    last_layers: int | None = None
+    chunks: int = 1
+    # engines
+    share: float | None = None
+    cache_precision: str = "bf16"
+    graphs: bool | None = None
+    sequences: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """One of ``KINDS``."""
+        return next(kind for kind in KINDS if getattr(self, kind))
+
+    def ends_fault(self, model: Model | None) -> Diagnostic | None:
+        """Return the fault of a first and a last pipeline stage that have more layers than a model."""
+        layers = None if model is None else model.layers
+        ends = (self.first_layers or 0) + (self.last_layers or 0)
+        if layers is None or ends <= layers:
+            return None
+        message = f"the first and the last stage have {ends} layers, but the model has {layers}"
+        return Diagnostic("invalid-value", message, "lower first_layers or last_layers")
+
+    def stated(self) -> Iterator[tuple[str, Any]]:
+        """Yield the settings that differ from the defaults, with their values."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                yield field.name, value
+
+    def plain(self) -> dict[str, Any]:
+        """Return the stated settings as values of JSON."""
+        values = dict(self.stated())
+        if self.model is not None:
+            values["model"] = self.model.plain()
+        if isinstance(self.resident, dict):
+            values["resident"] = {str(accelerators): size for accelerators, size in self.resident.items()}
+        return values
+
+    def written(self) -> dict[str, Any]:
+        """Return the settings as a config states them, with the name of a model that the table has."""
+        values = self.plain()
+        if self.model is not None and self.model.named:
+            values["model"] = self.model.name
+        return values
