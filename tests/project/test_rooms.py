@@ -165,8 +165,7 @@ def test_the_files_that_are_not_yet_plain_are_listed_by_name() -> None:
     assert found == NOT_YET_PLAIN
 
 
-def test_an_inventory_and_rules_are_made_without_readers() -> None:
-    program = """
+WITHOUT_READERS = """
 import sys
 
 class Refusing:
@@ -175,6 +174,17 @@ class Refusing:
             raise ImportError(name)
 
 sys.meta_path.insert(0, Refusing())
+"""
+
+
+def without_readers(program: str, *arguments: str) -> None:
+    """Run a program in which importing pydantic, YAML, Ray or a reader raises."""
+    done = subprocess.run([sys.executable, "-c", WITHOUT_READERS + program, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_inventory_and_rules_are_made_without_readers() -> None:
+    without_readers("""
 import pickle
 from rankplan import Inventory
 from rankplan.nodes.facts import ClusterFacts
@@ -194,9 +204,38 @@ assert pickle.loads(pickle.dumps(rules)) == rules and rules.where("keep", "actor
 own = [sys.modules[name] for name in sys.modules if name.startswith("rankplan")]
 assert len(own) <= 27, sorted(module.__name__ for module in own)
 assert sum(len(open(one.__file__).readlines()) for one in own if one.__file__.endswith(".py")) <= 5000
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+""")
+
+
+def test_a_plan_is_made_saved_and_loaded_without_readers(tmp_path: Path) -> None:
+    without_readers(
+        """
+import pickle
+from rankplan import Component, Inventory, Plan
+from rankplan._core import RankMap
+from rankplan.plans.fitting import fitted
+from rankplan.plans.memory_settings import MemorySettings
+from rankplan.plans.rules import Pool, Rules
+
+nodes = Inventory.from_dict({"nodes": [{"ranks": "0-3", "accelerators": 8, "labels": {"rack": "a"}}]})
+actor = Component.place("actor", nodes, ("cluster",), RankMap.parse("0-15"), share=0.5)
+plan = Plan(nodes, [actor])
+plan.save(sys.argv[1])
+loaded = Plan.load(sys.argv[1])
+assert loaded == plan and loaded is not plan
+assert pickle.loads(pickle.dumps(plan)) == plan
+assert loaded.on(Inventory.uniform(4, 8)).inventory.num_nodes == 4
+assert fitted([actor], Inventory.uniform(4, 8))[0] == actor
+rules = Rules(pools=(Pool("all", ("actor",), min_accelerators=17),))
+assert [one.code for one in Plan(nodes, [actor], rules=rules).rule_faults()]
+engine = actor.with_settings(memory=MemorySettings(engine="vllm", params=7e9, share=0.5))
+written = Plan(nodes, [engine]).to_dict()["components"]["actor"]["memory"]
+assert written == {"engine": "vllm", "params": 7e9, "share": 0.5}
+own = [sys.modules[name] for name in sys.modules if name.startswith("rankplan")]
+assert len(own) <= 45, sorted(module.__name__ for module in own)
+""",
+        str(tmp_path / "plan.json"),
+    )
 
 
 def test_the_house_has_few_floors() -> None:
