@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from rankplan.arranging.arrange import arrange as arrange
     from rankplan.arranging.replan import replan as replan
     from rankplan.arranging.replanned import Replanned as Replanned
-    from rankplan.config.hardware import Franka as Franka
-    from rankplan.config.hardware import HardwareConfig as HardwareConfig
-    from rankplan.config.hardware import register_hardware as register_hardware
-    from rankplan.config.text.load import load_config as load_config
     from rankplan.dialects.convert import Converted as Converted
     from rankplan.dialects.convert import convert as convert
     from rankplan.dialects.rlinf.placement import ComponentPlacement as ComponentPlacement
@@ -50,6 +46,7 @@ if TYPE_CHECKING:
     from rankplan.front import plan as plan
     from rankplan.front import requests as requests
     from rankplan.front import tune as tune
+    from rankplan.memory.needs import Need as Need
     from rankplan.nodes.clusters import SupportsInventory as SupportsInventory
     from rankplan.nodes.inventory import Inventory as Inventory
     from rankplan.nodes.inventory import NodeSpec as NodeSpec
@@ -62,7 +59,6 @@ if TYPE_CHECKING:
     from rankplan.plans.diff import Move as Move
     from rankplan.plans.diff import PlanDiff as PlanDiff
     from rankplan.plans.diff import diff as diff
-    from rankplan.plans.memory import Need as Need
     from rankplan.plans.model import Model as Model
     from rankplan.plans.node_kinds import NodeKind as NodeKind
     from rankplan.plans.node_kinds import Stay as Stay
@@ -71,6 +67,10 @@ if TYPE_CHECKING:
     from rankplan.plans.plan import Sharing as Sharing
     from rankplan.plans.requests import Request as Request
     from rankplan.plans.weights import WeightMap as WeightMap
+    from rankplan.read.hardware import Franka as Franka
+    from rankplan.read.hardware import HardwareConfig as HardwareConfig
+    from rankplan.read.hardware import register_hardware as register_hardware
+    from rankplan.read.text.load import load_config as load_config
     from rankplan.render.report import Report as Report
     from rankplan.runtime.cluster import Cluster as Cluster
     from rankplan.runtime.group.crew import Failure as Failure
@@ -106,8 +106,8 @@ _NAMES = {
     "arranging.arrange": ("Arrangement", "arrange"),
     "arranging.replan": ("replan",),
     "arranging.replanned": ("Replanned",),
-    "config.hardware": ("Franka", "HardwareConfig", "register_hardware"),
-    "config.text.load": ("load_config",),
+    "read.hardware": ("Franka", "HardwareConfig", "register_hardware"),
+    "read.text.load": ("load_config",),
     "dialects.convert": ("Converted", "convert"),
     "dialects.rlinf.placement": ("ComponentPlacement",),
     "dialects.rlinf.strategies": (
@@ -127,7 +127,7 @@ _NAMES = {
     "parallel": ("Parallel",),
     "plans.component": ("Component", "PlacementMode", "Settings"),
     "plans.diff": ("Change", "Move", "PlanDiff", "diff"),
-    "plans.memory": ("Need",),
+    "memory.needs": ("Need",),
     "plans.node_kinds": ("NodeKind", "Stay"),
     "plans.plan": ("Oversubscription", "Plan", "Sharing"),
     "plans.requests": ("Request",),

@@ -13,26 +13,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rankplan.config.memory_places import located, reject_memory
-from rankplan.config.text.document import Section
-from rankplan.config.text.hydra import compose
-from rankplan.config.text.load import load_config
-from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
 from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
 from rankplan.files import beginning
 from rankplan.memory.cards import size_in_bytes
+from rankplan.memory.faults import memory_unknown, memory_warnings
+from rankplan.memory.needs import Needs
+from rankplan.memory.peaks import Peaks
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
-from rankplan.plans.memory import Needs
-from rankplan.plans.memory_faults import memory_unknown, memory_warnings
 from rankplan.plans.node_order import in_order
-from rankplan.plans.peaks import Peaks
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
+from rankplan.read.memory_places import located, reject_memory
+from rankplan.read.text.document import Section
+from rankplan.read.text.hydra import compose
+from rankplan.read.text.load import load_config
+from rankplan.read.text.reader import Reader
 from rankplan.render.report import Report
 from rankplan.targets.embedded import is_emitted
 from rankplan.words import by_nodes, counted, wrong_type

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rankplan.config.section import with_section
 from rankplan.dialects.rlinf.model_parallel import RolloutSyncMode
 from rankplan.dialects.rlinf.placements import (
     ComponentPlacement,
@@ -18,6 +17,7 @@ from rankplan.dialects.rlinf.placements import (
     MultiAgentModelParallelEvalComponentPlacement,
 )
 from rankplan.plans.component import PlacementMode
+from rankplan.read.section import with_section
 
 if TYPE_CHECKING:
     from rankplan.runtime.group.worker import RLinfWorker

@@ -14,9 +14,9 @@ import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Diagnostic, Inventory, PlacementError, RankSet
-from rankplan.config.inventories.topology_files import read_slurm
 from rankplan.dialects.device_mapping import parse_device_mapping
 from rankplan.files import LARGEST, read_whole
+from rankplan.read.inventories.topology_files import read_slurm
 from rankplan.render.rows import csv_rows
 from support.commands import run
 

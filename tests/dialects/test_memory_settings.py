@@ -326,7 +326,7 @@ def test_stages_that_do_not_fit_the_model_are_a_fault_at_their_key() -> None:
 @pytest.mark.parametrize("name", MEMORY)
 def test_the_tables_name_settings(name: str) -> None:
     assert name in DIALECTS
-    fields = rankplan.config.memory.MemoryEntry.model_fields
+    fields = rankplan.read.memory.MemoryEntry.model_fields
     for role in MEMORY[name]:
         assert all(rule.setting in fields or not rule.setting for rule in role.rules)
         assert all(key.kind in {*WRONG, "any", "fact"} for rule in role.rules for key in rule.keys)

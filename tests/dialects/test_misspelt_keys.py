@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from rankplan.config.text.load import load_config
-from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS, dialect_of
 from rankplan.dialects.keys import TABLES
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
+from rankplan.read.text.load import load_config
+from rankplan.read.text.reader import Reader
 from rankplan.words import one_edit
 from support.commands import run
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, load_config
-from rankplan.config.inventories.topology_files import hostlist, read_kueue, read_slurm
 from rankplan.hardware.nvml import Fabric
 from rankplan.nodes.topology import Domains, detect, natural_order
 from rankplan.nodes.topology.sources import fabric_labels, nemo_rl_labels, slurm_labels
+from rankplan.read.inventories.topology_files import hostlist, read_kueue, read_slurm
 from rankplan.rlinf import with_section
 from support.paths import TOPOLOGY
 

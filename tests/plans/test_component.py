@@ -301,8 +301,8 @@ def test_a_section_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
         ],
     }
     register_hardware("Arm1", Arm)
-    from rankplan.config import models
-    from rankplan.config import section as reading
+    from rankplan.read import models
+    from rankplan.read import section as reading
 
     for model in (models.NodeGroup, models.ComponentEntry):
         validate = model.model_validate
@@ -323,7 +323,7 @@ def test_a_section_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_reading_can_be_planned_again_after_a_fault() -> None:
-    from rankplan.config.section import read_config
+    from rankplan.read.section import read_config
 
     read = read_config({"cluster": {"num_nodes": 2, "component_placement": {"actor": "0-7"}}})
     with pytest.raises(PlacementError):

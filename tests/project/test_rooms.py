@@ -18,7 +18,6 @@ from support.rooms import ROOMS
 
 PACKAGE = ROOT / "python" / "rankplan"
 HOOK = ROOT / "python" / "rankplan_hook"
-MOST_FLOORS = 13
 # The package's own names, and the ways in, stand above all rooms.
 ABOVE = {"rankplan", "rankplan.__main__", "rankplan.rlinf"}
 # The folders of rankplan-core: each may use itself, those before it, and the files beside the folders.
@@ -27,16 +26,14 @@ RUST_ROOMS = ["groups", "arrange", "tune"]
 BELOW_THE_PLAN = ["render", "runtime", "testing"]
 # The rooms of the plan are plain data. These methods are sugar for functions of readers, which they import when called.
 SUGAR = {
-    ("rankplan.nodes.inventory", "rankplan.config.inventories.files"),
-    ("rankplan.plans.plan", "rankplan.plans.memory"),
-    ("rankplan.plans.plan", "rankplan.plans.memory_changes"),
-    ("rankplan.plans.plan", "rankplan.plans.peaks"),
+    ("rankplan.nodes.inventory", "rankplan.read.inventories.files"),
+    ("rankplan.plans.plan", "rankplan.memory.needs"),
+    ("rankplan.plans.plan", "rankplan.memory.changes"),
+    ("rankplan.plans.plan", "rankplan.memory.peaks"),
 }
 # A saved plan reads what it states of its cluster and of memory with the readers of configs.
-NOT_YET_PLAIN = {
-    f"rankplan.plans.{name}" for name in ("memory", "memory_changes", "memory_faults", "plan_file", "slot_memory")
-}
-READERS = ("rankplan.config", "rankplan.memory")
+NOT_YET_PLAIN = {"rankplan.plans.plan_file"}
+READERS = ("rankplan.read", "rankplan.memory")
 PRIVATE_TO_RAY = re.compile(r"\bray(\.\w+)*\._(?!_)|from ray[\w.]* import _")
 
 Graph = dict[str, set[str]]
@@ -153,11 +150,11 @@ def test_a_room_uses_only_itself_and_the_rooms_before_it(name: str) -> None:
             if not (name in NOT_YET_PLAIN and used.startswith(READERS)):
                 assert ROOMS.index(room_of(used)) <= ROOMS.index(room), f"{name} imports {used}"
         below = room.split(".")[0] in BELOW_THE_PLAN
-        assert not below or used != "rankplan.config.models", f"{name} imports {used}"
+        assert not below or used != "rankplan.read.models", f"{name} imports {used}"
 
 
-def test_the_files_that_are_not_yet_plain_are_listed_by_name() -> None:
-    """The rooms of the plan use no pydantic, no YAML and no reader, but for these files."""
+def test_the_file_that_is_not_yet_plain_is_the_only_one() -> None:
+    """The rooms of the plan use no pydantic, no YAML and no reader, but for this file."""
     found = set()
     for name, uses in PYTHON.items():
         if name.startswith(("rankplan.nodes", "rankplan.plans")):
@@ -170,7 +167,7 @@ import sys
 
 class Refusing:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("pydantic", "yaml", "ray") or name.startswith("rankplan.config"):
+        if name.split(".")[0] in ("pydantic", "yaml", "ray") or name.startswith("rankplan.read"):
             raise ImportError(name)
 
 sys.meta_path.insert(0, Refusing())
@@ -236,13 +233,6 @@ assert len(own) <= 45, sorted(module.__name__ for module in own)
 """,
         str(tmp_path / "plan.json"),
     )
-
-
-def test_the_house_has_few_floors() -> None:
-    floor: dict[str, int] = {}
-    for room in ROOMS:
-        floor[room] = 1 + max((floor.get(used, 0) for used in ROOM_GRAPH[room] - {room}), default=0)
-    assert max(floor.values()) <= MOST_FLOORS, floor
 
 
 def test_no_import_cycle_between_python_files() -> None:

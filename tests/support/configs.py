@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from rankplan import Inventory, PlacementError
-from rankplan.config.text.document import Section
-from rankplan.config.text.overrides import overridden, parse_overrides
-from rankplan.config.text.places import Places
+from rankplan.read.text.document import Section
+from rankplan.read.text.overrides import overridden, parse_overrides
+from rankplan.read.text.places import Places
 
 FULL = """\
 cluster:

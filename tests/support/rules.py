@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.config.section import read_section
 from rankplan.plans.rules import Rules
+from rankplan.read.section import read_section
 
 
 def rules_in(section: dict[str, Any]) -> Rules:

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan.config.text.document import Document
+from rankplan.read.text.document import Document
 from rankplan.targets.yaml_text import documents_text
 
 WORDS = [

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import rankplan
 from rankplan import Costs, Plan
-from rankplan.config.text.load import load_config
+from rankplan.memory.needs import Need
 from rankplan.memory.settings import GIB
-from rankplan.plans.memory import Need
+from rankplan.read.text.load import load_config
 from rankplan.runtime.rank.memory import MemoryUse, memory_use
 from rankplan.tuning.measurements import Measurement, Run, add_measurements, peak
 

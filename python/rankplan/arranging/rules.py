@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import lcm
 
-from rankplan.config.facts import with_stated
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import used_nodes
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.rules import ALL, NO_RULES, Balance, Cap, Keep, Prefer, Rules, Segments, component_names
 from rankplan.plans.segments import level_sizes
+from rankplan.read.facts import with_stated
 
 
 @dataclass(frozen=True, slots=True)

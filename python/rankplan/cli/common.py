@@ -15,7 +15,6 @@ from click.shell_completion import CompletionItem
 
 from rankplan.cli.commands import OVERRIDES
 from rankplan.cli.output import EXPECTED
-from rankplan.config.text.reader import Reader
 from rankplan.dialects import DIALECTS
 from rankplan.dialects.orders import by_address_text
 from rankplan.errors import PlacementError
@@ -24,6 +23,7 @@ from rankplan.front import Nodes as Given
 from rankplan.memory.cards import size_in_bytes
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
+from rankplan.read.text.reader import Reader
 from rankplan.words import did_you_mean
 
 

@@ -10,12 +10,12 @@ import click
 
 from rankplan.cli.common import Choice, output_option, without_option
 from rankplan.cli.output import faults_end_it, note
-from rankplan.config.inventories.kubernetes_nodes import read_kubernetes_nodes
-from rankplan.config.inventories.slurm_nodes import SlurmNode, read_slurm_nodes, shows_nodes
-from rankplan.config.inventories.topology_files import Labels, read_kueue, read_slurm
 from rankplan.errors import PlacementError
 from rankplan.files import read_text
 from rankplan.nodes.inventory import Inventory
+from rankplan.read.inventories.kubernetes_nodes import read_kubernetes_nodes
+from rankplan.read.inventories.slurm_nodes import SlurmNode, read_slurm_nodes, shows_nodes
+from rankplan.read.inventories.topology_files import Labels, read_kueue, read_slurm
 from rankplan.render.inventory import hardware_lines, tree_lines
 from rankplan.words import counted, natural
 

@@ -21,8 +21,8 @@ from rankplan.cli.common import (
 from rankplan.cli.output import faults_end_it, print_lines, print_table
 from rankplan.files import write_whole
 from rankplan.front import peaks_of
-from rankplan.plans.memory import Needs
-from rankplan.plans.memory_rows import ProcessNeeds
+from rankplan.memory.needs import Needs
+from rankplan.memory.rows import ProcessNeeds
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import sharing_lines, size_lines
 from rankplan.render.memory import memory_lines, unknown_lines

@@ -12,9 +12,9 @@ from rankplan.arranging.replan import replan as repaired
 from rankplan.arranging.replan import wrong_number
 from rankplan.cli.common import Choice, beside_option, inventory_options, output_option
 from rankplan.cli.output import faults_end_it
-from rankplan.config.text.scalars import plain_scalar
 from rankplan.errors import PlacementError
 from rankplan.front import load_plan
+from rankplan.read.text.scalars import plain_scalar
 from rankplan.render.changes import replan_lines
 
 

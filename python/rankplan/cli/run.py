@@ -31,14 +31,14 @@ from rankplan.cli.common import (
     without_option,
 )
 from rankplan.cli.output import faults_end_it, print_table
-from rankplan.config.section import Reading
-from rankplan.config.text.document import read_value
-from rankplan.config.text.reader import Reader
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.front import inventory_from, is_saved, read_job
 from rankplan.nodes.facts import NODE_ORDERS
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
+from rankplan.read.section import Reading
+from rankplan.read.text.document import read_value
+from rankplan.read.text.reader import Reader
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.measurements import Measurement, Run, add_measurements, peak
 

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from rankplan.cli.output import faults_end_it
-from rankplan.config.hardware import hardware_model
-from rankplan.config.models import ClusterSection
 from rankplan.dialects.keys import ROLE
 from rankplan.dialects.schema import properties
 from rankplan.hardware.types import HARDWARE_TYPES
+from rankplan.read.hardware import hardware_model
+from rankplan.read.models import ClusterSection
 
 SCHEMA_ID = "https://www.schemastore.org/rankplan.json"
 """Where SchemaStore serves the schema."""

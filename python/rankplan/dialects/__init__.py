@@ -6,15 +6,15 @@ from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from rankplan.config.text.document import Section
-from rankplan.config.text.programs import Program, started
-from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import TABLES
 from rankplan.dialects.no_job import description, fine_tuning
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
+from rankplan.read.text.document import Section
+from rankplan.read.text.programs import Program, started
+from rankplan.read.text.reader import Reader
 from rankplan.words import path_text
 
 

@@ -28,13 +28,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rankplan._core import Short, Taken
-from rankplan.config.components import ASSUMED
-from rankplan.config.text.reader import Reader
 from rankplan.dialects.job import Job
 from rankplan.dialects.keys import AREAL, AREAL_ENGINES
 from rankplan.dialects.placer import Placer
 from rankplan.errors import Diagnostic, KeyPath, Label, PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
+from rankplan.read.components import ASSUMED
+from rankplan.read.text.reader import Reader
 from rankplan.words import counted, must_be, nearest, shown
 
 __all__ = ["Allocation", "assumed_inventory", "node_order", "parse_allocation", "parse_mode", "plan", "read"]

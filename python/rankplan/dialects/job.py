@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from rankplan.config.components import assumed, lacks_accelerators
-from rankplan.config.text.reader import Reader
 from rankplan.dialects.keys import Keys
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placer import Packing, Placer
@@ -16,6 +14,8 @@ from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
+from rankplan.read.components import assumed, lacks_accelerators
+from rankplan.read.text.reader import Reader
 from rankplan.words import path_text
 
 

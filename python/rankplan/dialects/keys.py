@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.memory.rules import FOREIGN, Table, stated_keys
 from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import KeyPath
 from rankplan.parallel import MEGATRON
+from rankplan.read.text.reader import Config, Reader
 from rankplan.words import misspelt
 
 TELLS, ALONE, OTHERS = "tells", "alone", "others"
@@ -442,5 +442,5 @@ TABLES: dict[str, Keys] = {
     "slime": SLIME,
     "roll": ROLL,
 }
-"""The table of each dialect but RLinf, whose keys are the models of `rankplan.config`; the first that recognises a
+"""The table of each dialect but RLinf, whose keys are the models of `rankplan.read`; the first that recognises a
 config is used."""

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from rankplan._core import Free, Taken
-from rankplan.config.components import ASSUMED
-from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import Engine, engine_sizes
 from rankplan.dialects.job import Job
 from rankplan.dialects.keys import NEMO_RL
@@ -30,6 +28,8 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
 from rankplan.plans.requests import NodeOrder
 from rankplan.plans.rules import NO_RULES, Rules
+from rankplan.read.components import ASSUMED
+from rankplan.read.text.reader import Reader
 from rankplan.words import counted, must_be, path_text
 
 __all__ = ["assumed_inventory", "node_order", "plan", "read"]

@@ -11,14 +11,14 @@ Follows ``train`` of OpenRLHF's ``train_ppo_ray.py`` with what it changes in its
 from __future__ import annotations
 
 from rankplan._core import Taken
-from rankplan.config.components import ASSUMED
-from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import engine_sizes
 from rankplan.dialects.job import Job, differing
 from rankplan.dialects.keys import OPENRLHF, OPENRLHF_MODELS
 from rankplan.dialects.placer import Placer
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import Parallel
+from rankplan.read.components import ASSUMED
+from rankplan.read.text.reader import Reader
 from rankplan.words import path_text
 
 __all__ = ["assumed_inventory", "node_order", "plan", "read"]

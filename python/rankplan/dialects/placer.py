@@ -8,8 +8,6 @@ from functools import cached_property
 from typing import Any
 
 from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK, NODE, Free, RankSet, Requests, Short, Taken
-from rankplan.config.components import with_memory, with_sizes
-from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import Engine, engine_faults
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
@@ -19,6 +17,8 @@ from rankplan.plans.component import Component
 from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.plans.rules import NO_RULES, Rules
+from rankplan.read.components import with_memory, with_sizes
+from rankplan.read.text.reader import Reader
 from rankplan.words import counted
 
 _LEFT = "what is left of the cluster"

@@ -21,9 +21,6 @@ from itertools import chain, groupby
 from typing import Any
 
 from rankplan._core import MAX_PROCESSES, WHOLE_NODE, RankSet, Requests, Taken
-from rankplan.config.components import ASSUMED, assumed, lacks_accelerators, resource_lists
-from rankplan.config.text.faults import RESOLVE, unresolved
-from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.device_mapping import devices_of, parse_device_mapping
 from rankplan.dialects.keys import ROLE, ROLL, is_role, roles
 from rankplan.dialects.memory.read import MemoryReader
@@ -35,6 +32,9 @@ from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.node_order import reordered
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
+from rankplan.read.components import ASSUMED, assumed, lacks_accelerators, resource_lists
+from rankplan.read.text.faults import RESOLVE, unresolved
+from rankplan.read.text.reader import Config, Reader
 from rankplan.words import counted, must_be, shown
 
 __all__ = ["assumed_inventory", "node_order", "parse_device_mapping", "plan", "read", "written"]

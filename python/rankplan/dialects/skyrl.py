@@ -17,8 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rankplan._core import Requests, Taken
-from rankplan.config.components import ASSUMED
-from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import engine_sizes
 from rankplan.dialects.job import Job, differing
 from rankplan.dialects.keys import SKYRL, SKYRL_MODELS, SKYRL_OLDER
@@ -26,6 +24,8 @@ from rankplan.dialects.placer import Placer
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import MEGATRON, Parallel
 from rankplan.plans.requests import NodeOrder, Request
+from rankplan.read.components import ASSUMED
+from rankplan.read.text.reader import Reader
 from rankplan.words import must_be, path_text
 
 __all__ = ["assumed_inventory", "node_order", "plan", "read"]

@@ -23,8 +23,6 @@ from typing import Any, Protocol, TypeAlias
 
 from rankplan._core import Inventory as Core
 from rankplan._core import Placement, Taken, step_sizes
-from rankplan.config.components import ASSUMED
-from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.job import Job
 from rankplan.dialects.keys import SLIME, flag_name
 from rankplan.dialects.memory.read import MemoryReader
@@ -36,6 +34,8 @@ from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
+from rankplan.read.components import ASSUMED
+from rankplan.read.text.reader import Config, Reader
 from rankplan.words import must_be
 
 __all__ = [

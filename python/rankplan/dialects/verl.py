@@ -25,8 +25,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rankplan._core import Short, Taken
-from rankplan.config.components import ASSUMED
-from rankplan.config.text.reader import Config, Reader
 from rankplan.dialects.engines import division_fault, idle_fault
 from rankplan.dialects.job import Job
 from rankplan.dialects.keys import VERL
@@ -39,6 +37,8 @@ from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.requests import NodeOrder, repeated
+from rankplan.read.components import ASSUMED
+from rankplan.read.text.reader import Config, Reader
 from rankplan.words import counted, must_be, path_text
 
 __all__ = ["assumed_inventory", "node_order", "plan", "read", "written"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from rankplan.config.text.overrides import CHOICES
-from rankplan.config.text.reader import Reader
 from rankplan.dialects.engines import Engine, engine_sizes
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
+from rankplan.read.text.overrides import CHOICES
+from rankplan.read.text.reader import Reader
 
 KEYS = {"tp": "tensor_model_parallel_size", "dp": "data_parallel_size", "pp": "pipeline_model_parallel_size"}
 """The keys of an engine's sizes."""

@@ -14,11 +14,11 @@ from typing import Any
 import yaml
 from lsprotocol import types
 
-from rankplan.config.text.document import Document, Section
-from rankplan.config.text.load import SCRIPTS, load_config
 from rankplan.dialects.keys import AREAL_ENGINES, TABLES
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.front import Nodes, check
+from rankplan.read.text.document import Document, Section
+from rankplan.read.text.load import SCRIPTS, load_config
 from rankplan.render.report import Report
 from rankplan.targets.embedded import has_mark
 

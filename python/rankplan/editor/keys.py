@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from rankplan.config.models import ClusterSection
 from rankplan.dialects import name_of
 from rankplan.dialects.keys import ROLE, TABLES, Row
 from rankplan.errors import KeyPath
+from rankplan.read.models import ClusterSection
 
 
 def dialect_at(config: Mapping[Any, Any] | None, named: str | None = None) -> str | None:

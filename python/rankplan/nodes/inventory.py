@@ -107,7 +107,7 @@ class Inventory:
 
         Raises `PlacementError`, ``OSError``.
         """
-        from rankplan.config.inventories.files import read_file
+        from rankplan.read.inventories.files import read_file
 
         return cls.from_dict(read_file(path))
 
@@ -122,7 +122,7 @@ class Inventory:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write an inventory file atomically. Raises ``OSError`` if it cannot be written."""
-        from rankplan.config.inventories.files import write_file
+        from rankplan.read.inventories.files import write_file
 
         write_file(path, self.to_dict())
 

@@ -28,8 +28,8 @@ from rankplan.plans.weights import WeightMap
 from rankplan.words import counted, did_you_mean, first_node, wrong_type
 
 if TYPE_CHECKING:
-    from rankplan.plans.memory import Need
-    from rankplan.plans.peaks import HasPeaks
+    from rankplan.memory.needs import Need
+    from rankplan.memory.peaks import HasPeaks
 
 _Crowd = TypeVar("_Crowd", bound=tuple[Any, ...])
 
@@ -323,7 +323,7 @@ class Plan(Mapping[str, Component]):
         one model on the same accelerators have ``switch``. Each `Need` is that of the accelerator that needs the most.
         Peaks that ``costs`` have of the same settings replace the bounds. ``reserve``: bytes of other programs.
         """
-        from rankplan.plans.memory_changes import memory_of
+        from rankplan.memory.changes import memory_of
 
         return memory_of(self, costs, reserve)
 

@@ -73,7 +73,7 @@ def _with_cluster(inventory: Inventory, cluster: Mapping[str, Any] | None, file:
     """Return an inventory with what ``cluster`` of a plan states of the nodes, and its rules."""
     if cluster is None:
         return inventory, NO_RULES
-    from rankplan.config.section import read_section, with_section
+    from rankplan.read.section import read_section, with_section
 
     reading = read_section(cluster)
     found = with_section(inventory, reading, planned=True)
@@ -110,7 +110,7 @@ def _not_json(file: str, text: str, error: Exception) -> Diagnostic:
             return Diagnostic(PLAN.code, "the file is not a plan: it is not JSON", PLAN.help)
         message = f"the file is not a plan: invalid JSON at line {error.lineno}, column {error.colno}"
         return Diagnostic(PLAN.code, message, PLAN.help, line=error.lineno, column=error.colno)
-    from rankplan.config.text.document import Document
+    from rankplan.read.text.document import Document
 
     try:
         return PLAN.fault(Document(file, text).value())
@@ -171,7 +171,7 @@ def _memory(stated: Any, path: KeyPath) -> tuple[MemorySettings | None, list[_Fa
     """Return what a component states about its memory, or the faults of that."""
     if stated is None:
         return None, []
-    from rankplan.config.memory import read_memory
+    from rankplan.read.memory import read_memory
 
     return read_memory(stated, path)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from rankplan.memory.cards import size_text
+from rankplan.memory.changes import explained, keys_text
+from rankplan.memory.needs import SWITCH, Need, Needs
 from rankplan.memory.settings import GIB
-from rankplan.plans.memory import SWITCH, Need, Needs
-from rankplan.plans.memory_changes import explained, keys_text
 
 _HEADER = ("component", "phase", "on each accelerator", "of", "answer", "host of a node")
 _NUMBERS = ("on each accelerator", "of", "host of a node")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rankplan.errors import Diagnostic, PlacementError, printable
-from rankplan.plans.memory import Needs
+from rankplan.memory.needs import Needs
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import group_lines
 from rankplan.render.memory import memory_lines, plain_needs

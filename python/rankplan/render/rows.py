@@ -14,11 +14,11 @@ from typing import Any
 from rankplan._core import Placement, RankSet
 from rankplan.errors import RankplanError
 from rankplan.hardware.machine import Machine
+from rankplan.memory.needs import whole
+from rankplan.memory.rows import ProcessNeeds
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import machine_of
 from rankplan.plans.component import Component
-from rankplan.plans.memory import whole
-from rankplan.plans.memory_rows import ProcessNeeds
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import coordinates_of
 from rankplan.render.tables import is_bound

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from rankplan._core import WHOLE_NODE, Pattern, Placement, RankSet
 from rankplan.hardware.policies import NO_BINDING
+from rankplan.memory.rows import ProcessNeeds
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
-from rankplan.plans.memory_rows import ProcessNeeds
 from rankplan.plans.plan import Plan
 from rankplan.plans.weights import WeightMap
 from rankplan.render.lines import coordinates_text

@@ -13,12 +13,12 @@ from typing import Any, Self
 import ray
 
 from rankplan._core import RankSet
-from rankplan.config.section import Reading, read_section, with_section
 from rankplan.errors import ClusterError
 from rankplan.nodes.facts import NO_FACTS, NODE_ORDERS, ClusterFacts
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import used_nodes
 from rankplan.plans.plan import Plan, check_plan
+from rankplan.read.section import Reading, read_section, with_section
 from rankplan.runtime.nodes.exports import Selection, as_selection, find_exports, selected
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.nodes.probe import find_nodes, refreshed

@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
-from rankplan.config.text.manifest import Object, read_objects
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
 from rankplan.nodes.topology.sources import HOSTNAME
 from rankplan.plans.plan import Plan
+from rankplan.read.text.manifest import Object, read_objects
 from rankplan.targets.embedded import plan_text, portable
 from rankplan.targets.merge import ABSENT, NAMES, Contradiction, contradictions, merged
 from rankplan.targets.options import AGAIN, Draft, Emitted, Options

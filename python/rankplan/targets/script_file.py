@@ -10,10 +10,10 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
 
-from rankplan.config.text.places import Place
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.files import read_text
 from rankplan.plans.plan import Plan
+from rankplan.read.text.places import Place
 from rankplan.targets import mpirun, slurm, slurm_options, torchrun
 from rankplan.targets.options import AGAIN, Draft, Emitted, Options
 from rankplan.targets.script import CLOSES, DIGEST, OPENS, STRICT, Head, Lines, split

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rankplan.config.text.places import Place
-from rankplan.config.text.sbatch import sbatch_options
 from rankplan.errors import Diagnostic
+from rankplan.read.text.places import Place
+from rankplan.read.text.sbatch import sbatch_options
 from rankplan.targets.script import Head
 
 HETJOB = "#SBATCH hetjob"

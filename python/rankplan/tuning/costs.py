@@ -15,12 +15,12 @@ from typing import Any
 
 import yaml
 
-from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.files import write_whole
 from rankplan.kinds import COSTS
+from rankplan.memory.peaks import Peak, Peaks
 from rankplan.parallel import NO_SIZES, Parallel
-from rankplan.plans.peaks import Peak, Peaks
+from rankplan.read.text.reader import Reader
 from rankplan.tuning.models import SHAPES, TIMES, ComponentModel, CostsModel, SyncModel, plain, validated
 from rankplan.tuning.times import ByEnvironments, Computed, Measured, Times
 from rankplan.words import did_you_mean, must_be, shown, unknown

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 import yaml
 
-from rankplan.config.section import Reading
-from rankplan.config.text.load import load_config
-from rankplan.config.text.reader import Reader
 from rankplan.files import write_whole
+from rankplan.memory.peaks import Peak, stated_of
 from rankplan.parallel import Parallel
-from rankplan.plans.peaks import Peak, stated_of
 from rankplan.plans.plan import Plan
+from rankplan.read.section import Reading
+from rankplan.read.text.load import load_config
+from rankplan.read.text.reader import Reader
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.profile import batches_of
 from rankplan.words import as_int

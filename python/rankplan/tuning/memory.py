@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rankplan.memory.needs import ANSWERS, Answer, Needs
 from rankplan.memory.settings import GIB
-from rankplan.plans.memory import ANSWERS, Answer, Needs
+from rankplan.memory.slots import Evaluation
 from rankplan.plans.plan import Plan
-from rankplan.plans.slot_memory import Evaluation
 from rankplan.tuning.costs import ComponentCosts, Costs
 
 HOST_BANDWIDTH = 25e9

@@ -12,11 +12,11 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, Validat
 from pydantic_core import PydanticCustomError
 
 from rankplan._core import MAX_PROCESSES
-from rankplan.config.base import Model
-from rankplan.config.parallel import ParallelEntry
-from rankplan.config.text.faults import RESOLVE, diagnostics, fault, unresolved
-from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, KeyPath
+from rankplan.read.base import Model
+from rankplan.read.parallel import ParallelEntry
+from rankplan.read.text.faults import RESOLVE, diagnostics, fault, unresolved
+from rankplan.read.text.reader import Reader
 from rankplan.words import as_int, shown, whole_number
 
 _ITSELF, _VALUE = "{itself}", "{value}"
@@ -167,7 +167,7 @@ _Cost = Annotated[float, _must(_above_0, "be a number of seconds above 0", _NUMB
 
 
 class PeakModel(Model):
-    """An entry of ``peak``, as a run writes it; see `rankplan.plans.peaks.Peak`."""
+    """An entry of ``peak``, as a run writes it; see `rankplan.memory.peaks.Peak`."""
 
     call: _Text
     accelerators: _Item

@@ -10,10 +10,10 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from rankplan.config.section import Reading
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
 from rankplan.plans.plan import Plan
+from rankplan.read.section import Reading
 from rankplan.tuning.costs import ComponentCosts, Costs
 from rankplan.tuning.models import ProfileModel, plain, validated
 from rankplan.tuning.times import Computed

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
-from rankplan.config.section import Reading
-from rankplan.config.text.document import Section
-from rankplan.config.text.reader import Reader
 from rankplan.dialects import Dialect
 from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.memory.faults import memory_faults
+from rankplan.memory.needs import Answer, Needs
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES
 from rankplan.plans.component import Component
 from rankplan.plans.diff import PlanDiff, diff
-from rankplan.plans.memory import Answer, Needs
-from rankplan.plans.memory_faults import memory_faults
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.rules import component_names
+from rankplan.read.section import Reading
+from rankplan.read.text.document import Section
+from rankplan.read.text.reader import Reader
 from rankplan.tuning.candidates import Candidates
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster

@@ -325,7 +325,7 @@ def test_omegaconf_gives_the_same() -> None:
 def test_a_section_alone_has_no_sizes() -> None:
     with pytest.raises(PlacementError) as rejected:
         ModelParallelComponentPlacement(
-            rankplan.config.section.read_section(config({"actor,rollout": 0})["cluster"]), EIGHT
+            rankplan.read.section.read_section(config({"actor,rollout": 0})["cluster"]), EIGHT
         )
     assert rejected.value.help == "pass the whole config, not only its `cluster` section"
 

@@ -10,9 +10,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rankplan.config.memory import FITTING, MemoryEntry
-from rankplan.config.text.faults import diagnostics
-from rankplan.config.text.reader import Reader
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
 from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
 from rankplan.dialects.memory.spelling import KeySpelling
@@ -20,6 +17,9 @@ from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.plans.memory_settings import MemorySettings
 from rankplan.plans.model import LARGEST, Model
+from rankplan.read.memory import FITTING, MemoryEntry
+from rankplan.read.text.faults import diagnostics
+from rankplan.read.text.reader import Reader
 from rankplan.words import as_int, must_be
 
 _PRODUCT = re.compile(r"\$\{mul(?:tiply)?:\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\}")

@@ -8,11 +8,11 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
-from rankplan.config.text.reader import Reader
 from rankplan.dialects.memory.rules import Key, Rule
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.memory.settings import OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
 from rankplan.plans.memory_settings import MemorySettings
+from rankplan.read.text.reader import Reader
 from rankplan.words import path_text
 
 _WORDS = (*RECOMPUTE, *SLEEP, *PRECISIONS, *OPTIMIZERS)

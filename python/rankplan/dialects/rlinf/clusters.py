@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol, TypeAlias
 
 from rankplan._core import CLUSTER, NODE
-from rankplan.config.section import with_section
 from rankplan.nodes import clusters
 from rankplan.nodes.clusters import SupportsInventory
 from rankplan.nodes.inventory import Inventory
+from rankplan.read.section import with_section
 
 
 class RlinfCluster(Protocol):

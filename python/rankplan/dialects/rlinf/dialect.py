@@ -8,8 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from rankplan._core import CLUSTER, NODE, RankMap
-from rankplan.config.components import ASSUMED
-from rankplan.config.section import Config, Reading, read_config
 from rankplan.dialects.rlinf.model_parallel import (
     ModelParallelRoles,
     MultiAgentModelParallelEvalRoles,
@@ -27,6 +25,8 @@ from rankplan.plans.cluster_values import cluster_values
 from rankplan.plans.component import USUAL_SETTINGS, Component, PlacementMode, Rule, merged
 from rankplan.plans.plan import Plan
 from rankplan.plans.rules import component_names
+from rankplan.read.components import ASSUMED
+from rankplan.read.section import Config, Reading, read_config
 
 read = read_config
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rankplan.config.section import Config, Reading
 from rankplan.dialects.rlinf import placement
 from rankplan.dialects.rlinf.clusters import AnyCluster
 from rankplan.dialects.rlinf.model_parallel import (
@@ -18,6 +17,7 @@ from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles
 from rankplan.dialects.rlinf.strategies import PackedPlacementStrategy, PlacementStrategy, as_assertion
 from rankplan.errors import PlacementError
 from rankplan.plans.component import PlacementMode
+from rankplan.read.section import Config, Reading
 from rankplan.words import must_be
 
 

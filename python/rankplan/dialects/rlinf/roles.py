@@ -7,9 +7,6 @@ from dataclasses import replace
 from typing import cast
 
 from rankplan._core import MAX_PROCESSES, RankMap
-from rankplan.config.components import with_memory, with_sizes
-from rankplan.config.models import ClusterSection, ComponentEntry
-from rankplan.config.section import Reading
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, stated_sizes
 from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
@@ -21,6 +18,9 @@ from rankplan.plans.memory_settings import MemorySettings
 from rankplan.plans.plan import Plan
 from rankplan.plans.rules import component_names, with_named_levels
 from rankplan.plans.topology import NodeRules
+from rankplan.read.components import with_memory, with_sizes
+from rankplan.read.models import ClusterSection, ComponentEntry
+from rankplan.read.section import Reading
 
 
 class Roles:

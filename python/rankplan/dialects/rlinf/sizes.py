@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankplan.config.section import Reading
-from rankplan.config.text.hydra import compose
-from rankplan.config.text.reader import Reader
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, ORDER, Parallel
 from rankplan.plans.rules import component_names
+from rankplan.read.section import Reading
+from rankplan.read.text.hydra import compose
+from rankplan.read.text.reader import Reader
 from rankplan.words import counted, misspelt, path_text
 
 TRAINING = {name: keys[0] for name, keys in MEGATRON.items()}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from rankplan.memory.cards import size_text
-from rankplan.plans.memory import Need, Needs
-from rankplan.plans.memory_changes import bounds_text
+from rankplan.memory.changes import bounds_text
+from rankplan.memory.needs import Need, Needs
 from rankplan.plans.node_kinds import NodeKind
 from rankplan.plans.plan import Plan
 

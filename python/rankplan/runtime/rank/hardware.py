@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from pydantic import ValidationError
 
 from rankplan._core import Placement
-from rankplan.config.hardware import HardwareConfig, hardware_model
-from rankplan.config.text.faults import diagnostics
 from rankplan.errors import refusal
 from rankplan.nodes.inventory import Inventory
+from rankplan.read.hardware import HardwareConfig, hardware_model
+from rankplan.read.text.faults import diagnostics
 
 
 def hardware_of(inventory: Inventory, placement: Placement) -> list[HardwareConfig]:

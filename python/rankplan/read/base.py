@@ -1,0 +1,54 @@
+"""The base of the models that read configs, and the settings of a process: each one of a few words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+
+from rankplan.hardware.policies import MEMORY_POLICIES, NIC_POLICIES, POLICIES, VISIBILITIES
+from rankplan.read.text.faults import RESOLVE, as_pydantic, unresolved
+from rankplan.words import did_you_mean, must_be
+
+
+class Model(BaseModel):
+    """A frozen model that rejects unknown keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+def _one_of(key: str, allowed: Sequence[str]) -> BeforeValidator:
+    """Return the check that the value of a key is one of these words."""
+
+    def one_of(value: Any) -> Any:
+        if value not in allowed:
+            words = ", ".join(allowed[:-1]) + f" or {allowed[-1]}"
+            help = RESOLVE if unresolved(value) else did_you_mean(str(value), allowed, "use one of")
+            raise as_pydantic(must_be((key,), value, words, help))
+        return value
+
+    return BeforeValidator(one_of)
+
+
+def _enum(allowed: Sequence[str]) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "enum": list(allowed)})
+
+
+def words(key: str, allowed: Iterable[str]) -> tuple[BeforeValidator, WithJsonSchema]:
+    """Return the metadata of a key whose value is one of these words: ``Annotated[str, *words(...)]``."""
+    return _one_of(key, tuple(allowed)), _enum(tuple(allowed))
+
+
+VisibilityWord = Annotated[str, _one_of("visibility", VISIBILITIES), _enum(VISIBILITIES)]
+BindingWord = Annotated[str, _one_of("binding", POLICIES), _enum(POLICIES)]
+MemoryWord = Annotated[str, _one_of("memory_binding", MEMORY_POLICIES), _enum(MEMORY_POLICIES)]
+NicsWord = Annotated[str, _one_of("nics", NIC_POLICIES), _enum(NIC_POLICIES)]
+
+DESCRIPTIONS = {
+    "visibility": "What a process sees: own, node, or own-first (all of its node, its own first).",
+    "binding": "The CPUs of a process: near its accelerators (node, socket, exclusive, core-complex), or any (none).",
+    "memory_binding": "Where its memory comes from: preferably (preferred) or only (bind) nearby, or anywhere (none).",
+    "nics": "Whether nearby network cards are only reported (check) or used (set).",
+    "egl": "Whether its processes render with EGL.",
+}

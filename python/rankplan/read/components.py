@@ -1,0 +1,89 @@
+"""From a config to components: what every dialect needs between its reader, an inventory and a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import accumulate
+from operator import mul
+from typing import Any
+
+from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, NODE, WHOLE_NODE
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import SIZE, Parallel
+from rankplan.plans.component import Component
+from rankplan.plans.memory_settings import MemorySettings
+from rankplan.read.text.reader import LARGEST, Reader
+
+ASSUMED = 8
+"""Accelerators per node if neither the config nor an inventory says how many."""
+
+
+def lacks_accelerators(reader: Reader, inventory: Inventory, path: KeyPath) -> bool:
+    """Record a fault if no node has an accelerator, and return whether that is so."""
+    if inventory.core.accelerators():
+        return False
+    help = "use nodes with accelerators; --nodes 2x8 means two nodes with eight each"
+    reader.add(path, Diagnostic("no-resources", "the cluster has no accelerators", help))
+    return True
+
+
+def assumed(reader: Reader, num_nodes: int, accelerators: int) -> Inventory:
+    """Return an inventory of this size; raises `PlacementError` with every fault if it is too large."""
+    reader, total = reader.fork(), num_nodes * accelerators
+    if num_nodes <= MAX_NODES and total > 2 * LARGEST:
+        message = f"the config needs {total:,} accelerators; at most {2 * LARGEST:,} can be planned"
+        reader.add((), Diagnostic("too-many-processes", message, "use fewer nodes, or fewer accelerators per node"))
+        raise reader.refusal()
+    try:
+        return Inventory.uniform(num_nodes, accelerators)
+    except PlacementError as error:
+        reader.add_all((), error)
+        raise reader.refusal() from None
+
+
+def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: KeyPath) -> Component:
+    """Return a component with parallel sizes, which are at a path of the config; it is a fault if they do not fit.
+
+    The fault is at the size that breaks: the first by which the number of slots cannot be divided further.
+    """
+    reader.size_paths[component.name] = path
+    try:
+        return component.with_settings(parallel=parallel)
+    except PlacementError as error:
+        for one in error.diagnostics:
+            sizes = [(kind, int(size)) for kind, size in SIZE.findall(one.message) if size]
+            products = accumulate((size for _, size in sizes), mul)
+            breaks = next((index for index, each in enumerate(products) if component.slots % each), 0)
+            kinds = [kind for kind, _ in (*sizes[breaks:], *sizes[:breaks])]
+            if "etp" in kinds and "etp" not in (keys := reader.size_keys.get(path, {})) and "tp" in keys:
+                one = replace(one, message=f"{one.message}; etp is tp unless it is given, as in Megatron")
+            reader.add_once(reader.size_path(path, kinds), one)  # two components may have the same sizes
+        return component
+
+
+def with_memory(
+    component: Component, read: Callable[[str, Mapping[str, Any]], MemorySettings | None], facts: Mapping[str, Any]
+) -> Component:
+    """Return a component with the memory that a config tells, unless it has one.
+
+    ``read`` gets its name, and what its plan and its dialect know of it: ``facts``, and its slots and context ranks.
+    """
+    if component.memory is not None:
+        return component
+    known = {"slots": component.slots, "cp": component.parallel.cp, **facts}
+    memory = read(component.name, known)
+    return component if memory is None else component.with_settings(memory=memory)
+
+
+def resource_lists(component: Component, cluster: Inventory) -> list[list[int]]:
+    """Return the resources of each process: accelerators counted over the cluster, or its node.
+
+    ``cluster`` is the component's inventory without node groups. Raises ``ValueError`` for processes that use anything
+    else, such as robots.
+    """
+    kinds = {run.pattern.resource_type for run in component.rows.runs()}
+    if kinds not in ({WHOLE_NODE}, {ACCELERATOR}):
+        raise ValueError(f"{' and '.join(sorted(kinds))} of a node group cannot be converted")
+    return cluster.pool((NODE if kinds == {WHOLE_NODE} else CLUSTER,)).ranks_of(component.rows)

@@ -1,0 +1,199 @@
+"""The nodes that Slurm shows: ``scontrol show node``, as text or JSON, with accelerators, addresses and states.
+
+Source: scontrol(1), sinfo(1) and slurm.conf(5); the fields are those of ``slurm_sprint_node_table``.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from rankplan._core import MAX_LOCAL
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.files import read_text
+from rankplan.kinds import SLURM_NODES, kind_of
+from rankplan.read.inventories.batch_script import BY_NAME
+from rankplan.words import must_be, natural, shown
+
+_RECORD = re.compile(r"^[ \t]*NodeName=", re.MULTILINE)
+_FIELD = re.compile(r"(?<!\S)(NodeName|NodeAddr|NodeHostName|Gres|CfgTRES|State|Reason)=((?<=Reason=)[^\n]*|\S*)")
+_GRES = re.compile(
+    r"(?P<name>[^:,()]+)(?::(?P<type>[^:,()]+))??(?::(?P<count>[0-9]+)(?P<unit>[KMGkmg]?))?(?:\([^)]*\))?"
+)
+_MIG = re.compile(r"(?:^|[._-])([0-9]g\.[0-9]{1,3}gb(?:\+[a-z.]+)?)", re.IGNORECASE)
+_AMD = re.compile(r"(?:^|[^a-z])(?:amd|instinct|radeon|mi[0-9]{2,3}[a-z]?)(?:[^a-z]|$)", re.IGNORECASE)
+_IN_JSON = {
+    "name": "NodeName",
+    "hostname": "NodeHostName",
+    "address": "NodeAddr",
+    "gres": "Gres",
+    "tres": "CfgTRES",
+    "reason": "Reason",
+}
+_LARGEST = 1 << 30
+"""Slurm shows 1 to 4 KiB of each node."""
+_DOWN = frozenset(
+    {"DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING", "ERROR", "UNKNOWN", "FUTURE", "NOT_RESPONDING"}
+    | {"MAINTENANCE", "MAINT", "INVAL", "INVALID", "INVALID_REG", "REBOOT_ISSUED", "BLOCKED"}
+)
+"""The states and flags of nodes that take no new jobs until somebody acts. Nodes that Slurm powers up are fine."""
+_MARKS = "*~#!%$@^-+"
+"""Marks of compact states; ``*`` is a node that does not respond."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNode:
+    """A node as Slurm shows it: its name, the entry of an inventory without its rank, and why it is not healthy."""
+
+    name: str
+    entry: dict[str, Any]
+    problem: str | None = None
+
+
+def shows_nodes(text: str) -> bool:
+    """Return whether a text is the output of ``scontrol show node``, or at least JSON, as no topology is."""
+    return _is_json(text) or _RECORD.search(text) is not None
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip()[:1] == "{"
+
+
+def read_slurm_nodes(path: str | os.PathLike[str], *, text: str | None = None) -> list[SlurmNode]:
+    """Return the nodes of ``scontrol show node``, as text or JSON (``--json``), in natural order of their names.
+
+    ``text`` is read in place of the content of the file. Raises `PlacementError` with every fault and its line or path,
+    ``OSError`` if the file cannot be read.
+    """
+    file, faults = os.fspath(path), list[Diagnostic]()
+    text = read_text(file, _LARGEST) if text is None else text
+    nodes: dict[str, SlurmNode] = {}
+    for place, fields in _listed_in_json(file, text) if _is_json(text) else _shown(text):
+        try:
+            node = _node(fields)
+            if node.name in nodes:
+                raise _refusal(f"node {shown(node.name)} is listed twice", "list each node once")
+            nodes[node.name] = node
+        except PlacementError as error:
+            faults += (replace(one, file=file, **place) for one in error.diagnostics)
+    if not nodes and not faults:
+        faults.append(Diagnostic(SLURM_NODES.code, "the file shows no nodes", SLURM_NODES.help, file=file))
+    if faults:
+        raise PlacementError(faults)
+    return [nodes[name] for name in sorted(nodes, key=natural)]
+
+
+def _shown(text: str) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """Yield the line and the fields of each node of a text."""
+    starts = [*(found.start() for found in _RECORD.finditer(text)), len(text)]
+    line = 1 + text.count("\n", 0, starts[0])
+    for start, end in pairwise(starts):
+        fields: dict[str, str] = {}
+        for name, value in _FIELD.findall(text[start:end]):
+            fields.setdefault(name, value)
+        yield {"line": line}, fields
+        line += text.count("\n", start, end)
+
+
+def _listed_in_json(file: str, text: str) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
+    """Yield the path and the fields of each node of ``scontrol show nodes --json``, under their names in the text.
+
+    Slurm: ``PARSER_ARRAY(NODE)`` of ``data_parser/v0.0.46/parsers.c``; up to v0.0.38, ``state`` is one text, beside
+    ``state_flags``.
+    """
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+        message = "the file is not valid JSON"
+        raise PlacementError([Diagnostic(SLURM_NODES.code, message, SLURM_NODES.help, file=file, line=line)]) from None
+    nodes = content.get("nodes")
+    if kind_of(content) != SLURM_NODES.name or not isinstance(nodes, list):
+        raise PlacementError([replace(SLURM_NODES.fault(content), file=file)])
+    for index, node in enumerate(nodes):
+        known = node if isinstance(node, Mapping) else {}
+        states = [known.get("state"), known.get("state_flags")]
+        words = [word for one in states for word in (one if isinstance(one, list) else [one]) if isinstance(word, str)]
+        fields = {field: known[key] for key, field in _IN_JSON.items() if isinstance(known.get(key), str)}
+        yield {"path": f"nodes[{index}]"}, {"NodeName": "", **fields, "State": "+".join(words)}
+
+
+def _node(fields: Mapping[str, str]) -> SlurmNode:
+    name = fields["NodeName"]
+    if not name or not name.isprintable() or set(name) & set("[],"):
+        raise _refusal(f"{shown(name)} is not the name of a node", "pass the output of `scontrol show node`")
+    entry: dict[str, Any] = {"hostname": fields.get("NodeHostName") or name}
+    with suppress(ValueError):  # Slurm shows the name again if it knows no address
+        entry["ip"] = str(ipaddress.ip_address(fields.get("NodeAddr", "")))
+    entry |= _accelerators(fields.get("Gres", ""), fields.get("CfgTRES", ""))
+    down = _down(fields.get("State", ""))
+    if not down:
+        return SlurmNode(name, entry)
+    reason = re.split(r"\s*\[\S+@\S+\]", fields.get("Reason", ""))[0].strip()  # who set it, and when
+    problem = "+".join(down) + (f": {reason}" if reason and reason != "none" else "")
+    return SlurmNode(name, entry | {"healthy": False}, problem)
+
+
+def _down(state: str) -> list[str]:
+    """Return the parts of a state for which a node must not be used: ``DOWN`` and ``DRAIN`` of ``DOWN*+DRAIN``."""
+    found = []
+    for word in state.upper().split("+"):
+        plain = word.rstrip(_MARKS)
+        found += [plain] if plain in _DOWN else []
+        found += ["NOT_RESPONDING"] if "*" in word[len(plain) :] and plain not in _DOWN else []
+    return list(dict.fromkeys(found))
+
+
+def _accelerators(gres: str, configured: str) -> dict[str, Any]:
+    """Return the number, the type and the model of the accelerators of a node.
+
+    Parts of GPUs (MIG) count one by one; shards and MPS only share GPUs that are listed, too.
+    """
+    found = [one for one in _listed(gres) if one[0] is not None]
+    if not found and (counted := re.search(r"(?:^|,)gres/gpu=([0-9]{1,9})(?:,|$)", configured)):
+        found = [("NV_GPU", None, int(counted[1]))]
+    total = sum(count for _, _, count in found)
+    if total > MAX_LOCAL:
+        raise PlacementError(
+            [must_be("`Gres`", gres, f"at most {MAX_LOCAL} accelerators", "check the node in slurm.conf")]
+        )
+    if not total:
+        return {"accelerators": 0}
+    kinds, models = ({one[index] for one in found if one[2]} for index in (0, 1))
+    if len(kinds) > 1:
+        message = f"`Gres` is {shown(gres)}: a node has accelerators of one type"
+        raise _refusal(message, "write the inventory by hand, with hardware for the others")
+    (kind,), model = kinds, next(iter(models)) if len(models) == 1 else None
+    return {
+        "accelerators": total,
+        **({} if kind == "NV_GPU" else {"accelerator_type": kind}),
+        **({} if model is None else {"accelerator_model": model}),
+    }
+
+
+def _listed(gres: str) -> Iterator[tuple[str | None, str | None, int]]:
+    """Yield the type, the model and the number of each GRES; the type of one that is no accelerator is ``None``."""
+    for part in re.findall(r"(?:[^,(]|\([^)]*\))+", gres):
+        found = _GRES.fullmatch(part.strip())
+        if part.strip() in ("(null)", "N/A", ""):
+            continue
+        if found is None:
+            raise _refusal(
+                f"`Gres` is {shown(gres)}, which is not a list of GRES", "pass the output of scontrol unchanged"
+            )
+        name, model, count = found["name"], found["type"], int(found["count"] or 1)
+        if model is not None and (slices := _MIG.search(model)):
+            model = f"MIG {slices[1].lower()}"
+        kind = ("AMD_GPU" if _AMD.search(model or "") else "NV_GPU") if name == "gpu" else BY_NAME.get(name)
+        yield kind, model, count
+
+
+def _refusal(message: str, help: str) -> PlacementError:
+    return PlacementError([Diagnostic("invalid-inventory", message, help)])

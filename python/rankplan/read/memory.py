@@ -1,0 +1,218 @@
+"""What a component needs: the key ``memory`` of an entry, and the keys of the section that belong to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema, model_validator
+
+from rankplan._core import MAX_PROCESSES
+from rankplan.errors import Diagnostic, KeyPath
+from rankplan.hardware.policies import MEMORY_POLICIES
+from rankplan.memory.cards import LARGEST_SIZE, SMALLEST_SIZE, size_of
+from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
+from rankplan.plans.memory_settings import KINDS, MemorySettings
+from rankplan.plans.model import LARGEST
+from rankplan.plans.model import Model as LanguageModel
+from rankplan.read.base import Model, words
+from rankplan.read.text.faults import RESOLVE, THIS, as_pydantic, diagnostics, fault, number, unresolved
+from rankplan.words import as_int, must_be, whole_number
+
+_ONE_KIND = "write one of training: megatron, forward: true, engine: vllm, or resident: 17 GiB"
+
+
+def _bytes(value: Any) -> Any:
+    size = as_int(value)
+    size = size_of(value) if isinstance(value, str) else size
+    if size is None or not SMALLEST_SIZE <= size <= LARGEST_SIZE:
+        help = RESOLVE if unresolved(value) else "write a number and a unit, such as 80 GiB"
+        raise as_pydantic(must_be(THIS, value, "a size from 1 MiB to 1 EiB", help))
+    return size
+
+
+def _model(value: Any) -> Any:
+    if isinstance(value, LanguageModel):
+        return value
+    if not isinstance(value, (str, Mapping)) or unresolved(value):
+        help = RESOLVE if unresolved(value) else "write a name such as Qwen/Qwen3-8B, or the path of a config.json"
+        raise as_pydantic(must_be("`model`", value, "the name of a model", help))
+    return LanguageModel.of(value)
+
+
+def _float(value: Any) -> Any:
+    if isinstance(value, bool) or (isinstance(value, str) and not _is_number(value)):
+        raise as_pydantic(must_be(THIS, value, "a number", RESOLVE if unresolved(value) else "write a number"))
+    return value
+
+
+def _forward(value: Any) -> Any:
+    if not isinstance(value, bool) and value not in FRAMEWORKS:
+        allowed = f"true, or one of {', '.join(FRAMEWORKS)}"
+        raise as_pydantic(must_be("`forward`", value, allowed, "write `forward: true`"))
+    return value
+
+
+def _is_number(text: str) -> bool:
+    """Whether a text is a number; YAML 1.1 reads 7e9 as a text."""
+    try:
+        return "_" not in text and float(text) == float(text)
+    except ValueError:
+        return False
+
+
+_Count = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(number)]
+_Number = Annotated[float, BeforeValidator(_float), Field(allow_inf_nan=False)]
+_SIZE_SCHEMA = {"type": ["string", "integer"], "examples": ["80 GiB"]}
+Bytes = Annotated[int, BeforeValidator(_bytes), WithJsonSchema(_SIZE_SCHEMA)]
+ModelName = Annotated[
+    LanguageModel,
+    BeforeValidator(_model),
+    PlainSerializer(LanguageModel.plain, return_type=dict[str, Any]),
+    WithJsonSchema({"type": "string", "examples": ["Qwen/Qwen3-8B", "/models/mine/config.json"]}),
+]
+
+
+def _resident(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return _bytes(value)
+    sizes: dict[int, int] = {}
+    for accelerators, size in value.items():
+        count = whole_number(accelerators)
+        if count is None or not 1 <= count <= MAX_PROCESSES:
+            raise as_pydantic(must_be(THIS, accelerators, "a number of accelerators", "write {8: 17 GiB, 16: 9 GiB}"))
+        sizes[count] = _bytes(size)
+    return sizes or _bytes(None)
+
+
+_Resident = Annotated[
+    int | dict[int, int],
+    BeforeValidator(_resident),
+    WithJsonSchema({"type": ["string", "integer", "object"], "examples": ["17 GiB", {"8": "17 GiB", "16": "9 GiB"}]}),
+]
+_Training = Annotated[str, *words("training", FRAMEWORKS)]
+_Forward = Annotated[bool | str, BeforeValidator(_forward), WithJsonSchema({"enum": [True, False, *FRAMEWORKS]})]
+_Engine = Annotated[str, *words("engine", ENGINES)]
+_Precision = Annotated[str, *words("precision", PRECISIONS)]
+_Sleep = Annotated[str, *words("sleep", SLEEP)]
+_Gradients = Annotated[str, *words("gradients", ("fp32", "bf16"))]
+_Optimizer = Annotated[str, *words("optimizer", OPTIMIZERS)]
+_Recompute = Annotated[str, *words("recompute", RECOMPUTE)]
+_CachePrecision = Annotated[str, *words("cache_precision", PRECISIONS)]
+
+
+class MemoryEntry(Model):
+    """What a component keeps in memory, and what decides how much."""
+
+    training: _Training | None = Field(default=None, description="It trains, in this framework.")
+    forward: _Forward = Field(
+        default=False, description="It only computes: a reference or a reward model; true, or its framework."
+    )
+    engine: _Engine | None = Field(default=None, description="It serves, with this engine.")
+    resident: _Resident | None = Field(
+        default=None, description="Measured: what it keeps on each accelerator, also by the number of them."
+    )
+    model: ModelName | None = Field(default=None, description="Name of a model, or the path of its config.json.")
+    params: Annotated[_Number, Field(gt=0, le=LARGEST)] | None = Field(
+        default=None, description="Number of parameters, in place of a model."
+    )
+    precision: _Precision | None = Field(
+        default=None, description="Of the weights (trainers: bf16; engines: as in the checkpoint)."
+    )
+    undivided: bool = Field(
+        default=False, description="Sizes that `parallel` leaves out are 1, as in a trainer, rather than unknown."
+    )
+    sleep: _Sleep | None = Field(
+        default=None, description="Where it goes while others have their turn: nowhere (none), to the host, or away."
+    )
+    length: _Count | None = Field(default=None, description="Tokens of the longest sequence.")
+    tokens: _Count | None = Field(default=None, description="The most tokens in a micro-batch, or an engine's step.")
+    # trainers, and models that only compute
+    micro_batch: _Count | None = Field(default=None, description="Sequences in a micro-batch.")
+    optimizer_on_host: Annotated[_Number, Field(ge=0, le=1)] = Field(
+        default=0.0, description="Fraction of the optimizer (FSDP: of all states) that stays on the host."
+    )
+    # trainers
+    gradients: _Gradients | None = Field(default=None, description="Of the gradients.")
+    optimizer: _Optimizer = Field(default="adam", description="The optimizer.")
+    distributed_optimizer: bool | None = Field(default=None, description="Megatron: data ranks divide the optimizer.")
+    sequence_parallel: bool | None = Field(default=None, description="Megatron: tensor groups divide norms too.")
+    recompute: _Recompute | None = Field(
+        default=None, description="Activations that are computed again: none, selective, or full."
+    )
+    whole_gradients: bool = Field(
+        default=False, description="FSDP: gradients stay whole until the last micro-batch of a step."
+    )
+    zero_stage: Annotated[_Count, Field(ge=0, le=3)] | None = Field(default=None, description="DeepSpeed: its stage.")
+    lora: _Count | None = Field(default=None, description="Rank of the adapters; the model itself is frozen.")
+    first_layers: _Count | None = Field(default=None, description="Layers of the first pipeline stage.")
+    last_layers: _Count | None = Field(default=None, description="Layers of the last pipeline stage.")
+    chunks: _Count = Field(default=1, description="Model chunks of a pipeline rank (virtual stages).")
+    # engines
+    share: Annotated[_Number, Field(gt=0, le=1)] | None = Field(
+        default=None, description="Its share of an accelerator: gpu_memory_utilization, mem_fraction_static."
+    )
+    cache_precision: _CachePrecision = Field(default="bf16", description="Of the cache.")
+    graphs: bool | None = Field(default=None, description="Whether it captures graphs (false: enforce_eager).")
+    sequences: _Count | None = Field(default=None, description="The most requests at once.")
+
+    def value(self) -> MemorySettings:
+        """Return the settings as plain data."""
+        return MemorySettings(**{name: getattr(self, name) for name in type(self).model_fields})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mapping(cls, value: Any) -> Any:
+        if not isinstance(value, (Mapping, MemoryEntry)):
+            help = f"write `memory_binding: {value}`" if value in MEMORY_POLICIES else _ONE_KIND
+            raise as_pydantic(must_be("`memory`", value, "a mapping", help))
+        return value
+
+    @model_validator(mode="after")
+    def _fitting(self) -> MemoryEntry:
+        kinds = [kind for kind in KINDS if getattr(self, kind)]
+        if len(kinds) != 1:
+            found = f"states {' and '.join(f'`{kind}`' for kind in kinds)}" if kinds else "does not say what it is for"
+            raise fault("invalid-value", f"`memory` {found}", _ONE_KIND)
+        stated = [key for key in sorted(self.model_fields_set) if getattr(self, key) not in (None, False)]
+        for key in stated:
+            if key not in FITTING[kinds[0]]:
+                help = f"remove it, or one of {', '.join(KINDS)}"
+                raise fault("invalid-value", f"`{key}` says nothing about `{kinds[0]}`", help, [key])
+            framework, own = getattr(self, kinds[0]), _FRAMEWORK.get(key)
+            if own is not None and framework not in (own, True):
+                message = f"`{key}` says nothing about `{kinds[0]}: {framework}`"
+                raise fault("invalid-value", message, f"remove it: only {own} has it", [key])
+        for one, other in (("model", "params"), ("tokens", "micro_batch")):
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                message = f"`{one}` and `{other}` are both stated"
+                raise fault("invalid-value", message, "remove one of the two", [other])
+        if (ends := self.value().ends_fault(self.model)) is not None:
+            raise as_pydantic(ends)
+        return self
+
+
+def read_memory(value: Any, path: KeyPath) -> tuple[MemorySettings | None, list[tuple[KeyPath, Diagnostic]]]:
+    """Return the settings that a value at a path states, or every fault with its path."""
+    try:
+        return MemoryEntry.model_validate(value).value(), []
+    except ValidationError as error:
+        return None, list(diagnostics(error, {"": MemoryEntry}, path))
+
+
+_MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "tokens"}
+_COMPUTES = {*_MODEL, "micro_batch", "optimizer_on_host"}
+FITTING = {
+    "resident": {"resident", "sleep"},
+    "engine": {"engine", *_MODEL, "share", "cache_precision", "sequences", "graphs"},
+    "forward": {"forward", "zero_stage", *_COMPUTES},
+    "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
+    | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"},
+}
+"""The keys that say something about each kind."""
+_FRAMEWORK = {
+    "zero_stage": "deepspeed",
+    "whole_gradients": "fsdp",
+    **dict.fromkeys(("distributed_optimizer", "sequence_parallel", "first_layers", "last_layers"), "megatron"),
+}
+"""The framework of the keys that only one of them has."""

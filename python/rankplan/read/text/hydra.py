@@ -1,0 +1,157 @@
+"""Hydra's defaults: a config merged with the files that its ``defaults`` names, beside it or in ``hydra.searchpath``.
+
+entry    = "_self_" | [ group "/" ] name [ "@" package ] | [ "optional" ] group [ "@" package ] ":" name
+         | "override" group [ "@" package ] ":" name
+
+A later entry wins over an earlier one, and the config itself over all, unless ``_self_`` says where it comes. The file
+of a group is put where its package says, or else where its group does.
+
+Follows ``_create_defaults_tree`` and ``InputDefault.get_final_package`` of Hydra 1.3.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Any, cast
+
+from rankplan.read.text.document import Document, Section
+from rankplan.read.text.layers import Layers, Package, over
+from rankplan.read.text.places import relocated
+
+_SELF = "_self_"
+_HEADER = re.compile(r"#\s*@package\s+(\S+)")
+_KEY = re.compile(r"(?:(?P<mode>override|optional)\s+)?(?P<group>[^@\s]*)(?:@(?P<package>\S*))?")
+_DEEPEST = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """An entry of a list of defaults: a file of a group, and the package that the entry gives, if any.
+
+    ``mode`` is ``override``, ``optional`` or ``None``.
+    """
+
+    group: Package
+    name: str
+    package: str | None
+    mode: str | None = None
+    absolute: bool = False
+
+
+def compose(config: Mapping[str, Any]) -> str:
+    """Return the help for a config that lacks values which a file of its ``defaults`` may have."""
+    names = config.get("defaults")
+    found = [entry.name for one in (names if isinstance(names, list) else [names]) for entry in _entries(one)]
+    missing = ", ".join(f"`{name}`" for name in found if name != _SELF)
+    lacking = f": {missing} of its `defaults` cannot be found" if missing else ""
+    return f"pass the config that Hydra has composed{lacking}"
+
+
+def composed(section: Section, parse: Callable[[str], Any]) -> Section:
+    """Return the content of a file with those of its defaults that exist; ``defaults`` keeps the names of the others.
+
+    ``parse`` reads a file without its defaults.
+    """
+    file, entries = section.document.file, section.get("defaults")
+    if file is None or not isinstance(entries, list):
+        return section
+    if any(isinstance(entry, str) and entry.endswith((".yaml", ".yml")) for entry in entries):
+        return section  # NeMo-RL's, which are paths
+    tree = _Tree([Path(file).parent, *_search_path(section)], parse)
+    layers = list(tree.layers(section, (), (), 0))
+    merged: dict[str, Any] = {}
+    for package, layer in layers:
+        own: Any = {key: value for key, value in layer.items() if key != "defaults"}
+        for part in reversed(package):
+            own = {part: own}
+        merged = over(merged, own)
+    if tree.missing:
+        merged["defaults"] = tree.missing
+    return cast("Section", relocated(merged, Layers(layers[::-1])))
+
+
+@dataclass
+class _Tree:
+    """Reads the defaults of a config and of the files that they name."""
+
+    roots: Sequence[Path]
+    parse: Callable[[str], Any]
+    missing: list[str] = field(default_factory=list)
+    chosen: dict[tuple[Package, str | None], str] = field(default_factory=dict)
+    """The names that `override` gives to files of a group."""
+
+    def layers(
+        self, section: Section, group: Package, package: Package, depth: int
+    ) -> Iterator[tuple[Package, Section]]:
+        """Yield the files of a config, the least important first."""
+        listed = section.get("defaults")
+        entries = [entry for one in (listed if isinstance(listed, list) else []) for entry in _entries(one)]
+        for entry in entries:
+            if entry.mode == "override":
+                self.chosen.setdefault((entry.group, entry.package), entry.name)
+        if all(entry.name != _SELF for entry in entries):
+            entries.append(_Entry((), _SELF, None))
+        for entry in entries:
+            if entry.name == _SELF:
+                yield package, section
+            elif entry.mode != "override" and entry.group[:1] != ("hydra",):
+                yield from self._file(entry, () if entry.absolute else group, package, depth + 1)
+
+    def _file(self, entry: _Entry, above: Package, package: Package, depth: int) -> Iterator[tuple[Package, Section]]:
+        group = (*above, *entry.group)
+        name = self.chosen.get((entry.group, entry.package), entry.name).removesuffix(".yaml")
+        paths = (root.joinpath(*group, f"{name}.yaml") for root in self.roots)
+        path = next((path for path in paths if path.is_file()), None)
+        if depth > _DEEPEST or path is None:
+            self.missing += ["/".join((*group, name))] if entry.mode != "optional" else []
+        elif isinstance(read := self.parse(os.fspath(path)), Section):  # an empty file is no section
+            yield from self.layers(read, group, _package(entry, package, read), depth)
+
+
+def _search_path(section: Section) -> Iterator[Path]:
+    """Yield the folders of ``hydra.searchpath`` in the main config; the package of ``pkg://`` is not imported."""
+    hydra = section.get("hydra")
+    listed = hydra.get("searchpath") if isinstance(hydra, dict) else None
+    for text in listed if isinstance(listed, list) else []:
+        kind, _, where = str(text).partition("://")
+        if kind == "file":
+            yield Path(where)
+        elif kind == "pkg" and re.fullmatch(r"\w+(\.\w+)*", where):
+            top, *inner = where.split(".")
+            found = PathFinder.find_spec(top)
+            for folder in (found and found.submodule_search_locations) or ():
+                yield Path(folder, *inner)
+
+
+def _package(entry: _Entry, parent: Package, section: Section) -> Package:
+    """Return where the values of a file go: as the entry says, or the file itself, or else its group."""
+    lines = section.document.lines if isinstance(section.document, Document) else []
+    header = next((found[1] for line in lines[:5] if (found := _HEADER.match(line))), None)
+    stated = entry.package if entry.package is not None else header
+    if stated is None or stated == "_group_":
+        return (*parent, *entry.group)
+    first, *others = [part for part in stated.split(".") if part] or ["_here_"]
+    if first in ("_global_", "_here_"):
+        return (*parent, *others) if first == "_here_" else tuple(others)
+    return (*parent, first, *others)
+
+
+def _entries(written: Any) -> Iterator[_Entry]:
+    """Yield the entries of one item of a list of defaults."""
+    if isinstance(written, str):
+        path, _, package = written.partition("@")
+        *group, name = [part for part in path.split("/") if part] or [""]
+        yield _Entry(tuple(group), name, package or None, absolute=path.startswith("/"))
+    elif isinstance(written, dict):
+        for key, names in written.items():
+            if (found := _KEY.fullmatch(key)) is None:
+                continue
+            group = [part for part in found["group"].split("/") if part]
+            for name in names if isinstance(names, list) else [names]:
+                if isinstance(name, str):
+                    yield _Entry(tuple(group), name, found["package"], found["mode"], found["group"].startswith("/"))

@@ -1,0 +1,92 @@
+"""Reads a config file: YAML, or the script that launches a job; and the files that a config extends."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from rankplan.errors import PlacementError
+from rankplan.files import read_text
+from rankplan.kinds import CONFIG, Kind
+from rankplan.read.text.document import Document, Section
+from rankplan.read.text.extends import extended
+from rankplan.read.text.hydra import composed
+from rankplan.read.text.places import Places
+from rankplan.words import wrong_type
+
+SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+"""The suffixes of launch scripts."""
+_SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|z|k)?sh\b")
+
+
+def load_config(
+    path: str | os.PathLike[str], overrides: Sequence[str] = (), *, text: str | None = None, kind: Kind = CONFIG
+) -> Section:
+    """Read a config file and return its mapping; later faults point into the file.
+
+    YAML is read by YAML 1.2's core rules. A shell script (``.sh``, ``.bash``, ``.slurm``, ``.sbatch``, or a first line
+    such as ``#!/bin/bash``) gives the ``key=value`` words or the flags of the command that starts the job; it is never
+    executed. So does the entrypoint of a RayJob. ``defaults: base.yaml`` extends other files, as in NeMo-RL; the files
+    that Hydra's ``defaults`` names are read if they exist. ``overrides`` change values as on Hydra's command line:
+    ``key=value``, ``+key=value``, ``++key=value``, ``~key``; ``X=value`` sets a variable that a script reads from its
+    environment. ``text`` is read in place of the content of the file, as of one that an editor has not saved.
+    ``kind`` says what a file without keys should be.
+
+    Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
+    it; ``OSError`` if it cannot be read.
+    """
+    if not overrides:
+        return _load(os.fspath(path), text=text, kind=kind)
+    from rankplan.read.text.overrides import overridden, parse_overrides  # as the readers below
+
+    several = isinstance(overrides, Sequence) and not isinstance(overrides, str)
+    if not several or not all(isinstance(one, str) for one in overrides):
+        raise wrong_type("overrides", overrides, 'a list of texts: ["trainer.nnodes=2"]')
+    changes = parse_overrides(overrides)
+    given = {one.key: one.value for one in changes if not one.sign and one.key.isidentifier() and one.value is not None}
+    config = _load(os.fspath(path), given=given, text=text, kind=kind)
+    used = config.document.used if isinstance(config.document, Places) else set()
+    return overridden(config, [one for one in changes if one.key not in used])
+
+
+def _load(
+    file: str,
+    above: tuple[str, ...] = (),
+    given: Mapping[str, str] = MappingProxyType({}),
+    text: str | None = None,
+    kind: Kind = CONFIG,
+) -> Section:
+    """Return the content of a file with those that it extends; ``given`` are environment variables of a script."""
+    document, value = _read(file, given, text)
+    if not isinstance(value, Section):
+        raise PlacementError([replace(kind.fault(value), file=document.file)])
+    if "defaults" not in value:
+        return value
+    return composed(extended(value, _load, (*above, file)), lambda name: _read(name)[1])
+
+
+def _read(file: str, given: Mapping[str, str] = MappingProxyType({}), text: str | None = None) -> tuple[Any, Any]:
+    """Return where the values of a file are, and its content."""
+    text = read_text(file) if text is None else text
+    # Most programs read YAML only: import the readers of other formats where they are used.
+    if file.endswith(SCRIPTS) or _SHEBANG.match(text):
+        from rankplan.read.text.places import Text
+        from rankplan.read.text.script import parse_script
+
+        text = text.replace("\r\n", "\n")
+        script = parse_script(Text(file, text), text, _load, given)
+        return script.document, script
+    document = Document(file, text)
+    value = document.value()
+    if isinstance(value, Section) and value.get("kind") == "RayJob":
+        from rankplan.read.text.entrypoints import entrypoint
+        from rankplan.read.text.script import parse_script
+
+        if (command := entrypoint(value)) is not None:
+            script = parse_script(command, command.text, _load, {**command.environment, **given})
+            return script.document, script
+    return document, value

@@ -1,0 +1,368 @@
+"""The reader of every config: a value at a path, its place in the file, and all faults, raised together."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Self
+
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where, refusal
+from rankplan.kinds import CONFIG, Kind
+from rankplan.memory.spelling import Spelling
+from rankplan.parallel import NO_SIZES, ORDER, Parallel
+from rankplan.read.text.document import Section
+from rankplan.read.text.faults import RESOLVE, unresolved
+from rankplan.read.text.load import load_config
+from rankplan.read.text.programs import started
+from rankplan.read.text.scalars import plain_scalar
+from rankplan.words import as_int, misspelt, must_be, path_text
+
+Config = Mapping[str, Any] | str | os.PathLike[str]
+"""A mapping (a dict, an OmegaConf object) or the path of a YAML file or a launch script."""
+
+LARGEST = 2**20
+"""The largest size: more is a typo, and would fill the memory before a check could say so."""
+_INTERPOLATION = re.compile(
+    r"\$\{(?:(?:oc\.select:)?(?P<dots>\.*)(?P<path>[A-Za-z_][\w.]*)(?:,(?P<default>[^{}]*))?"
+    r"|oc\.env:[^{},]+,(?P<unset>[^{}]*))\}"
+)
+_DEEPEST = 20
+
+
+class Reader:
+    """A config, the values at its paths, and the faults found in it so far.
+
+    ``prefix`` is the path of ``content`` in its config. The mapping of a file knows its own path and its document.
+    ``config`` is the config that ``content`` is a section of, or ``None`` if the content is all that is known. Paths
+    are those within the config, except for `add`. An interpolation of another value of the config
+    (``${trainer.nnodes}``, ``${..nnodes}``, ``${oc.select:trainer.nnodes,1}``) is resolved, also inside a text; one of
+    the environment has its default (``${oc.env:NNODES,1}``).
+    """
+
+    def __init__(self, content: Any, prefix: KeyPath = (), config: Any = None) -> None:
+        self.content = content
+        self.config = config
+        self.faults: list[Diagnostic] = []
+        self.state: Any = None
+        """The values that the dialect of the config has read."""
+        self.asked: set[KeyPath] = set()
+        """The paths of the values that the dialect has read so far: they decide the placement."""
+        self.size_paths: dict[str, KeyPath] = {}
+        """The path in the config of the parallel sizes of each component that states some."""
+        self.size_keys: dict[KeyPath, dict[str, KeyPath]] = {}
+        """The path of each size that the section at a path states, by its kind (``tp``)."""
+        self.size_names: dict[KeyPath, dict[str, KeyPath]] = {}
+        """The path that each size has in a section, by its kind, whether it is stated or not."""
+        self.size_letters: dict[KeyPath, Mapping[str, str]] = {}
+        """The letter of each size in the text at a path that states all sizes, by its kind: ``t`` in ``fsdp:d4t2``."""
+        self.spellings: dict[str, Spelling] = {}
+        """How the keys of a dialect state the memory of each component."""
+        self.unknown_models: dict[KeyPath, Diagnostic] = {}
+        """The models that are known by no name and no file, by the path of their names."""
+        self.older: Mapping[KeyPath, KeyPath] = {}
+        """The path of a key in older versions of the system or in a fork, by its path; read if only it has a value."""
+        self._warnings: list[Diagnostic] = []
+        self._document = content.document if isinstance(content, Section) else None
+        self._prefix = content.path if isinstance(content, Section) else prefix
+        self._outer = self._prefix if config is None else config.path if isinstance(config, Section) else ()
+        self._whole_file = config is None or isinstance(config, Section)
+        self._positions: list[tuple[int, ...]] = []
+        self._keys: dict[KeyPath, dict[Any, int]] = {}
+        whole = {} if self._prefix else content
+        self._sections: dict[KeyPath, Mapping[Any, Any]] = {(): whole if config is None else config}
+
+    @classmethod
+    def load(cls, config: Any, kind: Kind = CONFIG) -> Self:
+        """Return the reader of a whole config: a mapping, or the path of a file.
+
+        Raises `PlacementError` if it is not a mapping, ``OSError`` if its file cannot be read.
+        """
+        content = load_config(config, kind=kind) if isinstance(config, (str, os.PathLike)) else config
+        if not isinstance(content, Mapping):
+            raise PlacementError([not_a_mapping("the config", content, "write keys and values")])
+        return cls(content)
+
+    @classmethod
+    def of(cls, config: Any, state: Callable[[Reader], Any]) -> Reader:
+        """Return the reader of a whole config with the state that is read from it; a reader is returned unchanged.
+
+        Raises as `load` does.
+        """
+        if isinstance(config, Reader):
+            return config
+        reader = cls.load(config)
+        reader.state = state(reader)
+        return reader
+
+    def fork(self) -> Self:
+        """Return a reader with the same content and faults; neither sees the later faults of the other."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.faults, other._positions, other._sections = list(self.faults), list(self._positions), {**self._sections}
+        return other
+
+    @property
+    def warnings(self) -> list[Diagnostic]:
+        """Values of a launch script that are known only when it runs, and what the reader of a dialect warns of."""
+        return [*(self._document.warnings if self._document is not None else ()), *self._warnings]
+
+    @property
+    def program(self) -> str:
+        """The module that a launch script starts, with dots; empty if it is unknown, or the config is no script."""
+        program = started(self._document)
+        return "" if program is None else program.module
+
+    def decides(self, warning: Diagnostic) -> bool:
+        """Return whether a warning matters: it is about no value, or the dialect gives it, or has read the value."""
+        path = warning.path or ""
+        return (
+            warning.code != "not-run"
+            or warning in self._warnings
+            or any(one == path or one.startswith((f"{path}.", f"{path}[")) for one in map(path_text, self.asked))
+        )
+
+    def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
+        """Record a fault at a path within the content."""
+        self._add(self._prefix + path, diagnostic)
+
+    def warn(self, path: KeyPath, diagnostic: Diagnostic) -> None:
+        """Record a warning at a path within the config, once."""
+        warning = replace(self.located(path, diagnostic), warning=True)
+        if warning not in self._warnings:
+            self._warnings.append(warning)
+
+    def add_in_config(self, path: KeyPath, diagnostic: Diagnostic) -> None:
+        """Record a fault at a path within the config."""
+        self._add(self._outer + path, diagnostic)
+
+    def add_once(self, path: KeyPath, diagnostic: Diagnostic) -> None:
+        """Record a fault at a path within the config, unless it is recorded already: two components may share it."""
+        if self.located(path, diagnostic) not in self.faults:
+            self.add_in_config(path, diagnostic)
+
+    def _add(self, whole: KeyPath, diagnostic: Diagnostic) -> None:
+        whole = self.stated(whole)
+        diagnostic = self._located(whole, diagnostic)
+        self._positions.append(self._position(whole[len(self._outer) :], diagnostic))
+        self.faults.append(diagnostic)
+
+    def in_config(self, path: KeyPath) -> KeyPath:
+        """Return a path within the content as a path within the config."""
+        return (self._prefix + path)[len(self._outer) :]
+
+    def where(self, path: KeyPath) -> Where:
+        """Return where the value at a path within the content is stated."""
+        found = self._located(self._prefix + path, Diagnostic("invalid-value", ""))
+        place = found.file, found.line, found.column, found.source, found.offset
+        return Where(found.path or "", *place, found.labels[0].end if found.labels else 0)
+
+    def located(self, path: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
+        """Return a diagnostic with a path within the config, and its place in the file."""
+        return self._located(self._outer + path, diagnostic)
+
+    def _located(self, whole: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
+        whole = self.stated(whole)
+        diagnostic = replace(diagnostic, path=path_text(whole))
+        if self._document is None or not (self._whole_file or whole[: len(self._prefix)] == self._prefix):
+            return diagnostic
+        return self._document.locate(whole, diagnostic)
+
+    def value(self, mapping: Mapping[Any, Any], key: Any, path: KeyPath) -> Any:
+        """Return a value of a mapping at ``path`` in the config, ``None`` if it is missing.
+
+        One that its config library cannot resolve is a fault.
+        """
+        self.asked.add((*path, key))
+        try:
+            keys = mapping.keys()  # `in` is false for an OmegaConf key whose value is ???
+            return self.resolved(mapping[key], path) if key in keys else None
+        except Exception as error:
+            self.add_in_config((*path, str(key)), unreadable(key, error))
+            return None
+
+    def mapping(self, mapping: Mapping[Any, Any], key: Any, path: KeyPath) -> Mapping[Any, Any]:
+        """Return a mapping in a mapping, empty if it is missing; a value of another type is a fault."""
+        value = self.value(mapping, key, path)
+        if value is None or isinstance(value, Mapping):
+            return value or {}
+        help = RESOLVE if unresolved(value) else "write keys and values"
+        self.add_in_config((*path, str(key)), not_a_mapping(f"`{key}`", value, help))
+        return {}
+
+    def number(self, value: Any, path: KeyPath, least: int) -> int | None:
+        """Return the value at ``path`` in the config. One that is not an int of at least ``least`` is a fault."""
+        number = as_int(value)
+        if number is None or number < least:
+            help = RESOLVE if unresolved(value) else f"write a number such as {max(least, 1)}"
+            if isinstance(value, str) and re.fullmatch("[0-9]{1,20}", value):
+                help = "remove the quotes"
+            self.add_in_config(path, must_be(path, value, f"a whole number of {least} or more", help))
+            return None
+        return number
+
+    def section_at(self, path: KeyPath) -> Mapping[Any, Any]:
+        """Return the mapping at a path, empty if it is missing; a value of another type is a fault, recorded once."""
+        if path not in self._sections:
+            self._sections[path] = self.mapping(self.section_at(path[:-1]), path[-1], path[:-1])
+        return self._sections[path]
+
+    def stated(self, path: KeyPath) -> KeyPath:
+        """Return a path within the config as the config writes it: that of an older version if it only has that."""
+        older = self.older.get(path)
+        return older if older is not None and self._has(older) and not self._has(path) else path
+
+    def _has(self, path: KeyPath) -> bool:
+        here: Any = self._sections[()]
+        try:
+            for key in path:
+                here = here[key]
+        except Exception:  # no such key, no section, or an interpolation that the config library cannot resolve
+            return False
+        return here is not None
+
+    def at(self, path: KeyPath) -> Any:
+        """Return the value at a path, ``None`` if it is missing."""
+        path = self.stated(path)
+        return self.value(self.section_at(path[:-1]), path[-1], path[:-1])
+
+    def resolved(self, value: Any, path: KeyPath, depth: int = 0) -> Any:
+        """Return a value of the section at ``path`` in the config, with its interpolations that can be resolved."""
+        if not isinstance(value, str) or "${" not in value or depth > _DEEPEST:
+            return value
+        if (whole := _INTERPOLATION.fullmatch(value)) is not None:
+            return self._selected(whole, path, depth)
+
+        def part(found: re.Match[str]) -> str:
+            selected = self._selected(found, path, depth)
+            return found[0] if isinstance(selected, (Mapping, list, type(None))) else str(selected)
+
+        return _INTERPOLATION.sub(part, value)
+
+    def _selected(self, found: re.Match[str], path: KeyPath, depth: int) -> Any:
+        """Return the value that an interpolation selects, or its text if there is none."""
+        if found["unset"] is not None:
+            return plain_scalar(found["unset"].strip())
+        inner = path[: len(path) + 1 - len(found["dots"])] if found["dots"] else ()
+        here: Any = self._sections[()]
+        sections: KeyPath = (*inner, *str(found["path"]).split("."))
+        self.asked.add(sections)
+        for key in sections[:-1]:
+            here = self.resolved(here.get(key) if isinstance(here, Mapping) else None, (), depth + 1)
+        selected = here.get(sections[-1]) if isinstance(here, Mapping) else None
+        if selected is None:
+            return found[0] if found["default"] is None else plain_scalar(found["default"].strip())
+        return self.resolved(selected, sections[:-1], depth + 1)
+
+    def size(self, path: KeyPath, default: int, least: int = 1) -> int:
+        """Return the number at a path; the default if it is missing or invalid, which is recorded."""
+        path = self.stated(path)
+        value = self.at(path)
+        number = default if value is None else self.number(value, path, least)
+        if number is not None and number > LARGEST:
+            self.add_in_config(path, must_be(path, value, f"{LARGEST:,} or less", f"use {LARGEST:,} or less"))
+            return default
+        return default if number is None else number
+
+    def switch(self, path: KeyPath, *, default: bool = False) -> bool:
+        """Return the boolean at a path; the default if it is missing or invalid, which is recorded."""
+        path = self.stated(path)
+        value = self.at(path)
+        if isinstance(value, bool) or value is None:
+            return default if value is None else value
+        self.add_in_config(path, must_be(path, value, "true or false", "write true or false"))
+        return default
+
+    def coefficient(self, path: KeyPath, default: float) -> float:
+        """Return the real number at a path; the default if it is missing or invalid, which is recorded."""
+        path = self.stated(path)
+        value = self.at(path)
+        if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+            return default if value is None else float(value)
+        help = RESOLVE if unresolved(value) else f"write a number such as {default}"
+        self.add_in_config(path, must_be(path, value, "a number", help))
+        return default
+
+    def sizes(self, path: KeyPath, keys: Mapping[str, Collection[str]], order: str = ORDER) -> Parallel:
+        """Return the parallel sizes in the section at a path; none if any is invalid, which is recorded."""
+        return self.sizes_in(self.section_at(path), keys, path, order) or NO_SIZES
+
+    def sizes_in(
+        self, mapping: Mapping[Any, Any], keys: Mapping[str, Collection[str]], path: KeyPath, order: str = ORDER
+    ) -> Parallel | None:
+        """Return the parallel sizes in a mapping at a path, ``None`` if any is invalid, which is recorded.
+
+        ``keys`` are the keys of each size. Experts are divided like other tensors unless an expert-tensor size is given
+        (Megatron-LM: ``ModelParallelConfig.__post_init__``).
+        """
+        sizes: dict[str, int] = {}
+        before = len(self.faults)
+        for name, names in keys.items():
+            for key in names:
+                self.size_names.setdefault(path, {}).setdefault(name, (*path, key))
+                if (value := self.value(mapping, key, path)) is not None:
+                    sizes[name] = self.number(value, (*path, key), 1) or 1
+                    self.size_keys.setdefault(path, {})[name] = (*path, key)
+        if len(self.faults) > before:
+            return None
+        if sizes.get("ep", 1) > 1:
+            sizes.setdefault("etp", sizes.get("tp", 1))
+        return Parallel(**sizes, order=order)
+
+    def size_path(self, path: KeyPath, kinds: Iterable[str]) -> KeyPath:
+        """Return the path of the first of these sizes that the section at ``path`` states, else ``path``."""
+        keys = self.size_keys.get(path, {})
+        return next((keys[kind] for kind in kinds if kind in keys), path)
+
+    def reject_misspelt(self, key: str, known: Collection[str], path: KeyPath) -> bool:
+        """Record a fault if a key, at a path within the content, looks like a typo of one of these; return whether."""
+        if (near := misspelt(key, known)) is None:
+            return False
+        self.add(path, Diagnostic("unknown-key", f"unknown key `{path[-1]}`", f"did you mean `{near}`?"))
+        return True
+
+    def add_all(self, path: KeyPath, error: PlacementError) -> None:
+        """Record every fault of an error at a path."""
+        for diagnostic in error.diagnostics:
+            self.add(path, diagnostic)
+
+    def finish(self) -> None:
+        """Raise the `refusal` if there are faults."""
+        if self.faults:
+            raise self.refusal()
+
+    def refusal(self) -> PlacementError:
+        """Return the exception with every fault (at least one), once each, in the order of the file or mapping."""
+        order = sorted(range(len(self.faults)), key=self._positions.__getitem__)
+        return refusal(list(dict.fromkeys(self.faults[index] for index in order)))
+
+    def _position(self, path: KeyPath, diagnostic: Diagnostic) -> tuple[int, ...]:
+        if self._document is not None:
+            return diagnostic.line or 0, diagnostic.column or 0
+        here, position = self.content if self.config is None else self.config, []
+        for depth, part in enumerate(path):
+            if isinstance(here, Mapping):
+                keys = self._keys.get(path[:depth])
+                if keys is None:
+                    keys = self._keys[path[:depth]] = {str(key): index for index, key in enumerate(here)}
+                position.append(keys.get(str(part), -1))
+            elif isinstance(part, int):
+                position.append(part)
+            try:
+                here = here[part]
+            except Exception:  # a missing key, or one that its config library cannot resolve
+                break
+        return tuple(position)
+
+
+def not_a_mapping(name: str, value: Any, help: str = "write num_nodes and component_placement in it") -> Diagnostic:
+    """Return the fault of a value that must be a mapping."""
+    return must_be(name, value, "a mapping", help)
+
+
+def unreadable(key: Any, error: Exception) -> Diagnostic:
+    """Return the fault of a value that its config library cannot give: it is missing, or cannot be resolved."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    help = "write the value, or an interpolation that can be resolved"
+    return Diagnostic("invalid-value", f"`{key}` cannot be read: {lines[0]}", help)

@@ -1,0 +1,441 @@
+"""Launch scripts: the ``key=value`` words or the flags of the command that starts a job. Nothing is executed."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path as FilePath
+
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.files import read_text
+from rankplan.read.text.document import Section
+from rankplan.read.text.entrypoints import Entrypoint
+from rankplan.read.text.overrides import OVERRIDE, Override, overridden
+from rankplan.read.text.places import Place, Places, Text, relocated
+from rankplan.read.text.programs import JOB, Program, program_of
+from rankplan.read.text.sbatch import sbatch_options
+from rankplan.read.text.shell.expand import Cause, Field, Piece, Value, assumed_by
+from rankplan.read.text.shell.flow import Command
+from rankplan.read.text.shell.run import Followed, follow
+from rankplan.read.text.shell.sources import Sources
+from rankplan.read.text.shell.words import ShellSyntaxError
+from rankplan.words import path_text
+
+_LARGEST = 1 << 20
+"""The most bytes of a script that another one names."""
+_UNKNOWN = "\0"
+_FLAG = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
+_NO_KEY = re.compile(rf"[{_UNKNOWN}]|^hydra\.")
+"""An unknown key, or a key of Hydra itself."""
+_FILES = ("--config", "--config-file", "--config_path")
+_WORD = "config"
+"""The key that names a config file among the words of a command (EasyR1: ``main``)."""
+_FOLDERS, _NAMES = ("--config-path", "--config_path", "-cp"), ("--config-name", "--config_name", "-cn")
+
+
+_HYDRA_MAIN = re.compile(r"^@hydra\.main\(([^()]*)\)", re.MULTILINE)
+_ARGUMENT = re.compile(r"""(?P<key>config_path|config_name)\s*=\s*["'](?P<value>[^"'\n]+)["']""")
+_LATER = re.compile(r"config(?:_file|_path|_name|_dir)?")
+"""Flags that name files, not values."""
+_SBATCH = re.compile(r"^#SBATCH\s.*", re.MULTILINE)
+_SLURM = {
+    ("--nodes",): ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    ("--gpus-per-node", "--gres"): ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
+    ("--ntasks",): ("SLURM_NTASKS",),
+    ("--ntasks-per-node",): ("SLURM_NTASKS_PER_NODE",),
+}
+"""Options of sbatch, and the variables that Slurm sets to their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Token(Override):
+    """An override in a script; with ``causes``, its value is known only when the script runs."""
+
+    causes: tuple[Cause, ...] = ()
+    submitted: Cause | None = None
+    """The option of sbatch in the script that the value depends on."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A command with its values, and its program."""
+
+    command: Command
+    tokens: list[_Token]
+    program: Program
+    configured: bool
+    """Whether it names a config file."""
+
+    @property
+    def size(self) -> int:
+        """The number of its values and config files."""
+        return len(self.tokens) + self.configured
+
+
+def parse_script(
+    origin: Text | Entrypoint, text: str, load: Callable[[str], Section], given: Mapping[str, str]
+) -> Section:
+    """Return the config that a script passes to the trainer that it starts.
+
+    The trainer is the known program with the most ``key=value`` words or flags, or else any program. ``given`` are
+    environment variables; ``load`` reads the file that a command names after ``--config``. A value that only a run
+    would reveal is left out, with a warning. Raises `PlacementError` (``syntax``, ``no-components``,
+    ``unknown-key``).
+    """
+    sources = Sources()
+    sources.add(text, origin)
+    environment = _slurm(text) | {name: (Piece(value, 0, 0),) for name, value in given.items()}
+    try:
+        followed = follow(sources, environment, _opened)
+    except ShellSyntaxError as error:
+        fault = Diagnostic("syntax", error.message, error.help)
+        raise PlacementError([sources.place(error.start, error.start + 1).of(fault)]) from None
+    except RecursionError:
+        message = "the script is nested too deeply"
+        raise PlacementError([Diagnostic("syntax", message, "split it", file=origin.file)]) from None
+    found = [_started(command, sources) for command in dict.fromkeys(followed.commands)]
+    chosen = _chosen(found, origin, sources)
+    command, tokens = chosen.command, chosen.tokens
+    names = [  # the key under which Hydra keeps the name
+        _Token("", "hydra.job.config_name", name, place, place, causes)
+        for name, place, causes in _options(command, sources, _NAMES)
+    ]
+    tokens = [*names, *tokens]
+    source = Places(origin.file)
+    warnings = [_skipped(cause, sources) for cause in followed.skipped]
+    base = _base(chosen, sources, load, warnings)
+    named = next((one for one in tokens if one.key == _WORD and str(one.value).endswith((".yaml", ".yml"))), None)
+    if base is None and named is not None:
+        tokens.remove(named)
+        base = _loaded(str(named.value), named.value_place, load, warnings)
+    if base is not None and chosen.program.system is None:  # the keys of its config tell more than its name
+        chosen = replace(chosen, program=replace(chosen.program, task=None))
+    config: Section = relocated(base if base is not None else {}, source if base is None else base.document)
+    try:
+        config = overridden(
+            config, [one for one in tokens if not one.causes], strict=base is not None and named is None
+        )
+    except PlacementError as error:  # the keys of a program that is no job may have another order
+        raise PlacementError([chosen.program.fault]) if chosen.program.task else error from None
+    warnings += [_unknown(one, sources) for one in tokens if one.causes]
+    warnings += [_submitted(one, sources) for one in tokens if one.submitted is not None and not one.causes]
+    line = sources.place(command.start, command.start).line
+    warnings += [
+        _other(one, tokens, line) for one in found if one.command is not chosen.command and _differs(tokens, one)
+    ]
+    warnings += [lost for one in found for lost in _lost(one.command, chosen, sources)]
+    config.document.warnings = sorted(warnings, key=lambda one: (one.line or 0, one.column or 0))
+    if isinstance(config.document, Places):
+        config.document.program = chosen.program
+        config.document.used = followed.used & set(given)
+    _reject_own(given, followed, config, sources)
+    return config
+
+
+def _slurm(text: str) -> dict[str, Value]:
+    """Return the variables that sbatch sets as the script asks it to."""
+    variables: dict[str, Value] = {}
+    for line in _SBATCH.finditer(text):
+        for one in sbatch_options(line[0]):
+            names = next((names for options, names in _SLURM.items() if one.name in options), ())
+            number = re.search(r"(?:^|:)([0-9]+)$", one.value)
+            if number is not None:
+                start = line.start() + one.at + number.start(1)
+                option = Cause(f"`#SBATCH {re.split('[=0-9 ]', line[0][one.start :])[0]}`", start)
+                piece = Piece(number[1], start, start + len(number[1]), assumed=option)
+                variables |= dict.fromkeys(names, (piece,))
+    return variables
+
+
+def _nearest_file(name: str, folder: str, script: str) -> FilePath | None:
+    """Return a file that a script names: in the folder that it runs in, or else beside it.
+
+    A script with ``examples/run.sh`` in it runs in the root of its repository, which is above it.
+    """
+    above = list(FilePath(script).parents)
+    paths = [FilePath(folder, name), *(parent / name for parent in (above if "/" in name else above[:1]))]
+    return next(filter(_is_file, paths), None)
+
+
+def _is_file(path: FilePath) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # no system has files with such names
+        return False
+
+
+def _opened(name: str, folder: str, script: str) -> tuple[str, Text] | None:
+    """Read a script that another one names."""
+    if (path := _nearest_file(name, folder, script)) is None:
+        return None
+    try:
+        text = read_text(path, _LARGEST).replace("\r\n", "\n")
+    except (OSError, ValueError):
+        return None
+    return text, Text(os.path.normpath(path), text)
+
+
+def _started(command: Command, sources: Sources) -> _Started:
+    name = command.program or (command.fields[0].text if command.fields else None) or "this command"
+    place = sources.place(command.start, command.start + 1)
+    configured = next(_options(command, sources, (*_FILES, *_NAMES)), None) is not None
+    return _Started(command, _tokens(command, sources), program_of(name, place), configured)
+
+
+def _chosen(found: list[_Started], origin: Text | Entrypoint, sources: Sources) -> _Started:
+    """Return the command that starts the job. Raises `PlacementError` if there is none."""
+    jobs = [one for one in found if one.program.task == JOB]
+    chosen = max(jobs or found, key=lambda one: one.size, default=None)
+    if chosen is None or not (chosen.size or jobs):
+        raise PlacementError([_nothing(found, origin)])
+    if not jobs:
+        return replace(chosen, program=replace(chosen.program, otherwise=_nothing(found, origin)))
+    message = f"`{chosen.program.name}` starts a training job, but its values here place no process"
+    named = [name for flags in (_NAMES, _FILES) for name, _, _ in _options(chosen.command, sources, flags)]
+    if named:
+        unknown = _UNKNOWN in named[0]
+        message += ": a run decides which config it reads" if unknown else f": its config `{named[0]}` is not here"
+    help = "run the check in the folder that the script runs in, or pass the config of the job"
+    otherwise = chosen.program.place.of(Diagnostic("no-components", message, help))
+    return replace(chosen, program=replace(chosen.program, otherwise=otherwise))
+
+
+def _nothing(found: list[_Started], origin: Text | Entrypoint) -> Diagnostic:
+    """Return the fault of a script without a training job: what it does instead."""
+    what = "this script" if isinstance(origin, Text) else "the entrypoint of this RayJob"
+    message = f"{what} starts no training job that rankplan reads"
+    help = "pass the script that starts the job, with the key=value words or flags of its trainer"
+    told = [one.program for one in sorted(found, key=lambda one: -one.size) if one.program.task]
+    missing = next((one for one in found if one.command.script and one.command.program), None)
+    if told and (told[0].system is not None or missing is None):
+        return told[0].fault
+    if missing is not None:
+        message += f": it runs {missing.command.program}, which is not here"
+        help = f"pass {missing.command.program}, or run the check in the folder that the script runs in"
+        return missing.program.place.of(Diagnostic("no-components", message, help))
+    names = list(dict.fromkeys(f"`{one.command.program}`" for one in found if one.command.program))
+    message += f": it runs {', '.join(names[:3])}{' ...' if names[3:] else ''}" if names else ": it only sets variables"
+    return origin.place(0, 0).of(Diagnostic("no-components", message, help))
+
+
+def _reject_own(given: Mapping[str, str], followed: Followed, config: Section, sources: Sources) -> None:
+    """Raise `PlacementError` if a given variable is one that the script sets itself."""
+    faults = []
+    for name, value in given.items():
+        if name in followed.own and name not in followed.used and name not in config:
+            start = followed.own[name]
+            message = f"`{name}={value}` has no effect: the script sets {name} itself"
+            help = "override the key of the config that gets its value, or change this line"
+            place: Place = sources.place(start, start + len(name))
+            faults.append(place.of(Diagnostic("unknown-key", message, help)))
+    if faults:
+        raise PlacementError(faults)
+
+
+def _tokens(command: Command, lines: Sources) -> list[_Token]:
+    """Return the overrides of a command, or its flags if it has no override with a nested key."""
+    fields = list(command.fields if command.program is None else command.arguments)
+    overrides = [token for field in fields for token in _override(field, lines)]
+    if any("." in token.key for token in overrides):
+        return overrides
+    last = max((index for index, field in enumerate(fields) if field.text == "--"), default=-1)
+    flags = [one for one in _flags(fields[last + 1 :], lines) if not _LATER.fullmatch(one.key)]
+    return overrides if len(overrides) > len(flags) and not flags else flags
+
+
+def _text(field: Field) -> str:
+    return "".join(_UNKNOWN if piece.cause else piece.text for piece in field.pieces)
+
+
+def _override_of(text: str) -> re.Match[str] | None:
+    found = OVERRIDE.fullmatch(text)
+    if found is None or _NO_KEY.search(found["key"]) or (found["value"] is None and found["sign"] != "~"):
+        return None
+    return found
+
+
+def _override(field: Field, lines: Sources) -> Iterator[_Token]:
+    if (found := _override_of(_text(field))) is None:
+        return
+    sign, start = found["sign"] or "", _start(field)
+    key = lines.place(start + len(sign), start + found.end("key"))
+    place = _value_place(field, found.end("key") + 1, lines)
+    submitted = next((one for one in assumed_by(field.pieces) if one.text.startswith("`#SBATCH")), None)
+    yield _Token(sign, found["key"], found["value"], key, place, tuple(field.causes), submitted)
+
+
+def _start(field: Field) -> int:
+    """Return where the text of a field starts: the place of its first characters, if they are in the script."""
+    return next((piece.start for piece in field.pieces[:1] if piece.end > piece.start), field.start)
+
+
+def _value_place(field: Field, length: int, lines: Sources) -> Place:
+    """Return the place of the text of a field after its first ``length`` characters: where it was written."""
+    spans: list[tuple[int, int]] = []
+    for piece in field.pieces:
+        size = 1 if piece.cause else len(piece.text)
+        if length < size and (piece.cause or piece.text):
+            exact = piece.end - piece.start == len(piece.text)
+            spans.append((piece.start + (length if exact else 0), piece.end))
+        length = max(0, length - size)
+    one = len(spans) == 1 and spans[0][1] > 0
+    place: Place = lines.place(*(spans[0] if one else (field.start, field.end)))
+    return place
+
+
+def _flags(fields: Sequence[Field], lines: Sources) -> Iterator[_Token]:
+    """Yield the flags of a command: ``--key value``, ``--key=value``, ``--key``; in keys, ``-`` is ``_`` (argparse)."""
+    flags: list[tuple[Field, list[Field]]] = []
+    for field in fields:
+        if field.several or re.match(r"-{1,2}[A-Za-z]", _text(field)):
+            flags.append((field, []))
+        elif flags and not (flags[-1][1] and all(piece.cause for piece in field.pieces)):  # more flags, or none
+            flags[-1][1].append(field)
+    for field, values in flags:
+        found = _FLAG.fullmatch(_text(field))
+        if found is None or _UNKNOWN in found[1]:
+            continue
+        causes, start = field.causes, _start(field)
+        key = place = lines.place(start, start + len(found[1]) + 2)
+        value = "true" if found[2] is None else _as_text(found[2])
+        if found[2] is not None:
+            place = _value_place(field, len(found[1]) + 3, lines)
+        elif values:
+            texts = [one.text or "" for one in values]
+            value = _as_text(texts[0]) if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
+            place = _value_place(values[0], 0, lines)
+            causes = [*causes, *values[0].causes]
+        yield _Token("", found[1].replace("-", "_"), value, key, place, tuple(causes))
+
+
+def _as_text(text: str) -> str:
+    """Return the value of a flag as an override has it: brackets and quotes are a part of its text."""
+    return _quoted(text) if text[:1] in ("[", "{", "'", '"') else text
+
+
+def _quoted(text: str) -> str:
+    return "'" + re.sub(r"(\\*)('|\Z)", lambda end: end[1] * 2 + ("\\'" if end[2] else ""), text) + "'"
+
+
+def _options(command: Command, lines: Sources, flags: Sequence[str]) -> Iterator[tuple[str, Place, tuple[Cause, ...]]]:
+    """Yield the value of each of these flags, its place, and why it is unknown."""
+    fields = command.fields
+    for index, field in enumerate(fields):
+        flag, equals, value = _text(field).partition("=")
+        if flag in flags and (equals or index + 1 < len(fields)):
+            named = field if equals else fields[index + 1]
+            place = _value_place(named, len(flag) + 1 if equals else 0, lines)
+            yield value if equals else _text(named), place, tuple(named.causes)
+
+
+def _base(
+    started: _Started, lines: Sources, load: Callable[[str], Section], warnings: list[Diagnostic]
+) -> Section | None:
+    """Return the config file that a command names; without it, its values are unknown."""
+    if (hydra := _hydra_file(started, lines)) is not None:
+        return load(str(hydra))
+    for name, place, _ in _options(started.command, lines, _FILES):
+        if name.endswith((".yaml", ".yml")) and (base := _loaded(name, place, load, warnings)) is not None:
+            return base
+    return None
+
+
+def _loaded(name: str, place: Place, load: Callable[[str], Section], warnings: list[Diagnostic]) -> Section | None:
+    """Return the config file with a name; without it, its values are unknown."""
+    if _UNKNOWN not in name and (path := _nearest_file(name, "", place.file)) is not None:
+        return load(str(path))
+    message = f"the values of {name.replace(_UNKNOWN, '...')} are not read: no such file here"
+    fault = Diagnostic("not-run", message, "run the check in the folder that the script runs in", warning=True)
+    warnings.append(place.of(fault))
+    return None
+
+
+def _hydra_file(started: _Started, lines: Sources) -> FilePath | None:
+    """Return the config that a file of Python reads with Hydra: ``--config-path``, relative to it, ``--config-name``.
+
+    Without these flags, its ``@hydra.main`` says both, if the file is here. The path of a module is unknown, and so are
+    its configs.
+    """
+    name = started.program.name
+    if not name.endswith(".py"):
+        return None
+    folders, names = (list(_options(started.command, lines, options)) for options in (_FOLDERS, _NAMES))
+    program = _nearest_file(name, "", started.program.place.file)
+    declared = {} if (folders and names) or program is None else _declared(program)
+    folder = folders[-1][0] if folders else declared.get("config_path")
+    config = names[-1][0] if names else declared.get("config_name")
+    if folder is None or config is None or _UNKNOWN in folder + config:
+        return None
+    file = config if config.endswith((".yaml", ".yml")) else f"{config}.yaml"
+    beside = [FilePath(name).parent] if program is None else [FilePath(name).parent, program.parent]
+    return next(filter(_is_file, (*(parent / folder / file for parent in beside), FilePath(folder) / file)), None)
+
+
+def _declared(program: FilePath) -> dict[str, str]:
+    """Return the arguments of ``@hydra.main`` in a file of Python that are texts."""
+    try:
+        found = _HYDRA_MAIN.search(read_text(program, _LARGEST))
+    except (OSError, ValueError):
+        return {}
+    return {} if found is None else {one["key"]: one["value"] for one in _ARGUMENT.finditer(found[1])}
+
+
+def _differs(tokens: Sequence[_Token], other: _Started) -> str | None:
+    """Return the first key to which another command gives another value."""
+    mine = {token.key: token.value for token in tokens}
+    return next((one.key for one in other.tokens if one.key in mine and mine[one.key] != one.value), None)
+
+
+def _other(other: _Started, tokens: Sequence[_Token], line: int) -> Diagnostic:
+    key = _differs(tokens, other) or ""
+    message = f"the command on line {line} is read, not this one, which has another `{key}`"
+    help = "check a script with this command alone"
+    return other.program.place.of(Diagnostic("not-run", message, help, path=_path(key), warning=True))
+
+
+def _lost(command: Command, chosen: _Started, sources: Sources) -> Iterator[Diagnostic]:
+    """Yield the warning of values that bash takes for a command, since the line before them ends the trainer's.
+
+    A backslash continues a line only if nothing follows it, no blank and no comment either.
+    """
+    first = _text(command.fields[0]) if command.fields else ""
+    if not (re.match(r"--[A-Za-z]", first) or (_override_of(first) and "." in first.partition("=")[0])):
+        return
+    found = [token for field in command.fields for token in _override(field, sources)]
+    keys = [f"`{token.key}`" for token in found or _flags(command.fields, sources)]
+    named = f"{', '.join(keys[:3])}{' ...' if keys[3:] else ''}"
+    reach = "do not reach" if keys[1:] else "does not reach"
+    message = f"this line is a command of its own: {named} {reach} `{chosen.program.name}`"
+    help = "end the line before it with a backslash, and nothing after that: no comment, no blank"
+    place: Place = sources.place(command.start, command.fields[0].end)
+    yield place.of(Diagnostic("syntax", message, help, warning=True))
+
+
+def _path(key: str) -> str:
+    return path_text(tuple(key.split(".")))
+
+
+def _skipped(cause: Cause, lines: Sources) -> Diagnostic:
+    help = "check that it changes no placement; override values on the command line: `-- key=value`"
+    message = f"{cause.text} is not run: what it changes is not read"
+    place: Place = lines.place(cause.start, cause.start + 1)
+    return place.of(Diagnostic("not-run", message, help, warning=True))
+
+
+def _submitted(token: _Token, lines: Sources) -> Diagnostic:
+    cause = token.submitted or Cause("", 0)
+    place: Place = lines.place(cause.start, cause.start)
+    message = f"`{token.key}` is {token.value}, as {cause.text} says (line {place.line}); options of sbatch change it"
+    help = f"for another value: rankplan check {FilePath(lines.file(0)).name} -- {token.key}=VALUE"
+    return token.value_place.of(Diagnostic("not-run", message, help, path=_path(token.key), warning=True))
+
+
+def _unknown(token: _Token, lines: Sources) -> Diagnostic:
+    cause = token.causes[0]
+    place: Place = lines.place(cause.start, cause.start)
+    message = f"`{token.key}` is known only when the script runs: it depends on {cause.text} (line {place.line})"
+    name = cause.variable or token.key
+    help = f"give its value: rankplan check {FilePath(lines.file(0)).name} -- {name}=VALUE"
+    return token.value_place.of(Diagnostic("not-run", message, help, path=_path(token.key), warning=True))

@@ -1,0 +1,334 @@
+"""Expands the words of a shell script into fields, and keeps where every piece of text was written."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from rankplan.read.text.shell.arithmetic import assigned_names, calculated
+from rankplan.read.text.shell.parse import Block
+from rankplan.read.text.shell.sources import Sources
+from rankplan.read.text.shell.substitutions import output
+from rankplan.read.text.shell.words import Arithmetic, Expansion, Literal, Part, Unread, Word
+
+_BLANKS = re.compile(r"[ \t\n]+")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})|")
+_BRACES = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
+_LONGEST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a value is known only when the script runs: the text that decides it, and its offset in the script.
+
+    ``variable`` is the name of the environment variable, if it is one.
+    """
+
+    text: str
+    start: int
+    variable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text of the script at ``start`` to ``end``; with a ``cause``, text that only a run can reveal.
+
+    ``assumed``: this is the text if nobody sets that environment variable or argument, as in ``${NNODES:-2}``.
+    """
+
+    text: str
+    start: int
+    end: int
+    cause: Cause | None = None
+    assumed: Cause | None = None
+
+
+Value: TypeAlias = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One argument of a command, and its word; with a ``doubt``, whether it is passed depends on the run.
+
+    ``several``: it stands for the elements of an unknown array, of which there may be any number.
+    """
+
+    pieces: Value
+    start: int
+    end: int
+    doubt: Cause | None = None
+    several: bool = False
+
+    @property
+    def causes(self) -> list[Cause]:
+        """Why the text or its presence is unknown; empty if both are known."""
+        causes = [piece.cause for piece in self.pieces if piece.cause is not None]
+        return list(dict.fromkeys([*causes, self.doubt] if self.doubt is not None else causes))
+
+    @property
+    def text(self) -> str | None:
+        """The text, ``None`` if any of it is unknown."""
+        return text_of(self.pieces)
+
+    @property
+    def value(self) -> Value:
+        """The pieces; those of a field that may not be passed are unknown."""
+        return (*self.pieces, unknown(self.doubt, self.start, self.end)) if self.doubt is not None else self.pieces
+
+
+Variable: TypeAlias = Value | tuple[Field, ...]
+"""The text of a variable, or the elements of an array."""
+
+
+def unknown(cause: Cause, start: int = 0, end: int = 0) -> Piece:
+    """Return a piece of unknown text; without a place, a fault is at the word that uses it."""
+    return Piece("", start, end, cause)
+
+
+def text_of(value: Value) -> str | None:
+    """Return the text of a value, ``None`` if any of it is unknown."""
+    if len(value) == 1:
+        return None if value[0].cause else value[0].text
+    return None if any(piece.cause for piece in value) else "".join(piece.text for piece in value)
+
+
+def scalar(value: Variable) -> Value:
+    """Return the value of a variable; of an array, its first element."""
+    first = value[0] if value else None
+    return first.value if isinstance(first, Field) else tuple(one for one in value if isinstance(one, Piece))
+
+
+def cause_of(value: Value) -> Cause | None:
+    """Return why a value is unknown."""
+    return next((piece.cause for piece in value if piece.cause), None)
+
+
+def assumed_by(value: Value) -> list[Cause]:
+    """Return the environment variables and arguments that a known value assumes to be unset."""
+    return [piece.assumed for piece in value if piece.assumed is not None]
+
+
+def as_field(item: Piece | Field) -> Field:
+    """Return an element of a variable as a field."""
+    return item if isinstance(item, Field) else Field((item,), item.start, item.end)
+
+
+def short(text: str) -> str:
+    """Return a part of a script for a message."""
+    line = " ".join(text.split())
+    return f"`{line}`" if len(line) <= 50 else f"`{line[:46]}...`"
+
+
+@dataclass(slots=True)
+class Scope:
+    """The variables at one moment of a script. ``arguments`` are those of the script or function, if known.
+
+    ``environment`` has the environment variables that are known; the script has used those in ``used``. ``folder`` is
+    the one in which its commands run, relative to the one in which it was started.
+    """
+
+    sources: Sources
+    variables: dict[str, Variable]
+    environment: Mapping[str, Value] = field(default_factory=dict)
+    arguments: tuple[Field, ...] | None = None
+    used: set[str] = field(default_factory=set)
+    folder: str = ""
+
+    def copy(self) -> Scope:
+        """Return a scope that can change on its own."""
+        return replace(self, variables=dict(self.variables))
+
+    def fields(self, word: Word) -> list[Field]:
+        """Return the fields of a word: none, one or several."""
+        if len(word.parts) == 1:
+            part = word.parts[0]
+            if isinstance(part, Literal) and (part.quoted or "{" not in part.text):
+                return [Field(self._pieces(part), word.start, word.end)]  # most words
+            if isinstance(part, Expansion) and part.elements:
+                return list(self._elements(part))  # each one keeps its own place
+        done: list[Field] = []
+        pieces: list[Piece] | None = None
+        for part in word.parts:
+            for split in self._split(part):
+                if split is not None:
+                    pieces = [*(pieces or []), split]
+                elif pieces is not None:
+                    done.append(Field(tuple(pieces), word.start, word.end))
+                    pieces = None
+        return done if pieces is None else [*done, Field(tuple(pieces), word.start, word.end)]
+
+    def _split(self, part: Part) -> Iterator[Piece | None]:
+        """Yield the text of a part of a word, with ``None`` where one word ends and another starts."""
+        elements = isinstance(part, Expansion) and part.elements
+        if elements or (isinstance(part, Literal) and not part.quoted and _BRACES.search(part.text)):
+            yield self._odd(part)
+            return
+        found = self._pieces(part)
+        if isinstance(part, Literal) or part.quoted:
+            yield from found or (Piece("", part.start, part.start),)
+            return
+        unusual = "IFS" in self.variables or (isinstance(part, Expansion) and part.argument.quoted)
+        for piece in found:
+            if unusual and re.search(r"[^\w.=/-]", piece.text):
+                yield self._odd(part)
+            elif piece.cause is not None:
+                yield piece
+            else:
+                yield from _words(piece)
+
+    def value(self, word: Word) -> Value:
+        """Return the text of a word that is not split into fields."""
+        return tuple(piece for part in word.parts for piece in self._pieces(part))
+
+    def pattern(self, word: Word) -> str | None:
+        """Return the text of a word as a pattern, in which quoted characters count as they are."""
+        texts = [(text_of(self._pieces(part)), part) for part in word.parts]
+        known = [glob.escape(text) if part.quoted else text for text, part in texts if text is not None]
+        return "".join(known) if len(known) == len(texts) else None
+
+    def _pieces(self, part: Part) -> Value:
+        """Return the text of a part, with a blank between the elements of an array."""
+        if isinstance(part, Literal):
+            return (Piece(part.text, part.start, part.end),)
+        if isinstance(part, Arithmetic):
+            return (self._calculated(part),)
+        if isinstance(part, Unread) and part.commands:
+            return (self._substituted(part),)
+        if isinstance(part, Unread) or (part.operator == "*" and "IFS" in self.variables):
+            return (self._odd(part),)
+        if not part.elements and part.operator != "*":
+            return self._expanded(part)
+        blank = Piece(" ", part.start, part.end)
+        return tuple(piece for element in self._elements(part) for piece in (blank, *element.value))[1:]
+
+    def _substituted(self, part: Unread) -> Piece:
+        commands: Block = part.commands  # type: ignore[assignment]  # words are below commands
+        path = output(commands, lambda word: text_of(self.value(word)), self.folder)
+        return self._odd(part) if path is None else Piece(path, part.start, part.end)
+
+    def number(self, word: Word) -> int | None:
+        """Return the value of an arithmetic expression, ``None`` if it is unknown."""
+        text = text_of(self.value(word))
+        number = None if text is None else calculated(text, self._number)
+        self.changed_by(self.sources.text[word.start : word.end] if text is None else text, word.start)
+        return number
+
+    def changed_by(self, expression: str, start: int) -> None:
+        """Forget the variables that an expression changes."""
+        for name in assigned_names(expression):
+            self.forget(name, Cause(short(expression), start))
+
+    def forget(self, name: str, cause: Cause) -> None:
+        """Make the value of a variable unknown."""
+        self.variables[name] = (unknown(cause),)
+
+    def _number(self, name: str) -> int | None:
+        value = self._variable(name)
+        text = None if value is None else text_of(value)
+        return None if text is None or _NUMBER.fullmatch(text) is None else int(text or 0)
+
+    def _calculated(self, part: Arithmetic) -> Piece:
+        number = self.number(part.expression)
+        values = [self.value(part.expression)]
+        for name in re.findall(r"[A-Za-z_]\w*", self.sources.text[part.expression.start : part.expression.end]):
+            value = self._variable(name)
+            values.append((unknown(environment_variable(name, part.start)),) if value is None else value)
+        if number is not None:
+            assumed = next((cause for value in values for cause in assumed_by(value)), None)
+            return Piece(str(number), part.start, part.end, assumed=assumed)
+        cause = next((cause for cause in map(cause_of, values) if cause is not None), None)
+        return self._odd(part) if cause is None else unknown(cause, part.start, part.end)
+
+    def _elements(self, part: Expansion) -> Sequence[Field]:
+        if part.name in ("@", "*"):
+            # Nothing is passed to a script that is only read: `"$@"` adds what the user wants to change.
+            return self.arguments or ()
+        value = self.variables.get(part.name, ())
+        return [
+            item if isinstance(item, Field) else Field((item,), part.start, part.end, several=item.cause is not None)
+            for item in value
+        ]
+
+    def _expanded(self, part: Expansion) -> Value:
+        value, kind = self._variable(part.name), part.operator.removeprefix(":")
+        text = None if value is None else text_of(value)
+        unset = value is None or (text == "" and part.operator.startswith(":"))
+        cause = _cause(part) if value is None else next(iter(assumed_by(value)), None)
+        if kind in ("-", "="):
+            if value is not None and not unset:
+                return value
+            found = _assuming(self.value(part.argument), cause, part)
+            if kind == "=":
+                self.variables[part.name] = found
+            return found
+        if kind == "+":
+            if value is None or unset:
+                return _assuming((), cause, part)
+            return tuple(piece for piece in value if piece.cause) or self.value(part.argument)
+        if value is None:
+            return (unknown(_cause(part), part.start, part.end),)
+        return (self._cut(text, part, cause),) if text and kind not in ("", "?") else value
+
+    def _variable(self, name: str) -> Value | None:
+        """Return the value of a variable, ``None`` if it is not set."""
+        if name.isdigit() and name != "0":
+            if self.arguments is None:
+                return None
+            return self.arguments[int(name) - 1].value if int(name) <= len(self.arguments) else ()
+        value = self.variables.get(name)
+        if value is not None and value is self.environment.get(name):
+            self.used.add(name)
+        return None if value is None else scalar(value)
+
+    def _cut(self, text: str, part: Expansion, assumed: Cause | None) -> Piece:
+        """Return a text without the start or the end that fits a pattern: ``${name##*/}``, ``${name%.yaml}``."""
+        pattern = text_of(self.value(part.argument)) if part.quoted else self.pattern(part.argument)
+        if pattern is None or len(text) > _LONGEST:
+            return self._odd(part)
+        sizes = range(len(text) + 1) if len(part.operator) == 1 else range(len(text), -1, -1)
+        for size in sizes:
+            places = slice(size) if part.operator[0] == "#" else slice(len(text) - size, None)
+            if fnmatch.fnmatchcase(text[places], pattern):
+                text = text[size:] if part.operator[0] == "#" else text[: len(text) - size]
+                break
+        return Piece(text, part.start, part.end, assumed=assumed)
+
+    def _odd(self, part: Part) -> Piece:
+        return unknown(Cause(short(self.sources.text[part.start : part.end]), part.start), part.start, part.end)
+
+
+def _cause(part: Expansion) -> Cause:
+    if part.name.isdigit():
+        return Cause(f"the argument ${part.name}", part.start)
+    return environment_variable(part.name, part.start)
+
+
+def environment_variable(name: str, start: int) -> Cause:
+    """Return the cause that a variable which the script does not set is."""
+    return Cause(f"the environment variable {name}", start, name)
+
+
+def _assuming(value: Value, cause: Cause | None, part: Expansion) -> Value:
+    """Return the value of ``part`` as long as ``cause`` is not set."""
+    if cause is None:
+        return value
+    pieces = tuple(piece if piece.cause else replace(piece, assumed=cause) for piece in value)
+    return pieces or (Piece("", part.start, part.start, assumed=cause),)
+
+
+def _words(piece: Piece) -> Iterator[Piece | None]:
+    """Yield the words of a known piece, with ``None`` at the blanks between them."""
+    literal = piece.end - piece.start == len(piece.text)
+    position = 0
+    for blank in [*_BLANKS.finditer(piece.text), None]:
+        end = blank.start() if blank else len(piece.text)
+        if position < end:
+            start, stop = (piece.start + position, piece.start + end) if literal else (piece.start, piece.end)
+            yield Piece(piece.text[position:end], start, stop, assumed=piece.assumed)
+        if blank:
+            yield None
+            position = blank.end()

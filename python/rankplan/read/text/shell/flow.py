@@ -1,0 +1,283 @@
+"""The way that a shell script takes: its branches, loops and functions. `run.py` has the commands on the way."""
+
+from __future__ import annotations
+
+import fnmatch
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rankplan.read.text.shell.arithmetic import assigned_names
+from rankplan.read.text.shell.expand import (
+    Cause,
+    Field,
+    Scope,
+    Variable,
+    as_field,
+    assumed_by,
+    cause_of,
+    scalar,
+    text_of,
+    unknown,
+)
+from rankplan.read.text.shell.parse import (
+    Assignment,
+    Block,
+    Calculation,
+    Case,
+    Chain,
+    Function,
+    If,
+    Loop,
+    Not,
+    Simple,
+    Statement,
+)
+from rankplan.read.text.shell.words import Arithmetic, Literal, ShellSyntaxError
+
+_MOST_STEPS = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that a script runs, or may run: its fields, the program that it starts, and the program's arguments.
+
+    ``program`` is a module, a path or a name, ``None`` if it is unknown; ``script`` tells a shell script that cannot be
+    read.
+    """
+
+    fields: tuple[Field, ...]
+    start: int
+    program: str | None
+    arguments: tuple[Field, ...]
+    script: bool = False
+
+
+class Flow(ABC):
+    """Follows a script; the class of its commands continues this one."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.functions: dict[str, Block] = {}
+        self.commands: list[Command] = []
+        self.assumed: list[Cause] = []
+        """What the last test assumes to be unset."""
+        self.ended = False
+        self.failed = False
+        """Whether the script has ended with an exit code that is not 0."""
+        self.left = False
+        self.may_have_left = False
+        """Whether a way that may be taken returns from the function: how the function ends is unknown then."""
+        self.steps = 0
+
+    @abstractmethod
+    def simple(self, simple: Simple) -> bool | None:
+        """Follow a command without others in it, and return whether it succeeds; ``None`` if that is unknown."""
+
+    def block(self, block: Block) -> bool | None:
+        """Follow commands, and return whether the last one succeeds; ``None`` if that is unknown."""
+        status: bool | None = True
+        for statement in block:
+            if self.ended or self.left:
+                break
+            status = self.statement(statement)
+        return status
+
+    def statement(self, statement: Statement) -> bool | None:
+        """Follow a command, and return whether it succeeds; ``None`` if that is unknown."""
+        self.steps += 1
+        if self.steps > _MOST_STEPS:
+            message = f"the script has more than {_MOST_STEPS:,} steps"
+            raise ShellSyntaxError(message, 0, "write the values without recursion")
+        match statement:
+            case Simple():
+                return self.simple(statement)
+            case Calculation():
+                self.assumed += assumed_by(self.scope.value(statement.expression))
+                number = self.scope.number(statement.expression)
+                return None if number is None else number != 0
+            case Not():
+                status = self.statement(statement.body)
+                return None if status is None else not status
+            case Chain():
+                return self._chain(statement)
+            case If():
+                return self._if(statement)
+            case Case():
+                return self._case(statement)
+            case Loop():
+                return self._loop(statement)
+            case Function():
+                self.functions[statement.name] = statement.body
+                return True
+        return self._apart(statement.body)[0] if statement.apart else self.block(statement.body)
+
+    def _apart(self, block: Block) -> tuple[bool | None, Scope]:
+        """Follow commands that change nothing outside; return whether they succeed, and the variables after them."""
+        before, self.scope = self.scope, self.scope.copy()
+        status = self.block(block)
+        self.may_have_left |= self.left
+        after, self.scope = self.scope, before
+        self.ended = self.left = False
+        return status, after
+
+    def _chain(self, chain: Chain) -> bool | None:
+        status: bool | None = True
+        for position, (operator, statement) in enumerate(chain.commands):
+            if self.ended or self.left:
+                break
+            if position == 0:
+                self.assumed = []
+            if status is None:
+                self._either(Cause(f"`{operator}`", chain.start), [(statement,), ()])
+            elif status == (operator == "&&"):
+                status = self._taken((statement,), ()) if position else self.statement(statement)
+        return status
+
+    def _if(self, found: If) -> bool | None:
+        self.assumed = []
+        status = self.block(found.condition)
+        if self.ended or self.left:
+            return None
+        if status is not None:
+            ways = (found.body, found.otherwise)
+            return self._taken(*(ways if status else reversed(ways)))
+        self._either(Cause("`if`", found.start), [found.body, found.otherwise])
+        return None
+
+    def _case(self, case: Case) -> bool | None:
+        value = self.scope.value(case.word)
+        text = text_of(value)
+        possible: list[Block] = []
+        for words, body in case.branches:
+            patterns = [self.scope.pattern(word) for word in words]
+            fits = [None if None in (text, one) else fnmatch.fnmatchcase(text or "", one or "") for one in patterns]
+            sure = True in fits or any(word.literal == "*" and not word.quoted for word in words)
+            if sure or None in fits:
+                possible.append(body)
+            if sure:
+                break
+        else:
+            possible.append(())
+        if len(possible) == 1:
+            self.assumed = assumed_by(value)
+            others = [body for _, body in case.branches if body is not possible[0]]
+            return self._taken(possible[0], *others)
+        self._either(cause_of(value) or Cause("`case`", case.start), possible)
+        return None
+
+    def _taken(self, way: Block, *others: Block) -> bool | None:
+        """Follow the way that a test has chosen.
+
+        If that ends the script because a variable is not set (``exit 1`` after a message), it will be set: it is
+        unknown, and another way is taken.
+        """
+        assumed, before, known = self.assumed, self.scope.copy(), len(self.commands)
+        status = self.block(way)
+        if not assumed or not self.ended or not (self.failed or len(self.commands) == known):
+            return status
+        self.scope, self.ended = before, False
+        del self.commands[known:]
+        for cause in assumed:
+            for name, value in before.variables.items():
+                if cause.text in [one.text for one in assumed_by(scalar(value))]:
+                    self.scope.forget(name, cause)
+            if cause.variable:
+                self.scope.forget(cause.variable, cause)
+        if len(others) == 1:
+            return self.block(others[0])
+        self._either(assumed[0], others or [()])
+        return None
+
+    def _either(self, cause: Cause, ways: Sequence[Block]) -> None:
+        """Follow each of several ways from here; afterwards, variables that differ between them are unknown."""
+        before = self.scope
+        self.steps += len(before.variables) // 100
+        scopes: list[Scope] = []
+        for way in ways:
+            self.scope, self.ended, self.left = before.copy(), False, False
+            self.block(way)
+            self.may_have_left |= self.left
+            if not (self.ended or self.left):
+                scopes.append(self.scope)
+        self.scope, self.ended, self.left = before, False, False
+        if scopes:
+            self.scope.variables = _joined([scope.variables for scope in scopes], cause)
+            self.scope.arguments = _same([scope.arguments for scope in scopes])
+
+    def _loop(self, loop: Loop) -> bool | None:
+        cause = Cause(f"the `{loop.kind}` loop", loop.start)
+        before = dict(self.scope.variables)
+        for name in [*([loop.variable] if loop.variable else []), *_assigned(loop.body)]:
+            self.scope.forget(name, cause)
+        _, after = self._apart(loop.body)
+        for name in {**before, **after.variables}:
+            self.restore(name, _merged([before.get(name), after.variables.get(name)], cause))
+        self.scope.arguments = _same([self.scope.arguments, after.arguments])
+        return None
+
+    def restore(self, name: str, value: Variable | None) -> None:
+        if value is None:
+            self.scope.variables.pop(name, None)
+        else:
+            self.scope.variables[name] = value
+
+
+def _same(arguments: Sequence[tuple[Field, ...] | None]) -> tuple[Field, ...] | None:
+    """Return the arguments if they are the same in every way that a script may take."""
+    return arguments[0] if all(one == arguments[0] for one in arguments) else None
+
+
+def _joined(ways: Sequence[dict[str, Variable]], cause: Cause) -> dict[str, Variable]:
+    """Return the variables after one of several ways."""
+    first, *others = ways
+    # Most variables are the same objects in every way: only the others are compared.
+    differing = {
+        name: None
+        for other in others
+        if other != first
+        for one, two in ((first, other), (other, first))
+        for name, value in one.items()
+        if two.get(name) is not value
+    }
+    found = dict(first)
+    for name in differing:
+        value = _merged([way.get(name) for way in ways], cause)
+        if value is None:
+            found.pop(name, None)
+        else:
+            found[name] = value
+    return found
+
+
+def _merged(values: Sequence[Variable | None], cause: Cause) -> Variable | None:
+    """Return a value that is one of several: their common start, and the rest with a cause."""
+    first = values[0]
+    if all(value == first for value in values):
+        return first
+    if any(value and isinstance(value[0], Field) for value in values):
+        lists = [tuple(as_field(item) for item in value or ()) for value in values]
+        common = 0
+        while all(len(items) > common and items[common] == lists[0][common] for items in lists):
+            common += 1
+        rest = dict.fromkeys(item for items in lists for item in items[common:])
+        return (*lists[0][:common], *(item if item.doubt else replace(item, doubt=cause) for item in rest))
+    known = {text_of(scalar(value)) for value in values if value is not None}
+    if len(known) == 1 and None not in known and None not in values:
+        return first
+    places = [piece for value in values if value for piece in value]
+    start, end = (places[0].start, places[0].end) if places else (cause.start, cause.start)
+    return (unknown(cause, start, end),)
+
+
+def _assigned(node: object) -> Iterator[str]:
+    """Yield the names that commands assign."""
+    if isinstance(node, Assignment):
+        yield node.name
+    if isinstance(node, Simple) and node.words and node.words[0].literal in ("read", "mapfile", "readarray"):
+        yield from (word.literal for word in node.words[1:] if word.literal and word.literal.isidentifier())
+    if isinstance(node, Calculation | Arithmetic):
+        yield from assigned_names("".join(part.text for part in node.expression.parts if isinstance(part, Literal)))
+    if isinstance(node, tuple):
+        for item in node:
+            yield from _assigned(item)

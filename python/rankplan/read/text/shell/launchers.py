@@ -1,0 +1,136 @@
+"""The program that a command starts, behind those that only start others: ``env``, ``srun``, ``ray job submit``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rankplan.read.text.shell.expand import Field
+
+_PYTHON = re.compile(r"python[0-9.]*|pypy3?")
+_SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
+_RUNNERS = frozenset({"torchrun", "deepspeed", "accelerate", "uv", "torch.distributed.run", "torch.distributed.launch"})
+"""Programs that run a module or a file of Python."""
+_LAUNCHERS = _RUNNERS | {
+    *("srun", "mpirun", "mpiexec", "ray", "docker", "podman", "apptainer", "singularity", "enroot", "conda", "mamba"),
+    *("numactl", "taskset", "nsys", "py-spy", "kubectl", "modal", "sky", "pixi", "poetry", "pipenv", "hatch"),
+}
+_PREFIXES = frozenset({"env", "nohup", "exec", "time", "timeout", "sudo", "command", "nice", "setsid", "stdbuf"})
+"""Launchers whose program may be any word."""
+_SUBCOMMANDS = {"ray": ("job", "submit"), "uv": ("run",), "accelerate": ("launch",), "conda": ("run",)}
+_VALUED = frozenset({"-X", "-W", "-Q", "--check-hash-based-pycs"})
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+", re.ASCII)
+_WORD = re.compile(r"[^-0-9]")
+_VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """What a command starts: a ``program`` (a module, a path or a name; ``None``: unknown) with its arguments.
+
+    ``kind`` is ``program``; or ``script`` for the path of a shell script, and ``text`` for the text of ``bash -c``,
+    which is then the field ``text``. ``variables`` are those that ``env`` sets.
+    """
+
+    kind: str
+    program: str | None
+    arguments: tuple[Field, ...]
+    text: Field | None = None
+    variables: tuple[Field, ...] = ()
+
+
+def launched(fields: Sequence[Field]) -> Launched:
+    """Return what a command starts."""
+    texts = [field.text for field in fields]
+    variables: list[Field] = []
+    position = 0
+    while position < len(texts):
+        name = _name(texts[position])
+        if _PYTHON.fullmatch(name):
+            found = _python(fields, position + 1)
+        elif name in _SHELLS:
+            found = _shell(fields, position + 1)
+        elif (following := _inner(texts, position)) is None:
+            kind = "script" if name.endswith((".sh", ".bash")) else "program"
+            found = Launched(kind, texts[position], tuple(fields[position + 1 :]))
+        elif texts[following] in ("-m", "--module"):
+            found = _module(fields, following)
+        else:
+            if name == "env":
+                variables += [one for one in fields[position + 1 : following] if _VARIABLE.fullmatch(one.text or "")]
+            position = following
+            continue
+        return Launched(found.kind, found.program, found.arguments, found.text, tuple(variables))
+    return Launched("program", None, tuple(fields))
+
+
+def _name(text: str | None) -> str:
+    return (text or "").rpartition("/")[2]
+
+
+def _inner(texts: Sequence[str | None], position: int) -> int | None:
+    """Return where the command starts that a launcher at ``position`` runs, or ``-m``; ``None`` if it runs none."""
+    name, rest = _name(texts[position]), range(position + 1, len(texts))
+    if name not in _LAUNCHERS and name not in _PREFIXES:
+        return None
+    wanted = _SUBCOMMANDS.get(name, ())
+    if tuple(texts[position + 1 : position + 1 + len(wanted)]) != wanted:
+        return None
+    for index in rest:
+        text = texts[index]
+        if text == "--":
+            return index + 1 if index + 1 < len(texts) else None
+        if text in ("-m", "--module") and name in _RUNNERS:
+            return index
+        if _starts(text) or (
+            name in _PREFIXES and text and not _VARIABLE.fullmatch(text) and text[0] not in "-0123456789"
+        ):
+            return index
+    return None
+
+
+def _starts(text: str | None) -> bool:
+    """Return whether a word is a program, and no option or value of a launcher."""
+    name = _name(text)
+    return bool(_PYTHON.fullmatch(name)) or name in _SHELLS | _LAUNCHERS | _PREFIXES or name.endswith((".py", ".sh"))
+
+
+def _module(fields: Sequence[Field], position: int) -> Launched:
+    """Return the module after ``-m``, or the one that it launches."""
+    name = fields[position + 1].text if position + 1 < len(fields) else None
+    if name in _RUNNERS:
+        return launched(fields[position + 1 :])
+    following = fields[position + 2].text if position + 2 < len(fields) else None
+    if name is not None and name.endswith(".launch") and following is not None and _MODULE.fullmatch(following):
+        return Launched("program", following, tuple(fields[position + 3 :]))
+    return Launched("program", name, tuple(fields[position + 2 :]))
+
+
+def _python(fields: Sequence[Field], position: int) -> Launched:
+    while position < len(fields):
+        text = fields[position].text
+        if text == "-m":
+            return _module(fields, position)
+        if text == "-c":
+            return Launched("program", "python -c", ())
+        if text is None or not text.startswith("-") or text == "-":
+            return Launched("program", text, tuple(fields[position + 1 :]))
+        position += 2 if text in _VALUED else 1
+    return Launched("program", "python", ())
+
+
+def _shell(fields: Sequence[Field], position: int) -> Launched:
+    command = False
+    while position < len(fields):
+        text = fields[position].text
+        if text is not None and re.fullmatch(r"[-+][A-Za-z]+", text):
+            command = command or (text[0] == "-" and "c" in text)
+            position += 2 if "o" in text else 1
+        elif text is not None and text.startswith("--"):
+            position += 1
+        elif command:
+            return Launched("text", None, tuple(fields[position + 1 :]), fields[position])
+        else:
+            return Launched("script", text, tuple(fields[position + 1 :]))
+    return Launched("program", "bash", ())

@@ -1,0 +1,330 @@
+"""Follows a shell script as far as the script itself decides: variables, arrays, tests, branches, functions, scripts.
+
+Nothing is executed. A value that depends on anything else has a `Cause`: a command's output, the environment, an
+argument. Where a branch depends on such a value, every branch is followed, and what differs after it is unknown. A
+branch that ends the script because the environment lacks a variable is not taken: the variable is unknown then.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from rankplan.read.text.shell.conditions import Tested, holds
+from rankplan.read.text.shell.expand import (
+    Cause,
+    Field,
+    Piece,
+    Scope,
+    Value,
+    Variable,
+    as_field,
+    assumed_by,
+    scalar,
+    short,
+    text_of,
+    unknown,
+)
+from rankplan.read.text.shell.flow import Command, Flow
+from rankplan.read.text.shell.launchers import Launched, launched
+from rankplan.read.text.shell.parse import (
+    Assignment,
+    Block,
+    Simple,
+    parse,
+)
+from rankplan.read.text.shell.sources import Origin, Sources, Span
+from rankplan.read.text.shell.words import Expansion, ShellSyntaxError, Word
+
+_LONGEST = 10_000
+"""Pieces of a value: a few lines that double a variable would exceed any memory."""
+_MOST_SCRIPTS = 8
+"""Scripts that run each other."""
+_MOST_TURNS = 3
+"""How often a script or a function is followed inside itself: each turn follows all of its ways again."""
+_DECLARING = frozenset({"export", "local", "readonly"})
+_SETTING = frozenset({"read", "mapfile", "readarray", "getopts", "let", "declare", "typeset"})
+"""Commands that set the variables they name, to values that are not read."""
+_SILENT = _DECLARING | {":", "true", "cd", "echo", "printf", "mkdir", "trap", "sleep", "wait", "rm", "cp", "break"}
+"""Commands that decide nothing here, and succeed."""
+_NAMED = re.compile(r"(?:\+\+|--)?([A-Za-z_]\w*)", re.ASCII)
+
+Open: TypeAlias = Callable[[str, str, str], tuple[str, Origin] | None]
+"""Returns the text of a script: by its path, the folder of the command, and the path of the script that names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The commands of a script, and its parts that are not followed.
+
+    ``used`` are the variables of the environment that it reads, ``own`` those that it sets, with the first offset.
+    """
+
+    commands: list[Command]
+    skipped: list[Cause]
+    used: set[str]
+    own: dict[str, int]
+
+
+def follow(
+    sources: Sources, environment: Mapping[str, Value] | None = None, opened: Open = lambda name, folder, script: None
+) -> Followed:
+    """Follow a script, the only text in ``sources``. Raises `ShellSyntaxError`.
+
+    ``environment`` has the environment variables that are known. The texts of other scripts are added to ``sources``.
+    """
+    run = _Run(sources, environment or {}, opened)
+    run.block(parse(sources.text))
+    return Followed(run.commands, list(dict.fromkeys(run.skipped)), run.scope.used, run.own)
+
+
+class _Run(Flow):
+    def __init__(self, sources: Sources, environment: Mapping[str, Value], opened: Open) -> None:
+        script: Value = (Piece(sources.file(0), 0, 0),)
+        super().__init__(Scope(sources, {**environment, "0": script, "BASH_SOURCE": script}, environment))
+        self.opened = opened
+        self.skipped: list[Cause] = []
+        self.own: dict[str, int] = {}
+        self.exported = set(environment)
+        self.depth = 0
+        self.running: list[str] = [sources.file(0)]
+        """The scripts and functions on the way here."""
+        self.files: dict[str, tuple[str, int, Block]] = {}
+        """The scripts that were read: by path, their text, their offset and their commands."""
+        self.locals: list[dict[str, Variable | None]] = []
+        """The variables that the functions on the way here have made their own, and the values before."""
+
+    def simple(self, simple: Simple) -> bool | None:
+        if not simple.words:
+            for assignment in simple.assignments:
+                self._set(assignment, self._value(assignment))
+            return True
+        found = tuple(field for word in simple.words for field in self.scope.fields(word))
+        name = found[0].text if found and not found[0].doubt else None
+        own = [one for one in simple.assignments if one.start < simple.words[0].start]  # they last as long as it
+        before = {one.name: self.scope.variables.get(one.name) for one in own}
+        new = [(one, self._value(one)) for one in simple.assignments if one not in own]
+        for assignment in own:
+            self._set(assignment, self._value(assignment))
+        if name in _DECLARING:
+            self._declare(name, found, [one.name for one, _ in new])
+            if name == "export":
+                names = [(field.text or "").partition("=")[0] for field in found[1:]]
+                self.exported |= {*names, *(one.name for one, _ in new)}
+        for assignment, value in new:
+            self._set(assignment, value)
+        status = self._command(name, found, simple, frozenset(before))
+        for text, old in before.items():
+            self.restore(text, old)
+        return status
+
+    def _declare(self, name: str, found: tuple[Field, ...], assigned: list[str]) -> None:
+        """Follow ``local``, ``export`` and ``readonly``, whose ``name=value`` words may come from expansions."""
+        pairs = [(field.text or "").partition("=") for field in found[1:]]
+        if name == "local" and self.locals:
+            for text in [*(text for text, _, _ in pairs if text.isidentifier()), *assigned]:
+                if text not in self.locals[-1]:
+                    self.locals[-1][text] = self.scope.variables.pop(text, None)
+        for field, (text, equals, value) in zip(found[1:], pairs, strict=True):
+            if equals and text.isidentifier():
+                self.scope.variables[text] = (Piece(value, field.start, field.end),)
+
+    def _command(self, name: str | None, found: tuple[Field, ...], simple: Simple, own: frozenset[str]) -> bool | None:
+        texts = [field.text or "" for field in found[1:]]
+        cause = Cause(f"`{name}`", simple.start)
+        if name in ("[", "[["):
+            return self._test(name, simple.words)
+        if name == "exit":
+            self.ended, status = True, _status(texts)
+            self.failed = status is False
+            return status
+        if name == "return":
+            self.left = True
+            return _status(texts)
+        if name in ("source", "."):
+            return self._source(found[1:], cause)
+        if name == "eval":
+            self.skipped.append(cause)
+            return None
+        if name in _SETTING or (name == "printf" and texts[:1] == ["-v"]):
+            for text in [*texts, *(one.name for one in simple.assignments)]:
+                if named := _NAMED.match(text):
+                    self.scope.forget(named[1], cause)
+            word = None if simple.document is None else simple.document.word
+            if name == "read" and word is not None and "-d" in texts and texts[-1].isidentifier():
+                self.scope.variables[texts[-1]] = self.scope.value(word)
+            return None
+        if name == "unset":
+            for text in texts:
+                array, index, _ = text.partition("[")
+                self.restore(array, (unknown(cause),) if index else None)
+        elif name == "shift":
+            count = texts[0] if texts else "1"
+            known = self.scope.arguments if count.isdecimal() and len(count) < 10 else None
+            self.scope.arguments = None if known is None else known[int(count) :]
+        elif name == "set":
+            self._set_arguments(found[1:])
+        elif name == "cd" and len(found) == 2 and (folder := found[1].text):
+            self.scope.folder = posixpath.join(self.scope.folder, folder)
+        elif name in self.functions and self.running.count(name) < _MOST_TURNS:
+            self.running.append(name)
+            status = self._call(self.functions[name], found[1:])
+            self.running.pop()
+            return status
+        elif name not in _SILENT:
+            return self._launch(launched(found), found, simple.start, own)
+        return True
+
+    def _launch(self, one: Launched, found: tuple[Field, ...], start: int, own: frozenset[str]) -> bool | None:
+        """Follow the script that a command runs, or add the command."""
+        begin: int | None = None
+        block: Block | None = None
+        if one.kind == "text" and one.text is not None and self.depth < _MOST_SCRIPTS:
+            begin = self._add_text(one.text.value)
+        elif one.kind == "script" and one.program and self.depth < _MOST_SCRIPTS:
+            begin, block = self._file(one.program) or (None, None)
+            if begin is not None and self.running.count(self.scope.sources.file(begin)) >= _MOST_TURNS:
+                begin = None
+        if begin is None:
+            self.commands.append(Command(found, start, one.program, one.arguments, one.kind == "script"))
+            return False if found and found[0].text == "false" else None
+        before, functions, passed = self.scope, self.functions, self.exported | own
+        variables = {name: value for name, value in before.variables.items() if name in passed}
+        for field in one.variables:
+            name, _, value = (field.text or "").partition("=")
+            variables[name] = (Piece(value, field.start, field.end),)
+        path: Value = (Piece(before.sources.file(begin), 0, 0),)
+        variables |= {"0": path, "BASH_SOURCE": path}
+        arguments = one.arguments if one.kind == "script" else one.arguments[1:]
+        self.scope = replace(before, variables=variables, arguments=arguments)
+        self.functions, self.depth = {}, self.depth + 1
+        self.running.append(before.sources.file(begin))
+        try:
+            status = self.block(parse(before.sources.text, begin) if block is None else block)
+        except ShellSyntaxError:
+            if one.kind == "script":
+                raise
+            status = None  # its quotes may depend on the run
+            self.commands.append(Command(found, start, None, found))
+        self.scope, self.functions, self.depth = before, functions, self.depth - 1
+        self.running.pop()
+        self.ended = self.left = False
+        return status
+
+    def _file(self, name: str) -> tuple[int, Block] | None:
+        """Return the offset and the commands of a script, which is parsed once; ``None`` if it cannot be read."""
+        script = text_of(scalar(self.scope.variables["0"])) or ""
+        found = self.opened(name, self.scope.folder, script)
+        if found is None:
+            return None
+        text, origin = found
+        known = self.files.get(origin.file)
+        if known is None or known[0] != text:
+            begin = self.scope.sources.add(text, origin)
+            known = self.files[origin.file] = text, begin, parse(self.scope.sources.text, begin)
+        return known[1:]
+
+    def _add_text(self, value: Value) -> int | None:
+        """Add the text of ``bash -c``, in which an unknown piece is a variable; return its offset."""
+        text, spans = "", list[Span]()
+        for piece in value:
+            shown = piece.text
+            if piece.cause is not None:
+                name = f"_unknown_{len(self.scope.variables)}"
+                self.scope.variables[name] = (piece,)
+                self.exported.add(name)
+                shown = f"${{{name}}}"
+            spans.append(Span(len(text), len(text) + len(shown), piece.start, piece.end))
+            text += shown
+        return self.scope.sources.add_expanded(text, spans) if text.strip() else None
+
+    def _source(self, found: tuple[Field, ...], cause: Cause) -> bool | None:
+        """Follow the commands of another file as if they were here."""
+        name = found[0].text if found else None
+        read = self._file(name) if name and self.depth < _MOST_SCRIPTS else None
+        if read is None:
+            self.skipped.append(cause)
+            return None
+        begin, block = read
+        before, arguments = self.scope.variables.get("BASH_SOURCE"), self.scope.arguments
+        self.scope.variables["BASH_SOURCE"] = (Piece(self.scope.sources.file(begin), 0, 0),)
+        if found[1:]:
+            self.scope.arguments = found[1:]
+        self.depth += 1
+        status = self.block(block)
+        self.depth -= 1
+        self.left, self.scope.arguments = False, arguments
+        self.restore("BASH_SOURCE", before)
+        return status
+
+    def _set_arguments(self, found: tuple[Field, ...]) -> None:
+        """Follow ``set``: the words after the options become the arguments."""
+        position = 0
+        while position < len(found) and (text := found[position].text) is not None and text[:1] in ("-", "+"):
+            position += 2 if "o" in text else 1
+            if text == "--":
+                self.scope.arguments = found[position:]
+                return
+        if position < len(found):
+            self.scope.arguments = found[position:]
+
+    def _call(self, body: Block, arguments: tuple[Field, ...]) -> bool | None:
+        outer, self.scope.arguments = self.scope.arguments, arguments
+        before, self.may_have_left = self.may_have_left, False
+        self.locals.append({})
+        status = self.block(body)
+        status, self.may_have_left = None if self.may_have_left else status, before
+        for name, value in self.locals.pop().items():
+            self.restore(name, value)
+        self.left = False
+        self.scope.arguments = outer
+        return status
+
+    def _value(self, assignment: Assignment) -> Variable:
+        """Return the value that an assignment writes."""
+        if isinstance(assignment.value, Word):
+            return self.scope.value(assignment.value)
+        return tuple(field for word in assignment.value for field in self.scope.fields(word))
+
+    def _set(self, assignment: Assignment, value: Variable) -> None:
+        name, variables = assignment.name, self.scope.variables
+        self.own.setdefault(name, assignment.start)
+        before = variables.get(name, ())
+        if not isinstance(assignment.value, Word):
+            items = tuple(as_field(item) for item in (*(before if assignment.append else ()), *value))
+            variables[name] = items[:_LONGEST]
+        elif assignment.element is not None or any(isinstance(item, Field) for item in before):
+            written = self.scope.sources.text[assignment.start : assignment.value.end]
+            self.scope.forget(name, Cause(short(written), assignment.start))  # an element of an array
+        else:
+            text = scalar(before) + scalar(value) if assignment.append else scalar(value)
+            variables[name] = text
+            if len(text) > _LONGEST or sum(len(piece.text) for piece in text) > 100 * _LONGEST:
+                self.scope.forget(name, Cause("a very long text", assignment.start))
+
+    def _test(self, name: str, words: Sequence[Word]) -> bool | None:
+        scope = self.scope
+        if scope.arguments is None:  # nothing is passed to a script that is only read
+            names = [part.name for word in words for part in word.parts if isinstance(part, Expansion)]
+            self.assumed += [Cause(f"the argument ${text}", words[0].start) for text in names if text.isdigit()]
+            scope = replace(scope, arguments=())
+        for word in words:
+            self.assumed += assumed_by(scope.value(word))
+        if name == "[":
+            found = [field for word in words[1:-1] for field in scope.fields(word)]
+            return holds([Tested(field.text, text_of(field.value)) for field in found])
+        # Words are not split between `[[` and `]]`, and an empty one counts.
+        return holds(
+            [
+                Tested(None if word.quoted else word.literal, text_of(scope.value(word)), scope.pattern(word))
+                for word in words[1:-1]
+            ]
+        )
+
+
+def _status(texts: list[str]) -> bool | None:
+    """Return whether ``exit`` or ``return`` means success; without a number, the last command decides."""
+    return texts[0] == "0" if texts and texts[0].isdecimal() else None

@@ -1,0 +1,414 @@
+"""What launch scripts start: the program and its values through guards, other scripts, launchers, Slurm and KubeRay."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rankplan import PlacementError, check, load_config
+from rankplan.errors import Diagnostic
+from rankplan.read.text.places import Place
+from rankplan.read.text.programs import JOB, program_of
+
+TRAIN = "python3 -m verl.trainer.main_ppo trainer.nnodes={nodes} trainer.n_gpus_per_node=8\n"
+
+
+def written(folder: Path, **scripts: str) -> Path:
+    """Write scripts by their names without suffix, and return the one that is called ``run``."""
+    for name, text in scripts.items():
+        path = folder / f"{name.replace('__', '/')}.sh"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder / "run.sh"
+
+
+# ------------------------------------------------------------------------------------------------- guard clauses
+
+TESTS = ['[ -z "${M:-}" ]', '[[ -z "${M:-}" ]]', '[ "${M:-none}" = none ]', '[ "${M:-0}" -lt 1 ]', '[ -z "$N" ]']
+GUARDS = [
+    "if {test}; then echo set M; exit 1; fi\n",
+    "if {test}; then usage; exit; fi\n",
+    "if ! {test}; then :; else exit 2; fi\n",
+    "{test} && {{ echo set M >&2; exit 1; }}\n",
+    "{test} && echo set M && exit 1\n",
+    "die() {{ echo \"$1\"; exit 1; }}\n{test} && die 'set M'\n",
+    "! {test} || exit 1\n",
+]
+
+
+@pytest.mark.parametrize(("guard", "test"), list(itertools.product(GUARDS, TESTS)))
+def test_a_guard_does_not_end_the_reading(guard: str, test: str, tmp_path: Path) -> None:
+    """What comes after a guard is read, and the variable that it requires is named where it is used."""
+    text = "usage() { echo; }\nN=${M:-}\n" + guard.format(test=test) + TRAIN.format(nodes="$N")
+    path = written(tmp_path, run=text)
+    config = load_config(path)
+    assert config["trainer"] == {"n_gpus_per_node": 8}
+    (warning,) = config.document.warnings
+    assert warning.path == "trainer.nnodes" and "the environment variable M" in warning.message
+    assert warning.help == "give its value: rankplan check run.sh -- M=VALUE"
+    assert load_config(path, ["M=3"])["trainer"]["nnodes"] == 3
+
+
+WAITS = [
+    "wait_for() { n=0; while [ $n -lt 60 ]; do if curl -s x; then return 0; fi; n=1; done; return 1; }\n",
+    "wait_for() { if curl -s x; then return 0; else return 1; fi; }\n",
+    "wait_for() { curl -s x && return 0; return 1; }\n",
+    "wait_for() { for i in 1 2; do curl -s x && return 0; done; echo no; return 1; }\n",
+]
+
+
+@pytest.mark.parametrize("waits", WAITS)
+def test_a_function_that_may_return_earlier_does_not_end_the_reading(waits: str, tmp_path: Path) -> None:
+    guards = ["if ! wait_for; then exit 1; fi\n", "wait_for || exit 1\n"]
+    for guard in guards:
+        assert load_config(written(tmp_path, run=waits + guard + TRAIN.format(nodes=2)))["trainer"]["nnodes"] == 2
+
+
+CUT = [  # the end of a line, the next line, and the keys that it has
+    ("python3 -m verl.trainer.main_ppo trainer.nnodes=1 \\  # nodes", "trainer.n_gpus_per_node=4"),
+    ("python3 -m verl.trainer.main_ppo trainer.nnodes=1 \\ ", "trainer.n_gpus_per_node=4"),
+    ("python3 -m verl.trainer.main_ppo trainer.nnodes=1", "trainer.n_gpus_per_node=4"),
+    ("python3 train.py --actor-num-nodes 1 --colocate", "--rollout-num-gpus-per-engine 4"),
+]
+
+
+@pytest.mark.parametrize(("line", "rest"), CUT, ids=["comment", "blank", "words", "flags"])
+def test_values_on_a_line_that_is_cut_off_are_named(line: str, rest: str, tmp_path: Path) -> None:
+    """bash takes a line for a command unless a backslash is the last character of the line before it."""
+    report = check(written(tmp_path, run=f"{line}\n  {rest}\n"))
+    (found,) = [one for one in report.warnings if one.code == "syntax"]
+    program = "train.py" if "train.py" in line else "verl.trainer.main_ppo"
+    key = re.split("[ =]", rest)[0].removeprefix("--").replace("-", "_")
+    assert (found.line, found.warning) == (2, True)
+    assert found.message == f"this line is a command of its own: `{key}` does not reach `{program}`"
+    command = re.sub(r" *\\.*", "", line)
+    assert load_config(written(tmp_path, run=f"{command} \\\n  {rest}\n")).document.warnings == []
+
+
+@pytest.mark.parametrize("words", ["optim=megatron optim.lr=1", "optim.lr=1 optim=megatron"])
+def test_a_name_for_a_section_chooses_a_file(words: str, tmp_path: Path) -> None:
+    """Hydra: ``key=name`` is a choice if ``key`` is a config group; other words have keys in it then."""
+    config = load_config(written(tmp_path, run=f"python3 -m verl.trainer.main_ppo trainer.nnodes=1 {words}\n"))
+    assert config["optim"] == {"lr": 1}
+    assert config["hydra"]["runtime"]["choices"] == {"/optim": "megatron"}
+    with pytest.raises(PlacementError, match="`trainer` is 1; it has no keys"):
+        load_config(written(tmp_path, run="python3 -m verl.trainer.main_ppo trainer=1 trainer.nnodes=1\n"))
+
+
+MAIN = '@hydra.main(version_base=None, config_path="config", config_name="base")\ndef main(config): ...\n'
+
+
+@pytest.mark.parametrize(
+    ("flags", "nodes"),
+    [("", 1), ("--config-name big", 2), ("--config-path other", 3), ("--config-path other --config-name big", None)],
+)
+def test_hydra_main_names_the_config_of_a_program(flags: str, nodes: int | None, tmp_path: Path) -> None:
+    """What the flags do not say, the decorator of the program says, relative to the program."""
+    for name, count in (("config/base", 1), ("config/big", 2), ("other/base", 3)):
+        (tmp_path / "rl" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "rl" / f"{name}.yaml").write_text(f"trainer: {{nnodes: {count}, n_gpus_per_node: 4}}\n")
+    (tmp_path / "rl" / "train.py").write_text(MAIN)
+    path = written(tmp_path, run=f"python rl/train.py {flags} trainer.total_epochs=1\n")
+    assert load_config(path)["trainer"].get("nnodes") == nodes
+
+
+ARRAYS = ["ARGS=$(cat args)\n", 'read -ra ARGS <<< "$(cat args)"\n', "mapfile -t ARGS < args\n"]
+
+
+@pytest.mark.parametrize("array", ARRAYS)
+@pytest.mark.parametrize("more", ["${ARGS[@]}", '"${ARGS[@]}"'])
+def test_an_unknown_array_is_no_value_of_the_flag_before_it(array: str, more: str, tmp_path: Path) -> None:
+    command = f"python3 train.py --actor-num-nodes 2 {more} --rollout-num-gpus 4 --colocate {more} --tp 1\n"
+    config = load_config(written(tmp_path, run=array + command))
+    assert config == {"actor_num_nodes": 2, "rollout_num_gpus": 4, "colocate": True, "tp": 1}
+
+
+def test_a_case_without_a_match_does_not_end_the_reading(tmp_path: Path) -> None:
+    case = 'MODE=${1:-}\ncase "$MODE" in\n  a) N=2 ;;\n  b) N=2 ;;\n  *) echo usage; exit 1 ;;\nesac\n'
+    assert load_config(written(tmp_path, run=case + TRAIN.format(nodes="$N")))["trainer"]["nnodes"] == 2
+
+
+def test_an_end_that_the_script_itself_decides_is_an_end(tmp_path: Path) -> None:
+    path = written(tmp_path, run="N=1\nif [ $N -eq 1 ]; then exit 1; fi\n" + TRAIN.format(nodes=2))
+    with pytest.raises(PlacementError, match="starts no training job"):
+        load_config(path)
+
+
+# ------------------------------------------------------------------------------------------------- variables
+
+
+@given(st.integers(1, 99), st.integers(1, 99))
+def test_variables_of_the_environment_are_those_that_bash_sees(default: int, value: int) -> None:
+    """``-- X=value`` has the effect of ``X=value bash run.sh``; bash is the oracle."""
+    body = f'A=${{X:-{default}}}\nB=$((A * 2))\n[ "$A" -gt 50 ] && B=1\n'
+    bash = subprocess.run(["bash", "-c", f"{body}echo $B"], env={"X": str(value)}, capture_output=True, check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = written(Path(folder), run=body + TRAIN.format(nodes="$B"))
+        assert load_config(path, [f"X={value}"])["trainer"]["nnodes"] == int(bash.stdout)
+
+
+def test_a_variable_that_the_script_sets_itself_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, run="X=2\n" + TRAIN.format(nodes="$X"))
+    with pytest.raises(PlacementError) as caught:
+        load_config(path, ["X=3"])
+    assert (caught.value.line, caught.value.message) == (1, "`X=3` has no effect: the script sets X itself")
+    assert load_config(path, ["trainer.nnodes=3"])["trainer"]["nnodes"] == 3
+
+
+# ------------------------------------------------------------------------------------------------- other scripts
+
+OTHER = TRAIN.format(nodes="${N:-1}").replace("\n", ' "$@"\n')
+
+PPO = "verl.trainer.main_ppo trainer.nnodes=3 trainer.n_gpus_per_node=8"
+
+# How a script runs another one, and the number of nodes.
+RUNS = [
+    ("bash other.sh", 1),
+    ("bash other.sh trainer.nnodes=5", 5),
+    ('N=2 bash -x other.sh "$@"', 2),
+    ("N=2\nbash other.sh", 1),
+    ("export N=2\nbash other.sh", 2),
+    ("env N=3 A=b sh ./other.sh", 3),
+    ("N=2\nsource other.sh", 2),
+    ("N=2\n. ./other.sh trainer.nnodes=4", 4),
+    ('D=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)\nbash "$D/other.sh"', 1),
+    ('D=$(dirname -- "$0")\nexec bash $D/other.sh trainer.nnodes=6', 6),
+    ("nohup ./other.sh > log 2>&1 &", 1),
+    ("srun -N 2 --container-image=x:y bash other.sh trainer.nnodes=7", 7),
+    ("ray job submit --address=http://h:8265 --runtime-env-json='{}' -- bash other.sh trainer.nnodes=8", 8),
+    ("bash -c 'N=9 bash other.sh'", 9),
+    ('K=3\nbash -c "cd . && N=$K bash other.sh"', 3),
+    (f'srun -w node bash -lc "pip install . && python -m {PPO}"', 3),
+    (f"python3 -u -m torch.distributed.run --nproc_per_node 1 -m {PPO}", 3),
+    (f"uv run --extra vllm --with x -m {PPO}", 3),
+    (f"env A=b python3 -X faulthandler -m {PPO}", 3),
+]
+
+
+@pytest.mark.parametrize(("command", "nodes"), RUNS, ids=[command for command, _ in RUNS])
+def test_scripts_and_launchers_are_followed(
+    command: str, nodes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, run=f"#!/bin/bash\n{command}\n", other=OTHER)
+    config = load_config("run.sh")
+    assert config["trainer"] == {"nnodes": nodes, "n_gpus_per_node": 8}
+    assert config.document.warnings == []
+
+
+def test_faults_point_into_the_script_that_has_the_value(tmp_path: Path) -> None:
+    path = written(tmp_path, run="bash other.sh\n", other="\nN=x\n" + TRAIN.format(nodes="$N"))
+    fault = load_config(path).document.locate(("trainer", "nnodes"), Diagnostic("invalid-value", "", ""))
+    assert (Path(fault.file or "").name, fault.line, fault.column) == ("other.sh", 2, 3)
+    written(tmp_path, run='echo\nbash -c "python3 -m verl.trainer.main_ppo trainer.nnodes=$N a.b=1"\n')
+    (warning,) = load_config(path).document.warnings
+    assert (warning.path, warning.line) == ("trainer.nnodes", 2)
+
+
+def test_scripts_above_are_those_of_the_repository(tmp_path: Path) -> None:
+    written(tmp_path, examples__other=OTHER, tests__gpu__run="bash examples/other.sh trainer.nnodes=2\n")
+    assert load_config(tmp_path / "tests" / "gpu" / "run.sh")["trainer"]["nnodes"] == 2
+
+
+def test_the_config_beside_a_script_may_be_named_with_sed(tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "run.yaml").write_text("cluster: {num_nodes: 3}\n")
+    lines = 'D=$(cd -- "$(dirname -- "$0")" && pwd)\nN=$(basename $0 .sh)\n'
+    config = "C=$(echo $D/$N.yaml | sed 's#/tests#/configs#')\nif [[ ! -f $C ]]; then exit 1; fi\n"
+    path = written(tmp_path, tests__run=f"{lines}{config}uv run examples/run_ppo.py --config $C a.b=1 2>&1 | tee log\n")
+    assert load_config(tmp_path / "tests" / "run.sh")["cluster"] == {"num_nodes": 3} and path
+
+
+RECURSIVE = [
+    "case ${{1:-all}} in\n{cases}  *) bash $0 $X; bash $0 $Y ;;\nesac\n",
+    "stop() {{\n  case $1 in\n{cases}  *) for s in $X; do stop $s; stop $Y; stop $Z; done ;;\n  esac\n}}\nstop $X\n",
+]
+
+
+@pytest.mark.parametrize("text", RECURSIVE)
+def test_stages_that_start_each_other_are_followed(text: str, tmp_path: Path) -> None:
+    cases = "".join(f"  s{index}) N={index} ;;\n" for index in range(9))
+    path = written(tmp_path, run=text.format(cases=cases) + TRAIN.format(nodes=2))
+    assert load_config(path)["trainer"]["nnodes"] == 2
+
+
+def test_scripts_that_run_each_other_end(tmp_path: Path) -> None:
+    path = written(tmp_path, run="bash other.sh\n", other="bash run.sh\nsource run.sh\n" + TRAIN.format(nodes=2))
+    assert load_config(path)["trainer"]["nnodes"] == 2
+
+
+def test_a_here_document_is_the_value_of_a_variable(tmp_path: Path) -> None:
+    text = "N=3\nread -r -d '' ARGS <<EOF\nverl.trainer.main_ppo \\\n  trainer.nnodes=$N\nEOF\npython3 -m $ARGS a.b=1\n"
+    assert load_config(written(tmp_path, run=text)).to_dict() == {"trainer": {"nnodes": 3}, "a": {"b": 1}}
+
+
+# ------------------------------------------------------------------------------------------------- Slurm and KubeRay
+
+
+@pytest.mark.parametrize("option", ["-N 4", "--nodes=4", "--nodes 4   # of the partition", "-p gpu -N4"])
+def test_the_options_of_sbatch_are_the_variables_of_slurm(option: str, tmp_path: Path) -> None:
+    head = f"#!/bin/bash\n#SBATCH {option}\n#SBATCH --gres=gpu:h100:2\n"
+    path = written(tmp_path, run=head + TRAIN.format(nodes="${SLURM_NNODES:-1}"))
+    config = load_config(path)
+    assert config["trainer"]["nnodes"] == 4
+    (warning,) = config.document.warnings
+    assert warning.path == "trainer.nnodes" and "options of sbatch change it" in warning.message
+    assert load_config(path, ["SLURM_NNODES=2"])["trainer"]["nnodes"] == 2
+
+
+RAYJOB = """\
+apiVersion: v1
+kind: ConfigMap
+---
+apiVersion: ray.io/v1
+kind: RayJob
+spec:
+  runtimeEnvYAML: |
+    env_vars: {NODES: "2"}
+  entrypoint: %s
+"""
+LINES = (
+    "|\n    cd /work\n    python3 -m verl.trainer.main_ppo \\\n      trainer.nnodes=$NODES trainer.n_gpus_per_node=x\n"
+)
+
+
+def test_the_entrypoint_of_a_rayjob_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text(RAYJOB % LINES)
+    config = load_config(path)
+    assert config["trainer"]["nnodes"] == 2
+    fault = config.document.locate(("trainer", "n_gpus_per_node"), Diagnostic("invalid-value", "", ""))
+    assert (fault.file, fault.line, fault.column) == (str(path), 12, 53)
+    path.write_text(RAYJOB % "python sample.py")
+    with pytest.raises(PlacementError) as caught:
+        load_config(path)
+    message = "the entrypoint of this RayJob starts no training job that rankplan reads: it runs `sample.py`"
+    assert (caught.value.line, caught.value.message) == (9, message)
+
+
+# ------------------------------------------------------------------------------------------------- no job
+
+NOTHING = "this script starts no training job that rankplan reads: it "
+
+# A command, and the start of the only fault of its script.
+COMMANDS = [
+    (
+        "torchrun -m verl.trainer.sft_trainer engine=fsdp engine.x=1",
+        "`verl.trainer.sft_trainer` is supervised fine-tun",
+    ),
+    ("python -m x.launch verl.trainer.fsdp_sft_trainer a.b=1", "`verl.trainer.fsdp_sft_trainer` is supervised"),
+    ("python3 -m verl.trainer.main_generation trainer.nnodes=1", "`verl.trainer.main_generation` is generation only"),
+    ("python3 -m verl.trainer.main_eval data.path=x", "`verl.trainer.main_eval` is evaluation"),
+    ("uv run -m skyrl.train.entrypoints.serve trainer.x=false", "`skyrl.train.entrypoints.serve` is serving"),
+    ("uv run -m skyrl.train.main_sft strategy=fsdp model.x=1", "`skyrl.train.main_sft` is supervised"),
+    ("uv run -m mine.main_generate generator.inference_engine.x=1", "`mine.main_generate` is generation only"),
+    ("deepspeed --module openrlhf.cli.train_dpo --a.b 1", "`openrlhf.cli.train_dpo` is preference training (DPO)"),
+    ("python -m openrlhf.cli.train_rm --a.b 1", "`openrlhf.cli.train_rm` is the training of a reward model"),
+    ("python3 prepare_data.py --out x\nwget y", "`prepare_data.py` is preparation of data"),
+    ("MODEL_ARGS=(--num-layers 36)", f"{NOTHING}only sets variables"),
+    ("pip install x\nray start --head --num-gpus 8", f"{NOTHING}runs `pip`, `ray`"),
+    ("ray start --head --num-gpus 8\nbash missing.sh", f"{NOTHING}runs missing.sh, which is not here"),
+]
+A_JOB = "not the config of a job"
+YAML = [
+    ("a.yaml", "apiVersion: ray.io/v1\nkind: RayCluster\nspec: {}", f"this is a RayCluster of Kubernetes, {A_JOB}"),
+    ("a.yaml", "resources: {accelerators: A100:8}\nrun: ray start", f"this is a task of SkyPilot, {A_JOB}"),
+    (
+        "a.yaml",
+        "trainer: {nnodes: 1, n_gpus_per_node: 1}\nengine: {strategy: fsdp}\noptim: {lr: 1}",
+        "this is a config of supervised fine-tuning (SFT), not of an RL job",
+    ),
+    ("a.yaml", "env_type: maniskill", f"this is part of a config, {A_JOB}"),
+    (
+        "a.yaml",
+        "defaults: [base, model: x]\na: 1",
+        "this is part of a config, not that of a whole job: `defaults` adds",
+    ),
+    ("model/cnn.yaml", "model_type: cnn", f"this is the option `cnn` of the config group `model`, {A_JOB}"),
+]
+NO_JOBS = [*(("run.sh", *one) for one in COMMANDS), *YAML]
+
+
+@pytest.mark.parametrize(("name", "text", "message"), NO_JOBS, ids=[message for _, _, message in NO_JOBS])
+def test_a_file_that_is_no_job_gets_one_sentence(name: str, text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("defaults:\n  - model: cnn\n")
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    report = check(path)
+    (fault,) = report.faults
+    assert fault.code == "no-components" and fault.message.startswith(message) and fault.help and fault.line
+
+
+def test_a_named_dialect_overrules_the_name_of_a_program(tmp_path: Path) -> None:
+    path = written(tmp_path, run="python3 -m mine.main_eval trainer.nnodes=1 trainer.n_gpus_per_node=8\n")
+    assert not check(path) and check(path, dialect="verl")
+
+
+def test_the_job_is_read_among_other_programs(tmp_path: Path) -> None:
+    other = "python3 -m verl.trainer.sft_trainer trainer.nnodes=7 a.a=1 a.b=1 a.c=1 a.d=1\n"
+    assert load_config(written(tmp_path, run=other + TRAIN.format(nodes=2)))["trainer"]["nnodes"] == 2
+
+
+TRAINERS = ["verl.trainer.main_ppo", "verl.experimental.fully_async_policy.fully_async_main", "train_async.py"]
+TRAINERS += ["openrlhf.cli.train_ppo_ray", "skyrl.train.entrypoints.main_base", "examples/run_grpo.py"]
+TRAINERS += ["examples/start_rlvr_pipeline.py", "examples/run_ppo.py", "run_vlm_grpo.py"]
+TRAINERS += ["examples/run_xtoken_off_policy_distillation.py", "examples/nemo_gym/run_grpo_nemo_gym.py"]
+MINE = [
+    "recipe.dapo.main_dapo",
+    "recipe.spin.main_spin",
+    "train_reward_rl.py",
+    "examples/embodiment/train_embodied_agent.py",
+]
+
+
+@pytest.mark.parametrize(("name", "task"), [*((one, JOB) for one in TRAINERS), *((one, None) for one in MINE)])
+def test_trainers_are_jobs(name: str, task: str | None) -> None:
+    assert program_of(name, Place("run.sh", 1, 0, 1, "")).task == task
+
+
+# ------------------------------------------------------------------------------------------------- warnings
+
+
+def test_only_values_that_decide_the_placement_are_reported(tmp_path: Path) -> None:
+    flags = " ".join(f"data.x{index}=$X{index}" for index in range(9))
+    path = written(tmp_path, run=TRAIN.format(nodes="$N").strip() + f" {flags}\n")
+    report = check(path)
+    assert [one.path for one in report.warnings] == ["trainer.nnodes"]
+    assert report.unreported == 9 and report.render().endswith("\n9 more values are known only at run time: --verbose")
+    told = check(path, verbose=True)
+    assert len(told.warnings) == 10 and told.unreported == 0 and told.remark is None
+    assert check(path, overrides=["N=2"]).warnings == []
+
+
+def test_a_config_of_hydra_is_read_beside_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "examples" / "math").mkdir(parents=True)
+    (tmp_path / "examples" / "math" / "big.yaml").write_text("trainer: {nnodes: 2, n_gpus_per_node: 8}\n")
+    text = 'NAME=$(basename "$(dirname "$0")")\nif [ -z "$1" ]; then C=big; else C=$1; fi\n'
+    text += "python3 examples/start_x_pipeline.py --config_path $NAME --config_name $C\n"
+    written(tmp_path, examples__math__run=text)
+    monkeypatch.chdir(tmp_path)
+    assert check("examples/math/run.sh").plain()["nodes"] == 2
+    written(tmp_path, examples__math__run=text.replace("big", "small"))
+    (fault,) = check("examples/math/run.sh").faults
+    assert fault.message.endswith("its values here place no process: its config `small` is not here")
+    written(tmp_path, examples__math__run=text.replace("C=big", "C=$(ls)"))
+    (fault,) = check("examples/math/run.sh").faults
+    assert fault.message.endswith("its values here place no process: a run decides which config it reads")
+
+
+def test_a_refused_script_names_the_values_that_are_unknown(tmp_path: Path) -> None:
+    """They may be the cause: the fault is about verl's default."""
+    rollout = "actor_rollout_ref.rollout.tensor_model_parallel_size=16"
+    path = written(tmp_path, run=TRAIN.format(nodes="$N").strip() + f" {rollout} data.x=$X\n")
+    report = check(path)
+    assert not report and [one.path for one in report.warnings] == ["trainer.nnodes"]
+    text = report.render()
+    assert "warning[not-run]: `trainer.nnodes`" in text
+    assert text.endswith("run.sh\n1 more value is known only at run time: --verbose")
