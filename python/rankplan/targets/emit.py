@@ -148,12 +148,29 @@ def wrong_options(plan: Plan, to: str, options: Options) -> str | None:
     if to not in TARGETS:
         return f"unknown target {to!r}; {did_you_mean(str(to), TARGETS, 'the targets are')}"
     target = TARGETS[to]
+    return (
+        _wrong_way_to_start(to, target, options)
+        or _wrong_kind(to, target, options)
+        or _wrong_amount(options)
+        or _wrong_port(plan, target, options)
+        or _wrong_commands(plan, target, options)
+        or (None if plan else "the plan has no components")
+    )
+
+
+def _wrong_way_to_start(to: str, target: Target, options: Options) -> str | None:
+    """A launcher takes an entrypoint, or a command for each component; a file has one of the two."""
     if options.entrypoint is not None and not target.driver:
         return f"{to} starts a command per component; use --command, not --entrypoint"
     if options.commands and not target.commands:
         return f"{to} starts one driver; use --entrypoint, not --command"
     if options.entrypoint is not None and options.commands:
         return "use --entrypoint for a driver on Ray, or --command for components without Ray"
+    return None
+
+
+def _wrong_kind(to: str, target: Target, options: Options) -> str | None:
+    """A job has an entrypoint, a cluster has none; only some launchers write clusters."""
     if options.kind not in KINDS:
         return f"unknown kind {options.kind!r}; it must be {' or '.join(KINDS)}"
     if options.kind != JOB and not target.kinds:
@@ -162,26 +179,50 @@ def wrong_options(plan: Plan, to: str, options: Options) -> str | None:
         return "a RayCluster has no entrypoint; use --kind job"
     if target.kinds and options.kind == JOB and options.entrypoint is None and options.base is None:
         return f"{to} needs --entrypoint COMMAND, or --kind cluster"
+    return None
+
+
+def _wrong_amount(options: Options) -> str | None:
+    """CPUs and memory are positive quantities of Kubernetes."""
     for option, size, example in (("--cpus", options.cpus, "32"), ("--memory", options.memory, "512Gi")):
-        if size is not None and (_QUANTITY.fullmatch(size) is None or not size.strip("0.")):
+        if size is None:
+            continue
+        if _QUANTITY.fullmatch(size) is None or not size.strip("0."):
             return f"{option} {size} is not an amount of Kubernetes; write one such as {example}"
-    if target.commands and options.entrypoint is None and options.port + len(plan) - 1 > _LAST_PORT:
-        last = f"the last is {options.port + len(plan) - 1}, and ports end at {_LAST_PORT}"
-        return f"with --port {options.port}, each component has a port of its own: {last}"
+    return None
+
+
+def _wrong_port(plan: Plan, target: Target, options: Options) -> str | None:
+    """Without a driver, each component meets on a port of its own."""
+    last = options.port + len(plan) - 1
+    if not target.commands or options.entrypoint is not None or last <= _LAST_PORT:
+        return None
+    return (
+        f"with --port {options.port}, each component has a port of its own: the last is {last}, and ports end at "
+        f"{_LAST_PORT}"
+    )
+
+
+def _wrong_commands(plan: Plan, target: Target, options: Options) -> str | None:
+    """The entrypoint, or else the command of each component, is there and can be split into words."""
     for component in options.commands:
         if component != DEFAULT and component not in plan:
             return f"unknown component {component!r}; {did_you_mean(component, plan, 'the components are')}"
-    if target.commands and options.entrypoint is None:
-        for component in plan:
-            if not (options.command(component) or "").strip():
-                return f"{component} has no command; pass --command '{component}=COMMAND'"
-    if target.commands:
-        each = {f"the command of {component}": options.command(component) for component in plan}
-        for what, command in ({"the entrypoint": options.entrypoint} if options.entrypoint else each).items():
-            try:
-                shell_words(command or "")
-            except ValueError as error:
-                return f"{what} cannot be split into words: {error}"
-    if not plan:
-        return "the plan has no components"
+    if not target.commands:
+        return None
+    if options.entrypoint is not None:
+        return _not_words("the entrypoint", options.entrypoint)
+    commands = {component: options.command(component) or "" for component in plan}
+    for component, command in commands.items():
+        if not command.strip():
+            return f"{component} has no command; pass --command '{component}=COMMAND'"
+    faults = (_not_words(f"the command of {component}", command) for component, command in commands.items())
+    return next(filter(None, faults), None)
+
+
+def _not_words(what: str, command: str) -> str | None:
+    try:
+        shell_words(command)
+    except ValueError as error:
+        return f"{what} cannot be split into words: {error}"
     return None
