@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def test_keys_to_write_state_the_setting_and_change_no_other(base: str) -> None:
                 continue
             stated += 1
             found = planned(base, _dotted(values))
-            assert found[component].memory == entry.model_copy(update={setting: value}), (component, values)
+            assert found[component].memory == replace(entry, **{setting: value}), (component, values)
             assert list(found) == list(usual)
     assert stated
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from rankplan import PlacementError, load_config
-from rankplan.config.text.places import Place, Places, relocated
-from rankplan.config.text.programs import program_of
 from rankplan.dialects import name_of, no_job
 from rankplan.errors import KeyPath
 from rankplan.front import read_job
-from rankplan.plans.memory import Needs
+from rankplan.memory.needs import Needs
+from rankplan.read.text.places import Place, Places, relocated
+from rankplan.read.text.programs import program_of
 
 HERE = Path(__file__).resolve().parent
 LINES = HERE / "real_jobs.jsonl.gz"
