@@ -33,8 +33,8 @@ from rankplan.plans.node_order import reordered
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import ASSUMED, assumed, lacks_accelerators, resource_lists
-from rankplan.read.text.faults import RESOLVE, unresolved
 from rankplan.read.text.reader import Config, Reader
+from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import counted, must_be, shown
 
 __all__ = ["assumed_inventory", "node_order", "parse_device_mapping", "plan", "read", "written"]

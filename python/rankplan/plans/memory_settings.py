@@ -12,6 +12,24 @@ from rankplan.plans.model import Model
 KINDS = ("training", "forward", "engine", "resident")
 """A component states one of these: what it uses its memory for."""
 
+_MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "tokens"}
+_COMPUTES = {*_MODEL, "micro_batch", "optimizer_on_host"}
+
+FITTING = {
+    "resident": {"resident", "sleep"},
+    "engine": {"engine", *_MODEL, "share", "cache_precision", "sequences", "graphs"},
+    "forward": {"forward", "zero_stage", *_COMPUTES},
+    "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
+    | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"},
+}
+"""The keys that say something about each kind."""
+
+COUNTS = ("length", "tokens", "micro_batch", "lora", "first_layers", "last_layers", "chunks", "sequences")
+"""Settings that are whole numbers from 1 to ``LARGEST_COUNT``."""
+
+LARGEST_COUNT = 10**9
+"""The most tokens, sequences, layers or chunks that can be stated."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemorySettings:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
 
 from rankplan.hardware.policies import MEMORY_POLICIES, NIC_POLICIES, POLICIES, VISIBILITIES
-from rankplan.read.text.faults import RESOLVE, as_pydantic, unresolved
+from rankplan.read.text.faults import as_pydantic
+from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import did_you_mean, must_be
 
 

@@ -12,11 +12,12 @@ from rankplan.errors import Diagnostic, KeyPath
 from rankplan.hardware.policies import MEMORY_POLICIES
 from rankplan.memory.cards import LARGEST_SIZE, SMALLEST_SIZE, size_of
 from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
-from rankplan.plans.memory_settings import KINDS, MemorySettings
+from rankplan.plans.memory_settings import FITTING, KINDS, LARGEST_COUNT, MemorySettings
 from rankplan.plans.model import LARGEST
 from rankplan.plans.model import Model as LanguageModel
 from rankplan.read.base import Model, words
-from rankplan.read.text.faults import RESOLVE, THIS, as_pydantic, diagnostics, fault, number, unresolved
+from rankplan.read.text.faults import THIS, as_pydantic, diagnostics, fault, number
+from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import as_int, must_be, whole_number
 
 _ONE_KIND = "write one of training: megatron, forward: true, engine: vllm, or resident: 17 GiB"
@@ -61,7 +62,7 @@ def _is_number(text: str) -> bool:
         return False
 
 
-_Count = Annotated[int, Field(ge=1, le=10**9), BeforeValidator(number)]
+_Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT), BeforeValidator(number)]
 _Number = Annotated[float, BeforeValidator(_float), Field(allow_inf_nan=False)]
 _SIZE_SCHEMA = {"type": ["string", "integer"], "examples": ["80 GiB"]}
 Bytes = Annotated[int, BeforeValidator(_bytes), WithJsonSchema(_SIZE_SCHEMA)]
@@ -200,16 +201,6 @@ def read_memory(value: Any, path: KeyPath) -> tuple[MemorySettings | None, list[
         return None, list(diagnostics(error, {"": MemoryEntry}, path))
 
 
-_MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "tokens"}
-_COMPUTES = {*_MODEL, "micro_batch", "optimizer_on_host"}
-FITTING = {
-    "resident": {"resident", "sleep"},
-    "engine": {"engine", *_MODEL, "share", "cache_precision", "sequences", "graphs"},
-    "forward": {"forward", "zero_stage", *_COMPUTES},
-    "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
-    | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"},
-}
-"""The keys that say something about each kind."""
 _FRAMEWORK = {
     "zero_stage": "deepspeed",
     "whole_gradients": "fsdp",

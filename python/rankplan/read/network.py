@@ -15,7 +15,8 @@ from rankplan.errors import Diagnostic
 from rankplan.nodes.facts import BY_ADDRESS, ORDERS
 from rankplan.plans.rules import KEPT_KINDS, TOGETHER, WORLD
 from rankplan.read.base import Model
-from rankplan.read.text.faults import RESOLVE, as_pydantic, fault, unresolved
+from rankplan.read.text.faults import as_pydantic, fault
+from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import did_you_mean, must_be, shown, unknown, whole_number
 
 

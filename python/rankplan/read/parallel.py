@@ -12,7 +12,8 @@ from pydantic_core import CoreSchema
 from rankplan._core import MAX_PROCESSES
 from rankplan.parallel import ORDER, Parallel, order_fault
 from rankplan.read.base import Model
-from rankplan.read.text.faults import RESOLVE, as_pydantic, number, unresolved
+from rankplan.read.text.faults import as_pydantic, number
+from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import must_be
 
 _Size = Annotated[int, Field(ge=1, le=MAX_PROCESSES), BeforeValidator(number)]

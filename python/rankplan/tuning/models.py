@@ -15,8 +15,9 @@ from rankplan._core import MAX_PROCESSES
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.read.base import Model
 from rankplan.read.parallel import ParallelEntry
-from rankplan.read.text.faults import RESOLVE, diagnostics, fault, unresolved
+from rankplan.read.text.faults import diagnostics, fault
 from rankplan.read.text.reader import Reader
+from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import as_int, shown, whole_number
 
 _ITSELF, _VALUE = "{itself}", "{value}"

@@ -8,17 +8,13 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
 from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
-from rankplan.plans.memory_settings import MemorySettings
+from rankplan.plans.memory_settings import COUNTS, FITTING, LARGEST_COUNT, MemorySettings
 from rankplan.plans.model import LARGEST, Model
-from rankplan.read.memory import FITTING, MemoryEntry
-from rankplan.read.text.faults import diagnostics
 from rankplan.read.text.reader import Reader
 from rankplan.words import as_int, must_be
 
@@ -34,7 +30,7 @@ _ALLOWED = {
 SCORING = ("critic", "value", "reward", "reward_model")
 """Components whose model has, or may have, a scalar head."""
 _SWITCHES = {"true": True, "false": False}
-_LARGEST_COUNT = 10**9
+_NUMBERS = ("share", "optimizer_on_host")
 
 
 class MemoryReader:
@@ -128,10 +124,9 @@ class MemoryReader:
             return path, value
         return None, key.default if self._defaults else RUN_TIME
 
-    def add(self, path: KeyPath, error: ValidationError) -> None:
-        """Record the faults of settings that contradict each other."""
-        for _, found in diagnostics(error, {"": MemoryEntry}):
-            self._reader.add_once(path, found)
+    def add(self, path: KeyPath, found: Diagnostic) -> None:
+        """Record a fault at a path, once."""
+        self._reader.add_once(path, found)
 
 
 class _Reading:
@@ -176,13 +171,15 @@ class _Reading:
             return None
         model = model.scoring() if self._component in SCORING else model
         fitting = FITTING[next(iter(kind))]
-        try:
-            settings = {key: one for key, one in found.items() if key in fitting}
-            return MemoryEntry(**kind, **settings, model=model, undivided=self._reader.undivided).value()
-        except ValidationError as error:
-            ends = (self.paths.get(key) for key in ("last_layers", "first_layers", "model"))
-            self._reader.add(next((path for path in ends if path is not None), ()), error)
-            return None
+        fields: dict[str, Any] = {key: value for key, value in found.items() if key in fitting}
+        fields |= {key: float(fields[key]) for key in _NUMBERS if key in fields}
+        settings = MemorySettings(**kind, **fields, model=model, undivided=self._reader.undivided)
+        fault = _count_fault(settings) or settings.ends_fault(model)
+        if fault is None:
+            return settings
+        ends = (self.paths.get(key) for key in ("last_layers", "first_layers", "model"))
+        self._reader.add(next((path for path in ends if path is not None), ()), fault)
+        return None
 
     def _setting(self, rule: Rule) -> Any:
         values = []
@@ -195,6 +192,17 @@ class _Reading:
 
     def _value(self, key: Key) -> tuple[KeyPath | None, Any]:
         return self._reader.value(key, self._section, self._facts)
+
+
+def _count_fault(settings: MemorySettings) -> Diagnostic | None:
+    """Return the fault of a count that follows from several keys and is out of range."""
+    for name in COUNTS:
+        count = getattr(settings, name)
+        if count is not None and count < 1:
+            return must_be((name,), count, "1 or more", "use 1 or more")
+        if count is not None and count > LARGEST_COUNT:
+            return must_be((name,), count, f"{LARGEST_COUNT} or less", f"use {LARGEST_COUNT} or less")
+    return None
 
 
 def _unknown_model(found: Diagnostic) -> Diagnostic:
@@ -241,7 +249,7 @@ def _fits(value: Any, kind: str) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
         return False
     if kind == "size":
-        return as_int(value) is not None and value <= _LARGEST_COUNT
+        return as_int(value) is not None and value <= LARGEST_COUNT
     if kind == "share":
         return 0 < value <= 1
     return kind == "number" or 0 <= value <= 1

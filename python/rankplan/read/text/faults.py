@@ -11,13 +11,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import must_be, nearest, path_text, shown, unknown
 
 RANKS = re.compile(r"[0-9: -]+")
 """A part of a placement between two commas."""
 
 CUT = "quote the placement: inside YAML braces a comma ends the text"
-RESOLVE = "write the value, or pass the config after Hydra has resolved it"
 
 
 def fault(code: str, message: str, help: str | None = None, path: Iterable[str | int] = ()) -> PydanticCustomError:
@@ -34,11 +34,6 @@ def as_pydantic(found: Diagnostic, path: Iterable[str | int] = ()) -> PydanticCu
     # Pydantic treats braces in a template as placeholders, so the text is passed as a value.
     context = {"text": found.message, "help": found.help, "path": tuple(path)}
     return PydanticCustomError(found.code, "{text}", context)
-
-
-def unresolved(value: Any) -> bool:
-    """Return whether a value is text with an interpolation in it."""
-    return isinstance(value, str) and "${" in value
 
 
 def number(value: Any) -> Any:

@@ -13,10 +13,10 @@ from rankplan.kinds import CONFIG, Kind
 from rankplan.memory.spelling import Spelling
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.read.text.document import Section
-from rankplan.read.text.faults import RESOLVE, unresolved
 from rankplan.read.text.load import load_config
 from rankplan.read.text.programs import started
 from rankplan.read.text.scalars import plain_scalar
+from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import as_int, misspelt, must_be, path_text
 
 Config = Mapping[str, Any] | str | os.PathLike[str]
