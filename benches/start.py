@@ -1,4 +1,4 @@
-"""The processor time of starting: ``import rankplan``, ``rankplan --help`` and ``rankplan check`` of a small file.
+"""The processor time of starting: ``import rankplan``, ``rankplan --help`` and ``rankplan check`` of small files.
 
 Each program runs in fresh processes, by turns, and the median counts. An empty program's time is subtracted. Ratios are
 to the time of importing pydantic, yaml and click, in the same run. Run ``python benches/start.py``.
@@ -15,13 +15,29 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 ROUNDS = 15
-CONFIG = "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n"
+CONFIGS = {
+    "verl.yaml": """
+trainer: {nnodes: 2, n_gpus_per_node: 8}
+actor_rollout_ref: {rollout: {tensor_model_parallel_size: 2}}
+""",
+    "rlinf.yaml": "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n",
+    "groups.yaml": """
+cluster:
+  num_nodes: 2
+  accelerator_memory: 80 GiB
+  node_groups: [{label: train, node_ranks: 0}, {label: serve, node_ranks: 1}]
+  topology: {levels: [rack], keep: {actor: {tp: node}}}
+  component_placement:
+    actor: {node_group: train, placement: 0-7, parallel: {tp: 8}, memory: {training: megatron, model: Qwen/Qwen3-8B}}
+    rollout: {node_group: serve, placement: 0-7, memory: {engine: vllm, model: Qwen/Qwen3-8B}}
+""",
+}
 PROGRAMS = {
     "empty program": ["-c", "pass"],
     "import pydantic, yaml, click": ["-c", "import pydantic, yaml, click; pydantic.BaseModel"],
     "import rankplan": ["-c", "import rankplan"],
     "rankplan --help": ["-m", "rankplan", "--help"],
-    "rankplan check conf.yaml": ["-m", "rankplan", "check", "conf.yaml", "--nodes", "2x8"],
+    **{f"rankplan check {name}": ["-m", "rankplan", "check", name, "--nodes", "2x8"] for name in CONFIGS},
 }
 
 
@@ -38,7 +54,8 @@ def processor_time(arguments: list[str], folder: str) -> float:
 
 def main() -> None:
     with TemporaryDirectory() as folder:
-        Path(folder, "conf.yaml").write_text(CONFIG)
+        for name, text in CONFIGS.items():
+            Path(folder, name).write_text(text)
         rounds = [
             {name: processor_time(program, folder) for name, program in PROGRAMS.items()} for _ in range(ROUNDS + 1)
         ]

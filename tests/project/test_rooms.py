@@ -6,6 +6,7 @@ Every import counts, also in a function or under TYPE_CHECKING.
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.memory_configs import BASES
 from support.paths import ROOT, TESTS
 from support.rooms import ROOMS
 
@@ -233,6 +235,20 @@ assert len(own) <= 45, sorted(module.__name__ for module in own)
 """,
         str(tmp_path / "plan.json"),
     )
+
+
+@pytest.mark.parametrize("base", sorted(BASES.keys() - {"rlinf"}))
+def test_a_trainer_is_checked_without_pydantic(base: str) -> None:
+    """Pydantic is half of the time that a check of a small config would take."""
+    program = """
+import json, sys
+sys.modules["pydantic"] = None
+import rankplan
+report = rankplan.check(json.loads(sys.argv[1]), "1x8", memory=True)
+assert report.plan is not None and any(one.memory for one in report.plan.values()), report
+"""
+    done = subprocess.run([sys.executable, "-c", program, json.dumps(BASES[base])], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_no_import_cycle_between_python_files() -> None:

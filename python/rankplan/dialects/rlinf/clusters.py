@@ -9,7 +9,6 @@ from rankplan._core import CLUSTER, NODE
 from rankplan.nodes import clusters
 from rankplan.nodes.clusters import SupportsInventory
 from rankplan.nodes.inventory import Inventory
-from rankplan.read.section import with_section
 
 
 class RlinfCluster(Protocol):
@@ -39,6 +38,8 @@ def inventory_of(cluster: AnyCluster) -> Inventory:
 
 def _rlinf_inventory(cluster: Any) -> Inventory:
     """Return the nodes and node groups of RLinf's cluster (``rlinf/scheduler/cluster``, 0.3.0)."""
+    from rankplan.read.section import with_section  # the models of the section: only for such a cluster
+
     nodes = [_node(cluster.get_node_info(rank)) for rank in range(cluster.num_nodes)]
     groups = getattr(cluster, "_node_groups", ())
     groups = groups.values() if isinstance(groups, Mapping) else groups
