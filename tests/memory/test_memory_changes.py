@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pytest
 import rankplan
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -248,6 +249,19 @@ def test_a_node_that_may_be_too_small_is_a_warning() -> None:
     assert message.startswith("node 0 has 1,000.0 GiB; its ranks keep up to 1,")
     assert not _warned({"actor": actor}, host_memory="2 TiB")
     assert not _warned({"actor": actor})
+
+
+@pytest.mark.parametrize("stating", ["rollout", "reward", None])
+def test_a_node_whose_ranks_state_no_memory_has_no_fault(stating: str | None) -> None:
+    """The memory of the node is known, and which of its components states some."""
+    components: dict[str, Any] = {"rollout": {"placement": "0"}, "reward": {"placement": "1"}}
+    if stating is not None:
+        components[stating]["memory"] = {"engine": "vllm"}
+    config = _config("Qwen/Qwen2.5-7B", 80, components)
+    config["cluster"] |= {"host_memory": "500 GiB", "num_nodes": 2}
+    report = rankplan.check(config, "2x1")
+    assert report.plan is not None and list(report.plan) == ["rollout", "reward"]
+    assert not [one for one in report.diagnostics if one.code == "host-memory"]
 
 
 def test_other_programs_take_their_part() -> None:

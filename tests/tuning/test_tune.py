@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from rankplan import Costs, Inventory, PlacementError, Plan, tune
 from rankplan._core import SAME_SECONDS
 from rankplan.tuning.layout import Cluster, Network
+from rankplan.tuning.models import CostsModel
 from rankplan.tuning.schedule import Schedule
 from rankplan.tuning.search import sweep
 from rankplan.tuning.times import ByEnvironments, Measured, ranked
@@ -55,6 +56,17 @@ def in_a_folder_of_its_own(own_folder: Path) -> None:
 
 def tuned(line: str) -> Result:
     return run("tune", *line.split())
+
+
+@given(st.text() | st.sampled_from(["a.b", "x[0]", "components.actor", "after[rollout]"]))
+def test_any_unknown_key_of_costs_is_a_fault(key: str) -> None:
+    """Its path is not read back from its text: a key may have dots and brackets."""
+    content = yaml.safe_load(COSTS)
+    assert Costs.from_dict(content).components
+    unknown = {key: 1} if key not in CostsModel.model_fields else {f"{key}.{key}": 1}
+    with pytest.raises(PlacementError) as caught:
+        Costs.from_dict(content | unknown)
+    assert [one.code for one in caught.value.diagnostics] == ["unknown-key"]
 
 
 # ---------------------------------------------------------------------------------------------------------------- times

@@ -158,6 +158,8 @@ def _host(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
                 on_node[name] = min(need.host[0], low), max(need.host[1], high)
     warned = False
     for (node, size), found in kept.items():
+        if not found:
+            continue  # its ranks state no memory
         lower = sum(low for low, _ in found.values())
         store = host_store()[1]
         upper = sum(high - store for _, high in found.values() if high) + store

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
@@ -176,9 +175,14 @@ class _Reading:
             self._add(COSTS.code, (), message, COSTS.help)
             raise reader.refusal()
         content = plain(reader, reader.content, ())
-        file = validated(CostsModel, content, (), reader.add)
+        faulty: set[str | int] = set()
+
+        def add(path: KeyPath, found: Diagnostic) -> None:
+            faulty.update(path[:1])
+            reader.add(path, found)
+
+        file = validated(CostsModel, content, (), add)
         # The values without a fault are still checked together.
-        faulty = {re.split(r"[.\[]", str(found.path))[0] for found in reader.faults}
         sound = {key: value for key, value in content.items() if key not in faulty}
         self._file = file or CostsModel.model_validate(sound)
         self._entries = reader.mapping(content, "components", ())
