@@ -71,9 +71,13 @@ def did_you_mean(word: str, known: Iterable[str], what: str = "") -> str:
     return f"{what or 'use one of'}: {listed(names)}" if names else ""
 
 
-def listed(names: Sequence[str]) -> str:
-    """Return names as messages list them, of many only the first."""
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+def listed(names: Sequence[str], most: int = 10, *, by: str = ", ", noun: str = "") -> str:
+    """Return names as messages list them, of many only the first: ``a, b and 4 more``, ``a, b and 4 more nodes``."""
+    text = by.join(names[:most])
+    left = len(names) - most
+    if left <= 0:
+        return text
+    return f"{text} and {counted(left, f'more {noun}') if noun else f'{left:,} more'}"
 
 
 def must_be(name: str | Sequence[str | int], value: Any, allowed: str, help: str | None = None) -> Diagnostic:

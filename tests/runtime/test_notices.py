@@ -25,7 +25,7 @@ from rankplan import (
     RankSet,
     Worker,
 )
-from rankplan.runtime.reserve.notices import Overlap, is_notice, listed
+from rankplan.runtime.reserve.notices import Overlap, is_notice, overlap_lines
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from support.workers import Reader
 
@@ -207,5 +207,5 @@ def test_accelerators_of_many_nodes_take_one_line() -> None:
     assert "\n" not in str(overlap)
     odd = {node: {index: RankSet([200 * node + index]) for index in range(0, 200, 2)} for node in range(500)}
     assert len(str(Overlap("job 1 (a)", "actor", odd))) < 1000
-    assert [len(line) < 1000 for line in listed([overlap] * 20_000)] == [True] * 5
-    assert listed([overlap] * 20_000)[-1] == "19,996 more components of other jobs"
+    assert [len(line) < 1000 for line in overlap_lines([overlap] * 20_000)] == [True] * 5
+    assert overlap_lines([overlap] * 20_000)[-1] == "19,996 more components of other jobs"

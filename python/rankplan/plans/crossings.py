@@ -9,7 +9,7 @@ from rankplan.errors import Diagnostic
 from rankplan.nodes.facts import NODE_LEVEL
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains
-from rankplan.words import nodes_text
+from rankplan.words import listed, nodes_text
 
 WORDS = {
     "tp": "tensor",
@@ -85,9 +85,7 @@ def places_text(nodes: RankSet, domains: Domains) -> tuple[str, int]:
     unique = len({domains.names[index][-1] for index in found}) == len(found)
     names = short if unique else {index: domains.text(index) for index in found}
     texts = [f"{nodes_text(RankSet(ranks))} ({names[index]})" for index, ranks in found.items()]
-    if len(texts) > _MOST_DOMAINS:
-        texts[_MOST_DOMAINS:] = [f"and {len(texts) - _MOST_DOMAINS} more"]
-    return ", ".join(texts), len(found)
+    return listed(texts, _MOST_DOMAINS), len(found)
 
 
 def _help(layout: Layout, inventory: Inventory, kind: str, domains: Domains | None) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, combinations, islice
+from itertools import chain, combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +25,7 @@ from rankplan.plans.requests import Request
 from rankplan.plans.rules import NO_RULES, Rules, with_named_levels
 from rankplan.plans.topology import topology_faults, topology_warnings
 from rankplan.plans.weights import WeightMap
-from rankplan.words import counted, did_you_mean, first_node, wrong_type
+from rankplan.words import counted, did_you_mean, first_node, listed, wrong_type
 
 if TYPE_CHECKING:
     from rankplan.memory.needs import Need
@@ -169,8 +169,7 @@ class Plan(Mapping[str, Component]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        sizes = ", ".join(f"{name}: {len(rows)}" for name, rows in islice(self._components.items(), 8))
-        sizes += f" and {len(self) - 8} more" if len(self) > 8 else ""
+        sizes = listed([f"{name}: {len(rows)}" for name, rows in self._components.items()], 8)
         return f"<Plan of {sizes or 'nothing'} on {counted(self._inventory.num_nodes, 'node')}>"
 
     def on(self, inventory: Inventory | SupportsInventory) -> Plan:

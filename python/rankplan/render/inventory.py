@@ -9,7 +9,7 @@ from rankplan._core import RankSet
 from rankplan.errors import printable
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import AcceleratorFacts, NicFacts, NodeSpec
-from rankplan.words import counted, nodes_text
+from rankplan.words import counted, listed, nodes_text
 
 _MOST_NAMES = 4
 _MOST = 16
@@ -65,8 +65,7 @@ class _Tree:
         here = [self._specs[node] for node in nodes if node in self._specs]
         names = [spec.name for spec in here if spec.hostname or spec.ip]
         if names:
-            more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-            text += f" ({', '.join(names[:_MOST_NAMES])}{more})"
+            text += f" ({listed(names, _MOST_NAMES)})"
         broken = RankSet(spec.rank for spec in here if not spec.healthy)
         parts = [nodes_text(broken)] if broken else []
         partly = (spec for spec in here if spec.unhealthy and spec.healthy)

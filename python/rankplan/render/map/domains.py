@@ -18,7 +18,7 @@ from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
 from rankplan.plans.topology import SEGMENT, NodeRule, NodeRules, broken, stated_levels
 from rankplan.render.map.text import clean, names_text, short
-from rankplan.words import counted, nodes_text
+from rankplan.words import counted, listed, nodes_text
 
 USED, SPARE, TAKEN, EXCLUDED = "used", "spare", "taken", "excluded"
 """What a node is on a map: in use by the plan, free, in use by another job, or not to be used."""
@@ -256,8 +256,7 @@ class _Charting:
         if state != USED:
             return state
         names = [self.names[index] for index in components]
-        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-        return " + ".join(names[:_MOST_NAMED]) + more + (f" (also of {short(job)})" if job else "")
+        return listed(names, _MOST_NAMED, by=" + ") + (f" (also of {short(job)})" if job else "")
 
     def notes(self) -> Iterator[str]:
         """Yield the rules with whether they hold, the crossings of each level, and the neighbours."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from rankplan._core import RankSet
+from rankplan.words import listed
 
 _MOST_TEXT = 160
 _NUMBERED = re.compile(r"(.*?)([0-9]{1,9})")
@@ -40,9 +41,7 @@ def names_text(names: Sequence[str]) -> str:
         else:
             pieces.append((name, name))
     texts = [first if first == last else f"{first}-{last}" for first, last in pieces]
-    if len(texts) <= _MOST_NAMES:
-        return ", ".join(texts)
-    return f"{', '.join(texts[:_MOST_NAMES])} and {len(texts) - _MOST_NAMES} more"
+    return listed(texts, _MOST_NAMES)
 
 
 def _follows(before: str, name: str) -> bool:

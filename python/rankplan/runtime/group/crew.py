@@ -25,7 +25,7 @@ from rankplan.runtime.ray.answers import Fault, outcomes, ranks_text
 from rankplan.runtime.ray.connection import Connection, using_session
 from rankplan.runtime.ray.internals import actor_id, dead_actors
 from rankplan.runtime.ray.signals import Uninterrupted
-from rankplan.runtime.reserve.notices import Notice, Overlap, listed
+from rankplan.runtime.reserve.notices import Notice, Overlap, overlap_lines
 from rankplan.runtime.reserve.reserve import Place, Reservation, places
 from rankplan.words import nodes_text
 
@@ -141,7 +141,7 @@ class Crew:
                 self.component,
                 other,
             )
-        for overlap in listed(overlaps):
+        for overlap in overlap_lines(overlaps):
             _logger.warning(
                 "%s: another job uses the same accelerators: %s; end it, use other accelerators, or pass reserve=True "
                 "(rankplan run --reserve) to make this an error",

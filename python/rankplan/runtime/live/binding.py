@@ -26,7 +26,7 @@ from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import Tables
-from rankplan.words import counted, shown, unknown
+from rankplan.words import listed, shown, unknown
 
 USE_RUN = "RLinf places its processes by node itself: use `rankplan run`"
 
@@ -140,8 +140,7 @@ def _free(plan: Plan) -> tuple[int, ...]:
 
 def _first(texts: Sequence[str]) -> str:
     """Return the texts of the first nodes, and how many more there are."""
-    more = f" and {counted(len(texts) - _MOST, 'more node')}" if len(texts) > _MOST else ""
-    return "; ".join(texts[:_MOST]) + more
+    return listed(texts, _MOST, by="; ", noun="node")
 
 
 def check_requests(plan: Plan) -> None:

@@ -27,7 +27,7 @@ from rankplan.plans.component import Component
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.fitting import fitted
 from rankplan.plans.topology import check_topology
-from rankplan.words import Name, natural
+from rankplan.words import Name, listed, natural
 
 NODE_RANK_LABEL = "rankplan.io/node-rank"
 """The Ray node label with a node's rank."""
@@ -126,7 +126,7 @@ def _by_rank(
     unset = [str(node) for node, rank in nodes if rank is None]
     if unset:
         raise ClusterError(
-            f"{source} is set on {len(nodes) - len(unset)} of {len(nodes)} nodes, but not on {_few(unset)}; "
+            f"{source} is set on {len(nodes) - len(unset)} of {len(nodes)} nodes, but not on {listed(unset, 4)}; "
             "set it on every node before its `ray start`, or on none"
         )
     alike: dict[RankSet, list[tuple[FoundNode, str]]] = {}
@@ -144,7 +144,7 @@ def _by_rank(
     for ranks, here in alike.items():
         if len(here) > len(ranks) or ranks & claimed:
             wrong = [f"{node} has {text!r}" for one, some in alike.items() if one & ranks for node, text in some]
-            raise ClusterError(f"{source} must be different on every node, but {_few(wrong)}")
+            raise ClusterError(f"{source} must be different on every node, but {listed(wrong, 4)}")
         claimed |= ranks
         ordered, levels = _along_network([node for node, _ in here], facts)
         if len(ranks) > 1 and not all(set(levels) & set(node.spec.labels) for node in ordered):
@@ -169,10 +169,6 @@ def absent() -> FoundNode:
 def by_address_key(node: FoundNode) -> tuple[AddressKey, Name, str]:
     """Return the key that sorts nodes by address."""
     return (AddressKey(str(node.spec.ip)), natural(str(node.spec.hostname)), node.node_id)
-
-
-def _few(items: Sequence[str]) -> str:
-    return ", ".join(items[:4]) + (f" and {len(items) - 4} more" if len(items) > 4 else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from rankplan.runtime.nodes.nodes import Nodes, live_nodes
 from rankplan.runtime.ray.answers import ranks_text
 from rankplan.runtime.ray.connection import Connection
 from rankplan.runtime.reserve.groups import NamedGroups
-from rankplan.words import ranges_text, shown
+from rankplan.words import listed, ranges_text, shown
 
 _KEY = "rankplan notice"
 _AMOUNT = 0.0001
@@ -53,8 +53,8 @@ class Overlap:
             f"accelerator{'s' if len(used) > 1 else ''} {ranges_text(RankSet(used))} of node {node}"
             for node, used in self.nodes.items()
         ]
-        more = f" and {len(places) - _MOST_NODES} more nodes" if len(places) > _MOST_NODES else ""
-        return f"{self.holder} uses {', '.join(places[:_MOST_NODES])}{more} for {self.component} {ranks_text(ranks)}"
+        used_places = listed(places, _MOST_NODES, noun="node")
+        return f"{self.holder} uses {used_places} for {self.component} {ranks_text(ranks)}"
 
 
 class Notice:
@@ -127,12 +127,13 @@ def _uses(rows: Iterable[Placement]) -> dict[int, Ranks]:
     return {node: {index: RankSet(users) for index, users in sorted(used.items())} for node, used in ranks.items()}
 
 
-def listed(overlaps: Sequence[Overlap]) -> list[str]:
+def overlap_lines(overlaps: Sequence[Overlap]) -> list[str]:
     """Return the overlaps as messages list them: the first ones, and how many more there are."""
-    more = (
-        [f"{len(overlaps) - _MOST_OVERLAPS:,} more components of other jobs"] if len(overlaps) > _MOST_OVERLAPS else []
-    )
-    return [*map(str, overlaps[:_MOST_OVERLAPS]), *more]
+    lines = [str(overlap) for overlap in overlaps[:_MOST_OVERLAPS]]
+    left = len(overlaps) - _MOST_OVERLAPS
+    if left > 0:
+        lines.append(f"{left:,} more components of other jobs")
+    return lines
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from rankplan.runtime.ray.connection import Connection, Ends, Owner, using_sessi
 from rankplan.runtime.ray.internals import available_resources, granted
 from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve.groups import NamedGroups
-from rankplan.runtime.reserve.notices import Notice, listed
+from rankplan.runtime.reserve.notices import Notice, overlap_lines
 from rankplan.words import counted
 
 _ADVICE = "end what holds the rest, use other nodes, or launch without a reservation"
@@ -202,7 +202,7 @@ class Reservation(Owner):
         self._notice.post()
         # Ray counts accelerators, so another job may use the same ones while enough others are available
         if overlaps := self._notice.overlaps():
-            why = "\n  ".join(["another job uses the same accelerators:", *listed(overlaps)])
+            why = "\n  ".join(["another job uses the same accelerators:", *overlap_lines(overlaps)])
             raise self._error(min(overlaps[0].nodes), f"{why}\n{_ADVICE}")
         self.check_open()
 
