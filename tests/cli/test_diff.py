@@ -164,17 +164,6 @@ def test_different_nodes_and_node_groups_are_listed() -> None:
     assert len(found.moved) == 8 and not found.world_sizes  # on other machines
 
 
-def test_control_characters_of_a_host_name_do_not_reach_the_terminal() -> None:
-    for name, host in (("a", "a"), ("b", "\x1b[31mb\nc")):
-        node = {"ranks": 0, "accelerators": 8, "hostname": host}
-        plan({"num_nodes": 1, "component_placement": {"a": 0}}, Inventory.from_dict({"nodes": [node]})).save(name)
-    done = run("diff", "a", "b", color=True)
-    assert lines(done) == [
-        ["node 0", "hostname a", r"hostname '\x1b[31mb\nc'"],
-        ["a 0", "node 0: 0 (a)", r"node 0: 0 ('\x1b[31mb\nc')"],
-    ]
-
-
 def test_visibility_and_node_group_are_changes_of_a_process() -> None:
     cluster = {"num_nodes": 1, "component_placement": {"a": "0-3"}}
     grouped = {

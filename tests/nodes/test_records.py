@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 from decimal import Decimal
+from string import ascii_letters, digits
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ A_LIST, MAPPING = "write a list: one `- ...` per line, or [a, b]", "write keys a
 SWITCH, EMPTY = "write true or false", "write its text, or remove the key"
 CPUS = "write ranges such as 0-55,112-167, up to 65535"
 GROUP = "write CPUs such as 0,112, or `0,112 x56` for 56 groups that each start one higher"
+HOST = "write the name of one node, as DNS has it, or its address"
 PCI = 'write domain, bus, device and function: "0000:1b:00.0"'
 RESOLVE = "write the value, or pass the config after Hydra has resolved it"
 RANKS = "write a list of ints, or a range such as 0-7"
@@ -57,6 +59,10 @@ REJECTED: list[tuple[dict[Any, Any], list[tuple[str, str, str]]]] = [
     ({"taken": ""}, [("taken", "`taken` is empty", EMPTY)]),
     ({"hostname": 5}, [("hostname", "`hostname` is 5; it must be text", TEXT)]),
     ({"hostname": "\ud800"}, [("hostname", r"`hostname` is '\ud800'; it must be text", TEXT)]),
+    ({"hostname": "a;b"}, [("hostname", "`hostname` is 'a;b'; it must have ASCII letters, digits and . - _ only, "
+                            "and not start with -", HOST)]),
+    ({"ip": "-x"}, [("ip", "`ip` is '-x'; it must have ASCII letters, digits and . - _ : % [ ] only, and not start "
+                     "with -", HOST)]),
     ({"labels": None}, [("labels", "`labels` is null; it must be a mapping", MAPPING)]),
     ({"labels": {"x": 5, None: "y"}}, [("labels.x", "`x` is 5; it must be text", TEXT)] * 1
      + [("labels.None", "`None` is null; it must be text", TEXT)]),
@@ -275,6 +281,29 @@ def test_lists_that_contain_themselves_or_repeat_are_shown() -> None:
     for value in (loop, deep, bomb):
         with pytest.raises(PlacementError, match="`ip` is "):
             NodeSpec(ranks=0, ip=value)
+
+
+@given(st.text(min_size=1, max_size=12))
+def test_names_of_nodes_are_neither_code_nor_options(name: str) -> None:
+    """Launchers write them into scripts, here-documents and options."""
+    for field, marks in (("hostname", ".-_"), ("ip", ".-_:%[]")):
+        harmless = all(letter in ascii_letters + digits + marks for letter in name) and name[0] != "-"
+        try:
+            NodeSpec(ranks=0, **{field: name})
+        except PlacementError as error:
+            assert not harmless
+            assert error.diagnostics[0].code == "invalid-value"
+        else:
+            assert harmless
+
+
+@pytest.mark.parametrize(
+    "name", ["`touch${IFS}X`", "a\n#SBATCH --uid=0", "\x1b[31mb", "$(id)", "a b", "a,b", "-x", "é", "a'b"]
+)
+def test_code_is_no_name_of_a_node(name: str) -> None:
+    for field in ("hostname", "ip"):
+        with pytest.raises(PlacementError, match=f"`{field}` is "):
+            Inventory.from_dict({"nodes": [{"ranks": 0, "accelerators": 8, field: name}]})
 
 
 LETTERS = st.characters(exclude_categories=["Cs", "Cn", "Co"])

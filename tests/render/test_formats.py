@@ -74,7 +74,7 @@ def test_a_hostfile_needs_consecutive_ranks_and_addresses() -> None:
 def test_an_invalid_host_name_is_rejected(form: str, host: str) -> None:
     Path("odd.yaml").write_text(json.dumps({"nodes": [{"ranks": "0-2", "accelerators": 8, "hostname": host}]}))
     done = plan("--format", form, "--component", "actor", nodes="--inventory=odd.yaml")
-    assert (done.exit_code, done.stdout) == (1, "") and f"cannot read the address {host!r} of node 0" in done.stderr
+    assert (done.exit_code, done.stdout) == (1, "") and f"`hostname` is {host!r}; it must have" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def test_empty_plans_are_drawn() -> None:
 
 
 def hostile() -> Plan:
-    node = {"ranks": 0, "accelerators": 2, "hostname": "\x1b[31m\x00", "accelerator_model": HOSTILE}
+    node = {"ranks": 0, "accelerators": 2, "accelerator_model": "\x1b[31m\x00" + HOSTILE}
     groups = [{"label": HOSTILE, "node_ranks": 0, "hardware": {"type": HOSTILE, "configs": [{"node_rank": 0}]}}]
     placements = {HOSTILE: "all", "actor": {"node_group": HOSTILE, "placement": "0"}}
     return plan_of(placements, Inventory.from_dict({"nodes": [node]}), node_groups=groups)

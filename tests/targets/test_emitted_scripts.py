@@ -99,13 +99,14 @@ def plans(draw: st.DrawFn) -> rankplan.Plan:
     counts = draw(st.lists(st.integers(0, 4), min_size=1, max_size=6))
     kinds = draw(st.sampled_from([("NV_GPU",), ("NV_GPU",), ("AMD_GPU", "NV_GPU"), ("NPU",)]))
     named = draw(st.sampled_from(["ip", "hostname", "both", "none"]))
+    ending = draw(st.text(".-_aZ0", max_size=3))
     nodes = []
     for rank, count in enumerate(counts):
         node: dict[str, Any] = {"ranks": rank, "accelerators": count}
         if count:
             node["accelerator_type"] = kinds[rank % len(kinds)]
         node |= {"ip": f"10.0.0.{len(counts) - rank}"} if named in ("ip", "both") else {}
-        node |= {"hostname": f"n{len(counts) - rank}"} if named in ("hostname", "both") else {}
+        node |= {"hostname": f"n{len(counts) - rank}{ending}"} if named in ("hostname", "both") else {}
         nodes.append(node)
     inventory = rankplan.Inventory.from_dict({"nodes": nodes})
     order = draw(st.permutations(range(len(counts))))

@@ -43,8 +43,8 @@ const NODE_FIELDS: &[Field] = &[
     Field::new("accelerator_model", Kind::Text, "Model of the accelerators.").absent(Absent::Empty),
     Field::new(IDS, Kind::List { of: &Kind::AcceleratorId, empty: true }, "The node's own ids, by local index.")
         .absent(Absent::Null),
-    Field::new("ip", Kind::Text, "Address.").absent(Absent::Empty),
-    Field::new("hostname", Kind::Text, "Hostname.").absent(Absent::Empty),
+    Field::new("ip", Kind::Host(".-_:%[]"), "Address.").absent(Absent::Empty),
+    Field::new("hostname", Kind::Host(".-_"), "Hostname.").absent(Absent::Empty),
     Field::new("labels", Kind::Map { keys: &Kind::Text, values: &Kind::Text }, "Labels, such as those of the network."),
     Field::new(
         "hardware",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from types import SimpleNamespace
@@ -127,13 +126,13 @@ def _cell(item: Any) -> str:
 def hostfile(plan: Plan) -> Iterator[str]:
     """Yield ``host slots=n`` for each node, in rank order: n processes of the only component run there.
 
-    Raises `RankplanError` for a node without an address, for an address that Open MPI cannot read, and if ranks on a
+    Raises `RankplanError` for a node without an address, and if ranks on a
     host are not consecutive.
     """
     (component,) = plan
     seen = set()
     for node, rows in groupby(plan[component], key=lambda row: row.cluster_node_rank):
-        host = _host(plan.inventory, node)
+        host = address(plan.inventory, node)
         if host is None:
             raise RankplanError(
                 f"node {node} has no address\n"
@@ -153,11 +152,10 @@ def rankfile(plan: Plan) -> Iterator[str]:
     """Yield ``rank n=host slot=m`` for each process of the only component.
 
     The host is an address, or ``+n`` with the node rank if a node has no address. A slot is a CPU core as Open MPI
-    counts them, socket by socket; without a binding or without facts about the cores, it is the local rank. Raises
-    `RankplanError` for an address that Open MPI cannot read.
+    counts them, socket by socket; without a binding or without facts about the cores, it is the local rank.
     """
     (component,) = plan.values()
-    hosts = {node: _host(plan.inventory, node) for node in {row.cluster_node_rank for row in component}}
+    hosts = {node: address(plan.inventory, node) for node in {row.cluster_node_rank for row in component}}
     relative = None in hosts.values()
     for row in component:
         node = row.cluster_node_rank
@@ -171,17 +169,6 @@ def _cores(component: Component, rank: int, machine: Machine | None) -> RankSet 
     if cpus is None or machine is None:
         return None
     return RankSet(number for number, core in enumerate(machine.ordered_cores()) if core & cpus) or None
-
-
-def _host(inventory: Inventory, node_rank: int) -> str | None:
-    """Return the address; blanks, line ends, = and # have a meaning in Open MPI's files."""
-    host = address(inventory, node_rank)
-    if host is not None and re.search(r"[\s=#]", host):
-        raise RankplanError(
-            f"Open MPI cannot read the address {host!r} of node {node_rank} as one host\n"
-            "help: change its `ip` or `hostname` in the inventory"
-        )
-    return host
 
 
 def address(inventory: Inventory, node_rank: int) -> str | None:

@@ -83,7 +83,7 @@ def _hosts(draft: Draft) -> dict[int, str]:
     missing: list[int] = []
     for node in home_nodes(draft.plan):
         record = draft.plan.inventory.node(node)
-        names = [one for one in (record.ip, record.hostname) if one and not re.search(r"[:,=#\s]", one)]
+        names = [one for one in (record.ip, record.hostname) if one and ":" not in one]
         if names:
             found[node] = names[0]
         else:

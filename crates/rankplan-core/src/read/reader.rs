@@ -76,6 +76,7 @@ impl<'a> Reader<'a> {
                 }
                 text => Some(Read::Text(text)),
             },
+            Kind::Host(marks) => self.host(value, at, marks).map(Read::Text),
             Kind::Ranks => self.ranks(value, at).map(Read::Ranks),
             Kind::Cpus => match cpus(value) {
                 Some(found) => Some(Read::Ranks(found)),
@@ -319,6 +320,19 @@ impl<'a> Reader<'a> {
             return self.refuse(at, invalid(message, "write ids such as 0 or GPU-5c89, without commas"));
         }
         Some(Read::Text(id))
+    }
+
+    /// A name that launchers write into scripts and options: no shell may take it for code, no program for an option.
+    fn host(&mut self, value: &Value, at: &Place<'_>, marks: &str) -> Option<String> {
+        let name = self.text(value, at)?;
+        let allowed = |letter: char| letter.is_ascii_alphanumeric() || marks.contains(letter);
+        if name.chars().all(allowed) && !name.starts_with('-') {
+            return Some(name);
+        }
+        let marks = marks.chars().map(String::from).collect::<Vec<_>>().join(" ");
+        let rule = format!("ASCII letters, digits and {marks} only, and not start with -");
+        let message = format!("{} is {}; it must have {rule}", at.named(), shown(value));
+        self.refuse(at, invalid(message, "write the name of one node, as DNS has it, or its address"))
     }
 
     fn hardware_type(&mut self, value: &Value, at: &Place<'_>) -> Option<Read> {

@@ -30,6 +30,8 @@ pub enum Kind {
     Text,
     /// A text that is not empty.
     Name,
+    /// A hostname or an address, with these characters besides ASCII letters and digits. It does not start with `-`.
+    Host(&'static str),
     /// A set of ranks: a range as text, a whole number, or a list of them.
     Ranks,
     /// A list of CPUs, or of NUMA nodes, as the kernel writes it.
