@@ -173,6 +173,19 @@ def test_caps_count_the_nodes_of_other_jobs() -> None:
     assert hosts(arrange(plan(4), nodes, beside=other, cap={"nvlink": 2}).inventory, 4) == [7, 8, 11, 12]
 
 
+def test_a_plan_makes_no_room_for_itself() -> None:
+    """A glob such as ``--beside plans/*.json`` has the plan, too: all its ranks would move."""
+    nodes = cluster(PAGE)
+    own, other = plan(2, nodes.first(2)), plan(2, nodes.first(2), "other")
+    for beside in (own, [other, own]):
+        with pytest.raises(PlacementError) as caught:
+            replan(own, nodes, beside=beside)
+        assert caught.value.message == "`beside` has the plan itself"
+        assert caught.value.diagnostics[0].help == "leave it out: `beside` takes the plans of other jobs"
+    found = arrange(own, nodes, beside=own).inventory  # two jobs may have the same config
+    assert not {*hosts(found, 2)} & {*hosts(own.inventory, 2)}
+
+
 def used(rules: dict[str, Any], count: int = 6) -> Plan:
     section = {"num_nodes": count, "component_placement": {}, "topology": rules}
     return plan(count, with_section(cluster(PAGE).first(count), section), rules=rules_in(section))

@@ -66,13 +66,18 @@ def replan(
     groups, though more processes move.
 
     Raises `PlacementError`: ``no-spare``, ``plan-mismatch`` if no node of the plan is left in the inventory,
-    ``unknown-component``, ``invalid-value`` for numbers of data groups, and the faults of `arrange`.
+    ``unknown-component``, ``invalid-value`` for numbers of data groups and if ``beside`` has the plan itself, and
+    the faults of `arrange`.
     """
     check_plan(plan)
     if not plan:
         help = "plan a config that has components"
         raise PlacementError([Diagnostic("plan-mismatch", "the plan has no components", help)])
-    inventory = rules.beside(inventory_of(inventory), beside)
+    others = rules.plans_beside(beside)
+    if any(other == plan for other in others):
+        help = "leave it out: `beside` takes the plans of other jobs"
+        raise PlacementError([Diagnostic("invalid-value", "`beside` has the plan itself", help)])
+    inventory = rules.beside(inventory_of(inventory), others)
     known = same_nodes(plan.inventory, inventory)
     names, fewer, more = _sizes(plan, shrink, grow or {})
     if all(known[rank] is None for rank in used_nodes(plan.values())):

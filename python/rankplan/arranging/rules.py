@@ -62,11 +62,17 @@ class Network:
         return lcm(*(size for by_level in found for _, size, _ in by_level))
 
 
+def plans_beside(beside: Plan | Iterable[Plan]) -> list[Plan]:
+    """Return the plans of other jobs as a list. Raises `TypeError` for anything else."""
+    plans: list[Plan] = [beside] if isinstance(beside, Plan) or not isinstance(beside, Iterable) else list(beside)
+    for plan in plans:
+        check_plan(plan, "beside")
+    return plans
+
+
 def beside(inventory: Inventory, plans: Plan | Iterable[Plan]) -> Inventory:
     """Return an inventory in which other jobs have the nodes of their plans; it may lack some of these."""
-    others: list[Plan] = [plans] if isinstance(plans, Plan) or not isinstance(plans, Iterable) else list(plans)
-    for other in others:
-        check_plan(other, "beside")
+    others = plans_beside(plans)
     if not others:
         return inventory
     taken: dict[str, set[int]] = {}
