@@ -12,6 +12,7 @@ from rankplan import EmitOptions, Inventory, PlacementError
 from rankplan.targets.embedded import digest
 from support.commands import run
 from support.launchers import documents, object_of, planned
+from support.schemas.validate import faults
 
 TWO = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "all"}}}
 NAMED = {"nodes": [{"ranks": rank, "accelerators": 8, "hostname": f"gpu-{rank}"} for rank in (0, 1)]}
@@ -33,6 +34,22 @@ def test_pinned_pods_select_their_hosts(tmp_path: Path) -> None:
     assert rankplan.emit(file, "jobset") == text
     file.write_text(text.replace("kubernetes.io/hostname: gpu-1", "kubernetes.io/hostname: gpu-7"))
     assert rankplan.plan(file).inventory.node(1).hostname == "gpu-7"  # the only place of this fact
+
+
+@pytest.mark.parametrize("length", range(1, 64))
+def test_a_job_set_of_any_name_that_is_written_is_accepted(length: int) -> None:
+    """Its webhook refuses pods, and the address of the coordinator, of more than 63 characters."""
+    options = EmitOptions(command="python {}.py", image="a:1", name="n" * length)
+    try:
+        text = rankplan.emit(plan_of(), "jobset", options)
+    except PlacementError as error:
+        assert error.diagnostics[0].code == "emit-name" and length > 40
+        return
+    job = object_of(text, "JobSet")
+    assert faults(job)[1] == [] and length <= 63 - len("-actor-0-1-abcde")
+    pod = f"{options.name}-actor-0-0.{options.name}"
+    assert ("coordinator" in job["spec"]) == (len(pod) <= 63)
+    assert f"actor={pod}:29500" in str(job)  # the rendezvous of the ranks
 
 
 def test_a_cluster_stays_and_has_no_entrypoint(tmp_path: Path) -> None:
@@ -188,7 +205,7 @@ def test_every_command_reads_the_plan_of_an_emitted_file(tmp_path: Path) -> None
     assert told("replan", file) == "0 of 16 ranks move; 16 stay\n"
     beside = told("arrange", conf, "--nodes", "4x8", "--beside", file)
     assert "0  node-2" in beside and "1  node-3" in beside
-    assert "no-spare" in told("replan", file, "--beside", file, "--without", "node-1")
+    assert "`beside` has the plan itself" in told("replan", file, "--beside", file, "--without", "node-1")
     refused = told("tune", file, "--costs", costs)
     assert "this is a saved plan, not a config" in refused and f"1 fault in {file}" in refused
     assert "invalid JSON" not in told("tune", conf, "--nodes", "2x8", "--costs", costs, "--from", file)

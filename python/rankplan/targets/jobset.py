@@ -36,10 +36,8 @@ def write(draft: Draft, text: str) -> dict[str, Any]:
     longest = max((f"{name}-{one.name}-0-{len(one.nodes) - 1}-abcde" for one in groups), key=len, default=name)
     check_name(draft, "job", name, _LONGEST, longest)
     check_pods(draft, groups, len(groups))
-    masters = masters_of(
-        draft, {node: f"{name}-{one.name}-0-{at}.{name}" for one in groups for at, node in enumerate(one.nodes)}
-    )
-    first = _first(draft, groups)
+    addresses = {node: _address(draft, one, index) for one in groups for index, node in enumerate(one.nodes)}
+    masters = masters_of(draft, addresses)
     jobs = []
     for one, asked in zip(groups, pod_requests(draft, groups), strict=True):
         pods = len(one.nodes)
@@ -59,7 +57,7 @@ def write(draft: Draft, text: str) -> dict[str, Any]:
         "suspend": True if draft.options.queue is not None else USER,
         "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, "subdomain": ABSENT},
         "failurePolicy": {"maxRestarts": 0},
-        "coordinator": {"replicatedJob": first[0], "jobIndex": 0, "podIndex": first[1]},
+        "coordinator": _coordinator(draft, groups),
         "replicatedJobs": Closed(jobs),
     }
     return {
@@ -70,10 +68,24 @@ def write(draft: Draft, text: str) -> dict[str, Any]:
     }
 
 
-def _first(draft: Draft, groups: Sequence[PodGroup]) -> tuple[str, int]:
-    """Return the group and the index of the node of the plan's first rank."""
+def _coordinator(draft: Draft, groups: Sequence[PodGroup]) -> Any:
+    """Return the node of the plan's first rank, or nothing if its address is too long.
+
+    JobSet labels pods with the address, a label has at most 63 characters, and rankplan reads the label nowhere
+    (``jobset_webhook.go: validateCoordinatorLabelValue``).
+    """
     node = first_nodes(draft)[next(iter(draft.plan))]
-    return next((one.name, node - one.nodes.start) for one in groups if node in one.nodes)
+    group = next(one for one in groups if node in one.nodes)
+    index = node - group.nodes.start
+    if len(_address(draft, group, index)) > _LONGEST:
+        return USER
+    return {"replicatedJob": group.name, "jobIndex": 0, "podIndex": index}
+
+
+def _address(draft: Draft, group: PodGroup, index: int) -> str:
+    """Return the name in DNS of a pod of a group."""
+    name = draft.options.name
+    return f"{name}-{group.name}-0-{index}.{name}"
 
 
 def first_nodes(draft: Draft) -> dict[str, int]:

@@ -269,6 +269,11 @@ def job_set(document: dict) -> Iterator[str]:
     coordinator = spec.get("coordinator")
     if coordinator and coordinator["replicatedJob"] not in seen:
         yield f"spec.coordinator: no replicatedJob {coordinator['replicatedJob']}"
+    if coordinator:
+        pod = f"{name}-{coordinator['replicatedJob']}-{coordinator['jobIndex']}-{coordinator['podIndex']}"
+        address = f"{pod}.{(spec.get('network') or {}).get('subdomain') or name}"
+        if len(address) > 63:
+            yield f"spec.coordinator: {address} has {len(address)} characters; a label has at most 63"
     yield from pod_set_groups(sets, "spec")
 
 
