@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,14 @@ class Kind:
         message = f"the file contains {shown(content)}; it must be {self.name}"
         if content is None:
             message = f"the file is empty: it is not {self.name}"
-        return Diagnostic(self.code, self.instead(content) or message, self.help)
+        return Diagnostic(self.code, self.instead(content) or message, self.advice(content))
+
+    def advice(self, content: Any) -> str:
+        """Return what to write or pass instead of a file with this content."""
+        found = kind_of(content)
+        if found is None or self.name != INVENTORY.name:
+            return self.help
+        return _INVENTORY_FROM.get(found, self.help)
 
 
 CONFIG = Kind("the config of a job", "no-components", "write keys and values: `cluster:`, or those of a trainer")
@@ -48,6 +56,15 @@ KUEUE_TOPOLOGY = Kind(
     "pass a file with `kind: Topology` and `spec: {levels: [{nodeLabel: ...}, ...]}`",
 )
 
+_INVENTORY_FROM = {
+    SLURM_NODES.name: "make one of it: `rankplan inventory --slurm FILE -o nodes.yaml`",
+    SLURM_TOPOLOGY.name: "name its nodes, too: `rankplan inventory --slurm FILE --inventory NODES -o nodes.yaml`",
+}
+"""How to make an inventory of a file of another kind."""
+
+_SLURM_TEXT = re.compile(r"\s*(?:#.*\n\s*)*(?:(NodeName)|SwitchName|BlockName)=")
+"""The first key of what Slurm prints or reads; the one of nodes is a group."""
+
 _BY_KEY = {"cluster": CONFIG.name, "nodes": INVENTORY.name, "components": COSTS.name}
 
 
@@ -59,6 +76,8 @@ def object_of_kubernetes(content: Mapping[str, Any]) -> str | None:
 
 def kind_of(content: Any) -> str | None:
     """Return what a file with this content is called, by the keys that tell; ``None`` if none does."""
+    if isinstance(content, str) and (slurm := _SLURM_TEXT.match(content)) is not None:
+        return SLURM_NODES.name if slurm[1] else SLURM_TOPOLOGY.name
     if not isinstance(content, Mapping):
         return None
     if (found := object_of_kubernetes(content)) is not None:

@@ -49,6 +49,7 @@ CONTENTS = {
     "costs.yaml": COSTS.encode(),
     "nodes.yaml": b"nodes: [{ranks: 0-1, accelerators: 8}]\n",
     "slurm.json": json.dumps({"nodes": [{"name": "a"}], "meta": {"slurm": {"release": "24.05"}}}).encode(),
+    "topology.conf": b"# leaf switches\nSwitchName=s0 Nodes=n[0-1]\n",
     "pod.yaml": b"apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n",
 }
 SPECIAL = {"missing.yaml": "No such file or directory", "folder": "Is a directory", "secret.yaml": "Permission denied"}
@@ -58,6 +59,7 @@ KINDS = {
     "nodes.yaml": "an inventory",
     "plan.json": "a saved plan",
     "slurm.json": "nodes of Slurm",
+    "topology.conf": "a topology of Slurm",
     "pod.yaml": "a Pod of Kubernetes",
 }
 OF_A_PLAN = {"plan", "exec"}
@@ -126,3 +128,11 @@ def test_the_message_says_what_the_file_is_and_what_it_must_be(option: str, file
     else:
         assert f"; it must be {wanted}\n" in said
     assert said.count("error[") == 1
+
+
+def test_a_file_of_slurm_says_how_it_becomes_an_inventory() -> None:
+    topology = message("plan --inventory", "topology.conf")
+    assert "this is a topology of Slurm, not an inventory" in topology
+    assert "`rankplan inventory --slurm FILE --inventory NODES -o nodes.yaml`" in topology
+    assert run("inventory", "--slurm", "topology.conf", "--inventory", "nodes.yaml").exit_code == 0
+    assert "`rankplan inventory --slurm FILE -o nodes.yaml`" in message("plan --inventory", "slurm.json")

@@ -20,7 +20,7 @@ def read(content: object) -> tuple[Core, tuple[str, ...] | None]:
         help = "write `nodes:` with a list of nodes"
         raise PlacementError([must_be("the inventory", content, "a mapping", help)])
     if (message := INVENTORY.instead(content)) is not None:
-        raise _refused(content, [((), Diagnostic(INVENTORY.code, message, INVENTORY.help))])
+        raise _refused(content, [((), Diagnostic(INVENTORY.code, message, INVENTORY.advice(content)))])
     if "nodes" not in content:
         near = nearest("nodes", map(str, content))
         help = INVENTORY.help if near is None else f"rename `{near}` to `nodes`"
