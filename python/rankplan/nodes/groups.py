@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -55,14 +54,19 @@ class GroupHardware:
 
     type: str
     pieces: tuple[Piece, ...] | None = None
+    _by_node: dict[int, list[Piece]] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for piece in self.pieces or ():
+            self._by_node.setdefault(piece.node_rank, []).append(piece)
 
     def counts(self) -> list[tuple[int, int]]:
         """Return (node rank, number of pieces) for every node with hardware, ascending."""
-        return sorted(Counter(piece.node_rank for piece in self.pieces or ()).items())
+        return sorted((node, len(pieces)) for node, pieces in self._by_node.items())
 
-    def on(self, node_rank: int) -> list[Piece]:
+    def on(self, node_rank: int) -> Sequence[Piece]:
         """Return the pieces on a node, in the order of their local indices."""
-        return [piece for piece in self.pieces or () if piece.node_rank == node_rank]
+        return self._by_node.get(node_rank, [])
 
     def plain(self) -> dict[str, Any]:
         """Return the keys and values of ``hardware``."""

@@ -24,10 +24,9 @@ def hardware_of(inventory: Inventory, placement: Placement) -> list[HardwareConf
     model = hardware_model(group.hardware.type)
     pieces = group.hardware.on(placement.cluster_node_rank)
     try:
-        read = [model.model_validate(piece.plain()) for piece in pieces]
+        return [model.model_validate(pieces[index].plain()) for index in placement.local_hardware_ranks]
     except ValidationError as error:
         raise refusal([found for _, found in diagnostics(error, {"": model})]) from None
-    return [read[index] for index in placement.local_hardware_ranks]
 
 
 def on_node(
