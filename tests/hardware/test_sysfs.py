@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan._core import RankSet, cpu_list, groups_text, parse_groups
+from rankplan import NodeSpec, PlacementError
+from rankplan._core import RankSet, cpu_list, groups_text
 from rankplan.hardware.machine import Machine
 from rankplan.hardware.pci import Near, card_variables, cards, device_at, distance, nearest
 from rankplan.hardware.policies import Unmet, memory_nodes, near_cpus, spare_cpus
@@ -136,14 +137,14 @@ def test_groups_survive_their_text(runs: list[tuple[int, int, int]]) -> None:
             first += width
         first += gap
     texts = groups_text(groups)
-    again = [group for text in texts for group in parse_groups(text) or ()]
-    assert again == groups
+    assert NodeSpec(ranks=0, cores=texts).cores == tuple(groups)
     assert len(texts) <= 2 * len(runs)
 
 
 @pytest.mark.parametrize("text", ["", "x2", "0 x0", "3-1", "0 x65537", "0-1 x2 +0", "0 x2 +1 ", "0,,1"])
 def test_texts_that_are_no_groups(text: str) -> None:
-    assert parse_groups(text) is None
+    with pytest.raises(PlacementError, match="CPUs"):
+        NodeSpec(ranks=0, cores=[text])
 
 
 # ------------------------------------------------------------------------------------------------ PCI and networks

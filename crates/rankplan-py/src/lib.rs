@@ -39,7 +39,7 @@ mod _core {
         AddressKey, Inventory, check_hardware_type, domains, level_faults, natural_order, read_inventory, read_ranks,
     };
     #[pymodule_export]
-    use super::machine::{cpu_list, groups_text, parse_groups, pci_address};
+    use super::machine::{cpu_list, groups_text, pci_address};
     #[pymodule_export]
     use super::memory::{engine_memory, host_store, model_params, switch_memory, training_memory};
     #[pymodule_export]

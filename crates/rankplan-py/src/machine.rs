@@ -20,12 +20,6 @@ pub fn groups_text(groups: Vec<RankSet>) -> Vec<String> {
     machine::groups_text(&groups)
 }
 
-/// Return the sets of one text of `groups_text`, or `None` if it is not one, or names CPUs that cannot exist.
-#[pyfunction]
-pub fn parse_groups(text: &str) -> Option<Vec<RankSet>> {
-    machine::parse_groups(text).map(|groups| groups.into_iter().map(RankSet).collect())
-}
-
 /// Return a PCI address as the kernel writes it, with a domain of four digits, or `None` for any other text.
 #[pyfunction]
 pub fn pci_address(text: &str) -> Option<String> {
