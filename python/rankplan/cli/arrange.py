@@ -148,7 +148,8 @@ def caps(texts: Sequence[str]) -> dict[str, int] | None:
     for text in texts:
         level, _, most = text.rpartition("=")
         if not level or re.fullmatch(_SIZE, most) is None:
-            raise click.BadParameter(f"{text!r} is not LEVEL=N; write nvlink=16", param_hint="--cap")
+            message = f"{text!r} is not LEVEL=N with N of 1 or more; write nvlink=16"
+            raise click.BadParameter(message, param_hint="--cap")
         found[level] = int(most)
     return found or None
 
