@@ -34,8 +34,8 @@ pub enum Fill<'a> {
     },
     /// In the first of these lists of steps that fits on ascending nodes, else node by node.
     Lists(&'a [Vec<Steps>]),
-    /// In bundles of these sizes in turn, each on the first node with room that has none of them yet. If no such node is
-    /// left, it is refused if `strict`, else on the first node with room.
+    /// In bundles of these sizes, one after another, each on the first node with room that has no other bundle of this
+    /// request. If every node with room has one, a `strict` request fails; any other takes the first node with room.
     Spread {
         /// The size of each bundle.
         sizes: &'a [u32],

@@ -79,7 +79,7 @@ fn counted(name: &str, next: &str) -> Option<GroupNames> {
     })
 }
 
-/// A number as it is written when counting: without zeros before it.
+/// The number that these digits are; `None` if it has leading zeros or is too long.
 fn number(digits: &str) -> Option<u32> {
     let plain = !digits.is_empty() && digits.len() <= MOST_DIGITS && (digits.len() == 1 || !digits.starts_with('0'));
     digits.parse().ok().filter(|_| plain)

@@ -143,7 +143,7 @@ pub struct Component {
 pub struct Entry {
     /// The name of the component.
     pub name: String,
-    /// What it keeps in memory, as it is stated.
+    /// What it keeps in memory: the value in the file, not read yet.
     pub memory: Option<Value>,
     /// Everything else; `None` after faults.
     pub component: Option<Component>,

@@ -237,8 +237,8 @@ impl Free {
         self.outcome(py, count, Fill::Lists(&lists))
     }
 
-    /// Take bundles of these sizes in turn, each of the first node with room that has none of them yet. Without such a node
-    /// it is `Short` if `strict`, else any node does.
+    /// Take bundles of these sizes, one after another, each on the first node with room that has no other bundle of this
+    /// request. If every node with room has one, return `Short` if `strict`, else take the first node with room.
     #[pyo3(signature = (count, sizes, *, strict))]
     fn spread(&mut self, py: Python<'_>, count: u32, sizes: Vec<u32>, strict: bool) -> Outcome {
         self.outcome(py, count, Fill::Spread { sizes: &sizes, strict })

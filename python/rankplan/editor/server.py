@@ -45,7 +45,7 @@ class Server(LanguageServer):
         self._buffers: dict[str, tuple[str, Checked]] = {}
 
     def buffer(self, uri: str) -> Checked | None:
-        """Return a buffer, checked as it is now; ``None`` if the check itself fails, which is logged."""
+        """Return a buffer with the check of its present text; ``None`` if the check itself fails, which is logged."""
         document = self.workspace.get_text_document(uri)
         known = self._buffers.get(uri)
         if known is not None and known[0] == document.source:

@@ -242,7 +242,7 @@ class Needs:
         return name in self._spellings
 
     def named(self, name: str, setting: str) -> str | None:
-        """Return the keys to state for a setting that is missing, ``None`` if the config of a trainer has none."""
+        """Return the keys that state a missing setting; ``None`` if the trainer has no key for it."""
         if (spelling := self._spellings.get(name)) is not None:
             return spelling.named(setting)
         trainer = self._spellings.keys() >= self.evaluations.keys() and self._spellings

@@ -18,7 +18,7 @@ pub enum Read {
     Ranks(RankSet),
     /// Nothing.
     Null,
-    /// A value as it is stated.
+    /// A value that is not read further.
     Plain(Value),
     /// The items of a list.
     List(Vec<Read>),

@@ -70,7 +70,7 @@ impl Float {
     }
 }
 
-/// A real number with the fewest digits that tell it from others, as Python writes it: `1e+16`, `1e-05`, `nan`.
+/// A real number with as few digits as identify it, as Python writes it: `1e+16`, `1e-05`, `nan`.
 pub fn float_text(value: f64) -> String {
     let text = format!("{value:?}").to_lowercase();
     let Some((digits, exponent)) = text.split_once('e') else { return text };

@@ -101,7 +101,7 @@ class MemoryReader:
         return self._models[name] or self._model
 
     def stated(self, path: KeyPath) -> tuple[KeyPath, Any]:
-        """Return the path of a value as it is written, and the value, ``None`` if it is missing."""
+        """Return the path of a value as the config spells it, and the value, ``None`` if it is missing."""
         if self._names is not None:
             path = (self._names.get(str(path[0]), path[0]), *path[1:])
         return path, self._changes[path] if path in self._changes else self._probe.at(path)
