@@ -32,8 +32,8 @@ from support.growth import NODES, TWO, WHOLE, engines, job
             engines(TWO, {}, tp=1),
             {"grow": {"rollout": 1}},
             "invalid-value",
-            "rollout has no data groups",
-            "state its parallel sizes, such as `parallel: {dp: 8}`",
+            "the number of data groups of rollout is unknown: no parallel size above 1 is stated",
+            "state it: `parallel: {dp: 16}` if each process is a data group",
         ),
         (
             engines(TWO, {}),

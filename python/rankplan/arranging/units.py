@@ -35,8 +35,9 @@ def resized(component: Component, inventory: Inventory, rule: Rule, data_groups:
 def reject_without_groups(component: Component) -> None:
     """Raise `PlacementError` (``invalid-value``) for a component whose data groups are not known."""
     if not (component.parallel.stated or component.engines > 1 or component.parallel.order == ENGINE_ORDER):
-        help = "state its parallel sizes, such as `parallel: {dp: 8}`"
-        raise PlacementError([Diagnostic("invalid-value", f"{component.name} has no data groups", help)])
+        message = f"the number of data groups of {component.name} is unknown: no parallel size above 1 is stated"
+        help = f"state it: `parallel: {{dp: {len(component)}}}` if each process is a data group"
+        raise PlacementError([Diagnostic("invalid-value", message, help)])
 
 
 @dataclass(frozen=True, slots=True)
