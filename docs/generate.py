@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from collections.abc import Iterable
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import click
 from click.testing import CliRunner
 from rankplan.cli.commands import COMMANDS, main
 from rankplan.cli.explain import HEAD, Example, Rule, rules
-from rankplan.dialects.keys import ROLE, TABLES
-from rankplan.dialects.memory.rules import Key, Role
-from rankplan.dialects.memory.rules import Rule as MemoryRule
+from rankplan.dialects.keys.key import ANY_ROLE, Entry, Key, Kind, below
+from rankplan.dialects.memory.roles import Role, Setting
 from rankplan.dialects.memory.tables import MEMORY
+from rankplan.dialects.tables import TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("rules.md", "language.md", "differences.md", "coming-from.md")
@@ -89,11 +91,31 @@ def systems_page() -> str:
     """Return the page of the other systems with an up-to-date table of their keys."""
     table = []
     for dialect, keys in TABLES.items():
-        for row in (*keys.rows, *keys.memory_rows):
-            sections = ", ".join(f"`{name}`" for name in row.sections.replace(ROLE, "ROLE").split())
-            table.append(f"| {dialect} | {sections} | {row.keys.replace(' ', ', ')} | {row.kind} | {row.decides} |")
+        for entries in (keys.placing, keys.remembering):
+            for (kind, decides, names), sections in key_groups(entries).items():
+                shown = ", ".join(f"`{name}`" for name in sections if name).replace(ANY_ROLE, "ROLE")
+                table.append(f"| {dialect} | {shown} | {', '.join(names)} | {kind} | {decides} |")
     head = ["| dialect | sections | keys | type | decides |", "|---|---|---|---|---|"]
-    return with_table(SYSTEMS, "dialects/keys.py", head + table)
+    return with_table(SYSTEMS, "dialects/keys", head + table)
+
+
+def key_groups(entries: Iterable[Entry]) -> dict[tuple[str, str, tuple[str, ...]], list[str]]:
+    """Return the sections that have the same keys of one type: by type, what they decide, and their names.
+
+    Keys of a section are together if they decide the same; those of memory, whatever they decide.
+    """
+    named: dict[tuple[str, str, str], dict[str, str]] = {}
+    for entry in entries:
+        *section, name = map(str, entry.path)
+        kind = "name" if entry.kind is Kind.TEXT and not entry.places else entry.kind.value
+        decides = entry.decides if entry.places else "memory"
+        named.setdefault((kind, decides, ".".join(section)), {})[name] = entry.decides
+    groups: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
+    for (kind, decides, section), names in named.items():
+        if decides == "memory":
+            decides = ", ".join(dict.fromkeys(word for text in names.values() for word in text.split(", ")))
+        groups.setdefault((kind, decides, tuple(names)), []).append(section)
+    return groups
 
 
 def memory_tables() -> dict[Path, str]:
@@ -103,29 +125,29 @@ def memory_tables() -> dict[Path, str]:
         rows = []
         for role in table:
             names = ", ".join("every role" if name == "*" else name for name in role.components)
-            rows += [f"| {names} | {line} |" for line in map(partial(memory_row, role), role_rules(role)) if line]
+            rows += [f"| {names} | {line} |" for line in map(partial(memory_row, role), settings_of(role)) if line]
         page = ROOT / "docs" / "systems" / f"{dialect.replace('_', '-')}.md"
         head = ["| of | setting | keys |", "|---|---|---|"]
         pages[page] = with_table(page, "dialects/memory", head + rows)
     return pages
 
 
-def role_rules(role: Role) -> list[MemoryRule]:
-    """Return the rules of a role, those without a setting last."""
-    return sorted((role.kind, role.model, *role.rules), key=lambda rule: not rule.setting)
+def settings_of(role: Role) -> list[Setting]:
+    """Return the settings of a role, those without a name last."""
+    return sorted(role.all_settings, key=lambda setting: not setting.name)
 
 
-def memory_row(role: Role, rule: MemoryRule) -> str:
-    """Return the setting of a rule and its keys, empty if it has none."""
-    keys = "; ".join(memory_key(role, key) for key in rule.keys if key.kind != "fact")
-    only = f" ({rule.only.replace(' ', ', ')})" if rule.only else ""
-    return f"{rule.setting or 'unknown if set'}{only} | {keys}" if keys else ""
+def memory_row(role: Role, setting: Setting) -> str:
+    """Return the name of a setting and its keys, empty if it has none."""
+    keys = "; ".join(memory_key(role, key) for key in setting.config_keys)
+    only = f" ({', '.join(setting.only)})" if setting.only else ""
+    return f"{setting.name or 'unknown if set'}{only} | {keys}" if keys else ""
 
 
-def memory_key(role: Role, key: Key) -> str:
+def memory_key(role: Role, key: Key[Any]) -> str:
     """Return the paths of a key, with its default in parentheses."""
-    section = next(iter(role.components.values())).replace(ROLE, "ROLE")
-    paths = " or ".join(dict.fromkeys(f"`{path.replace('@', section, 1)}`" for path in key.paths.split()))
+    section = next(iter(role.components.values())).replace(ANY_ROLE, "ROLE")
+    paths = " or ".join(dict.fromkeys(f"`{below(section, dotted)}`" for dotted in key.paths))
     default = str(key.default).lower() if isinstance(key.default, bool) else key.default
     return paths if default is None else f"{paths} ({default})"
 

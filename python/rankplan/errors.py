@@ -6,7 +6,7 @@ A leaf: it imports only the renderer of the core, and only to render.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 
@@ -85,25 +85,52 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where something is stated: its path in a config, or the flag of a command; and its place in a file.
+    """The place of a value: its path in a config, and its characters in a file.
 
-    ``line``, ``column``, ``source`` and ``offset`` are those of a `Diagnostic`; ``width`` is the number of characters.
+    ``line`` and ``column`` count from 1. ``source`` is that line, in which the value has ``width`` characters from
+    ``offset`` (from 0) on; without a width, it is written on several lines. A value that comes from no file has a path
+    only.
     """
 
-    path: str
+    path: str = ""
     file: str | None = None
     line: int | None = None
     column: int | None = None
     source: str | None = None
     offset: int = 0
     width: int = 0
+    order: tuple[int, ...] = field(default=(), compare=False)
+    """Its position among the values of the config: faults are reported in this order."""
 
-    def of(self, fault: Diagnostic) -> Diagnostic:
-        """Return the fault here."""
-        placed = replace(fault, path=self.path, file=self.file, line=self.line, column=self.column)
-        if self.source is None:
+    @classmethod
+    def at(cls, located: Diagnostic) -> Where:
+        """Return the place of a diagnostic."""
+        width = located.labels[0].end if located.labels else 0
+        place = located.file, located.line, located.column, located.source, located.offset
+        return cls(located.path or "", *place, width)
+
+    def locate(self, found: Diagnostic) -> Diagnostic:
+        """Return a diagnostic at this place. Labels of its own text stay if that text is written here."""
+        placed = replace(found, path=self.path, file=self.file, line=self.line, column=self.column)
+        if self.source is None or self.column is None:
             return placed
-        return replace(placed, source=self.source, offset=self.offset, labels=(Label(0, self.width),), text=None)
+        if found.text is None:
+            mark = (Label(0, max(self.width, 1)),)
+            return replace(placed, source=self.source, offset=self.offset, labels=mark)
+        written = self.source[self.offset : self.offset + self.width]
+        quoted = written[:1] in ("'", '"')
+        start = self.offset + quoted
+        if written[quoted : self.width - quoted] == found.text:
+            first = found.span[0] if found.span else 0
+            return replace(placed, source=self.source, offset=start, column=start + first + 1)
+        if quoted or not written:
+            return placed  # folded or escaped: its offsets are not those of the line
+        mark = (Label(0, self.width),)  # 0x10 was read as 16
+        return replace(placed, text=None, source=self.source, offset=self.offset, labels=mark)
+
+
+NOWHERE = Where()
+"""The place of what no config states."""
 
 
 class Source(Protocol):
@@ -148,6 +175,40 @@ class PlacementError(RankplanError, ValueError):
 
 class ResourceOutOfRangeError(PlacementError, IndexError):
     """A ``PlacementError`` that contains the fault ``resource-out-of-range``."""
+
+
+class Faults:
+    """Collects the faults and the warnings of a config, to raise all faults together."""
+
+    def __init__(self) -> None:
+        self.warnings: list[Diagnostic] = []
+        self._faults: list[tuple[tuple[int, ...], Diagnostic]] = []
+
+    def __len__(self) -> int:
+        return len(self._faults)
+
+    def add(self, where: Where, found: Diagnostic) -> None:
+        """Record a fault at a place, once: two components may share a value."""
+        fault = where.order, where.locate(found)
+        if fault not in self._faults:
+            self._faults.append(fault)
+
+    def add_all(self, where: Where, error: PlacementError) -> None:
+        """Record every fault of an error at a place."""
+        for found in error.diagnostics:
+            self.add(where, found)
+
+    def warn(self, where: Where, found: Diagnostic) -> None:
+        """Record a warning at a place, once."""
+        warning = replace(where.locate(found), warning=True)
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    def finish(self) -> None:
+        """Raise `PlacementError` with every fault, in the order of the config, if there is any."""
+        if self._faults:
+            ordered = sorted(self._faults, key=lambda fault: fault[0])
+            raise refusal([found for _, found in ordered])
 
 
 def refusal(diagnostics: Sequence[Diagnostic]) -> PlacementError:

@@ -10,8 +10,9 @@ import jsonschema
 import pytest
 from rankplan import load_config
 from rankplan.cli.explain import rules
-from rankplan.dialects.keys import ROLE, TABLES
+from rankplan.dialects.keys.key import ANY_ROLE, Kind
 from rankplan.dialects.schema import properties
+from rankplan.dialects.tables import TABLES
 from support.commands import run
 from support.configs import FULL
 from support.goldens import as_yaml, lines
@@ -139,13 +140,12 @@ def test_configs_of_other_systems_are_accepted() -> None:
 
 @pytest.mark.parametrize("dialect", TABLES)
 def test_every_key_of_a_dialect_is_described(dialect: str) -> None:
-    described = SCHEMA["properties"] | {"cluster": properties()["cluster"], ROLE: SCHEMA["additionalProperties"]}
-    for row in (row for row in TABLES[dialect].rows if row.kind != "any"):
-        for path in row.paths:
-            here: Any = {"properties": described}
-            for part in path:
-                here = here["properties"][part]
-            assert here, path
+    described = SCHEMA["properties"] | {"cluster": properties()["cluster"], ANY_ROLE: SCHEMA["additionalProperties"]}
+    for entry in (entry for entry in TABLES[dialect].placing if entry.kind is not Kind.ANY):
+        here: Any = {"properties": described}
+        for part in entry.path:
+            here = here["properties"][part]
+        assert here, entry.path
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan.dialects import DIALECTS, name_of
-from rankplan.dialects.keys import TABLES
+from rankplan.dialects.keys.key import Key, below
 from rankplan.dialects.memory.read import SCORING
-from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
+from rankplan.dialects.memory.roles import GUESSED, Setting
 from rankplan.dialects.memory.slime import SLIME
 from rankplan.dialects.memory.tables import MEMORY
+from rankplan.dialects.tables import TABLES
 from rankplan.errors import PlacementError
 from rankplan.memory.settings import GIB
 from rankplan.plans.model import Model
@@ -121,10 +122,10 @@ PLACING = ("strategy", "strategy_name", "lora_target", "lora_adapter_path")
 
 
 @cache
-def keys_of(base: str) -> list[tuple[Role, Rule, Key, str]]:
+def keys_of(base: str) -> list[tuple[Setting, Key[Any], str]]:
     """Return each path that a key of a base's components may have, without those that place."""
     system = base.split()[0]
-    placing = {path for row in TABLES[system].rows for path in row.paths} if system in TABLES else set()
+    placing = {entry.path for entry in TABLES[system].placing} if system in TABLES else set()
     components = planned(base, {})
     found = []
     for role in MEMORY[system]:
@@ -133,16 +134,23 @@ def keys_of(base: str) -> list[tuple[Role, Rule, Key, str]]:
                 continue
             kind = {key: getattr(components[component].memory, key) for key in ("training", "forward", "engine")}
             kind = {key: value for key, value in kind.items() if value}
-            for rule in role.rules:
-                for key in rule.keys if rule.applies(kind) else ():
-                    for path in key.paths.replace("@", section).split() if key.kind != "fact" else ():
+            for setting in (setting for setting in role.settings if setting.applies(kind)):
+                for key in setting.config_keys:
+                    for path in (below(section, dotted) for dotted in key.paths):
                         if tuple(path.split(".")) not in placing and not path.endswith(PLACING):
-                            found.append((role, rule, key, path))
+                            found.append((setting, key, path))
     return found
 
 
-WRONG = {"size": "many", "switch": "perhaps", "number": "half", "share": 1.5, "fraction": -0.5, "text": [1]}
-TYPED = [(base, key.kind, path) for base in BASES for _, _, key, path in keys_of(base) if key.kind in WRONG]
+WRONG: dict[str, Any] = {
+    "size": "many",
+    "switch": "perhaps",
+    "number": "half",
+    "share": 1.5,
+    "fraction": -0.5,
+    "text": [1],
+}
+TYPED = [(base, key.kind.value, path) for base in BASES for _, key, path in keys_of(base) if key.kind.value in WRONG]
 
 
 @pytest.mark.parametrize(("base", "kind", "path"), sorted(set(TYPED)))
@@ -167,7 +175,7 @@ TEXTS = ["full", "selective", "block", "uniform", "fp8", "bf16", "float32", "ada
 @given(st.data())
 def test_keys_of_memory_place_and_recognise_nothing(data: st.DataObject) -> None:
     base = data.draw(st.sampled_from(sorted(BASES)))
-    paths = {path: VALUES.get(key.kind, TEXTS) for _, _, key, path in keys_of(base)}
+    paths = {path: VALUES.get(key.kind.value, TEXTS) for _, key, path in keys_of(base)}
     drawn = data.draw(st.lists(st.sampled_from(sorted(paths)), max_size=6, unique=True))
     keys = {path: data.draw(st.sampled_from(paths[path])) for path in drawn}
     for path in list(keys):  # a section and a key inside it
@@ -186,18 +194,18 @@ def test_keys_of_memory_place_and_recognise_nothing(data: st.DataObject) -> None
 
 
 OPEN = [
-    (base, rule.setting, key, path)
+    (base, each.name, key, path)
     for base in BASES
-    for _, rule, key, path in keys_of(base)
-    if key.default is None and rule.setting not in GUESSED and len(rule.keys) == 1 and len(key.paths.split()) == 1
+    for each, key, path in keys_of(base)
+    if key.default is None and each.name not in GUESSED and len(each.keys) == 1 and not key.fallbacks
 ]
 
 
 @pytest.mark.parametrize(("base", "setting", "key", "path"), OPEN)
-def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: str, key: Key, path: str) -> None:
+def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: str, key: Key[Any], path: str) -> None:
     absent = planned(base, {}).memory()
     planned_values = 0
-    for value in [*VALUES.get(key.kind, TEXTS), *([10**9] if setting in ("sequences", "tokens") else [])]:
+    for value in [*VALUES.get(key.kind.value, TEXTS), *([10**9] if setting in ("sequences", "tokens") else [])]:
         try:
             present = planned(base, {path: value}).memory()
         except PlacementError:
@@ -328,8 +336,9 @@ def test_the_tables_name_settings(name: str) -> None:
     assert name in DIALECTS
     fields = rankplan.read.memory.MemoryEntry.model_fields
     for role in MEMORY[name]:
-        assert all(rule.setting in fields or not rule.setting for rule in role.rules)
-        assert all(key.kind in {*WRONG, "any", "fact"} for rule in role.rules for key in rule.keys)
+        assert all(setting.name in fields or not setting.name for setting in role.settings)
+        kinds = {key.kind for setting in role.settings for key in setting.keys}
+        assert {kind.value for kind in kinds} <= {*WRONG, "any", "fact"}
     assert SLIME is MEMORY["slime"]
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from rankplan.dialects import DIALECTS, dialect_of
-from rankplan.dialects.keys import TABLES
 from rankplan.dialects.rlinf import dialect as rlinf
+from rankplan.dialects.tables import TABLES
 from rankplan.errors import KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.read.text.load import load_config
@@ -200,4 +200,4 @@ def test_every_size_and_switch_that_is_read_is_in_the_table(
     (tmp_path / "config.yaml").write_text(BASES[name])
     config, dialect = load_config(tmp_path / "config.yaml"), DIALECTS[name]
     dialect.plan(config, dialect.assumed_inventory(config))
-    assert read <= {(path, row.kind) for row in TABLES[name].rows for path in row.paths}
+    assert read <= {(entry.path, entry.kind.value) for entry in TABLES[name].placing}

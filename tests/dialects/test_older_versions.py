@@ -10,7 +10,7 @@ import pytest
 from rankplan import Inventory, PlacementError, plan
 from rankplan import check as checked
 from rankplan.dialects import areal, skyrl
-from rankplan.dialects.keys import SKYRL, TABLES
+from rankplan.dialects.tables import SKYRL, TABLES
 from support.configs import from_overrides, nodes
 from support.goldens import VERDICTS, lines
 
@@ -28,7 +28,7 @@ def sizes(path: Path | str) -> dict[str, int]:
 def test_an_older_key_is_a_row_of_the_table(name: str) -> None:
     """What a run alone reveals is named for a key that decides, whatever its version."""
     table = TABLES[name]
-    decides = {path for row in table.rows for path in row.paths}
+    decides = {entry.path for entry in table.placing}
     assert {older for path, older in table.older.items() if path in decides and older != path} <= decides
 
 

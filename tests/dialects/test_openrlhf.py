@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, load_config
 from rankplan import plan as planned
 from rankplan.dialects import openrlhf, skyrl
-from rankplan.dialects.keys import OPENRLHF
+from rankplan.dialects.tables import OPENRLHF
 from support.configs import from_overrides, nodes
 from support.goldens import VERDICTS, check_verdict, lines, named
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, diff
 from rankplan.dialects import roll, slime
-from rankplan.dialects.keys import ROLL
+from rankplan.dialects.tables import ROLL
 from support.configs import refused
 from support.goldens import lines, named
 from support.outcomes import at_least, outcome

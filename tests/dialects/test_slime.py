@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
 from rankplan.dialects import slime
-from rankplan.dialects.keys import ROLL, SLIME
+from rankplan.dialects.tables import ROLL, SLIME
 from support.configs import refused
 from support.goldens import lines, named
 

@@ -14,6 +14,7 @@ ROOMS = [
     "read.text",
     "read",
     "read.inventories",
+    "dialects.keys",
     "dialects.memory",
     "starting",
     "targets",

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rankplan.cli.output import faults_end_it
-from rankplan.dialects.keys import ROLE
+from rankplan.dialects.keys.key import ANY_ROLE
 from rankplan.dialects.schema import properties
 from rankplan.hardware.types import HARDWARE_TYPES
 from rankplan.read.hardware import hardware_model
@@ -43,8 +43,8 @@ def config_schema() -> dict[str, Any]:
         "$id": SCHEMA_ID,
         "title": "rankplan",
         "type": "object",
-        "properties": {"cluster": cluster} | {key: schema for key, schema in keys.items() if key != ROLE},
-        "additionalProperties": keys[ROLE],
+        "properties": {"cluster": cluster} | {key: schema for key, schema in keys.items() if key != ANY_ROLE},
+        "additionalProperties": keys[ANY_ROLE],
         "$defs": {"ClusterSection": section, **definitions},
     }
 

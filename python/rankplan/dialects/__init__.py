@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from rankplan.dialects.keys import TABLES
 from rankplan.dialects.no_job import description, fine_tuning
+from rankplan.dialects.tables import TABLES
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan

@@ -29,8 +29,8 @@ from typing import Any
 
 from rankplan._core import Short, Taken
 from rankplan.dialects.job import Job
-from rankplan.dialects.keys import AREAL, AREAL_ENGINES
 from rankplan.dialects.placer import Placer
+from rankplan.dialects.tables import AREAL, AREAL_ENGINES
 from rankplan.errors import Diagnostic, KeyPath, Label, PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.read.components import ASSUMED

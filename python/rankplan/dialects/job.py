@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from rankplan.dialects.keys import Keys
+from rankplan.dialects.keys.table import KeyTable
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placer import Packing, Placer
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
@@ -27,7 +27,7 @@ class Job(ABC):
     """
 
     name: ClassVar[str]
-    keys: ClassVar[Keys]
+    keys: ClassVar[KeyTable]
     sorts_first: ClassVar[bool] = False
     """Whether the trainer sorts all nodes before it takes accelerators, and not only those of a pool."""
 

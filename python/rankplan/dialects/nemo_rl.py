@@ -20,8 +20,8 @@ from functools import partial
 from rankplan._core import Free, Taken
 from rankplan.dialects.engines import Engine, engine_sizes
 from rankplan.dialects.job import Job
-from rankplan.dialects.keys import NEMO_RL
 from rankplan.dialects.placer import Placer
+from rankplan.dialects.tables import NEMO_RL
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory

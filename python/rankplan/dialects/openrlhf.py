@@ -13,8 +13,8 @@ from __future__ import annotations
 from rankplan._core import Taken
 from rankplan.dialects.engines import engine_sizes
 from rankplan.dialects.job import Job, differing
-from rankplan.dialects.keys import OPENRLHF, OPENRLHF_MODELS
 from rankplan.dialects.placer import Placer
+from rankplan.dialects.tables import OPENRLHF, OPENRLHF_MODELS
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import Parallel
 from rankplan.read.components import ASSUMED

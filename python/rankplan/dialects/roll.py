@@ -22,9 +22,9 @@ from typing import Any
 
 from rankplan._core import MAX_PROCESSES, WHOLE_NODE, RankSet, Requests, Taken
 from rankplan.dialects.device_mapping import devices_of, parse_device_mapping
-from rankplan.dialects.keys import ROLE, ROLL, is_role, roles
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placer import Packing, Placer
+from rankplan.dialects.tables import ROLE, ROLL, is_role, roles
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory

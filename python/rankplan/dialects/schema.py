@@ -2,36 +2,41 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Iterator
 from typing import Any
 
-from rankplan.dialects.keys import TABLES, Keys
+from rankplan.dialects.keys.key import Entry, Kind
+from rankplan.dialects.memory.roles import memory_keys
 from rankplan.dialects.memory.tables import MEMORY
+from rankplan.dialects.tables import TABLES
 from rankplan.errors import KeyPath
 
-_RLINF = Keys((), MEMORY["rlinf"])
-"""RLinf's keys of memory; it is recognised by its models."""
 _UNRESOLVED = {"type": "string", "pattern": r"\$\{"}
-_KINDS: dict[str, Any] = {
-    "size": {"anyOf": [{"type": "integer", "minimum": -1}, {"type": "null"}, _UNRESOLVED]},
-    "switch": {"anyOf": [{"type": "boolean"}, {"type": "null"}, _UNRESOLVED]},
-    "text": {"type": ["string", "null"]},
-    "name": {"type": ["string", "number", "null"]},
-    "number": {"anyOf": [{"type": "number"}, {"type": "null"}, _UNRESOLVED]},
-    "devices": {"type": ["string", "array", "null"]},
+_NUMBER: dict[str, Any] = {"anyOf": [{"type": "number"}, {"type": "null"}, _UNRESOLVED]}
+_KINDS: dict[Kind, dict[str, Any]] = {
+    Kind.SIZE: {"anyOf": [{"type": "integer", "minimum": -1}, {"type": "null"}, _UNRESOLVED]},
+    Kind.SWITCH: {"anyOf": [{"type": "boolean"}, {"type": "null"}, _UNRESOLVED]},
+    Kind.TEXT: {"type": ["string", "null"]},
+    Kind.NUMBER: _NUMBER,
+    Kind.SHARE: _NUMBER,
+    Kind.FRACTION: _NUMBER,
+    Kind.DEVICES: {"type": ["string", "array", "null"]},
 }
+_NAME = {"type": ["string", "number", "null"]}
+"""A text that tells the memory of a component may look like a number."""
 
 
 def properties() -> dict[str, Any]:
     """Return the schema of each key at the top of a config; sections are nested, and may have other keys.
 
-    The section `rankplan.dialects.keys.ROLE` stands for all keys that are not listed.
+    The section `rankplan.dialects.keys.key.ANY_ROLE` stands for all keys that are not listed.
     """
     kinds: dict[KeyPath, list[Any]] = {}
-    for row in chain.from_iterable((*table.rows, *table.memory_rows) for table in (*TABLES.values(), _RLINF)):
-        for path in row.paths if row.kind in _KINDS else ():
-            known = kinds.setdefault(path, [])
-            known += [_KINDS[row.kind]] if _KINDS[row.kind] not in known else []
+    for entry in _entries():
+        schema = _schema(entry)
+        if schema is not None:
+            known = kinds.setdefault(entry.path, [])
+            known += [schema] if schema not in known else []
     sections: dict[KeyPath, dict[str, Any]] = {(): {}}
     for path in (one[:depth] for one in kinds for depth in range(1, len(one))):
         if path not in sections:
@@ -42,3 +47,16 @@ def properties() -> dict[str, Any]:
         inner = [{"properties": sections[path]}] if path in sections else []  # a section in another dialect
         here[str(path[-1])] = known[0] if len(known) == 1 and not inner else {"anyOf": [*known, *inner]}
     return sections[()]
+
+
+def _entries() -> Iterator[Entry]:
+    for table in TABLES.values():
+        yield from table.entries
+    yield from memory_keys(MEMORY["rlinf"])  # RLinf's other keys are the models of its section
+
+
+def _schema(entry: Entry) -> dict[str, Any] | None:
+    """Return the schema of a key, ``None`` if it may have any value."""
+    if entry.kind is Kind.TEXT and not entry.places:
+        return _NAME
+    return _KINDS.get(entry.kind)

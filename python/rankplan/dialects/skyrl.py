@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from rankplan._core import Requests, Taken
 from rankplan.dialects.engines import engine_sizes
 from rankplan.dialects.job import Job, differing
-from rankplan.dialects.keys import SKYRL, SKYRL_MODELS, SKYRL_OLDER
 from rankplan.dialects.placer import Placer
+from rankplan.dialects.tables import SKYRL, SKYRL_MODELS, SKYRL_OLDER
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import MEGATRON, Parallel
 from rankplan.plans.requests import NodeOrder, Request

@@ -24,10 +24,10 @@ from typing import Any, Protocol, TypeAlias
 from rankplan._core import Inventory as Core
 from rankplan._core import Placement, Taken, step_sizes
 from rankplan.dialects.job import Job
-from rankplan.dialects.keys import SLIME, flag_name
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.orders import bundle_order
 from rankplan.dialects.placer import Placer
+from rankplan.dialects.tables import SLIME, flag_name
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel

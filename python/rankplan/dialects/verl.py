@@ -27,9 +27,9 @@ from collections.abc import Mapping
 from rankplan._core import Short, Taken
 from rankplan.dialects.engines import division_fault, idle_fault
 from rankplan.dialects.job import Job
-from rankplan.dialects.keys import VERL
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placer import Placer
+from rankplan.dialects.tables import VERL
 from rankplan.dialects.verl_programs import program_of
 from rankplan.dialects.verl_sizes import CONFIG_NAME, OWN_CONFIGS, engine_at, engine_name, training_at
 from rankplan.dialects.verl_topology import Topology

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from lsprotocol import types
 
-from rankplan.dialects.keys import AREAL_ENGINES, TABLES
+from rankplan.dialects.tables import AREAL_ENGINES, TABLES
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.front import Nodes, check
 from rankplan.read.text.document import Document, Section

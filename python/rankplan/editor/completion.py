@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rankplan.dialects.keys import AREAL_ENGINES
+from rankplan.dialects.tables import AREAL_ENGINES
 from rankplan.editor.keys import keys_at, words_at
 from rankplan.errors import KeyPath
 from rankplan.plans.rules import component_names

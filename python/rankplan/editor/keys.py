@@ -7,7 +7,8 @@ from functools import cache
 from typing import Any
 
 from rankplan.dialects import name_of
-from rankplan.dialects.keys import ROLE, TABLES, Row
+from rankplan.dialects.keys.key import ANY_ROLE, Kind
+from rankplan.dialects.tables import TABLES
 from rankplan.errors import KeyPath
 from rankplan.read.models import ClusterSection
 
@@ -29,11 +30,12 @@ def keys_at(dialect: str | None, path: KeyPath) -> dict[str, str]:
         found |= _model_keys(path)
     for name, table in TABLES.items():
         if dialect in (None, name):
-            for row in (*table.rows, *table.memory_rows):
-                for inner in _inside(row, path):
-                    decides = row.decides if len(inner) == 1 else ""
+            for entry in table.entries:
+                inner = _inside(entry.path, path)
+                if inner:
+                    decides = entry.decides if len(inner) == 1 else ""
                     found[str(inner[0])] = found.get(str(inner[0])) or decides
-    found.pop(ROLE, None)
+    found.pop(ANY_ROLE, None)
     return found
 
 
@@ -43,16 +45,15 @@ def words_at(dialect: str | None, path: KeyPath) -> list[str]:
     switch = any(schema.get("type") == "boolean" for schema in _schemas(path))
     for name, table in TABLES.items():
         if dialect in (None, name) and not switch:
-            rows = (row for row in (*table.rows, *table.memory_rows) if row.kind == "switch")
-            switch = any(len(inner) == 1 for row in rows for inner in _inside(row, path[:-1]) if inner[0] == path[-1])
+            switches = (entry.path for entry in table.entries if entry.kind is Kind.SWITCH)
+            switch = any(_inside(one, path[:-1]) == path[-1:] for one in switches)
     return [*map(str, words), *(["true", "false"] if switch else [])]
 
 
-def _inside(row: Row, path: KeyPath) -> Iterator[KeyPath]:
-    """Yield what follows a path in the paths of a row; a role has any name."""
-    for one in row.paths:
-        if len(one) > len(path) and all(a in (b, ROLE) for a, b in zip(one, path, strict=False)):
-            yield one[len(path) :]
+def _inside(key: KeyPath, path: KeyPath) -> KeyPath:
+    """Return what follows a path in the path of a key, empty if the key is elsewhere; a role has any name."""
+    matches = all(part in (own, ANY_ROLE) for part, own in zip(key, path, strict=False))
+    return key[len(path) :] if matches else ()
 
 
 @cache

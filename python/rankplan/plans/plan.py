@@ -297,13 +297,13 @@ class Plan(Mapping[str, Component]):
         found: list[tuple[KeyPath, Diagnostic]] = []
         found += topology_faults(self._rules, self, self._inventory, labelled=labelled)
         found += pool_faults(self._rules.pools, self)
-        faults = [self._rules.where(*path).of(fault) for path, fault in found]
+        faults = [self._rules.where(*path).locate(fault) for path, fault in found]
         return sorted(faults, key=lambda fault: (fault.line or 0, fault.column or 0))
 
     def rule_warnings(self) -> list[Diagnostic]:
         """Return the rules of ``prefer`` that do not hold, each where it is stated."""
         found = topology_warnings(self._rules, self, self._inventory)
-        return [self._rules.where(*path).of(warning) for path, warning in found]
+        return [self._rules.where(*path).locate(warning) for path, warning in found]
 
     def check_keep(self) -> None:
         """Raise `PlacementError` with the faults of `rule_faults`: ``group-spans``, ``segment-incomplete`` ..."""

@@ -266,7 +266,7 @@ def check_topology(
 ) -> None:
     """Raise `PlacementError` with the faults of `topology_faults`, each at its rule."""
     found = topology_faults(stated, parts, inventory, labelled=labelled, complete=complete)
-    if faults := [stated.where(*path).of(fault) for path, fault in found]:
+    if faults := [stated.where(*path).locate(fault) for path, fault in found]:
         raise PlacementError(faults)
 
 

@@ -99,7 +99,7 @@ class Reading(Reader):
     def rules(self) -> Rules:
         """What the section states about the components, each rule where it is written."""
         rules = rules_of(self.section)
-        return rules.stated_at(self.where) if rules else rules
+        return rules.stated_at(lambda path: self.where(self.in_config(path))) if rules else rules
 
     def lost(self, labels: Sequence[str]) -> bool:
         """Return whether any of these labels may belong to a node group that could not be read."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import REQUESTS, Role, Rule, rule, unless
+from rankplan.dialects.memory.roles import Role, Setting
+from rankplan.dialects.memory.rules import REQUESTS, rule, unless
 
 
 def _recompute(enabled: Any, name: Any, method: Any) -> str | None:
@@ -35,7 +36,7 @@ def _offloaded(enabled: Any, offload: Any) -> str | None:
 
 
 _LONGEST = "size train_dataset.max_length", "size gconfig.max_new_tokens"
-_SHARED: tuple[Rule, ...] = (
+_SHARED: tuple[Setting, ...] = (
     rule(
         "precision",
         "text @.dtype = bfloat16",

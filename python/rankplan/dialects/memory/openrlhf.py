@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, fixed, rule, unless
+from rankplan.dialects.memory.roles import Role
+from rankplan.dialects.memory.rules import fixed, rule, unless
 
 
 def _length(longest: Any, prompt: Any, response: Any) -> int | None:

@@ -8,8 +8,9 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
+from rankplan.dialects.keys.key import Key, Kind, below, path_of
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
-from rankplan.dialects.memory.rules import GUESSED, Key, Role, Rule
+from rankplan.dialects.memory.roles import GUESSED, Role, Setting
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
@@ -20,12 +21,12 @@ from rankplan.words import as_int, must_be
 
 _PRODUCT = re.compile(r"\$\{mul(?:tiply)?:\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\}")
 _ALLOWED = {
-    "size": "a whole number",
-    "text": "text",
-    "switch": "true or false",
-    "number": "a number",
-    "share": "a number above 0, up to 1",
-    "fraction": "a number from 0 to 1",
+    Kind.SIZE: "a whole number",
+    Kind.TEXT: "text",
+    Kind.SWITCH: "true or false",
+    Kind.NUMBER: "a number",
+    Kind.SHARE: "a number above 0, up to 1",
+    Kind.FRACTION: "a number from 0 to 1",
 }
 SCORING = ("critic", "value", "reward", "reward_model")
 """Components whose model has, or may have, a scalar head."""
@@ -81,8 +82,7 @@ class MemoryReader:
             other._reader, other._changes = self._reader.fork(), values
             return reading.by(other).memory()
 
-        rules, paths = reading.rules, reading.paths
-        spelling = KeySpelling(self._reader, component, rules, paths, changed, reading.place)
+        spelling = KeySpelling(self._reader, component, reading.settings, reading.paths, changed, reading.place)
         self._reader.spellings[component] = spelling
 
     def model(self, name: Any, path: KeyPath | None) -> Model | None:
@@ -106,12 +106,12 @@ class MemoryReader:
             path = (self._names.get(str(path[0]), path[0]), *path[1:])
         return path, self._changes[path] if path in self._changes else self._probe.at(path)
 
-    def value(self, key: Key, section: str, facts: Mapping[str, Any]) -> tuple[KeyPath | None, Any]:
+    def value(self, key: Key[Any], section: str, facts: Mapping[str, Any]) -> tuple[KeyPath | None, Any]:
         """Return the path of the first stated value of a key, and the value; without one, the default."""
-        if key.kind == "fact":
-            return None, facts.get(key.paths)
-        for dotted in key.paths.split():
-            path, value = self.stated(tuple(dotted.replace("@", section, 1).split(".")))
+        if key.kind is Kind.FACT:
+            return None, facts.get(key.path)
+        for dotted in key.paths:
+            path, value = self.stated(path_of(below(section, dotted)))
             value = _plain(value, key.kind)
             if value is None:
                 continue
@@ -119,7 +119,7 @@ class MemoryReader:
                 allowed = _ALLOWED[key.kind]
                 self._reader.add_once(path, must_be(path, value, allowed, f"write {allowed}"))
                 return path, RUN_TIME
-            if key.kind == "size" and value is not RUN_TIME and value < 1:
+            if key.kind is Kind.SIZE and value is not RUN_TIME and value < 1:
                 return path, None
             return path, value
         return None, key.default if self._defaults else RUN_TIME
@@ -130,26 +130,25 @@ class MemoryReader:
 
 
 class _Reading:
-    """The values of a component: the ``rules`` that apply to it, and the ``paths`` of settings that are stated."""
+    """The values of a component: the ``settings`` that apply to it, and the ``paths`` of settings that are stated."""
 
     def __init__(
         self, reader: MemoryReader, component: str, role: Role, section: str, facts: Mapping[str, Any]
     ) -> None:
         self._reader, self._component, self._role, self._section, self._facts = reader, component, role, section, facts
         self.paths: dict[str, KeyPath] = {}
-        self.rules: tuple[Rule, ...] = ()
+        self.settings: tuple[Setting, ...] = ()
 
     def by(self, reader: MemoryReader) -> _Reading:
         """Return the same component as another reader reads it."""
         return _Reading(reader, self._component, self._role, self._section, self._facts)
 
-    def place(self, key: Key) -> tuple[KeyPath, Any]:
+    def place(self, key: Key[Any]) -> tuple[KeyPath, Any]:
         """Return where a key is stated, or else should be, and its value or default."""
         path, value = self._value(key)
         if path is None:
-            names = key.paths.split()
-            usual = next((name for name in names if "kwargs" not in name), names[0])
-            path, _ = self._reader.stated(tuple(usual.replace("@", self._section, 1).split(".")))
+            usual = next((dotted for dotted in key.paths if "kwargs" not in dotted), key.path)
+            path, _ = self._reader.stated(path_of(below(self._section, usual)))
         return path, None if value is RUN_TIME else value
 
     def memory(self) -> MemorySettings | None:
@@ -159,12 +158,12 @@ class _Reading:
             return None
         found: dict[str, Any] = {}
         known = True
-        self.rules = tuple(rule for rule in self._role.rules if rule.applies(kind))
-        for rule in self.rules:
-            value = self._setting(rule)
-            known &= value is not EFFECT and not (value is RUN_TIME and rule.setting in GUESSED)
+        self.settings = tuple(setting for setting in self._role.settings if setting.applies(kind))
+        for setting in self.settings:
+            value = self._setting(setting)
+            known &= value is not EFFECT and not (value is RUN_TIME and setting.name in GUESSED)
             if not isinstance(value, Unread) and value is not None:
-                found[rule.setting] = value
+                found[setting.name] = value
         name = self._setting(self._role.model)
         model = self._reader.model(name, self.paths.get("model"))
         if model is None or not known:
@@ -181,16 +180,16 @@ class _Reading:
         self._reader.add(next((path for path in ends if path is not None), ()), fault)
         return None
 
-    def _setting(self, rule: Rule) -> Any:
+    def _setting(self, setting: Setting) -> Any:
         values = []
-        for key in rule.keys:
+        for key in setting.keys:
             path, value = self._value(key)
             values.append(value)
             if path is not None:
-                self.paths.setdefault(rule.setting, path)
-        return RUN_TIME if RUN_TIME in values else rule.convert(*values)
+                self.paths.setdefault(setting.name, path)
+        return RUN_TIME if RUN_TIME in values else setting.by(*values)
 
-    def _value(self, key: Key) -> tuple[KeyPath | None, Any]:
+    def _value(self, key: Key[Any]) -> tuple[KeyPath | None, Any]:
         return self._reader.value(key, self._section, self._facts)
 
 
@@ -213,12 +212,12 @@ def _unknown_model(found: Diagnostic) -> Diagnostic:
     )
 
 
-def _plain(value: Any, kind: str) -> Any:
+def _plain(value: Any, kind: Kind) -> Any:
     """Return a value as its kind, where it is written as a text; a text for the run to resolve is `RUN_TIME`."""
     if not isinstance(value, str):
-        if kind == "switch" and value in (0, 1):
+        if kind is Kind.SWITCH and value in (0, 1):
             return bool(value)
-        return int(value) if isinstance(value, float) and kind == "size" and value.is_integer() else value
+        return int(value) if isinstance(value, float) and kind is Kind.SIZE and value.is_integer() else value
     if (product := _PRODUCT.fullmatch(value)) is not None:
         return int(product[1]) * int(product[2])
     if "$" in value or value == "???":
@@ -226,30 +225,30 @@ def _plain(value: Any, kind: str) -> Any:
     word = value.strip().lower()
     if word in ("", "null", "none", "~"):
         return None
-    if kind in ("text", "any"):
+    if kind in (Kind.TEXT, Kind.ANY):
         return value
-    if kind == "switch":
+    if kind is Kind.SWITCH:
         return _SWITCHES.get(word, value)
     if word == "auto":
         return RUN_TIME
     try:
-        return int(value) if kind == "size" else float(value)
+        return int(value) if kind is Kind.SIZE else float(value)
     except ValueError:
         return value
 
 
-def _fits(value: Any, kind: str) -> bool:
+def _fits(value: Any, kind: Kind) -> bool:
     """Return whether a value is of a kind."""
-    if kind == "any":
+    if kind is Kind.ANY:
         return True
-    if kind == "switch":
+    if kind is Kind.SWITCH:
         return isinstance(value, bool)
-    if kind == "text":
+    if kind is Kind.TEXT:
         return isinstance(value, (str, int, float))
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
         return False
-    if kind == "size":
+    if kind is Kind.SIZE:
         return as_int(value) is not None and value <= LARGEST_COUNT
-    if kind == "share":
+    if kind is Kind.SHARE:
         return 0 < value <= 1
-    return kind == "number" or 0 <= value <= 1
+    return kind is Kind.NUMBER or 0 <= value <= 1

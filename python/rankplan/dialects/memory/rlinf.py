@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import CHUNK, Role, Rule, layers, offloading, recomputing, rule, unless
+from rankplan.dialects.memory.roles import Role, Setting
+from rankplan.dialects.memory.rules import CHUNK, layers, offloading, recomputing, rule, unless
 
 
 def _tokens(length: Any, by_tokens: Any, tokens: Any, batch: Any, forward: Any) -> int | None:
@@ -40,7 +41,7 @@ def _served(name: Any) -> Any:
 
 _BACKEND = "text @.training_backend actor.training_backend"
 _TASK = "text runner.task_type"
-_SHARED: tuple[Rule, ...] = (
+_SHARED: tuple[Setting, ...] = (
     rule("length", "size runner.seq_length"),
     rule("precision", "text @.model.precision actor.model.precision", "any @.model.fp8", by=convert.precision),
     rule(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, layers, rule, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.roles import Role
+from rankplan.dialects.memory.rules import layers, rule, sglang_steps, stage_keys, unless
 
 _S = "@.strategy_args.strategy_config"
 _ZERO = f"{_S}.zero_optimization"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, Rule, end_stages, layers, offloading, rule, stage_keys, unless
+from rankplan.dialects.memory.roles import Role, Setting
+from rankplan.dialects.memory.rules import end_stages, layers, offloading, rule, stage_keys, unless
 
 _M, _E, _KW = "@.megatron_config", "generator.inference_engine", "engine_init_kwargs"
 _OPT, _TF = f"{_M}.optimizer_config_kwargs", f"{_M}.transformer_config_kwargs"
@@ -45,7 +46,7 @@ def _engine_sleep(shared: Any, lora: Any) -> str | None:
 
 _ALL = "switch trainer.placement.colocate_all = true"
 _STRATEGY = "text trainer.strategy = fsdp"
-_SHARED: tuple[Rule, ...] = (
+_SHARED: tuple[Setting, ...] = (
     rule("length", *_LENGTH, by=_length),
     rule(
         "tokens",

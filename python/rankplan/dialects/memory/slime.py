@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import Role, fixed, offloading, recomputing, rule, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.roles import Role
+from rankplan.dialects.memory.rules import fixed, offloading, recomputing, rule, sglang_steps, stage_keys, unless
 from rankplan.plans.model import Experts, Latent, Model, Shape
 
 _REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")

@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
-from rankplan.dialects.memory.rules import Key, Rule
+from rankplan.dialects.keys.key import Key, Kind
+from rankplan.dialects.memory.roles import Setting
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.memory.settings import OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
 from rankplan.plans.memory_settings import MemorySettings
@@ -18,19 +19,20 @@ from rankplan.words import path_text
 _WORDS = (*RECOMPUTE, *SLEEP, *PRECISIONS, *OPTIMIZERS)
 _MOST_KEYS = 2
 """Keys that one setting may take."""
-_TRIED: dict[str, tuple[Any, ...]] = {
-    "size": (1,),
-    "switch": (True, False),
-    "any": (True, False),
-    "number": (0.5,),
-    "share": (0.5,),
-    "fraction": (0.5,),
-    "text": _WORDS,
+_TRIED: dict[Kind, tuple[Any, ...]] = {
+    Kind.SIZE: (1,),
+    Kind.SWITCH: (True, False),
+    Kind.ANY: (True, False),
+    Kind.NUMBER: (0.5,),
+    Kind.SHARE: (0.5,),
+    Kind.FRACTION: (0.5,),
+    Kind.TEXT: _WORDS,
 }
+_SWITCHES = (Kind.SWITCH, Kind.ANY)
 """Values of each kind of key, to see whether it decides a setting."""
 
 Changed = Callable[[Mapping[KeyPath, Any]], MemorySettings | None]
-Stated = Callable[[Key], tuple[KeyPath, Any]]
+Stated = Callable[[Key[Any]], tuple[KeyPath, Any]]
 
 
 class KeySpelling:
@@ -44,12 +46,12 @@ class KeySpelling:
         self,
         reader: Reader,
         component: str,
-        rules: Sequence[Rule],
+        settings: Sequence[Setting],
         paths: Mapping[str, KeyPath],
         changed: Changed,
         stated: Stated,
     ) -> None:
-        self._reader, self._component, self._rules, self._paths = reader, component, rules, paths
+        self._reader, self._component, self._settings, self._paths = reader, component, settings, paths
         self._changed, self._stated = changed, stated
         self._names: dict[str, str | None] = {}
 
@@ -89,9 +91,9 @@ class KeySpelling:
         return self._names[setting]
 
     def _named(self, setting: str) -> str | None:
-        for rule in self._of(setting):
-            free = [key for key in rule.keys if key.kind != "fact" and self._stated(key)[1] is None]
-            free.sort(key=lambda key: key.kind in ("switch", "any"))
+        for each in self._of(setting):
+            free = [key for key in each.config_keys if self._stated(key)[1] is None]
+            free.sort(key=lambda key: key.kind in _SWITCHES)
             for paths in self._tried(free, lambda key: _TRIED[key.kind]):
                 entry = self._changed(paths)
                 if entry is not None and getattr(entry, setting) is not None:
@@ -100,20 +102,22 @@ class KeySpelling:
 
     def _setting(self, now: MemorySettings, setting: str, value: Any) -> dict[KeyPath, Any] | None:
         wanted = replace(now, **{setting: value})
-        for rule in self._of(setting):
+        for each in self._of(setting):
 
-            def values(key: Key, words: tuple[str, ...] = rule.words) -> tuple[Any, ...]:
-                if key.kind in ("switch", "any"):
+            def values(key: Key[Any], words: tuple[str, ...] = each.words) -> tuple[Any, ...]:
+                if key.kind in _SWITCHES:
                     return True, False
-                return (value, *words) if isinstance(value, str) == (key.kind == "text") else words
+                return (value, *words) if isinstance(value, str) == (key.kind is Kind.TEXT) else words
 
-            for found in self._tried([key for key in rule.keys if key.kind != "fact"], values):
-                whole = found | self._beside(rule, found) if value != "none" else found
+            for found in self._tried(each.config_keys, values):
+                whole = found | self._beside(each, found) if value != "none" else found
                 if self._changed(whole) == wanted:
                     return whole
         return None
 
-    def _tried(self, keys: Sequence[Key], values: Callable[[Key], Sequence[Any]]) -> Iterator[dict[KeyPath, Any]]:
+    def _tried(
+        self, keys: Sequence[Key[Any]], values: Callable[[Key[Any]], Sequence[Any]]
+    ) -> Iterator[dict[KeyPath, Any]]:
         """Yield values of one key, then of two, that differ from those that are stated."""
         for count in range(1, _MOST_KEYS + 1):
             for some in combinations(keys, count):
@@ -122,13 +126,17 @@ class KeySpelling:
                     if all(value != now for value, (_, now) in zip(chosen, places, strict=True)):
                         yield {path: value for value, (path, _) in zip(chosen, places, strict=True)}
 
-    def _beside(self, rule: Rule, found: Mapping[KeyPath, Any]) -> dict[KeyPath, Any]:
+    def _beside(self, setting: Setting, found: Mapping[KeyPath, Any]) -> dict[KeyPath, Any]:
         """Return the values of keys that a trainer demands beside those found, and that are not stated."""
-        stated = [(*self._stated(replace(key, default=None)), key.default) for key in rule.also]
-        return {path: value for path, now, value in stated if now is None and path not in found}
+        beside: dict[KeyPath, Any] = {}
+        for key, value in setting.also.items():
+            path, now = self._stated(replace(key, default=None))
+            if now is None and path not in found:
+                beside[path] = value
+        return beside
 
-    def _of(self, setting: str) -> list[Rule]:
-        return [rule for rule in self._rules if rule.setting == setting]
+    def _of(self, name: str) -> list[Setting]:
+        return [setting for setting in self._settings if setting.name == name]
 
     def _size(self, kind: str) -> KeyPath | None:
         section = self._reader.size_paths.get(self._component, ())

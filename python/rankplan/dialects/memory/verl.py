@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
+from rankplan.dialects.memory.roles import Role, Setting
 from rankplan.dialects.memory.rules import (
-    Role,
-    Rule,
     end_stages,
     fixed,
     layers,
@@ -128,7 +127,7 @@ _STATES = (
 _STAGES = unless("@.megatron.use_megatron_fsdp", *stage_keys(f"{_TF}."), only="megatron")
 
 
-def _adapted(model: str) -> tuple[Rule, ...]:
+def _adapted(model: str) -> tuple[Setting, ...]:
     """Return the rules about the model of a trainer, which is in a section."""
     return (
         layers(f"{model}.override_config", f"{model}.override_config.model_config", _TF),
@@ -237,7 +236,7 @@ VERL = (
         rule("forward", "fact engine", by=convert.computes),
         rule("model", f"text {_A}.model.path"),
         (
-            *(one for one in _STATES if one.setting in ("length", "precision")),
+            *(one for one in _STATES if one.name in ("length", "precision")),
             # FSDPEngine: a model without a backward pass keeps its parameters on the host
             fixed("optimizer_on_host", 1.0, only="fsdp"),
             fixed("sleep", "host", only="fsdp"),

@@ -103,6 +103,12 @@ class Reader:
         other.faults, other._positions, other._sections = list(self.faults), list(self._positions), {**self._sections}
         return other
 
+    def aside(self) -> Self:
+        """Return a reader with the same content whose values decide no placement."""
+        other = self.fork()
+        other.asked = set()
+        return other
+
     @property
     def warnings(self) -> list[Diagnostic]:
         """Values of a launch script that are known only when it runs, and what the reader of a dialect warns of."""
@@ -152,12 +158,6 @@ class Reader:
         """Return a path within the content as a path within the config."""
         return (self._prefix + path)[len(self._outer) :]
 
-    def where(self, path: KeyPath) -> Where:
-        """Return where the value at a path within the content is stated."""
-        found = self._located(self._prefix + path, Diagnostic("invalid-value", ""))
-        place = found.file, found.line, found.column, found.source, found.offset
-        return Where(found.path or "", *place, found.labels[0].end if found.labels else 0)
-
     def located(self, path: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
         """Return a diagnostic with a path within the config, and its place in the file."""
         return self._located(self._outer + path, diagnostic)
@@ -168,6 +168,11 @@ class Reader:
         if self._document is None or not (self._whole_file or whole[: len(self._prefix)] == self._prefix):
             return diagnostic
         return self._document.locate(whole, diagnostic)
+
+    def where(self, path: KeyPath, *, key: bool = False) -> Where:
+        """Return the place of the value at a path within the config, or of its ``key``."""
+        located = self.located(path, Diagnostic("unknown-key" if key else "", ""))
+        return replace(Where.at(located), order=self._position(self.stated(path), located))
 
     def value(self, mapping: Mapping[Any, Any], key: Any, path: KeyPath) -> Any:
         """Return a value of a mapping at ``path`` in the config, ``None`` if it is missing.
@@ -193,14 +198,11 @@ class Reader:
 
     def number(self, value: Any, path: KeyPath, least: int) -> int | None:
         """Return the value at ``path`` in the config. One that is not an int of at least ``least`` is a fault."""
-        number = as_int(value)
-        if number is None or number < least:
-            help = RESOLVE if unresolved(value) else f"write a number such as {max(least, 1)}"
-            if isinstance(value, str) and re.fullmatch("[0-9]{1,20}", value):
-                help = "remove the quotes"
-            self.add_in_config(path, must_be(path, value, f"a whole number of {least} or more", help))
+        fault = number_fault(value, path, least)
+        if fault is not None:
+            self.add_in_config(path, fault)
             return None
-        return number
+        return as_int(value)
 
     def section_at(self, path: KeyPath) -> Mapping[Any, Any]:
         """Return the mapping at a path, empty if it is missing; a value of another type is a fault, recorded once."""
@@ -211,9 +213,10 @@ class Reader:
     def stated(self, path: KeyPath) -> KeyPath:
         """Return a path within the config as the config writes it: that of an older version if it only has that."""
         older = self.older.get(path)
-        return older if older is not None and self._has(older) and not self._has(path) else path
+        return older if older is not None and self.has(older) and not self.has(path) else path
 
-    def _has(self, path: KeyPath) -> bool:
+    def has(self, path: KeyPath) -> bool:
+        """Return whether the config has a value at a path."""
         here: Any = self._sections[()]
         try:
             for key in path:
@@ -354,6 +357,17 @@ class Reader:
             except Exception:  # a missing key, or one that its config library cannot resolve
                 break
         return tuple(position)
+
+
+def number_fault(value: Any, path: KeyPath, least: int) -> Diagnostic | None:
+    """Return the fault of a value that is not an int of at least ``least``."""
+    number = as_int(value)
+    if number is not None and number >= least:
+        return None
+    help = RESOLVE if unresolved(value) else f"write a number such as {max(least, 1)}"
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,20}", value):
+        help = "remove the quotes"
+    return must_be(path, value, f"a whole number of {least} or more", help)
 
 
 def not_a_mapping(name: str, value: Any, help: str = "write num_nodes and component_placement in it") -> Diagnostic:

@@ -1,0 +1,209 @@
+"""A trainer's config as its dialect reads it: values by their keys, each with its place, and their faults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from rankplan.dialects.keys.key import Key, Kind, below, path_of
+from rankplan.errors import NOWHERE, Diagnostic, Faults, KeyPath, Where
+from rankplan.parallel import NO_SIZES, ORDER, Parallel
+from rankplan.read.text.reader import LARGEST, Reader, number_fault
+from rankplan.read.text.unresolved import RESOLVE, unresolved
+from rankplan.words import as_int, must_be
+
+T = TypeVar("T")
+
+_UNSET: Any = object()
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Parallel sizes of a component, with the place of each.
+
+    ``where`` is the place of all of them together: their section, or a text that states them. ``places`` has that of
+    each stated size, by its kind (``tp``), and ``keys`` the path that each would have. ``letters`` are those of a text
+    that states all sizes, by kind: ``t`` in ``fsdp:d4t2``.
+    """
+
+    parallel: Parallel = NO_SIZES
+    where: Where = NOWHERE
+    places: Mapping[str, Where] = field(default_factory=dict)
+    keys: Mapping[str, KeyPath] = field(default_factory=dict)
+    letters: Mapping[str, str] = field(default_factory=dict)
+
+    def place(self, kinds: Iterable[str]) -> Where:
+        """Return the place of the first of these sizes that is stated, else that of all."""
+        return next((self.places[kind] for kind in kinds if kind in self.places), self.where)
+
+    def changed(self, **sizes: Any) -> Sizes:
+        """Return the sizes with other values at the same places."""
+        return replace(self, parallel=replace(self.parallel, **sizes))
+
+
+class Config:
+    """The values of a config, by the keys of its dialect.
+
+    ``config[KEY]`` is the value at a key, or its default. A value of a wrong type is a fault, recorded once, and counts
+    as missing. Keys that start with ``@`` are read in a section: see `under`. ``faults`` collects what is wrong with
+    the whole config.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        faults: Faults,
+        section: str = "",
+        *,
+        flags: Mapping[str, str] = MappingProxyType({}),
+        changes: Mapping[KeyPath, Any] = MappingProxyType({}),
+    ) -> None:
+        """``flags`` are the names at the top as they are written, by the names of their keys."""
+        self._reader = reader
+        self._section = section
+        self._flags = flags
+        self._changes = changes
+        self.faults = faults
+
+    def __getitem__(self, key: Key[T]) -> T:
+        return self.get(key)
+
+    def get(self, key: Key[T], default: Any = _UNSET, *, least: int | None = None) -> T:
+        """Return the value at a key; ``default`` and ``least`` take the place of the key's own."""
+        path = self.path(key)
+        value = self._at(path)
+        if value is not None:
+            fault = _type_fault(key, value, path, key.least if least is None else least)
+            if fault is None:
+                converted: T = _converted(key, value)
+                return converted
+            self.faults.add(self._reader.where(path), fault)
+        if default is _UNSET:
+            default = key.default(self) if callable(key.default) else key.default
+        usual: T = default
+        return usual
+
+    def stated(self, key: Key[Any]) -> bool:
+        """Return whether the config has a value at a key, of whatever type."""
+        return self._at(self.path(key)) is not None
+
+    def path(self, key: Key[Any]) -> KeyPath:
+        """Return the path of a key in this config: the first one with a value, else its own."""
+        paths = self.paths(key)
+        return next(filter(self._reader.has, paths), paths[0])
+
+    def paths(self, key: Key[Any]) -> list[KeyPath]:
+        """Return the path of a key in this config, and those of its fallbacks."""
+        return [self._written(path_of(below(self._section, dotted))) for dotted in key.paths]
+
+    def values(self, key: Key[Any]) -> Iterator[tuple[KeyPath, Any]]:
+        """Yield the path of a key and those of its fallbacks, each with its value as written, ``None`` without one."""
+        for path in self.paths(key):
+            yield path, self._at(path)
+
+    def _written(self, path: KeyPath) -> KeyPath:
+        name = self._flags.get(str(path[0]))
+        return path if name is None else (name, *path[1:])
+
+    def _at(self, path: KeyPath) -> Any:
+        return self._changes[path] if path in self._changes else self._reader.at(path)
+
+    def where(self, *keys: Key[Any]) -> Where:
+        """Return the place of the first of these keys that has a value, else of the first one."""
+        key = next(filter(self.stated, keys), keys[0])
+        return self._reader.where(self.path(key))
+
+    def named(self, key: Key[Any]) -> Where:
+        """Return the place of the key itself, for a fault of the key rather than of its value."""
+        return self._reader.where(self.path(key), key=True)
+
+    def under(self, section: str) -> Config:
+        """Return the config with a section in which keys that start with ``@`` are read."""
+        return self._with(section=section)
+
+    def with_values(self, values: Mapping[KeyPath, Any]) -> Config:
+        """Return the config with other values at these paths, whose faults are collected apart."""
+        return self._with(changes=values, faults=Faults())
+
+    def aside(self, faults: Faults) -> Config:
+        """Return the config for reading what decides no placement."""
+        return self._with(reader=self._reader.aside(), faults=faults)
+
+    def _with(self, **parts: Any) -> Config:
+        own = {"reader": self._reader, "faults": self.faults, "section": self._section}
+        return Config(**{**own, "flags": self._flags, "changes": self._changes, **parts})
+
+    @property
+    def section(self) -> Mapping[Any, Any]:
+        """The section in which keys that start with ``@`` are read, empty if it is missing; or the whole config."""
+        return self._reader.section_at(self._section_path)
+
+    @property
+    def place(self) -> Where:
+        """The place of the section, or of the part of its path that exists."""
+        return self._reader.where(self._section_path)
+
+    @property
+    def _section_path(self) -> KeyPath:
+        return path_of(self._section) if self._section else ()
+
+    @property
+    def program(self) -> str:
+        """The module that a launch script starts, with dots; empty if it is unknown, or the config is no script."""
+        return self._reader.program
+
+    def parallel(self, keys: Mapping[str, Key[int | None] | Sequence[Key[int | None]]], *, order: str = ORDER) -> Sizes:
+        """Return the parallel sizes at these keys, by kind; no sizes if any is invalid.
+
+        A kind may have several keys, of which the last one with a value counts. Experts are divided like other tensors
+        unless an expert-tensor size is stated (Megatron-LM: ``ModelParallelConfig.__post_init__``).
+        """
+        by_kind = {kind: (each,) if isinstance(each, Key) else tuple(each) for kind, each in keys.items()}
+        faults = len(self.faults)
+        stated: dict[str, int] = {}
+        places: dict[str, Where] = {}
+        for kind, several in by_kind.items():
+            for key in several:
+                size = self.get(key, None)
+                if size is not None:
+                    stated[kind] = size
+                    places[kind] = self.where(key)
+        paths = {kind: path_of(below(self._section, several[0].path)) for kind, several in by_kind.items()}
+        if len(self.faults) > faults:
+            return Sizes(NO_SIZES, self.place, places, paths)
+        if stated.get("ep", 1) > 1:
+            stated.setdefault("etp", stated.get("tp", 1))
+        return Sizes(Parallel(**stated, order=order), self.place, places, paths)
+
+
+def _type_fault(key: Key[Any], value: Any, path: KeyPath, least: int) -> Diagnostic | None:
+    """Return the fault of a value of another type than its key has."""
+    if key.kind is Kind.SIZE:
+        fault = number_fault(value, path, least)
+        number = as_int(value)
+        if fault is None and number is not None and number > LARGEST:
+            return must_be(path, value, f"{LARGEST:,} or less", f"use {LARGEST:,} or less")
+        return fault
+    if key.kind is Kind.SWITCH and not isinstance(value, bool):
+        return must_be(path, value, "true or false", "write true or false")
+    if key.kind in (Kind.NUMBER, Kind.SHARE, Kind.FRACTION) and not _is_number(value):
+        help = RESOLVE if unresolved(value) else f"write a number such as {key.default}"
+        return must_be(path, value, "a number", help)
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _converted(key: Key[Any], value: Any) -> Any:
+    """Return a value as the type of its key."""
+    if key.kind is Kind.SIZE:
+        return as_int(value)
+    if key.kind is Kind.TEXT:
+        return str(value)
+    if key.kind in (Kind.NUMBER, Kind.SHARE, Kind.FRACTION):
+        return float(value)
+    return value

@@ -1,0 +1,177 @@
+"""A key of a trainer's config, declared once: where it is, its type, its default, and what it decides.
+
+Recognition, the detection of typos, reading, the schema, the guide and the helps about memory use the same keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from rankplan.errors import KeyPath
+
+T = TypeVar("T")
+
+SECTION = "@"
+"""The first part of a path below the section of a component."""
+
+ANY_ROLE = "*"
+"""The first part of a path in the section of any role; a role may have any name."""
+
+Recognition = Literal["", "tells", "alone", "others", "resembles"]
+"""What a key says about the dialect of a config that has it.
+
+``tells``: the config is of this dialect. ``alone``: it is, and a config of another dialect may not have the key.
+``others``: only the latter. ``resembles``: too weak to tell, but a config that places nothing may be meant for it.
+"""
+
+
+class Kind(Enum):
+    """The type of a key. Its value is the word in the guide."""
+
+    SIZE = "size"
+    """A whole number."""
+    SIZES = "sizes"
+    """Whole numbers in a list, or in a text with blanks between them."""
+    SWITCH = "switch"
+    TEXT = "text"
+    NUMBER = "number"
+    SHARE = "share"
+    """A number above 0, up to 1."""
+    FRACTION = "fraction"
+    """A number from 0 to 1."""
+    DEVICES = "devices"
+    """Accelerators, as ROLL writes them."""
+    ANY = "any"
+    """A value of any type, or a section."""
+    FACT = "fact"
+    """What the plan says of a component; no key of a config."""
+
+
+@dataclass(frozen=True, eq=False)
+class Key(Generic[T]):
+    """A key of a config. Make one with `size`, `switch`, `text`, ... and read it with ``config[key]``.
+
+    ``path`` is dotted: ``trainer.nnodes``. ``@.nnodes`` stands in each section of ``at``; ``*.world_size`` in the
+    section of any role. ``fallbacks`` are read in this order if ``path`` has no value: the names in older versions, or
+    the section that the value is inherited from. ``default`` is the value that the trainer uses if no path has one, or
+    a function of the config. ``decides`` completes "decides ..." in the guide and in an editor; it is empty if settings
+    of ``memory`` tell. ``least`` is the least size. ``flag``: the key may be written as a flag, with dashes.
+    """
+
+    path: str
+    kind: Kind
+    decides: str = ""
+    default: T | Callable[[Any], T] | None = None
+    fallbacks: tuple[str, ...] = ()
+    at: tuple[str, ...] = ()
+    tells: Recognition = ""
+    least: int = 1
+    flag: bool = False
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Its path and its fallbacks."""
+        return self.path, *self.fallbacks
+
+    def places(self) -> Iterator[str]:
+        """Yield every dotted path that it may have in a config."""
+        for dotted in self.paths:
+            if in_section(dotted):
+                yield from (below(section, dotted) for section in self.at)
+            else:
+                yield dotted
+
+
+def in_section(dotted: str) -> bool:
+    """Return whether a path is below the section of a component."""
+    return dotted == SECTION or dotted.startswith(f"{SECTION}.")
+
+
+def below(section: str, dotted: str) -> str:
+    """Return a path with a section in place of its ``@``; any other path is returned unchanged."""
+    if dotted == SECTION:
+        return section
+    if not in_section(dotted):
+        return dotted
+    inner = dotted.removeprefix(f"{SECTION}.")
+    return f"{section}.{inner}" if section else inner
+
+
+@overload
+def size(
+    path: str, decides: str = "", *, default: int | Callable[[Any], int], least: int = 1, **more: Any
+) -> Key[int]: ...
+@overload
+def size(path: str, decides: str = "", *, least: int = 1, **more: Any) -> Key[int | None]: ...
+def size(path: str, decides: str = "", *, default: Any = None, least: int = 1, **more: Any) -> Key[Any]:
+    """Return the key of a whole number of ``least`` or more."""
+    return Key(path, Kind.SIZE, decides, default, least=least, **more)
+
+
+@overload
+def switch(path: str, decides: str = "", *, default: None, **more: Any) -> Key[bool | None]: ...
+@overload
+def switch(path: str, decides: str = "", *, default: bool | Callable[[Any], bool] = ..., **more: Any) -> Key[bool]: ...
+def switch(path: str, decides: str = "", *, default: Any = False, **more: Any) -> Key[Any]:
+    """Return the key of true or false."""
+    return Key(path, Kind.SWITCH, decides, default, **more)
+
+
+@overload
+def text(path: str, decides: str = "", *, default: str | Callable[[Any], str], **more: Any) -> Key[str]: ...
+@overload
+def text(path: str, decides: str = "", **more: Any) -> Key[str | None]: ...
+def text(path: str, decides: str = "", *, default: Any = None, **more: Any) -> Key[Any]:
+    """Return the key of a text, which may look like a number."""
+    return Key(path, Kind.TEXT, decides, default, **more)
+
+
+def number(path: str, decides: str = "", *, default: float | None = None, **more: Any) -> Key[float | None]:
+    """Return the key of a number."""
+    return Key(path, Kind.NUMBER, decides, default, **more)
+
+
+def share(path: str, decides: str = "", *, default: float | None = None, **more: Any) -> Key[float | None]:
+    """Return the key of a number above 0, up to 1."""
+    return Key(path, Kind.SHARE, decides, default, **more)
+
+
+def fraction(path: str, decides: str = "", *, default: float | None = None, **more: Any) -> Key[float | None]:
+    """Return the key of a number from 0 to 1."""
+    return Key(path, Kind.FRACTION, decides, default, **more)
+
+
+def sizes(path: str, decides: str = "", *, default: tuple[int, ...] = (), **more: Any) -> Key[tuple[int, ...]]:
+    """Return the key of whole numbers: a list, or a text with blanks between them."""
+    return Key(path, Kind.SIZES, decides, default, **more)
+
+
+def anything(path: str, decides: str = "", *, default: Any = None, **more: Any) -> Key[Any]:
+    """Return the key of a value of any type, or of a section."""
+    return Key(path, Kind.ANY, decides, default, **more)
+
+
+def fact(name: str) -> Key[Any]:
+    """Return what the plan or the dialect knows of a component under a name: no key of a config."""
+    return Key(name, Kind.FACT)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A place where a config may have a key: its type there, and what it decides.
+
+    ``places``: it decides the placement. Otherwise it only tells what a component keeps in memory.
+    """
+
+    path: KeyPath
+    kind: Kind
+    decides: str
+    places: bool = True
+
+
+def path_of(dotted: str) -> KeyPath:
+    """Return the parts of a dotted path."""
+    return tuple(dotted.split("."))

@@ -1,0 +1,149 @@
+"""The keys of a dialect as a table: what recognises a config, and which keys each section has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+from rankplan.dialects.keys.key import Entry, Key, Kind, Recognition, path_of
+from rankplan.errors import KeyPath
+from rankplan.read.text.reader import Config, Reader
+
+FOREIGN = ("kwargs", "override", "strategy_config", "*")
+"""Parts of the names of sections that have keys of another library, too."""
+
+
+@dataclass(frozen=True)
+class KeyTable:
+    """The keys of a dialect: those by which it places, and those that tell what its components keep in memory.
+
+    The latter place nothing and recognise nothing. ``never`` is the path of a key that no config of the dialect has;
+    ``tells`` recognises a config without a telling key. ``older`` has the path of a key in older versions of the
+    system, by its path; the fallbacks of a `Key` say the same.
+    """
+
+    keys: tuple[Key[Any], ...]
+    memory: Callable[[], Iterable[Entry]] = tuple
+    never: str = "cluster"
+    tells: Callable[[Mapping[Any, Any]], bool] = lambda config: False
+    older: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
+
+    def recognises(self, config: Mapping[Any, Any]) -> bool:
+        """Return whether a config is written in the dialect."""
+        if self.never and _has(config, path_of(self.never)):
+            return False
+        return any(_has(config, path) for path in self.telling) or self.tells(config)
+
+    @cached_property
+    def telling(self) -> list[KeyPath]:
+        """The paths of the keys by which the dialect is recognised."""
+        return self._paths("tells", "alone")
+
+    @cached_property
+    def alone(self) -> list[KeyPath]:
+        """The paths of the keys that no config of another dialect may have."""
+        return self._paths("alone", "others")
+
+    def _paths(self, *tells: Recognition) -> list[KeyPath]:
+        return [path_of(place) for key in self.keys if key.tells in tells for place in key.places()]
+
+    @cached_property
+    def placing(self) -> tuple[Entry, ...]:
+        """Every place of a key that decides the placement, once."""
+        entries = (
+            Entry(path_of(place), key.kind, key.decides)
+            for key in self.keys
+            if key.kind is not Kind.FACT
+            for place in key.places()
+        )
+        return tuple(dict.fromkeys(entries))
+
+    @cached_property
+    def remembering(self) -> tuple[Entry, ...]:
+        """Every place of a key that tells what a component keeps in memory."""
+        return tuple(self.memory())
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """Every place of a key."""
+        return (*self.placing, *self.remembering)
+
+    @cached_property
+    def known(self) -> dict[KeyPath, dict[str, None]]:
+        """The keys of each section by which the dialect places, among them the sections inside it."""
+        known: dict[KeyPath, dict[str, None]] = {}
+        for entry in self.placing:
+            for depth, name in enumerate(entry.path):
+                known.setdefault(entry.path[:depth], {})[str(name)] = None
+        return known
+
+    @cached_property
+    def spelt(self) -> dict[KeyPath, dict[str, None]]:
+        """The keys of each section whose typos are faults: of memory, those in sections without keys of others."""
+        spelt = {path: dict(names) for path, names in self.known.items()}
+        for entry in self.remembering:
+            section = entry.path[:-1]
+            if section and not _is_foreign(section):
+                spelt.setdefault(section, {})[str(entry.path[-1])] = None
+        return spelt
+
+    @cached_property
+    def _sections(self) -> set[KeyPath]:
+        """The sections of the keys of memory."""
+        return {entry.path[:depth] for entry in self.remembering for depth in range(len(entry.path))}
+
+    def read(self, config: Config | Reader, state: Callable[[Reader], Any]) -> Reader:
+        """Return the reader of a config, with a fault for each likely typo, as `Reader.of` does."""
+
+        def checked(reader: Reader) -> Any:
+            reader.older = self.older
+            reader.asked.update(entry.path for entry in self.placing)
+            self._reject_typos(reader)
+            return state(reader)
+
+        return Reader.of(config, checked)
+
+    def _reject_typos(self, reader: Reader) -> None:
+        beside = reader.aside()
+        for path, names in self.spelt.items():
+            placing = self.known.get(path, ())
+            section = (reader if path in self.known else beside).section_at(path)
+            # A key beside the key of memory that it resembles is another one of the trainer.
+            missing = sorted(name for name in names if name in placing or name not in section)
+            for key in section:
+                is_users_own = str(key).startswith("_")
+                if key not in names and not is_users_own and (*path, str(key)) not in self._sections:
+                    reader.reject_misspelt(str(key), missing, (*path, str(key)))
+
+
+def _has(config: Any, path: KeyPath) -> bool:
+    """Return whether a config has a key at a path."""
+    for name in path:
+        if not isinstance(config, Mapping) or name not in config:
+            return False
+        config = config[name]
+    return True
+
+
+def _is_foreign(section: KeyPath) -> bool:
+    """Return whether a section has keys of another library, too."""
+    inside_optimizer = len(section) > 1 and section[-1] == "optimizer"
+    return inside_optimizer or any(word in str(name) for name in section for word in FOREIGN)
+
+
+def keys_in(module: ModuleType) -> tuple[Key[Any], ...]:
+    """Return the keys of a config that a module declares, in the order written; also those in its tuples and dicts."""
+    return tuple(dict.fromkeys(_listed(vars(module).values())))
+
+
+def _listed(values: Iterable[Any]) -> Iterator[Key[Any]]:
+    for value in values:
+        if isinstance(value, Key) and value.kind is not Kind.FACT:
+            yield value
+        elif isinstance(value, tuple):
+            yield from _listed(value)
+        elif isinstance(value, dict):
+            yield from _listed(value.values())

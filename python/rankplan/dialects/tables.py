@@ -1,0 +1,341 @@
+"""The keys of each dialect but RLinf's, one table a dialect: where a key is, its type, and what it decides.
+
+Recognition, the detection of typos, ``rankplan schema`` and the tables of the guide use these tables. A config may have
+any other key: it belongs to the trainer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rankplan.dialects.keys.key import SECTION, Key, Kind, Recognition
+from rankplan.dialects.keys.table import KeyTable
+from rankplan.dialects.memory.roles import memory_keys
+from rankplan.dialects.memory.tables import MEMORY
+from rankplan.errors import KeyPath
+from rankplan.parallel import MEGATRON
+from rankplan.words import misspelt
+
+TELLS: Final = "tells"
+ALONE: Final = "alone"
+OTHERS: Final = "others"
+"""A key by which the dialect is recognised; one that also no config of another dialect may have; only the latter."""
+
+_MEGATRON = " ".join(key for keys in MEGATRON.values() for key in keys)
+_INFERENCE = "tensor_model_parallel_size data_parallel_size pipeline_model_parallel_size expert_parallel_size"
+_WORKER = "tensor_parallel_size pipeline_parallel_size"
+_ENGINE = f"{_WORKER} data_parallel_size expert_parallel_size"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Keys of some sections: dotted paths separated by blanks, or an empty text for the top of a config.
+
+    ``kind`` is the type of their values, the value of a `Kind`.
+    """
+
+    sections: str
+    kind: str
+    keys: str
+    decides: str
+    tells: Recognition = ""
+
+    def values(self) -> Iterator[Key[Any]]:
+        """Yield its keys."""
+        sections = tuple(self.sections.split())
+        for name in self.keys.split():
+            path = f"{SECTION}.{name}" if sections else name
+            yield Key(path, Kind(self.kind), self.decides, at=sections, tells=self.tells)
+
+
+def _table(*rows: Row, memory: str, **more: Any) -> KeyTable:
+    """Return the table of a dialect by the keys of its rows, and by those of the memory of a system."""
+    keys = tuple(key for row in rows for key in row.values())
+    return KeyTable(keys, lambda: memory_keys(MEMORY[memory]), **more)
+
+
+def _inside(sections: str, inner: str) -> str:
+    return " ".join(f"{section}.{inner}" for section in sections.split())
+
+
+_POOL = "nnodes n_gpus_per_node"
+_ROLLOUTS = "actor_rollout_ref.rollout reward.reward_model.rollout"
+_MODELS = "actor_rollout_ref.actor actor_rollout_ref.ref critic"
+_HYBRID = "use_trainer_do_validate use_dynamic_resource_scheduling"
+_ULYSSES = "ulysses_sequence_parallel_size"
+_TURBO = "fsdp_config.turbo_config.distributed"
+_TURBO_SIZES = "fully_shard_parallel_size ulysses_parallel_size"
+_MLITE = "tp cp ep etp pp"
+_EASY = {
+    "actor_rollout_ref.rollout.tensor_model_parallel_size": "worker.rollout.tensor_parallel_size",
+    f"actor_rollout_ref.actor.{_ULYSSES}": "worker.actor.ulysses_size",
+    f"actor_rollout_ref.actor.fsdp_config.{_ULYSSES}": f"worker.actor.{_ULYSSES}",
+    "actor_rollout_ref.actor.fsdp_config.fsdp_size": "worker.actor.fsdp.fsdp_size",
+    "actor_rollout_ref.model.lora.rank": "worker.actor.model.lora.rank",
+    f"critic.{_ULYSSES}": "worker.critic.ulysses_size",
+    "critic.fsdp_config.fsdp_size": "worker.critic.fsdp.fsdp_size",
+}
+"""The keys of EasyR1, a fork of verl, by verl's (b44b311)."""
+VERL = _table(
+    Row("topology", "any", "clusters device_pools models", "the placement, in a draft of verl's", TELLS),
+    Row("", "any", "actor_rollout_ref", "actor, rollout and reference model", ALONE),
+    Row("algorithm", "switch", "use_kl_in_reward", "whether there is a reference model"),
+    Row("", "any", "model_engine", "the engine of the training"),
+    Row("trainer", "size", _POOL, "the pool of the training", TELLS),
+    Row("trainer", "switch", "use_v1", "whether `trainer.v1` counts"),
+    Row("trainer.v1", "text", "trainer_mode", "`separate_async`: whether the rollout has a pool, too"),
+    Row("rollout", "size", _POOL, "the pool of an asynchronous rollout"),
+    Row("async_training", "switch", _HYBRID, "whether the trainer generates, too"),
+    Row("actor_rollout_ref.model", "size", "lora_rank", "an adapter, which needs no reference model"),
+    Row("actor_rollout_ref.model.lora", "size", "rank", "an adapter, which needs no reference model"),
+    Row("actor_rollout_ref.rollout", "size", _POOL, "the pool of a separate rollout; GPUs of each server"),
+    Row(_ROLLOUTS, "size", _INFERENCE, "the size of an engine"),
+    Row(_inside(_ROLLOUTS, "disaggregation"), "switch", "enabled", "whether other engines prefill"),
+    Row("actor_rollout_ref.actor", "switch", "use_kl_loss", "whether there is a reference model"),
+    Row(_MODELS, "size", _ULYSSES, "sizes of training with FSDP"),
+    Row(_inside(_MODELS, "fsdp_config"), "size", f"fsdp_size {_ULYSSES}", "sizes of training with FSDP"),
+    Row(_inside(_MODELS, _TURBO), "size", _TURBO_SIZES, "sizes of training with FSDP-Turbo"),
+    Row(_inside(_MODELS, "megatron"), "size", _MEGATRON, "sizes of training with Megatron"),
+    Row(_inside(_MODELS, "engine"), "size", _MLITE, "sizes of training with Megatron Lite"),
+    Row("critic", "switch", "enable", "whether there is a critic"),
+    Row("reward.reward_model", "size", _POOL, "the pool of the reward model"),
+    Row("reward.reward_model", "switch", "enable", "whether there is a reward model"),
+    Row("reward.reward_model", "switch", "enable_resource_pool", "whether the reward model has its own pool"),
+    Row("distillation", "size", _POOL, "the pool of the teachers"),
+    Row("distillation", "switch", "enabled", "whether there are teachers"),
+    Row("distillation", "any", "teacher_models", "the teachers and the sizes of their engines"),
+    Row("worker.rollout", "size", "tensor_parallel_size", "the size of an engine, in EasyR1"),
+    Row("worker.actor worker.critic", "size", f"ulysses_size {_ULYSSES}", "sizes of training, in EasyR1"),
+    Row("worker.actor.fsdp worker.critic.fsdp", "size", "fsdp_size", "the same"),
+    Row("worker.actor.model.lora", "size", "rank", "an adapter, which needs no reference model, in EasyR1"),
+    Row("algorithm", "switch", "disable_kl", "whether there is no reference model, in EasyR1"),
+    memory="verl",
+    older={tuple(path.split(".")): tuple(own.split(".")) for path, own in _EASY.items()},
+)
+
+_NODES = "num_nodes gpus_per_node"
+_SGLANG = "policy.generation.sglang_cfg.sglang_server_config"
+_TRTLLM = f"{_WORKER} moe_expert_parallel_size moe_tensor_parallel_size"
+_DEDUPLICATE = "deduplicate_shared_teacher_checkpoints"
+_TEACHER = "on_policy_distillation.non_colocated_teachers.default_teacher_cfg"
+NEMO_RL = _table(
+    Row("cluster", "size", "num_nodes segment_size", "the nodes of the job; nodes that must be in one domain"),
+    Row("cluster", "size", "gpus_per_node", "GPUs of each node", ALONE),
+    Row("policy", "any", "megatron_cfg dtensor_cfg generation", "training; inference", TELLS),
+    Row("policy.generation.colocated", "switch", "enabled", "whether inference shares the nodes of the training"),
+    Row("policy.generation.colocated.resources", "size", _NODES, "the nodes or the GPUs of inference"),
+    Row("policy.generation", "text", "backend", "the engines"),
+    Row("policy.generation.vllm_cfg", "size", f"{_WORKER} expert_parallel_size", "the size of an engine"),
+    Row("policy.generation.sglang_cfg", "size", "tp_size pp_size ep_size dp_size", "sizes of an engine of SGLang"),
+    Row(_SGLANG, "size", "num_gpus num_gpus_per_engine", "the GPUs of all its engines, and of one"),
+    Row("policy.generation.trtllm_cfg", "size", _TRTLLM, "sizes of an engine of TensorRT-LLM"),
+    Row("policy.generation.mcore_generation_config", "size", _MEGATRON, "sizes of inference with Megatron"),
+    Row("policy.megatron_cfg", "size", _MEGATRON, "sizes of training with Megatron"),
+    Row("policy.megatron_cfg", "switch", "enabled", "whether Megatron trains"),
+    Row("policy.dtensor_cfg", "size", "tensor_parallel_size context_parallel_size", "sizes of training"),
+    Row("policy.dtensor_cfg", "switch", "enabled", "whether DTensor trains"),
+    Row("", "any", "teacher teachers", "teachers on the GPUs of the policy"),
+    Row(
+        "on_policy_distillation",
+        "switch",
+        f"enabled {_DEDUPLICATE}",
+        "whether there are teachers; one for each checkpoint",
+    ),
+    Row("on_policy_distillation", "any", "teacher_model_by_agent_name", "the teachers"),
+    Row("on_policy_distillation.non_colocated_teachers", "switch", "enabled", "whether they have own nodes"),
+    Row(_TEACHER, "size", f"{_NODES} {_MEGATRON}", "the nodes and the sizes of a teacher"),
+    Row("on_policy_distillation.non_colocated_teachers", "any", "teacher_overrides", "the same, by agent"),
+    Row("env.reward_model", "switch", "enabled", "whether there is a reward model"),
+    Row("env.reward_model.resources", "size", _NODES, "the nodes of the reward model"),
+    memory="nemo_rl",
+    never="cluster.component_placement",
+)
+
+AREAL_ENGINES = ("rollout", "gen", "actor", "critic", "ref", "teacher")
+_ENGINES = " ".join(AREAL_ENGINES)
+
+
+def _has_backend(config: Mapping[Any, Any]) -> bool:
+    engines = [config.get(name) for name in AREAL_ENGINES]
+    return any(isinstance(engine, Mapping) and ":" in str(engine.get("backend")) for engine in engines)
+
+
+AREAL = _table(
+    Row("", "text", "allocation_mode", "the backends of all engines, in older versions", ALONE),
+    Row("cluster", "size", "n_nodes", "the nodes of the job"),
+    Row("cluster", "size", "n_gpus_per_node", "GPUs of each node", ALONE),
+    Row(_ENGINES, "text", "backend", "the backend of an engine, its sizes and its GPUs"),
+    Row(_ENGINES, "any", "scheduling_spec", "whether the processes of an engine have GPUs"),
+    Row(_inside(_ENGINES, "scheduling_strategy"), "any", "type target", "the engine whose GPUs it shares"),
+    Row("actor", "any", "kl_ctl", "whether there is a reference model"),
+    Row("teacher", "text", "engine_type", "`rollout` or `train`: the section of the teacher that counts"),
+    Row("teacher.rollout teacher.train", "text", "backend", "the same for a teacher, in newer versions"),
+    Row("scheduler", "any", "type", "whether engines need whole nodes"),
+    Row("", "any", "actor_train", "a section of the first AReaL, which is not read"),
+    memory="areal",
+    never="",
+    tells=_has_backend,
+)
+
+OPENRLHF_MODELS = ("actor", "ref", "critic", "reward")
+_OLDER_FLAGS = {
+    ("algo", "kl", "init_coef"): "init_kl_coef",
+    ("algo", "advantage", "estimator"): "advantage_estimator",
+    ("reward", "model_name_or_path"): "reward_pretrain",
+    ("reward", "remote_url"): "remote_rm_url",
+    ("train", "agent_func_path"): "agent_func_path",
+    ("train", "async_enable"): "async_train",
+    ("train", "colocate_all"): "colocate_all_models",
+    ("train", "colocate_actor_ref"): "colocate_actor_ref",
+    ("train", "colocate_critic_reward"): "colocate_critic_reward",
+    ("vllm", "num_engines"): "vllm_num_engines",
+    ("vllm", "tensor_parallel_size"): "vllm_tensor_parallel_size",
+    ("ds", "tensor_parallel_size"): "ds_tensor_parallel_size",
+    ("ds", "ring_attn_size"): "ring_attn_size",
+} | {(name, key): f"{name}_{key}" for name in OPENRLHF_MODELS for key in ("num_nodes", "num_gpus_per_node")}
+"""The flags before OpenRLHF 0.10.2 (ed62d0e)."""
+_OLDER = list(_OLDER_FLAGS.values())
+OPENRLHF = _table(
+    Row(" ".join(OPENRLHF_MODELS), "size", "num_nodes num_gpus_per_node", "the GPUs of a model", TELLS),
+    Row("algo.kl", "any", "init_coef", "whether there is a reference model"),
+    Row("algo.advantage", "text", "estimator", "whether there is a critic"),
+    Row("reward", "text", "model_name_or_path remote_url", "whether there is a reward model"),
+    Row("train", "text", "agent_func_path", "an agent that rewards, instead of a model"),
+    Row("vllm", "size", "num_engines", "the number of engines", ALONE),
+    Row("vllm", "size", "tensor_parallel_size", "the size of an engine"),
+    Row("ds", "size", "tensor_parallel_size ring_attn_size", "sizes of training"),
+    Row("train", "switch", "colocate_all", "whether everything is on the actor's GPUs"),
+    Row("train", "switch", "colocate_actor_ref colocate_critic_reward", "whether two models share GPUs"),
+    Row("train", "switch", "async_enable", "whether the engines have GPUs of their own despite `colocate_all`"),
+    Row("", "size", "vllm_num_engines ref_num_nodes", "the same flags before version 0.10.2", TELLS),
+    Row("", "size", " ".join(_OLDER[10:]), "the same"),
+    Row("", "switch", " ".join(_OLDER[5:9]), "the same"),
+    Row("", "any", " ".join(_OLDER[:5]), "the same"),
+    memory="openrlhf",
+    older={path: (flag,) for path, flag in _OLDER_FLAGS.items()},
+)
+
+SKYRL_MODELS = ("policy", "ref", "critic")
+SKYRL_SIZES = tuple(f"{name}_num_{what}" for name in SKYRL_MODELS for what in ("nodes", "gpus_per_node"))
+_TRAINED = " ".join(f"trainer.{name}" for name in SKYRL_MODELS)
+_MOVED = (
+    "run_engines_locally backend model_dtype gpu_memory_utilization max_num_seqs max_num_batched_tokens enforce_eager"
+)
+_MOVED += " engine_init_kwargs external_proxy_url external_server_urls"
+SKYRL_OLDER: dict[str, str] = {"num_engines": "num_inference_engines"}
+SKYRL_OLDER |= {key: f"inference_engine_{key}" for key in _ENGINE.split()} | {key: key for key in _MOVED.split()}
+"""The keys of ``generator.inference_engine`` in ``generator`` before SkyRL 0.3.0 (``translate_legacy_config``)."""
+_OLDER_ENGINE = " ".join(list(SKYRL_OLDER.values())[:5])
+SKYRL = _table(
+    Row("trainer", "any", "placement", "the models", ALONE),
+    Row("generator", "any", "inference_engine", "the engines", ALONE),
+    Row("trainer.placement", "size", " ".join(SKYRL_SIZES), "the GPUs of a model"),
+    Row("trainer.placement", "switch", "colocate_all", "whether every model is on the engines' GPUs"),
+    Row("trainer.placement", "switch", "colocate_policy_ref", "whether the reference shares the policy's GPUs"),
+    Row("generator.inference_engine", "size", f"num_engines {_ENGINE}", "the number of engines, and their size"),
+    Row("generator.inference_engine", "switch", "run_engines_locally", "whether the job starts the engines"),
+    Row("generator.inference_engine", "any", "external_proxy_url external_server_urls", "engines of another job"),
+    Row("generator", "size", _OLDER_ENGINE, "the same before version 0.3.0"),
+    Row("generator", "switch", "run_engines_locally", "the same"),
+    Row("generator", "any", "external_proxy_url external_server_urls", "the same"),
+    Row("generator.inference_engine", "switch", "enable_pd", "whether other engines prefill"),
+    Row("generator.inference_engine", "size", "num_prefill", "the engines that prefill"),
+    Row("generator.inference_engine", "text", "distributed_executor_backend", "whether an engine may span nodes"),
+    Row("trainer.algorithm", "switch", "use_kl_loss use_kl_in_reward", "whether there is a reference model"),
+    Row("trainer.critic.model", "text", "path", "whether there is a critic"),
+    Row("trainer", "text", "strategy", "whether Megatron trains"),
+    Row(_TRAINED, "size", "sequence_parallel_size", "sizes of training with FSDP"),
+    Row(_inside(_TRAINED, "megatron_config"), "size", _MEGATRON, "sizes of training with Megatron"),
+    memory="skyrl",
+    never="",
+    older={("generator", "inference_engine", key): ("generator", old) for key, old in SKYRL_OLDER.items()},
+)
+
+
+def flag_name(key: Any) -> str:
+    """Return the name of a flag of slime, which may be written as on a command line."""
+    return str(key).removeprefix("--").replace("-", "_")
+
+
+SLIME: KeyTable = _table(
+    Row("", "size", "actor_num_nodes actor_num_gpus_per_node", "the GPUs of the actor", ALONE),
+    Row("", "size", "critic_num_nodes critic_num_gpus_per_node", "the GPUs of the critic, in older versions"),
+    Row("", "size", "rollout_num_gpus", "the GPUs of the rollout", TELLS),
+    Row("", "size", "rollout_num_gpus_per_engine", "the size of an engine", ALONE),
+    Row("", "size", "num_gpus_per_node", "the GPUs of each node"),
+    Row("", "size", _MEGATRON, "sizes of training with Megatron"),
+    Row("", "switch", "colocate", "whether the rollout starts at the first GPU"),
+    Row("", "switch", "debug_train_only debug_rollout_only rollout_external", "sides that do not run here"),
+    Row("", "switch", "use_critic", "whether there is a critic"),
+    memory="slime",
+    tells=lambda config: any((flag_name(key),) in SLIME.telling for key in config),
+)
+
+ROLE = "*"
+"""The section of a role in ROLL, which may have any name."""
+_DEEPEST = 50
+
+
+def roles(
+    mapping: Mapping[Any, Any], path: KeyPath = (), *, inside: bool = False
+) -> Iterator[tuple[KeyPath, Mapping[Any, Any]]]:
+    """Yield the mappings of a ROLL config that may be roles, with their paths.
+
+    Such a mapping has a ``device_mapping`` or, outside another role, a ``world_size``. In a list its name is an index,
+    which ROLL does not accept.
+    """
+    for key in mapping:
+        try:
+            value = mapping[key]
+            items = list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else []
+        except Exception:  # a key of the trainer, which need not be readable here
+            continue
+        for index, item in enumerate(items):
+            if isinstance(item, Mapping) and "device_mapping" in item:
+                yield (*path, str(key), index), item
+        if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
+            continue
+        if any(misspelt(str(key), ("device_mapping",)) for key in value) or ("world_size" in value and not inside):
+            yield (*path, str(key)), value
+        yield from roles(value, (*path, str(key)), inside=inside or is_role(value))
+
+
+def is_role(mapping: Mapping[Any, Any]) -> bool:
+    """Return whether a mapping is a role of ROLL."""
+    try:
+        return any(mapping.get(key) is not None for key in ("device_mapping", "world_size"))
+    except Exception:  # the key exists, but cannot be read
+        return True
+
+
+ROLL = _table(
+    Row("", "size", "num_nodes", "the nodes of the job"),
+    Row("", "size", "num_gpus_per_node", "GPUs of each node", TELLS),
+    Row("", "any", "actor_train actor_infer", "usual roles; a role may have any name", OTHERS),
+    Row("", "any", "reference critic", "usual roles, too"),
+    Row("", "switch", "enable_reference use_kl_loss", "whether there is a reference model"),
+    Row("", "any", "init_kl_coef", "the same, if above 0"),
+    Row("", "switch", "use_opd", "whether teachers are the reference model"),
+    Row("", "text", "adv_estimator", "whether there is a critic"),
+    Row(ROLE, "devices", "device_mapping", "the accelerators of a role"),
+    Row(ROLE, "size", "num_gpus_per_worker world_size", "accelerators of a worker; workers without accelerators"),
+    Row(ROLE, "any", "strategy_args", "the engine of a role, and its sizes"),
+    Row(f"{ROLE}.strategy_args", "text", "strategy_name", "the engine of a role"),
+    Row(f"{ROLE}.strategy_args.strategy_config", "any", _WORKER, "the size of an engine of vLLM"),
+    memory="roll",
+    tells=lambda config: next(roles(config), None) is not None,
+)
+
+TABLES: dict[str, KeyTable] = {
+    "nemo_rl": NEMO_RL,
+    "areal": AREAL,
+    "skyrl": SKYRL,
+    "verl": VERL,
+    "openrlhf": OPENRLHF,
+    "slime": SLIME,
+    "roll": ROLL,
+}
+"""The table of each dialect but RLinf, whose keys are the models of `rankplan.read`; the first that recognises a
+config is used."""
