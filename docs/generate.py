@@ -17,7 +17,7 @@ from rankplan.cli.commands import COMMANDS, main
 from rankplan.cli.explain import HEAD, Example, Rule, rules
 from rankplan.dialects.keys.key import ANY_ROLE, Entry, Key, Kind, below
 from rankplan.dialects.memory.roles import Role, Setting
-from rankplan.dialects.memory.tables import MEMORY
+from rankplan.dialects.memory_tables import MEMORY
 from rankplan.dialects.tables import TABLES
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -18,7 +18,7 @@ from rankplan.dialects.keys.key import Key, below
 from rankplan.dialects.memory.read import SCORING
 from rankplan.dialects.memory.roles import GUESSED, Setting
 from rankplan.dialects.memory.slime import SLIME
-from rankplan.dialects.memory.tables import MEMORY
+from rankplan.dialects.memory_tables import MEMORY
 from rankplan.dialects.tables import TABLES
 from rankplan.errors import PlacementError
 from rankplan.memory.settings import GIB

@@ -16,6 +16,8 @@ ROOMS = [
     "read.inventories",
     "dialects.keys",
     "dialects.memory",
+    "dialects.placing",
+    "trainers.skyrl",
     "starting",
     "targets",
     "arranging",

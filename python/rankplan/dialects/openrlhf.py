@@ -11,9 +11,10 @@ Follows ``train`` of OpenRLHF's ``train_ppo_ray.py`` with what it changes in its
 from __future__ import annotations
 
 from rankplan._core import Taken
-from rankplan.dialects.engines import engine_sizes
-from rankplan.dialects.job import Job, differing
-from rankplan.dialects.placer import Placer
+from rankplan.dialects.memory.openrlhf import OPENRLHF as ROLES
+from rankplan.dialects.placing.engines import engine_sizes
+from rankplan.dialects.placing.job import Job, differing
+from rankplan.dialects.placing.placer import Placer
 from rankplan.dialects.tables import OPENRLHF, OPENRLHF_MODELS
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import Parallel
@@ -32,7 +33,7 @@ _SHARED = 5
 class _Job(Job):
     """The models that OpenRLHF's flags train with, their sizes, and which of them share GPUs."""
 
-    name, keys = "openrlhf", OPENRLHF
+    name, keys, roles = "openrlhf", OPENRLHF, ROLES
 
     def __init__(self, reader: Reader) -> None:
         if reader.at(_AGENTS) is not None or "multi_agent" in reader.program:

@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rankplan._core import Requests, Taken
-from rankplan.dialects.engines import engine_sizes
-from rankplan.dialects.job import Job, differing
-from rankplan.dialects.placer import Placer
+from rankplan.dialects.memory.skyrl import SKYRL as ROLES
+from rankplan.dialects.placing.engines import engine_sizes
+from rankplan.dialects.placing.job import Job, differing
+from rankplan.dialects.placing.placer import Placer
 from rankplan.dialects.tables import SKYRL, SKYRL_MODELS, SKYRL_OLDER
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import MEGATRON, Parallel
@@ -46,7 +47,7 @@ _PEER_ACCESS = Request("", None, (2,), (), optional=True)
 class _Job(Job):
     """The models of a SkyRL config, its engines and their sizes."""
 
-    name, keys = "skyrl", SKYRL
+    name, keys, roles = "skyrl", SKYRL, ROLES
 
     def __init__(self, reader: Reader) -> None:
         known, typos = SKYRL.known[_PLACEMENT], {fault.path for fault in reader.faults}

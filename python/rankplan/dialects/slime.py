@@ -23,10 +23,11 @@ from typing import Any, Protocol, TypeAlias
 
 from rankplan._core import Inventory as Core
 from rankplan._core import Placement, Taken, step_sizes
-from rankplan.dialects.job import Job
 from rankplan.dialects.memory.read import MemoryReader
+from rankplan.dialects.memory.slime import SLIME as ROLES
 from rankplan.dialects.orders import bundle_order
-from rankplan.dialects.placer import Placer
+from rankplan.dialects.placing.job import Job
+from rankplan.dialects.placing.placer import Placer
 from rankplan.dialects.tables import SLIME, flag_name
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
@@ -81,7 +82,7 @@ class _Job(Job):
     Sides are numbers of GPUs: 0 for a side that does not run here.
     """
 
-    name, keys = "slime", SLIME
+    name, keys, roles = "slime", SLIME, ROLES
     sorts_first = True
 
     def __init__(self, reader: Reader) -> None:
@@ -277,7 +278,7 @@ class _Job(Job):
 
     def memory(self, reader: Reader) -> MemoryReader:
         """Return what reads the memory, from flags as they are written."""
-        return MemoryReader(reader, self.name, names={flag_name(key): key for key in map(str, reader.content)})
+        return MemoryReader(reader, self.roles, names={flag_name(key): key for key in map(str, reader.content)})
 
     def node_order(self) -> NodeOrder:
         """Return addresses as numbers (``sort_key``)."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from rankplan.dialects.keys.key import SECTION, Key, Kind, Recognition
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.dialects.memory.roles import memory_keys
-from rankplan.dialects.memory.tables import MEMORY
+from rankplan.dialects.memory_tables import MEMORY
 from rankplan.errors import KeyPath
 from rankplan.parallel import MEGATRON
 from rankplan.words import misspelt

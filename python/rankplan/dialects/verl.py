@@ -25,10 +25,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rankplan._core import Short, Taken
-from rankplan.dialects.engines import division_fault, idle_fault
-from rankplan.dialects.job import Job
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.placer import Placer
+from rankplan.dialects.memory.verl import VERL as ROLES
+from rankplan.dialects.placing.engines import division_fault, idle_fault
+from rankplan.dialects.placing.job import Job
+from rankplan.dialects.placing.placer import Placer
 from rankplan.dialects.tables import VERL
 from rankplan.dialects.verl_programs import program_of
 from rankplan.dialects.verl_sizes import CONFIG_NAME, OWN_CONFIGS, engine_at, engine_name, training_at
@@ -79,7 +80,7 @@ _HYBRID = ("use_trainer_do_validate", "use_dynamic_resource_scheduling")
 class _Job(Job):
     """The pools and the roles of a verl config."""
 
-    name, keys = "verl", VERL
+    name, keys, roles = "verl", VERL, ROLES
 
     def __init__(self, reader: Reader) -> None:
         self.topology = Topology.read(reader)
@@ -226,8 +227,8 @@ class _Job(Job):
     def memory(self, reader: Reader) -> MemoryReader:
         """Return what reads the memory; the defaults are verl's own unless another config has them."""
         name = str(reader.at(CONFIG_NAME) or "").removesuffix(".yaml")
-        system = self.name if self.topology is None and not self.easy else ""
-        return MemoryReader(reader, system, defaults=not name or name in OWN_CONFIGS)
+        roles = self.roles if self.topology is None and not self.easy else ()
+        return MemoryReader(reader, roles, defaults=not name or name in OWN_CONFIGS)
 
 
 read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_inventory, _Job.order

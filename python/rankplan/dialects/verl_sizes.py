@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from rankplan.dialects.engines import Engine, engine_sizes
+from rankplan.dialects.placing.engines import Engine, engine_sizes
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.parallel import MEGATRON, NO_SIZES, Parallel
 from rankplan.read.text.overrides import CHOICES

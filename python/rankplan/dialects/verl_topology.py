@@ -28,7 +28,7 @@ from typing import Any
 
 from rankplan._core import Free, RankSet, Taken
 from rankplan._core import Inventory as Core
-from rankplan.dialects.placer import Placer
+from rankplan.dialects.placing.placer import Placer
 from rankplan.dialects.verl_sizes import ENGINE_SECTIONS, engine_at, training_at
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.facts import NO_FACTS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,6 @@ from rankplan.dialects.keys.key import Key, Kind, below, path_of
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
 from rankplan.dialects.memory.roles import GUESSED, Role, Setting
 from rankplan.dialects.memory.spelling import KeySpelling
-from rankplan.dialects.memory.tables import MEMORY
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.plans.memory_settings import COUNTS, FITTING, LARGEST_COUNT, MemorySettings
 from rankplan.plans.model import LARGEST, Model
@@ -37,24 +36,25 @@ _NUMBERS = ("share", "optimizer_on_host")
 class MemoryReader:
     """Reads a config beside the reader of its dialect: what it asks for decides no placement.
 
-    ``system`` is the dialect; one without a table says nothing.
-    ``defaults``: a key that is missing has its system's default, since the config is all that there is. ``names`` are
-    the keys at the top under their usual names, if they may have others. ``model`` is for components whose own model
-    is unknown.
+    ``roles`` are those of the system; without any, the config says nothing. ``defaults``: a key that is missing has its
+    system's default, since the config is all that there is. ``names`` are the keys at the top under their usual names,
+    if they may have others. ``model`` is for components whose own model is unknown. ``undivided``: only the keys can
+    state the sizes of a component.
     """
 
     def __init__(
         self,
         reader: Reader,
-        system: str,
+        roles: Sequence[Role],
         *,
         defaults: bool = True,
         names: Mapping[str, Any] | None = None,
         model: Model | None = None,
+        undivided: bool = True,
     ) -> None:
-        self._reader, self._table, self._defaults, self._names = reader, MEMORY.get(system, ()), defaults, names
+        self._reader, self._roles, self._defaults, self._names = reader, roles, defaults, names
         self._model = model
-        self.undivided = defaults and system != "rlinf"  # whose entries may state the sizes
+        self.undivided = defaults and undivided
         self._probe = reader.fork()
         self._probe.asked = set()
         self._changes: Mapping[KeyPath, Any] = {}
@@ -65,7 +65,7 @@ class MemoryReader:
 
         Values of a wrong type are recorded.
         """
-        for role in self._table:
+        for role in self._roles:
             if (section := role.section(component)) is not None:
                 reading = _Reading(self, component, role, section, facts)
                 entry = reading.memory()

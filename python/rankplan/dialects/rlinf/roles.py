@@ -8,6 +8,7 @@ from typing import cast
 
 from rankplan._core import MAX_PROCESSES, RankMap
 from rankplan.dialects.memory.read import MemoryReader
+from rankplan.dialects.memory.rlinf import RLINF
 from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, stated_sizes
 from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
@@ -120,7 +121,7 @@ class Roles:
         if reading.config is None:
             return
         reading = reading.fork()
-        memory = MemoryReader(reading, "rlinf", model=reading.section.model)
+        memory = MemoryReader(reading, RLINF, model=reading.section.model, undivided=False)
         for name, component in self.components.items():
             found = with_memory(replace(component, name=name), memory.memory, {})
             if found.memory is not component.memory:

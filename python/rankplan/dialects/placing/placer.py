@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK, NODE, Free, RankSet, Requests, Short, Taken
-from rankplan.dialects.engines import Engine, engine_faults
 from rankplan.dialects.memory.read import MemoryReader
+from rankplan.dialects.placing.engines import Engine, engine_faults
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.placer import Packing, Placer
+from rankplan.dialects.memory.roles import Role
+from rankplan.dialects.placing.placer import Packing, Placer
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
@@ -28,6 +29,7 @@ class Job(ABC):
 
     name: ClassVar[str]
     keys: ClassVar[KeyTable]
+    roles: ClassVar[Sequence[Role]]
     sorts_first: ClassVar[bool] = False
     """Whether the trainer sorts all nodes before it takes accelerators, and not only those of a pool."""
 
@@ -45,7 +47,7 @@ class Job(ABC):
 
     def memory(self, reader: Reader) -> MemoryReader:
         """Return what reads the memory of components from the keys of the config."""
-        return MemoryReader(reader, self.name)
+        return MemoryReader(reader, self.roles)
 
     @abstractmethod
     def size(self) -> tuple[int, int]:
