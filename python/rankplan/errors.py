@@ -5,7 +5,7 @@ A leaf: it imports only the renderer of the core, and only to render.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -187,11 +187,24 @@ class Faults:
     def __len__(self) -> int:
         return len(self._faults)
 
+    def __iter__(self) -> Iterator[Diagnostic]:
+        """Iterate over the faults in the order recorded, with those that were recorded twice."""
+        return (found for _, found in self._faults)
+
+    def copy(self) -> Faults:
+        """Return a collector with the same faults; neither sees the later ones of the other. Warnings are shared."""
+        other = Faults()
+        other.warnings = self.warnings
+        other._faults = list(self._faults)
+        return other
+
     def add(self, where: Where, found: Diagnostic) -> None:
-        """Record a fault at a place, once: two components may share a value."""
-        fault = where.order, where.locate(found)
-        if fault not in self._faults:
-            self._faults.append(fault)
+        """Record a fault at a place; two components may share a value, and its fault is reported once."""
+        self.record(where.order, where.locate(found))
+
+    def record(self, order: tuple[int, ...], located: Diagnostic) -> None:
+        """Record a fault that has its place already; ``order`` is its position among the values of the config."""
+        self._faults.append((order, located))
 
     def add_all(self, where: Where, error: PlacementError) -> None:
         """Record every fault of an error at a place."""
@@ -200,15 +213,23 @@ class Faults:
 
     def warn(self, where: Where, found: Diagnostic) -> None:
         """Record a warning at a place, once."""
-        warning = replace(where.locate(found), warning=True)
+        self.note(where.locate(found))
+
+    def note(self, located: Diagnostic) -> None:
+        """Record a warning that has its place already, once."""
+        warning = replace(located, warning=True)
         if warning not in self.warnings:
             self.warnings.append(warning)
 
     def finish(self) -> None:
-        """Raise `PlacementError` with every fault, in the order of the config, if there is any."""
+        """Raise the `refusal` if there are faults."""
         if self._faults:
-            ordered = sorted(self._faults, key=lambda fault: fault[0])
-            raise refusal([found for _, found in ordered])
+            raise self.refusal()
+
+    def refusal(self) -> PlacementError:
+        """Return the exception with every fault (at least one), once each, in the order of the config."""
+        ordered = sorted(self._faults, key=lambda fault: fault[0])
+        return refusal(list(dict.fromkeys(found for _, found in ordered)))
 
 
 def refusal(diagnostics: Sequence[Diagnostic]) -> PlacementError:

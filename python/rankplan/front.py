@@ -425,7 +425,7 @@ def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
     for name, component in plan.items():
         for warning in component.parallel_warnings():
             kinds = [kind for kind, _ in SIZE.findall(warning.message)]
-            yield reader.located(reader.size_path(reader.size_paths.get(name, ()), kinds), warning)
+            yield reader.sizes_of(name).place(kinds).locate(warning)
 
 
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:

@@ -9,12 +9,13 @@ from operator import mul
 from typing import Any
 
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, NODE, WHOLE_NODE
-from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.errors import Diagnostic, Faults, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.memory_settings import MemorySettings
 from rankplan.read.text.reader import LARGEST, Reader
+from rankplan.read.text.sizes import Sizes
 
 ASSUMED = 8
 """Accelerators per node if neither the config nor an inventory says how many."""
@@ -44,22 +45,28 @@ def assumed(reader: Reader, num_nodes: int, accelerators: int) -> Inventory:
 
 
 def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: KeyPath) -> Component:
-    """Return a component with parallel sizes, which are at a path of the config; it is a fault if they do not fit.
+    """Return a component with parallel sizes, which are at a path of the config; see `sized`."""
+    reader.size_paths[component.name] = path
+    sizes = replace(reader.sizes_of(component.name), parallel=parallel)
+    return sized(component, sizes, reader.faults)
+
+
+def sized(component: Component, sizes: Sizes, faults: Faults) -> Component:
+    """Return a component with parallel sizes; it is a fault if they do not fit.
 
     The fault is at the size that breaks: the first by which the number of slots cannot be divided further.
     """
-    reader.size_paths[component.name] = path
     try:
-        return component.with_settings(parallel=parallel)
+        return component.with_settings(parallel=sizes.parallel)
     except PlacementError as error:
-        for one in error.diagnostics:
-            sizes = [(kind, int(size)) for kind, size in SIZE.findall(one.message) if size]
-            products = accumulate((size for _, size in sizes), mul)
+        for found in error.diagnostics:
+            stated = [(kind, int(size)) for kind, size in SIZE.findall(found.message) if size]
+            products = accumulate((size for _, size in stated), mul)
             breaks = next((index for index, each in enumerate(products) if component.slots % each), 0)
-            kinds = [kind for kind, _ in (*sizes[breaks:], *sizes[:breaks])]
-            if "etp" in kinds and "etp" not in (keys := reader.size_keys.get(path, {})) and "tp" in keys:
-                one = replace(one, message=f"{one.message}; etp is tp unless it is given, as in Megatron")
-            reader.add_once(reader.size_path(path, kinds), one)  # two components may have the same sizes
+            kinds = [kind for kind, _ in (*stated[breaks:], *stated[:breaks])]
+            if "etp" in kinds and "etp" not in sizes.places and "tp" in sizes.places:
+                found = replace(found, message=f"{found.message}; etp is tp unless it is given, as in Megatron")
+            faults.add(sizes.place(kinds), found)
         return component
 
 

@@ -2,45 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from rankplan.dialects.keys.key import Key, Kind, below, path_of
-from rankplan.errors import NOWHERE, Diagnostic, Faults, KeyPath, Where
+from rankplan.errors import Diagnostic, Faults, KeyPath, Where
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.read.text.reader import LARGEST, Reader, number_fault
+from rankplan.read.text.sizes import Sizes
 from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import as_int, must_be
 
 T = TypeVar("T")
 
 _UNSET: Any = object()
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Parallel sizes of a component, with the place of each.
-
-    ``where`` is the place of all of them together: their section, or a text that states them. ``places`` has that of
-    each stated size, by its kind (``tp``), and ``keys`` the path that each would have. ``letters`` are those of a text
-    that states all sizes, by kind: ``t`` in ``fsdp:d4t2``.
-    """
-
-    parallel: Parallel = NO_SIZES
-    where: Where = NOWHERE
-    places: Mapping[str, Where] = field(default_factory=dict)
-    keys: Mapping[str, KeyPath] = field(default_factory=dict)
-    letters: Mapping[str, str] = field(default_factory=dict)
-
-    def place(self, kinds: Iterable[str]) -> Where:
-        """Return the place of the first of these sizes that is stated, else that of all."""
-        return next((self.places[kind] for kind in kinds if kind in self.places), self.where)
-
-    def changed(self, **sizes: Any) -> Sizes:
-        """Return the sizes with other values at the same places."""
-        return replace(self, parallel=replace(self.parallel, **sizes))
 
 
 class Config:

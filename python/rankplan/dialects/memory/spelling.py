@@ -10,7 +10,7 @@ from typing import Any
 
 from rankplan.dialects.keys.key import Key, Kind
 from rankplan.dialects.memory.roles import Setting
-from rankplan.errors import Diagnostic, KeyPath
+from rankplan.errors import KeyPath, Where
 from rankplan.memory.settings import OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
 from rankplan.plans.memory_settings import MemorySettings
 from rankplan.read.text.reader import Reader
@@ -75,13 +75,13 @@ class KeySpelling:
         values = self.values(settings) if settings else {}
         if values is None:
             return None
-        values |= {path: size for kind, size in sizes.items() if (path := self._size(kind)) is not None}
+        stated = self._reader.sizes_of(self._component)
+        values |= {stated.keys[kind]: size for kind, size in sizes.items() if kind in stated.keys}
         texts = [self._text(path, f": {_plain(value)}") for path, value in values.items()]
-        section = self._reader.size_paths.get(self._component, ())
-        letters = self._reader.size_letters.get(section, {})
+        letters = stated.letters
         if parts := "".join(f"{letters[kind]}{size}" for kind, size in sizes.items() if kind in letters):
-            texts.append(f"`{parts}` in {self._text(section)}")
-        rest = (kind for kind in sizes if kind not in letters and self._size(kind) is None)
+            texts.append(f"`{parts}` in {_text(stated.where)}")
+        rest = (kind for kind in sizes if kind not in letters and kind not in stated.keys)
         return " and ".join([*texts, *(f"{kind} {sizes[kind]}" for kind in rest)])
 
     def named(self, setting: str) -> str | None:
@@ -138,18 +138,16 @@ class KeySpelling:
     def _of(self, name: str) -> list[Setting]:
         return [setting for setting in self._settings if setting.name == name]
 
-    def _size(self, kind: str) -> KeyPath | None:
-        section = self._reader.size_paths.get(self._component, ())
-        keys = {**self._reader.size_names.get(section, {}), **self._reader.size_keys.get(section, {})}
-        return keys.get(kind)
-
     def _text(self, path: KeyPath, value: str = "") -> str:
-        text = f"`{path_text(path)}{value}`"
         reader = self._reader.fork()
-        if reader.at(path) is None:
-            return text
-        found = reader.located(path, Diagnostic("", ""))
-        return text if found.line is None else f"{text} (line {found.line})"
+        stated = Where(path_text(path)) if reader.at(path) is None else reader.where(path)
+        return _text(stated, value)
+
+
+def _text(where: Where, value: str = "") -> str:
+    """Return the path of a place, with a value to write there, and its line."""
+    text = f"`{where.path}{value}`"
+    return text if where.line is None else f"{text} (line {where.line})"
 
 
 def _plain(value: Any) -> str:

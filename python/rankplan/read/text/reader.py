@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
-from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where, refusal
+from rankplan.errors import Diagnostic, Faults, KeyPath, PlacementError, Where
 from rankplan.kinds import CONFIG, Kind
 from rankplan.memory.spelling import Spelling
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
@@ -16,6 +16,7 @@ from rankplan.read.text.document import Section
 from rankplan.read.text.load import load_config
 from rankplan.read.text.programs import started
 from rankplan.read.text.scalars import plain_scalar
+from rankplan.read.text.sizes import Sizes
 from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import as_int, misspelt, must_be, path_text
 
@@ -44,7 +45,7 @@ class Reader:
     def __init__(self, content: Any, prefix: KeyPath = (), config: Any = None) -> None:
         self.content = content
         self.config = config
-        self.faults: list[Diagnostic] = []
+        self.faults = Faults()
         self.state: Any = None
         """The values that the dialect of the config has read."""
         self.asked: set[KeyPath] = set()
@@ -55,6 +56,8 @@ class Reader:
         """The path of each size that the section at a path states, by its kind (``tp``)."""
         self.size_names: dict[KeyPath, dict[str, KeyPath]] = {}
         """The path that each size has in a section, by its kind, whether it is stated or not."""
+        self.component_sizes: dict[str, Sizes] = {}
+        """The parallel sizes of components with their places, for dialects that read them from keys."""
         self.size_letters: dict[KeyPath, Mapping[str, str]] = {}
         """The letter of each size in the text at a path that states all sizes, by its kind: ``t`` in ``fsdp:d4t2``."""
         self.spellings: dict[str, Spelling] = {}
@@ -63,12 +66,10 @@ class Reader:
         """The models that are known by no name and no file, by the path of their names."""
         self.older: Mapping[KeyPath, KeyPath] = {}
         """The path of a key in older versions of the system or in a fork, by its path; read if only it has a value."""
-        self._warnings: list[Diagnostic] = []
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix
         self._outer = self._prefix if config is None else config.path if isinstance(config, Section) else ()
         self._whole_file = config is None or isinstance(config, Section)
-        self._positions: list[tuple[int, ...]] = []
         self._keys: dict[KeyPath, dict[Any, int]] = {}
         whole = {} if self._prefix else content
         self._sections: dict[KeyPath, Mapping[Any, Any]] = {(): whole if config is None else config}
@@ -100,7 +101,7 @@ class Reader:
         """Return a reader with the same content and faults; neither sees the later faults of the other."""
         other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.faults, other._positions, other._sections = list(self.faults), list(self._positions), {**self._sections}
+        other.faults, other._sections = self.faults.copy(), {**self._sections}
         return other
 
     def aside(self) -> Self:
@@ -112,7 +113,7 @@ class Reader:
     @property
     def warnings(self) -> list[Diagnostic]:
         """Values of a launch script that are known only when it runs, and what the reader of a dialect warns of."""
-        return [*(self._document.warnings if self._document is not None else ()), *self._warnings]
+        return [*(self._document.warnings if self._document is not None else ()), *self.faults.warnings]
 
     @property
     def program(self) -> str:
@@ -125,7 +126,7 @@ class Reader:
         path = warning.path or ""
         return (
             warning.code != "not-run"
-            or warning in self._warnings
+            or warning in self.faults.warnings
             or any(one == path or one.startswith((f"{path}.", f"{path}[")) for one in map(path_text, self.asked))
         )
 
@@ -135,9 +136,7 @@ class Reader:
 
     def warn(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a warning at a path within the config, once."""
-        warning = replace(self.located(path, diagnostic), warning=True)
-        if warning not in self._warnings:
-            self._warnings.append(warning)
+        self.faults.note(self.located(path, diagnostic))
 
     def add_in_config(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the config."""
@@ -151,8 +150,7 @@ class Reader:
     def _add(self, whole: KeyPath, diagnostic: Diagnostic) -> None:
         whole = self.stated(whole)
         diagnostic = self._located(whole, diagnostic)
-        self._positions.append(self._position(whole[len(self._outer) :], diagnostic))
-        self.faults.append(diagnostic)
+        self.faults.record(self._position(whole[len(self._outer) :], diagnostic), diagnostic)
 
     def in_config(self, path: KeyPath) -> KeyPath:
         """Return a path within the content as a path within the config."""
@@ -313,10 +311,19 @@ class Reader:
             sizes.setdefault("etp", sizes.get("tp", 1))
         return Parallel(**sizes, order=order)
 
-    def size_path(self, path: KeyPath, kinds: Iterable[str]) -> KeyPath:
-        """Return the path of the first of these sizes that the section at ``path`` states, else ``path``."""
-        keys = self.size_keys.get(path, {})
-        return next((keys[kind] for kind in kinds if kind in keys), path)
+    def sizes_of(self, component: str) -> Sizes:
+        """Return where the config states the parallel sizes of a component."""
+        if component in self.component_sizes:
+            return self.component_sizes[component]
+        path = self.size_paths.get(component, ())
+        stated = self.size_keys.get(path, {})
+        return Sizes(
+            NO_SIZES,
+            self.where(path),
+            {kind: self.where(key) for kind, key in stated.items()},
+            {**self.size_names.get(path, {}), **stated},
+            self.size_letters.get(path, {}),
+        )
 
     def reject_misspelt(self, key: str, known: Collection[str], path: KeyPath) -> bool:
         """Record a fault if a key, at a path within the content, looks like a typo of one of these; return whether."""
@@ -331,14 +338,12 @@ class Reader:
             self.add(path, diagnostic)
 
     def finish(self) -> None:
-        """Raise the `refusal` if there are faults."""
-        if self.faults:
-            raise self.refusal()
+        """Raise `PlacementError` with every fault if there is any."""
+        self.faults.finish()
 
     def refusal(self) -> PlacementError:
-        """Return the exception with every fault (at least one), once each, in the order of the file or mapping."""
-        order = sorted(range(len(self.faults)), key=self._positions.__getitem__)
-        return refusal(list(dict.fromkeys(self.faults[index] for index in order)))
+        """Return the exception with every fault (at least one)."""
+        return self.faults.refusal()
 
     def _position(self, path: KeyPath, diagnostic: Diagnostic) -> tuple[int, ...]:
         if self._document is not None:
