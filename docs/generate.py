@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from rankplan.cli.commands import COMMANDS, main
 from rankplan.cli.explain import HEAD, Example, Rule, rules
 from rankplan.dialects.keys.key import ANY_ROLE, Entry, Key, Kind, below
-from rankplan.dialects.memory.roles import Role, Setting
+from rankplan.dialects.keys.roles import Role, Setting
 from rankplan.dialects.memory_tables import MEMORY
 from rankplan.dialects.tables import TABLES
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan.dialects import DIALECTS, name_of
 from rankplan.dialects.keys.key import Key, below
+from rankplan.dialects.keys.roles import GUESSED, Setting
 from rankplan.dialects.memory.read import SCORING
-from rankplan.dialects.memory.roles import GUESSED, Setting
 from rankplan.dialects.memory.slime import SLIME
 from rankplan.dialects.memory_tables import MEMORY
 from rankplan.dialects.tables import TABLES

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from rankplan import Inventory, PlacementError, plan
 from rankplan import check as checked
-from rankplan.dialects import areal, skyrl
+from rankplan.dialects import areal
 from rankplan.dialects.tables import SKYRL, TABLES
+from rankplan.trainers.skyrl import dialect as skyrl
 from support.configs import from_overrides, nodes
 from support.goldens import VERDICTS, lines
 
@@ -34,7 +35,7 @@ def test_an_older_key_is_a_row_of_the_table(name: str) -> None:
 
 @pytest.mark.parametrize("line", SKYRL_WORDS[::3], ids=[line["id"] for line in SKYRL_WORDS[::3]])
 def test_keys_of_skyrl_before_0_3_mean_the_same(line: dict[str, Any]) -> None:
-    moved = {".".join(map(str, path)): ".".join(map(str, old)) for path, old in SKYRL.older.items()}
+    moved = {key.path: key.fallbacks[0] for key in SKYRL.keys if key.fallbacks}
     new = [*STATED, *line["overrides"]]
     old = [f"{moved.get(key, key)}={value}" for key, _, value in (word.partition("=") for word in new)]
     answers = []

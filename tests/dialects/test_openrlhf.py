@@ -11,8 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, load_config
 from rankplan import plan as planned
-from rankplan.dialects import openrlhf, skyrl
+from rankplan.dialects import openrlhf
 from rankplan.dialects.tables import OPENRLHF
+from rankplan.trainers.skyrl import dialect as skyrl
 from support.configs import from_overrides, nodes
 from support.goldens import VERDICTS, check_verdict, lines, named
 

@@ -17,6 +17,7 @@ ROOMS = [
     "dialects.keys",
     "dialects.memory",
     "dialects.placing",
+    "trainers",
     "trainers.skyrl",
     "starting",
     "targets",

@@ -47,6 +47,8 @@ class Writing(Dialect, Protocol):
         """Return a config for the components that the dialect can express, and why it cannot express the others."""
 
 
+_MODULES = {"rlinf": "rankplan.dialects.rlinf.dialect", "skyrl": "rankplan.trainers.skyrl.dialect"}
+"""The modules of dialects that have a folder."""
 _Module = TypeVar("_Module", bound=Dialect)
 
 
@@ -59,7 +61,7 @@ class _Modules(Mapping[str, _Module]):
     def __getitem__(self, name: str) -> _Module:
         if name not in self._names:
             raise KeyError(name)
-        module: Any = import_module(f"rankplan.dialects.{'rlinf.dialect' if name == 'rlinf' else name}")
+        module: Any = import_module(_MODULES.get(name, f"rankplan.dialects.{name}"))
         found: _Module = module
         return found
 
@@ -80,8 +82,9 @@ DIALECTS: Mapping[str, Dialect] = _Modules[Dialect]("nemo_rl", "areal", "skyrl",
 """By name."""
 
 if TYPE_CHECKING:  # mypy compares each module with its protocol
-    from rankplan.dialects import areal, nemo_rl, openrlhf, roll, skyrl, slime, verl
+    from rankplan.dialects import areal, nemo_rl, openrlhf, roll, slime, verl
     from rankplan.dialects.rlinf import dialect as rlinf
+    from rankplan.trainers.skyrl import dialect as skyrl
 
     _readers: list[Dialect] = [nemo_rl, areal, skyrl, openrlhf]
     _writers: list[Writing] = [rlinf, verl, slime, roll]

@@ -28,7 +28,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rankplan._core import Short, Taken
-from rankplan.dialects.memory.areal import AREAL as ROLES
 from rankplan.dialects.placing.job import Job
 from rankplan.dialects.placing.placer import Placer
 from rankplan.dialects.tables import AREAL, AREAL_ENGINES
@@ -88,7 +87,7 @@ class _Engine:
 class _Job(Job):
     """The nodes of an AReaL config, and its engines in the order written."""
 
-    name, keys, roles = "areal", AREAL, ROLES
+    name, keys = "areal", AREAL
 
     def __init__(self, reader: Reader) -> None:
         self.nodes = reader.size((*_CLUSTER, "n_nodes"), 1)

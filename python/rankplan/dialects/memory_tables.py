@@ -1,25 +1,10 @@
-"""The tables: names and defaults of each system's own configuration, and of the code that reads it."""
+"""What the keys of every dialect say about memory."""
 
 from __future__ import annotations
 
-from rankplan.dialects.memory.areal import AREAL
-from rankplan.dialects.memory.nemo_rl import NEMO_RL
-from rankplan.dialects.memory.openrlhf import OPENRLHF
+from rankplan.dialects.keys.roles import Role
 from rankplan.dialects.memory.rlinf import RLINF
-from rankplan.dialects.memory.roll import ROLL
-from rankplan.dialects.memory.rules import Table
-from rankplan.dialects.memory.skyrl import SKYRL
-from rankplan.dialects.memory.slime import SLIME
-from rankplan.dialects.memory.verl import VERL
+from rankplan.dialects.tables import TABLES
 
-MEMORY: dict[str, Table] = {
-    "verl": VERL,
-    "nemo_rl": NEMO_RL,
-    "roll": ROLL,
-    "slime": SLIME,
-    "areal": AREAL,
-    "openrlhf": OPENRLHF,
-    "skyrl": SKYRL,
-    "rlinf": RLINF,
-}
-"""The table of each dialect."""
+MEMORY: dict[str, tuple[Role, ...]] = {name: table.roles for name, table in TABLES.items()} | {"rlinf": RLINF}
+"""The roles of each dialect."""

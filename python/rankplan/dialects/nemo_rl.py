@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from rankplan._core import Free, Taken
-from rankplan.dialects.memory.nemo_rl import NEMO_RL as ROLES
 from rankplan.dialects.placing.engines import Engine, engine_sizes
 from rankplan.dialects.placing.job import Job
 from rankplan.dialects.placing.placer import Placer
@@ -79,7 +78,7 @@ class _Teacher:
 class _Job(Job):
     """The nodes of training, of inference, of the teachers and of the reward model in a NeMo-RL config."""
 
-    name, keys, roles = "nemo_rl", NEMO_RL, ROLES
+    name, keys = "nemo_rl", NEMO_RL
 
     def __init__(self, reader: Reader) -> None:
         self.nodes, self.each = reader.size((*_CLUSTER, "num_nodes"), 1), reader.size((*_CLUSTER, "gpus_per_node"), 1)

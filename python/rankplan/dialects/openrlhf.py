@@ -11,7 +11,6 @@ Follows ``train`` of OpenRLHF's ``train_ppo_ray.py`` with what it changes in its
 from __future__ import annotations
 
 from rankplan._core import Taken
-from rankplan.dialects.memory.openrlhf import OPENRLHF as ROLES
 from rankplan.dialects.placing.engines import engine_sizes
 from rankplan.dialects.placing.job import Job, differing
 from rankplan.dialects.placing.placer import Placer
@@ -33,7 +32,7 @@ _SHARED = 5
 class _Job(Job):
     """The models that OpenRLHF's flags train with, their sizes, and which of them share GPUs."""
 
-    name, keys, roles = "openrlhf", OPENRLHF, ROLES
+    name, keys = "openrlhf", OPENRLHF
 
     def __init__(self, reader: Reader) -> None:
         if reader.at(_AGENTS) is not None or "multi_agent" in reader.program:

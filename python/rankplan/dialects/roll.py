@@ -23,7 +23,6 @@ from typing import Any
 from rankplan._core import MAX_PROCESSES, WHOLE_NODE, RankSet, Requests, Taken
 from rankplan.dialects.device_mapping import devices_of, parse_device_mapping
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.memory.roll import ROLL as ROLES
 from rankplan.dialects.placing.placer import Packing, Placer
 from rankplan.dialects.tables import ROLE, ROLL, is_role, roles
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
@@ -125,7 +124,7 @@ def plan(
             )
     for request in _requests(job, inventory):
         placer.requests += request
-    return placer.plan("roll", MemoryReader(reader, ROLES))
+    return placer.plan("roll", MemoryReader(reader, ROLL.roles))
 
 
 def _requests(job: _Job, inventory: Inventory) -> Iterator[Requests]:

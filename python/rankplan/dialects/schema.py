@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rankplan.dialects.keys.key import Entry, Kind
-from rankplan.dialects.memory.roles import memory_keys
+from rankplan.dialects.keys.roles import memory_keys
 from rankplan.dialects.memory_tables import MEMORY
 from rankplan.dialects.tables import TABLES
 from rankplan.errors import KeyPath

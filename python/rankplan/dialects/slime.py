@@ -24,7 +24,6 @@ from typing import Any, Protocol, TypeAlias
 from rankplan._core import Inventory as Core
 from rankplan._core import Placement, Taken, step_sizes
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.memory.slime import SLIME as ROLES
 from rankplan.dialects.orders import bundle_order
 from rankplan.dialects.placing.job import Job
 from rankplan.dialects.placing.placer import Placer
@@ -82,7 +81,7 @@ class _Job(Job):
     Sides are numbers of GPUs: 0 for a side that does not run here.
     """
 
-    name, keys, roles = "slime", SLIME, ROLES
+    name, keys = "slime", SLIME
     sorts_first = True
 
     def __init__(self, reader: Reader) -> None:
@@ -278,7 +277,7 @@ class _Job(Job):
 
     def memory(self, reader: Reader) -> MemoryReader:
         """Return what reads the memory, from flags as they are written."""
-        return MemoryReader(reader, self.roles, names={flag_name(key): key for key in map(str, reader.content)})
+        return MemoryReader(reader, self.keys.roles, names={flag_name(key): key for key in map(str, reader.content)})
 
     def node_order(self) -> NodeOrder:
         """Return addresses as numbers (``sort_key``)."""

@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from rankplan.dialects.keys.key import SECTION, Key, Kind, Recognition
 from rankplan.dialects.keys.table import KeyTable
-from rankplan.dialects.memory.roles import memory_keys
-from rankplan.dialects.memory_tables import MEMORY
 from rankplan.errors import KeyPath
 from rankplan.parallel import MEGATRON
+from rankplan.trainers.skyrl.keys import KEYS as SKYRL
 from rankplan.words import misspelt
 
 TELLS: Final = "tells"
@@ -53,7 +52,7 @@ class Row:
 def _table(*rows: Row, memory: str, **more: Any) -> KeyTable:
     """Return the table of a dialect by the keys of its rows, and by those of the memory of a system."""
     keys = tuple(key for row in rows for key in row.values())
-    return KeyTable(keys, lambda: memory_keys(MEMORY[memory]), **more)
+    return KeyTable(keys, f"rankplan.dialects.memory.{memory}:{memory.upper()}", **more)
 
 
 def _inside(sections: str, inner: str) -> str:
@@ -215,42 +214,6 @@ OPENRLHF = _table(
     Row("", "any", " ".join(_OLDER[:5]), "the same"),
     memory="openrlhf",
     older={path: (flag,) for path, flag in _OLDER_FLAGS.items()},
-)
-
-SKYRL_MODELS = ("policy", "ref", "critic")
-SKYRL_SIZES = tuple(f"{name}_num_{what}" for name in SKYRL_MODELS for what in ("nodes", "gpus_per_node"))
-_TRAINED = " ".join(f"trainer.{name}" for name in SKYRL_MODELS)
-_MOVED = (
-    "run_engines_locally backend model_dtype gpu_memory_utilization max_num_seqs max_num_batched_tokens enforce_eager"
-)
-_MOVED += " engine_init_kwargs external_proxy_url external_server_urls"
-SKYRL_OLDER: dict[str, str] = {"num_engines": "num_inference_engines"}
-SKYRL_OLDER |= {key: f"inference_engine_{key}" for key in _ENGINE.split()} | {key: key for key in _MOVED.split()}
-"""The keys of ``generator.inference_engine`` in ``generator`` before SkyRL 0.3.0 (``translate_legacy_config``)."""
-_OLDER_ENGINE = " ".join(list(SKYRL_OLDER.values())[:5])
-SKYRL = _table(
-    Row("trainer", "any", "placement", "the models", ALONE),
-    Row("generator", "any", "inference_engine", "the engines", ALONE),
-    Row("trainer.placement", "size", " ".join(SKYRL_SIZES), "the GPUs of a model"),
-    Row("trainer.placement", "switch", "colocate_all", "whether every model is on the engines' GPUs"),
-    Row("trainer.placement", "switch", "colocate_policy_ref", "whether the reference shares the policy's GPUs"),
-    Row("generator.inference_engine", "size", f"num_engines {_ENGINE}", "the number of engines, and their size"),
-    Row("generator.inference_engine", "switch", "run_engines_locally", "whether the job starts the engines"),
-    Row("generator.inference_engine", "any", "external_proxy_url external_server_urls", "engines of another job"),
-    Row("generator", "size", _OLDER_ENGINE, "the same before version 0.3.0"),
-    Row("generator", "switch", "run_engines_locally", "the same"),
-    Row("generator", "any", "external_proxy_url external_server_urls", "the same"),
-    Row("generator.inference_engine", "switch", "enable_pd", "whether other engines prefill"),
-    Row("generator.inference_engine", "size", "num_prefill", "the engines that prefill"),
-    Row("generator.inference_engine", "text", "distributed_executor_backend", "whether an engine may span nodes"),
-    Row("trainer.algorithm", "switch", "use_kl_loss use_kl_in_reward", "whether there is a reference model"),
-    Row("trainer.critic.model", "text", "path", "whether there is a critic"),
-    Row("trainer", "text", "strategy", "whether Megatron trains"),
-    Row(_TRAINED, "size", "sequence_parallel_size", "sizes of training with FSDP"),
-    Row(_inside(_TRAINED, "megatron_config"), "size", _MEGATRON, "sizes of training with Megatron"),
-    memory="skyrl",
-    never="",
-    older={("generator", "inference_engine", key): ("generator", old) for key, old in SKYRL_OLDER.items()},
 )
 
 

@@ -26,7 +26,6 @@ from collections.abc import Mapping
 
 from rankplan._core import Short, Taken
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.memory.verl import VERL as ROLES
 from rankplan.dialects.placing.engines import division_fault, idle_fault
 from rankplan.dialects.placing.job import Job
 from rankplan.dialects.placing.placer import Placer
@@ -80,7 +79,7 @@ _HYBRID = ("use_trainer_do_validate", "use_dynamic_resource_scheduling")
 class _Job(Job):
     """The pools and the roles of a verl config."""
 
-    name, keys, roles = "verl", VERL, ROLES
+    name, keys = "verl", VERL
 
     def __init__(self, reader: Reader) -> None:
         self.topology = Topology.read(reader)
@@ -227,7 +226,7 @@ class _Job(Job):
     def memory(self, reader: Reader) -> MemoryReader:
         """Return what reads the memory; the defaults are verl's own unless another config has them."""
         name = str(reader.at(CONFIG_NAME) or "").removesuffix(".yaml")
-        roles = self.roles if self.topology is None and not self.easy else ()
+        roles = self.keys.roles if self.topology is None and not self.easy else ()
         return MemoryReader(reader, roles, defaults=not name or name in OWN_CONFIGS)
 
 

@@ -79,6 +79,11 @@ class Config:
         for path in self.paths(key):
             yield path, self._at(path)
 
+    def older_values(self, key: Key[Any]) -> Iterator[Any]:
+        """Yield the value at each fallback of a key as written, ``None`` without one."""
+        _, *older = self.paths(key)
+        return map(self._at, older)
+
     def _written(self, path: KeyPath) -> KeyPath:
         name = self._flags.get(str(path[0]))
         return path if name is None else (name, *path[1:])
@@ -91,9 +96,9 @@ class Config:
         key = next(filter(self.stated, keys), keys[0])
         return self._reader.where(self.path(key))
 
-    def named(self, key: Key[Any]) -> Where:
-        """Return the place of the key itself, for a fault of the key rather than of its value."""
-        return self._reader.where(self.path(key), key=True)
+    def named(self, name: str) -> Where:
+        """Return the place of a key of the section by its name, for a fault of the key rather than of its value."""
+        return self._reader.where((*self._section_path, name), key=True)
 
     def under(self, section: str) -> Config:
         """Return the config with a section in which keys that start with ``@`` are read."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import ModuleType
+from importlib import import_module
 from typing import Any
 
 from rankplan.dialects.keys.key import Entry, Key, Kind, Recognition, path_of
+from rankplan.dialects.keys.roles import Role, memory_keys
 from rankplan.errors import KeyPath
 from rankplan.read.text.reader import Config, Reader
 
@@ -20,13 +21,14 @@ FOREIGN = ("kwargs", "override", "strategy_config", "*")
 class KeyTable:
     """The keys of a dialect: those by which it places, and those that tell what its components keep in memory.
 
-    The latter place nothing and recognise nothing. ``never`` is the path of a key that no config of the dialect has;
+    The latter place nothing and recognise nothing; ``source`` names their roles, which are imported when they are
+    asked for: ``"module:NAME"``. ``never`` is the path of a key that no config of the dialect has;
     ``tells`` recognises a config without a telling key. ``older`` has the path of a key in older versions of the
     system, by its path; the fallbacks of a `Key` say the same.
     """
 
     keys: tuple[Key[Any], ...]
-    memory: Callable[[], Iterable[Entry]] = tuple
+    source: str
     never: str = "cluster"
     tells: Callable[[Mapping[Any, Any]], bool] = lambda config: False
     older: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
@@ -62,9 +64,16 @@ class KeyTable:
         return tuple(dict.fromkeys(entries))
 
     @cached_property
+    def roles(self) -> tuple[Role, ...]:
+        """What the keys say about the memory of components."""
+        module, _, name = self.source.partition(":")
+        roles: tuple[Role, ...] = getattr(import_module(module), name)
+        return roles
+
+    @cached_property
     def remembering(self) -> tuple[Entry, ...]:
         """Every place of a key that tells what a component keeps in memory."""
-        return tuple(self.memory())
+        return tuple(memory_keys(self.roles))
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -134,9 +143,9 @@ def _is_foreign(section: KeyPath) -> bool:
     return inside_optimizer or any(word in str(name) for name in section for word in FOREIGN)
 
 
-def keys_in(module: ModuleType) -> tuple[Key[Any], ...]:
-    """Return the keys of a config that a module declares, in the order written; also those in its tuples and dicts."""
-    return tuple(dict.fromkeys(_listed(vars(module).values())))
+def keys_in(names: Mapping[str, Any]) -> tuple[Key[Any], ...]:
+    """Return the keys among the names of a module, in the order written; also those in its tuples and dicts."""
+    return tuple(dict.fromkeys(_listed(names.values())))
 
 
 def _listed(values: Iterable[Any]) -> Iterator[Key[Any]]:

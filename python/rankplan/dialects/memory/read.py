@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from rankplan.dialects.keys.key import Key, Kind, below, path_of
+from rankplan.dialects.keys.roles import GUESSED, Role, Setting
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
-from rankplan.dialects.memory.roles import GUESSED, Role, Setting
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.plans.memory_settings import COUNTS, FITTING, LARGEST_COUNT, MemorySettings

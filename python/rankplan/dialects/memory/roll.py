@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rankplan.dialects.keys.roles import Role
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.roles import Role
 from rankplan.dialects.memory.rules import layers, rule, sglang_steps, stage_keys, unless
 
 _S = "@.strategy_args.strategy_config"

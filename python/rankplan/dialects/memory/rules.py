@@ -7,8 +7,8 @@ from typing import Any
 
 from rankplan.dialects.keys.key import Key, Kind, switch
 from rankplan.dialects.keys.key import fraction as key_of_fraction
+from rankplan.dialects.keys.roles import Role, Setting, same, setting
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.roles import Role, Setting, same, setting
 
 _DEFAULTS: dict[Kind, Callable[[str], Any]] = {
     Kind.SIZE: int,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rankplan.dialects.keys.roles import Role
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.roles import Role
 from rankplan.dialects.memory.rules import fixed, offloading, recomputing, rule, sglang_steps, stage_keys, unless
 from rankplan.plans.model import Experts, Latent, Model, Shape
 

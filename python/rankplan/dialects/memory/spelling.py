@@ -9,7 +9,7 @@ from itertools import combinations, product
 from typing import Any
 
 from rankplan.dialects.keys.key import Key, Kind
-from rankplan.dialects.memory.roles import Setting
+from rankplan.dialects.keys.roles import Setting
 from rankplan.errors import KeyPath, Where
 from rankplan.memory.settings import OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
 from rankplan.plans.memory_settings import MemorySettings

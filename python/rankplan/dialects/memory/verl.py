@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rankplan.dialects.keys.roles import Role, Setting
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.roles import Role, Setting
 from rankplan.dialects.memory.rules import (
     end_stages,
     fixed,

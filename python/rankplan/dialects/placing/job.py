@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
+from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.memory.roles import Role
 from rankplan.dialects.placing.placer import Packing, Placer
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
@@ -29,7 +29,6 @@ class Job(ABC):
 
     name: ClassVar[str]
     keys: ClassVar[KeyTable]
-    roles: ClassVar[Sequence[Role]]
     sorts_first: ClassVar[bool] = False
     """Whether the trainer sorts all nodes before it takes accelerators, and not only those of a pool."""
 
@@ -47,7 +46,7 @@ class Job(ABC):
 
     def memory(self, reader: Reader) -> MemoryReader:
         """Return what reads the memory of components from the keys of the config."""
-        return MemoryReader(reader, self.roles)
+        return MemoryReader(reader, self.keys.roles)
 
     @abstractmethod
     def size(self) -> tuple[int, int]:
@@ -102,6 +101,19 @@ class Job(ABC):
         reader.finish()
         job: Job = reader.state
         return assumed(reader, *job.size())
+
+
+class KeyJob(Job):
+    """A job whose values are read from a `Config`, by the keys of its dialect."""
+
+    @abstractmethod
+    def __init__(self, config: Config) -> None:
+        """Read the values, and record their faults."""
+
+    @classmethod
+    def read(cls, config: Any) -> Reader:
+        """Read a config; see `Job.read`."""
+        return cls.keys.read(config, lambda reader: cls(Config(reader, reader.faults)))
 
 
 def differing(

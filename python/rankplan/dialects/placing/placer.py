@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK, NODE, Free, RankSet, Requests, Short, Taken
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placing.engines import Engine, engine_faults
-from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.plans.rules import NO_RULES, Rules
-from rankplan.read.components import with_memory, with_sizes
+from rankplan.read.components import sized, with_memory, with_sizes
 from rankplan.read.text.reader import Reader
+from rankplan.read.text.sizes import Sizes
 from rankplan.words import counted
+
+At: TypeAlias = KeyPath | Where
+"""The place of a fault: of the value at a path of the config, or as `Config.where` returns it."""
 
 _LEFT = "what is left of the cluster"
 
@@ -80,7 +84,7 @@ class Placer:
         self,
         count: int,
         name: str,
-        at: KeyPath,
+        at: At,
         *,
         whole: Collection[int] = (),
         node_by_node: bool = False,
@@ -105,7 +109,7 @@ class Placer:
         return taken if isinstance(taken, Taken) else Taken()
 
     def nodes(
-        self, nodes: int, each: int, name: str, at: KeyPath, *, cure: Callable[[], str | None] = lambda: None
+        self, nodes: int, each: int, name: str, at: At, *, cure: Callable[[], str | None] = lambda: None
     ) -> Taken:
         """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault, for which there may be a cure."""
         if nodes * each <= self.free:
@@ -113,7 +117,7 @@ class Placer:
             if isinstance(taken, Taken):
                 return taken
         help = cure() or "use a larger cluster, or fewer nodes or accelerators per node"
-        self.reader.add(at, Diagnostic("resource-out-of-range", self._few_nodes(nodes, each, name), help))
+        self._reject(at, Diagnostic("resource-out-of-range", self._few_nodes(nodes, each, name), help))
         return Taken()
 
     def _few_nodes(self, nodes: int, each: int, name: str) -> str:
@@ -134,7 +138,7 @@ class Placer:
         count: int,
         sizes: Sequence[int],
         name: str,
-        at: KeyPath,
+        at: At,
         lacking: Callable[[Short], Diagnostic],
         *,
         of: str = _LEFT,
@@ -149,7 +153,7 @@ class Placer:
         taken = self.pool.in_bundles(count, sizes)
         if isinstance(taken, Taken):
             return taken
-        self.reader.add(at, lacking(taken))
+        self._reject(at, lacking(taken))
         return Taken()
 
     def lists(self, count: int, lists: Sequence[Sequence[tuple[int, int]]]) -> Taken:
@@ -157,11 +161,11 @@ class Placer:
         taken = self.pool.in_lists(count, lists)
         return taken if isinstance(taken, Taken) else Taken()
 
-    def too_many(self, at: KeyPath, name: str, count: int, present: int, of: str) -> None:
+    def too_many(self, at: At, name: str, count: int, present: int, of: str) -> None:
         """Record the fault of a component that needs more accelerators than there are."""
         message = f"{name} needs {counted(count, 'accelerator')}, more than {of}: {present}"
         fault = Diagnostic("resource-out-of-range", message, "use a larger cluster, or fewer accelerators")
-        self.reader.add(at, fault)
+        self._reject(at, fault)
 
     def ask(
         self,
@@ -189,14 +193,21 @@ class Placer:
                 order=order,
             )
 
+    def _reject(self, at: At, fault: Diagnostic) -> None:
+        """Record a fault at a place."""
+        if isinstance(at, Where):
+            self.reader.faults.add(at, fault)
+        else:
+            self.reader.add(at, fault)
+
     def component(
         self,
         name: str,
         taken: Taken,
-        at: KeyPath,
+        at: At,
         each: int = 1,
         *,
-        sizes: Parallel = NO_SIZES,
+        sizes: Parallel | Sizes = NO_SIZES,
         sizes_at: KeyPath | None = None,
         facts: Mapping[str, Any] | None = None,
         **settings: Any,
@@ -210,16 +221,21 @@ class Placer:
         if facts is not None:
             self.facts[name] = facts
         placed = self._placed(name, CLUSTER, taken, each, at, **settings)
-        if placed is not None:
+        if placed is None:
+            return
+        if isinstance(sizes, Sizes):
+            self.reader.component_sizes[name] = sizes
+            self.components.append(sized(placed, sizes, self.reader.faults))
+        elif not isinstance(at, Where):
             where = at if sizes_at is None else sizes_at
             self.components.append(with_sizes(self.reader, placed, sizes, where))
 
-    def without_accelerators(self, name: str, processes: int, at: KeyPath, nodes: RankSet | None = None) -> None:
+    def without_accelerators(self, name: str, processes: int, at: At, nodes: RankSet | None = None) -> None:
         """Place a component without accelerators: its processes take nodes in turn, by default those in use."""
         if processes > MAX_PROCESSES:
             message = f"the component has {processes:,} processes; the limit is {MAX_PROCESSES:,}"
             help = "split the component, or place fewer processes"
-            self.reader.add(at, Diagnostic("too-many-processes", message, help))
+            self._reject(at, Diagnostic("too-many-processes", message, help))
             return
         if nodes is None:
             every = RankSet(range(self.inventory.num_nodes))
@@ -229,13 +245,14 @@ class Placer:
         if placed is not None:
             self.components.append(placed)
 
-    def _placed(self, name: str, group: str, taken: Taken, each: int, at: KeyPath, **settings: Any) -> Component | None:
+    def _placed(self, name: str, group: str, taken: Taken, each: int, at: At, **settings: Any) -> Component | None:
         """Return the component on these resources of a node group; ``None`` if it has faults, which are recorded."""
         try:
             rule = taken.chunks(min(each, MAX_RANK))
             return Component.place(name, self.inventory, (group,), rule, visibility=self.visibility, **settings)
         except PlacementError as error:
-            self.reader.add_all(at, error)
+            for fault in error.diagnostics:
+                self._reject(at, fault)
             return None
 
     def engines(self, name: str, pool: Taken, per_node: int, engine: Engine, share: float | None) -> None:

@@ -1,0 +1,50 @@
+"""Models that share GPUs with another model, and must have as many."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.keys.key import Key
+from rankplan.errors import Diagnostic
+from rankplan.words import path_text
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The nodes and the GPUs of a node that a model has, with their keys."""
+
+    name: str
+    nodes: int
+    gpus_per_node: int
+    keys: tuple[Key[Any], Key[Any]]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Its nodes, and its GPUs of a node."""
+        return self.nodes, self.gpus_per_node
+
+    @property
+    def gpus(self) -> int:
+        """All its GPUs."""
+        return self.nodes * self.gpus_per_node
+
+
+def differing(config: Config, system: str, host: Shape, model: Shape, flag: Key[bool]) -> None:
+    """Record the fault of a model that shares the GPUs of another, but has other nodes or GPUs of a node.
+
+    ``flag`` makes them share. The fault is at a size that differs, or at the flag if the config states none.
+    """
+    message = f"{model.name} shares the GPUs of {host.name}, but has {model.nodes} x {model.gpus_per_node} GPUs"
+    message += f" instead of {host.nodes} x {host.gpus_per_node}"
+    asked: list[Key[Any]] = []
+    for index in range(2):
+        if model.size[index] != host.size[index]:
+            asked += [model.keys[index], host.keys[index]]
+    stated = list(filter(config.stated, asked))
+    unset = [path_text(config.path(key)) for key in asked if key not in stated]
+    if unset:
+        message += f"; {' and '.join(unset)} {'are' if len(unset) > 1 else 'is'} {system}'s default"
+    help = f"give both the same nodes and GPUs of a node, or do not set {path_text(config.path(flag))}"
+    config.faults.add(config.where(*stated, flag), Diagnostic("invalid-value", message, help))

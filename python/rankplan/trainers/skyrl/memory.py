@@ -1,0 +1,162 @@
+"""SkyRL a956457: `train/config/config.py`, `workers/fsdp`, `workers/megatron`, `inference_servers`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rankplan.dialects.keys.key import Key, anything, fact, share, size, switch, text
+from rankplan.dialects.keys.roles import Role, Setting, setting
+from rankplan.dialects.memory import convert
+from rankplan.dialects.memory.rules import end_stages, layers, offloading, stage_keys, unless
+from rankplan.trainers.skyrl import keys
+
+_OPTIMIZER = "@.megatron_config.optimizer_config_kwargs"
+_MODEL = "@.megatron_config.transformer_config_kwargs"
+_ENGINE = f"{keys.ENGINE}.engine_init_kwargs"
+
+_PROMPT = size("trainer.max_prompt_length", default=512)
+_INPUT = size("generator.max_input_length")
+_RESPONSE = size("generator.sampling_params.max_generate_length", default=1024)
+_LENGTH = (_PROMPT, _INPUT, _RESPONSE)
+_PATH = text("@.model.path")
+_POLICY = text("trainer.policy.model.path")
+_POLICY_RANK = size("trainer.policy.model.lora.rank", default=0)
+_QUANTIZED = "trainer.policy.model.fake_int4_qat.enabled"
+
+
+def _framework(strategy: Any) -> str:
+    return {"fsdp2": "fsdp"}.get(str(strategy), str(strategy))
+
+
+def _length(prompt: int | None, longest: int | None, response: int | None) -> int | None:
+    """Return the longest sequence; several turns add to the input, up to its own limit."""
+    return None if prompt is None or response is None else max(prompt, longest or 0) + response
+
+
+def _tokens(prompt: int | None, longest: int | None, response: int | None, tokens: Any, *batches: Any) -> int | None:
+    """Return the most tokens of a micro-batch, in training and in the forward pass; a longer sequence is alone."""
+    length = _length(prompt, longest, response)
+    if tokens is not None:
+        return convert.most(tokens, length)
+    return convert.most(*(convert.micro_batch(None, None, batch, length) for batch in batches))
+
+
+def _left(shared: Any, *leaves: Any) -> str | None:
+    """Return where a model goes: all of it, if the optimizer leaves too."""
+    return "host" if shared and all(leaves) else None
+
+
+def _engine_sleep(shared: Any, lora: Any) -> str | None:
+    """Return where the engines go: with adapters only, they keep a copy (``RemoteInferenceClient.sleep``)."""
+    return ("host" if lora else "free") if shared else None
+
+
+def _of_engine(make: Callable[..., Key[Any]], name: str, **more: Any) -> Key[Any]:
+    """Return a key of the engines, which ``engine_init_kwargs`` override; before 0.3.0 it was in ``generator``."""
+    older = f"generator.{name}"
+    return make(f"{_ENGINE}.{name}", fallbacks=(f"{keys.ENGINE}.{name}", older), **more)
+
+
+_SHARED: tuple[Setting, ...] = (
+    setting("length", *_LENGTH, by=_length),
+    setting(
+        "tokens",
+        *_LENGTH,
+        size("trainer.max_tokens_per_microbatch"),
+        size("trainer.micro_train_batch_size_per_gpu", default=1),
+        size("trainer.micro_forward_batch_size_per_gpu", default=1),
+        by=_tokens,
+    ),
+    setting("optimizer_on_host", switch("@.fsdp_config.cpu_offload"), by=convert.whole, only="fsdp"),
+    setting("", anything("@.fsdp_config.reshard_after_forward", default=True), by=convert.resharded, only="fsdp"),
+    setting("", size("@.fsdp_config.fsdp_size"), fact("slots"), by=convert.replicated, only="fsdp"),
+    layers("@.model_config_kwargs", "@.megatron_config.model_config_kwargs", _MODEL),
+    unless("@.model.fake_int4_qat.enabled", "@.inference_only_init", *stage_keys(f"{_MODEL}."), f"{_MODEL}.fp8"),
+)
+_TRAINING = (
+    *_SHARED,
+    # FSDPPolicyWorkerBase, FSDPCriticWorkerBase: trained weights are always in 32 bits
+    setting("precision", keys.STRATEGY, by=convert.always("fp32"), only="fsdp"),
+    setting("recompute", switch("trainer.gradient_checkpointing", default=True), by=convert.checkpointed, only="fsdp"),
+    setting("lora", size("@.model.lora.rank", default=0), by=convert.adapters),
+    setting("sleep", keys.COLOCATE_ALL, switch("@.optimizer_config.offload_after_step", default=True), by=_left),
+    # Megatron
+    setting(
+        "gradients",
+        switch("@.megatron_config.ddp_config.grad_reduce_in_fp32", default=True),
+        by=convert.gradients,
+        only="megatron",
+    ),
+    setting(
+        "optimizer",
+        text(f"{_OPTIMIZER}.optimizer", default="adam", fallbacks=("@.optimizer_config.optimizer",)),
+        anything(f"{_OPTIMIZER}.use_precision_aware_optimizer"),
+        by=convert.optimizer,
+        only="megatron",
+    ),
+    offloading(f"{_OPTIMIZER}.", fraction=0.0, only="megatron"),
+    # init_megatron_optim_config: always
+    setting("distributed_optimizer", keys.STRATEGY, by=convert.always(setting=True), only="megatron"),
+    setting("sequence_parallel", keys.STRATEGY, by=convert.always(setting=True), only="megatron"),
+    setting(
+        "recompute",
+        text(f"{_MODEL}.recompute_granularity", default="full"),
+        text(f"{_MODEL}.recompute_method", default="uniform"),
+        by=convert.granularity,
+        only="megatron",
+    ),
+    *end_stages(f"{_MODEL}."),
+    setting("chunks", size(f"{_MODEL}.virtual_pipeline_model_parallel_size"), only="megatron"),
+)
+
+ROLES = (
+    Role(
+        {"policy": "trainer.policy", "critic": "trainer.critic"},
+        setting("training", keys.STRATEGY, by=lambda name: convert.trains(_framework(name))),
+        setting("model", _PATH),
+        _TRAINING,
+    ),
+    Role(
+        {"ref": "trainer.ref"},
+        setting("forward", keys.STRATEGY, by=lambda name: convert.computes(_framework(name))),
+        setting("model", text("@.model.path", fallbacks=("trainer.policy.model.path",))),
+        (
+            *_SHARED,
+            setting(
+                "precision",
+                switch("trainer.bf16", default=True),
+                by=lambda small: convert.precision("bf16" if small else "fp32"),
+            ),
+            setting("sleep", keys.COLOCATE_ALL, by=_left),
+        ),
+    ),
+    Role(
+        {"generator": keys.ENGINE},
+        setting(
+            "engine",
+            text(f"{keys.ENGINE}.backend", default="vllm", fallbacks=("generator.backend",)),
+            by=lambda name: {"engine": name} if name == "vllm" else None,
+        ),
+        setting("model", _POLICY),
+        (
+            setting("share", _of_engine(share, "gpu_memory_utilization", default=0.8)),
+            setting("length", size(f"{_ENGINE}.max_model_len")),
+            setting("sequences", _of_engine(size, "max_num_seqs", default=1024)),
+            setting("tokens", _of_engine(size, "max_num_batched_tokens", default=8192)),
+            setting("graphs", _of_engine(switch, "enforce_eager", default=None), by=convert.captured),
+            setting(
+                "precision",
+                text(f"{_ENGINE}.quantization"),
+                text(f"{keys.ENGINE}.model_dtype", default="bfloat16", fallbacks=("generator.model_dtype",)),
+                by=convert.served,
+            ),
+            setting("cache_precision", text(f"{_ENGINE}.kv_cache_dtype"), by=convert.cached),
+            setting("sleep", keys.COLOCATE_ALL, _POLICY_RANK, by=_engine_sleep),
+            unless(
+                *(f"{_ENGINE}.{name}" for name in ("cpu_offload_gb", "hf_overrides", "decode_context_parallel_size")),
+                _QUANTIZED,
+            ),
+        ),
+    ),
+)
