@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, load_config
 from rankplan import plan as planned
-from rankplan.dialects import openrlhf
 from rankplan.dialects.tables import OPENRLHF
+from rankplan.trainers.openrlhf import dialect as openrlhf
 from rankplan.trainers.skyrl import dialect as skyrl
 from support.configs import from_overrides, nodes
 from support.goldens import VERDICTS, check_verdict, lines, named
@@ -279,7 +279,7 @@ def test_sizes_reach_the_plan() -> None:
 
 def as_older(flags: list[str]) -> list[str]:
     """The flags by their names before OpenRLHF 0.10.2."""
-    older = {".".join(map(str, path)): flag for path, (flag,) in OPENRLHF.older.items()}
+    older = {key.path: key.fallbacks[0] for key in OPENRLHF.keys if key.fallbacks}
     return [f"--{older.get(flag[2:], flag[2:])}" if flag.startswith("--") else flag for flag in flags]
 
 

@@ -18,6 +18,7 @@ ROOMS = [
     "dialects.memory",
     "dialects.placing",
     "trainers",
+    "trainers.openrlhf",
     "trainers.skyrl",
     "starting",
     "targets",

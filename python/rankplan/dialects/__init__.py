@@ -47,7 +47,11 @@ class Writing(Dialect, Protocol):
         """Return a config for the components that the dialect can express, and why it cannot express the others."""
 
 
-_MODULES = {"rlinf": "rankplan.dialects.rlinf.dialect", "skyrl": "rankplan.trainers.skyrl.dialect"}
+_MODULES = {
+    "rlinf": "rankplan.dialects.rlinf.dialect",
+    "openrlhf": "rankplan.trainers.openrlhf.dialect",
+    "skyrl": "rankplan.trainers.skyrl.dialect",
+}
 """The modules of dialects that have a folder."""
 _Module = TypeVar("_Module", bound=Dialect)
 
@@ -82,8 +86,9 @@ DIALECTS: Mapping[str, Dialect] = _Modules[Dialect]("nemo_rl", "areal", "skyrl",
 """By name."""
 
 if TYPE_CHECKING:  # mypy compares each module with its protocol
-    from rankplan.dialects import areal, nemo_rl, openrlhf, roll, slime, verl
+    from rankplan.dialects import areal, nemo_rl, roll, slime, verl
     from rankplan.dialects.rlinf import dialect as rlinf
+    from rankplan.trainers.openrlhf import dialect as openrlhf
     from rankplan.trainers.skyrl import dialect as skyrl
 
     _readers: list[Dialect] = [nemo_rl, areal, skyrl, openrlhf]

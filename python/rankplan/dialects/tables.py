@@ -14,6 +14,7 @@ from rankplan.dialects.keys.key import SECTION, Key, Kind, Recognition
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.errors import KeyPath
 from rankplan.parallel import MEGATRON
+from rankplan.trainers.openrlhf.keys import KEYS as OPENRLHF
 from rankplan.trainers.skyrl.keys import KEYS as SKYRL
 from rankplan.words import misspelt
 
@@ -176,44 +177,6 @@ AREAL = _table(
     memory="areal",
     never="",
     tells=_has_backend,
-)
-
-OPENRLHF_MODELS = ("actor", "ref", "critic", "reward")
-_OLDER_FLAGS = {
-    ("algo", "kl", "init_coef"): "init_kl_coef",
-    ("algo", "advantage", "estimator"): "advantage_estimator",
-    ("reward", "model_name_or_path"): "reward_pretrain",
-    ("reward", "remote_url"): "remote_rm_url",
-    ("train", "agent_func_path"): "agent_func_path",
-    ("train", "async_enable"): "async_train",
-    ("train", "colocate_all"): "colocate_all_models",
-    ("train", "colocate_actor_ref"): "colocate_actor_ref",
-    ("train", "colocate_critic_reward"): "colocate_critic_reward",
-    ("vllm", "num_engines"): "vllm_num_engines",
-    ("vllm", "tensor_parallel_size"): "vllm_tensor_parallel_size",
-    ("ds", "tensor_parallel_size"): "ds_tensor_parallel_size",
-    ("ds", "ring_attn_size"): "ring_attn_size",
-} | {(name, key): f"{name}_{key}" for name in OPENRLHF_MODELS for key in ("num_nodes", "num_gpus_per_node")}
-"""The flags before OpenRLHF 0.10.2 (ed62d0e)."""
-_OLDER = list(_OLDER_FLAGS.values())
-OPENRLHF = _table(
-    Row(" ".join(OPENRLHF_MODELS), "size", "num_nodes num_gpus_per_node", "the GPUs of a model", TELLS),
-    Row("algo.kl", "any", "init_coef", "whether there is a reference model"),
-    Row("algo.advantage", "text", "estimator", "whether there is a critic"),
-    Row("reward", "text", "model_name_or_path remote_url", "whether there is a reward model"),
-    Row("train", "text", "agent_func_path", "an agent that rewards, instead of a model"),
-    Row("vllm", "size", "num_engines", "the number of engines", ALONE),
-    Row("vllm", "size", "tensor_parallel_size", "the size of an engine"),
-    Row("ds", "size", "tensor_parallel_size ring_attn_size", "sizes of training"),
-    Row("train", "switch", "colocate_all", "whether everything is on the actor's GPUs"),
-    Row("train", "switch", "colocate_actor_ref colocate_critic_reward", "whether two models share GPUs"),
-    Row("train", "switch", "async_enable", "whether the engines have GPUs of their own despite `colocate_all`"),
-    Row("", "size", "vllm_num_engines ref_num_nodes", "the same flags before version 0.10.2", TELLS),
-    Row("", "size", " ".join(_OLDER[10:]), "the same"),
-    Row("", "switch", " ".join(_OLDER[5:9]), "the same"),
-    Row("", "any", " ".join(_OLDER[:5]), "the same"),
-    memory="openrlhf",
-    older={path: (flag,) for path, flag in _OLDER_FLAGS.items()},
 )
 
 

@@ -96,6 +96,10 @@ class Config:
         key = next(filter(self.stated, keys), keys[0])
         return self._reader.where(self.path(key))
 
+    def key_place(self, key: Key[Any]) -> Where:
+        """Return the place of a key, for a fault of the key rather than of its value."""
+        return self._reader.where(self.path(key), key=True)
+
     def named(self, name: str) -> Where:
         """Return the place of a key of the section by its name, for a fault of the key rather than of its value."""
         return self._reader.where((*self._section_path, name), key=True)
@@ -135,8 +139,12 @@ class Config:
         """The module that a launch script starts, with dots; empty if it is unknown, or the config is no script."""
         return self._reader.program
 
-    def parallel(self, keys: Mapping[str, Key[int | None] | Sequence[Key[int | None]]], *, order: str = ORDER) -> Sizes:
+    def parallel(
+        self, keys: Mapping[str, Key[Any] | Sequence[Key[Any]]], *, order: str = ORDER, at: Key[Any] | None = None
+    ) -> Sizes:
         """Return the parallel sizes at these keys, by kind; no sizes if any is invalid.
+
+        The place of all of them is the section, or that of the key ``at``.
 
         A kind may have several keys, of which the last one with a value counts. Experts are divided like other tensors
         unless an expert-tensor size is stated (Megatron-LM: ``ModelParallelConfig.__post_init__``).
@@ -151,12 +159,13 @@ class Config:
                 if size is not None:
                     stated[kind] = size
                     places[kind] = self.where(key)
-        paths = {kind: path_of(below(self._section, several[0].path)) for kind, several in by_kind.items()}
+        paths = {kind: self.path(several[0]) for kind, several in by_kind.items()}
+        place = self.place if at is None else self.where(at)
         if len(self.faults) > faults:
-            return Sizes(NO_SIZES, self.place, places, paths)
+            return Sizes(NO_SIZES, place, places, paths)
         if stated.get("ep", 1) > 1:
             stated.setdefault("etp", stated.get("tp", 1))
-        return Sizes(Parallel(**stated, order=order), self.place, places, paths)
+        return Sizes(Parallel(**stated, order=order), place, places, paths)
 
 
 def _type_fault(key: Key[Any], value: Any, path: KeyPath, least: int) -> Diagnostic | None:

@@ -57,8 +57,9 @@ class Key(Generic[T]):
     ``path`` is dotted: ``trainer.nnodes``. ``@.nnodes`` stands in each section of ``at``; ``*.world_size`` in the
     section of any role. ``fallbacks`` are read in this order if ``path`` has no value: the names in older versions, or
     the section that the value is inherited from. ``default`` is the value that the trainer uses if no path has one, or
-    a function of the config. ``decides`` completes "decides ..." in the guide and in an editor; it is empty if settings
-    of ``memory`` tell. ``least`` is the least size. ``flag``: the key may be written as a flag, with dashes.
+    a function of the config. ``tells`` is about ``path``, ``older_tells`` about the fallbacks. ``decides`` completes
+    "decides ..." in the guide and in an editor; it is empty if settings of ``memory`` tell. ``least`` is the least
+    size. ``flag``: the key may be written as a flag, with dashes.
     """
 
     path: str
@@ -68,6 +69,7 @@ class Key(Generic[T]):
     fallbacks: tuple[str, ...] = ()
     at: tuple[str, ...] = ()
     tells: Recognition = ""
+    older_tells: Recognition = ""
     least: int = 1
     flag: bool = False
 
@@ -79,10 +81,20 @@ class Key(Generic[T]):
     def places(self) -> Iterator[str]:
         """Yield every dotted path that it may have in a config."""
         for dotted in self.paths:
-            if in_section(dotted):
-                yield from (below(section, dotted) for section in self.at)
-            else:
-                yield dotted
+            yield from self._places_of(dotted)
+
+    def telling(self, *tells: Recognition) -> Iterator[str]:
+        """Yield the dotted paths that say one of these about the dialect of a config."""
+        for dotted in self.paths:
+            told = self.tells if dotted == self.path else self.older_tells
+            if told in tells:
+                yield from self._places_of(dotted)
+
+    def _places_of(self, dotted: str) -> Iterator[str]:
+        if in_section(dotted):
+            yield from (below(section, dotted) for section in self.at)
+        else:
+            yield dotted
 
 
 def in_section(dotted: str) -> bool:

@@ -50,7 +50,7 @@ class KeyTable:
         return self._paths("alone", "others")
 
     def _paths(self, *tells: Recognition) -> list[KeyPath]:
-        return [path_of(place) for key in self.keys if key.tells in tells for place in key.places()]
+        return [path_of(place) for key in self.keys for place in key.telling(*tells)]
 
     @cached_property
     def placing(self) -> tuple[Entry, ...]:

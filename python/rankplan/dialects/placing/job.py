@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -11,13 +10,12 @@ from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placing.placer import Packing, Placer
-from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import assumed, lacks_accelerators
 from rankplan.read.text.reader import Reader
-from rankplan.words import path_text
 
 
 class Job(ABC):
@@ -114,26 +112,3 @@ class KeyJob(Job):
     def read(cls, config: Any) -> Reader:
         """Read a config; see `Job.read`."""
         return cls.keys.read(config, lambda reader: cls(Config(reader, reader.faults)))
-
-
-def differing(
-    reader: Reader,
-    system: str,
-    sizes: Mapping[str, tuple[int, int]],
-    paths: Mapping[str, tuple[KeyPath, KeyPath]],
-    flag: KeyPath,
-) -> None:
-    """Record the fault of a model that shares the GPUs of another, but has other nodes or GPUs of a node.
-
-    ``sizes`` and ``paths`` are those of the other model and of this one, ``flag`` is the path of the key that makes
-    them share. The fault is at a size that differs, or at the flag if the config states none.
-    """
-    (host, its), (name, size) = sizes.items()
-    message = f"{name} shares the GPUs of {host}, but has {size[0]} x {size[1]} GPUs instead of {its[0]} x {its[1]}"
-    differ = [index for index in range(2) if size[index] != its[index]]
-    asked = [paths[model][index] for index in differ for model in (name, host)]
-    stated = [path for path in asked if reader.at(path) is not None]
-    if unset := [path_text(path) for path in asked if path not in stated]:
-        message += f"; {' and '.join(unset)} {'are' if len(unset) > 1 else 'is'} {system}'s default"
-    help = f"give both the same nodes and GPUs of a node, or do not set {path_text(reader.stated(flag))}"
-    reader.add((stated or [flag])[0], Diagnostic("invalid-value", message, help))
