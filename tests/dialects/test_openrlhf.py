@@ -230,11 +230,14 @@ def test_openrlhf_shares_gpus_as_its_program_does(
     config: dict[str, Any] = {
         name: {"num_nodes": n, "num_gpus_per_node": g} for name, (n, g) in zip(names, sizes, strict=True)
     }
-    config["reward"]["model_name_or_path" if rewarded else "remote_url"] = "R"
+    if not rewarded:
+        config["reward"]["remote_url"] = "R"
+    elif kl:  # the reward model's group is made whether a model is named or not
+        config["reward"]["model_name_or_path"] = "R"
     config["vllm"] = {"num_engines": engines}
     config["train"] = {"colocate_all": everything, "async_enable": asynchronous}
     config["train"] |= {"colocate_actor_ref": actor_ref, "colocate_critic_reward": critic_reward}
-    config["algo"] = {"kl": {"init_coef": 0.01 * kl}, "advantage": {"estimator": "gae" if gae else "rloo"}}
+    config["algo"] = {"kl": {"init_coef": 0.01 if kl else -0.01 * gae}, "advantage": {"estimator": "gae" if gae else "rloo"}}
     actor, ref, critic, reward = sizes
     together = everything or actor_ref
     refused = together and kl and actor != ref
@@ -299,5 +302,6 @@ def test_flags_of_older_versions_mean_the_same(line: dict[str, Any], tmp_path: P
 def test_older_flags_are_no_flags_of_slime(tmp_path: Path) -> None:
     words = "--actor_num_nodes 1 --actor_num_gpus_per_node 4 --ref_num_nodes 1 --ref_num_gpus_per_node 4"
     words += " --vllm_num_engines 2 --vllm_tensor_parallel_size 2 --advantage_estimator rloo --colocate_actor_ref"
+    words += " --remote_rm_url http://rewards:5000"
     (tmp_path / "run.sh").write_text(f"python3 -m openrlhf.cli.train_ppo_ray {words}\n")
     assert {name: len(one) for name, one in planned(tmp_path / "run.sh").items()} == {"actor": 4, "ref": 4, "vllm": 2}

@@ -201,7 +201,8 @@ def test_a_note_names_the_first_group_of_a_pinned_plan_that_is_on_several_nodes(
 ) -> None:
     (path := tmp_path / "train.sh").write_text(
         "python3 -m openrlhf.cli.train_ppo_ray --actor.num_nodes 1 --actor.num_gpus_per_node 4"
-        " --ds.tensor_parallel_size 2 --algo.kl.init_coef 0 --algo.advantage.estimator rloo\n"
+        " --ds.tensor_parallel_size 2 --algo.kl.init_coef 0 --algo.advantage.estimator rloo"
+        " --reward.remote_url http://rewards:5000\n"
     )
     for nodes_, notes in (([2, 2], []), ([3, 1], ["tensor group 1 (ranks 2-3) spans nodes 0-1"])):
         caplog.clear()

@@ -141,7 +141,11 @@ def text(path: str, decides: str = "", *, default: Any = None, **more: Any) -> K
     return Key(path, Kind.TEXT, decides, default, **more)
 
 
-def number(path: str, decides: str = "", *, default: float | None = None, **more: Any) -> Key[float | None]:
+@overload
+def number(path: str, decides: str = "", *, default: float, **more: Any) -> Key[float]: ...
+@overload
+def number(path: str, decides: str = "", **more: Any) -> Key[float | None]: ...
+def number(path: str, decides: str = "", *, default: Any = None, **more: Any) -> Key[Any]:
     """Return the key of a number."""
     return Key(path, Kind.NUMBER, decides, default, **more)
 

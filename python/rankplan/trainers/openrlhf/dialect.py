@@ -143,13 +143,12 @@ read, plan, assumed_inventory, node_order = _Job.read, _Job.plan, _Job.assumed_i
 def _present(config: Config) -> set[str]:
     """Return the models that the program starts."""
     present = {"actor"}
-    if config[keys.KL_COEFFICIENT] not in (0, 0.0):
+    if config[keys.KL_COEFFICIENT] > 0:
         present.add("ref")
     if config[keys.ESTIMATOR] in (None, "gae"):
         present.add("critic")
-    rewards_elsewhere = config[keys.REWARD_URL] or config[keys.AGENT]
-    if config.stated(keys.REWARD_MODEL) and not rewards_elsewhere:
-        present.add("reward")
+    if not (config[keys.REWARD_URL] or config[keys.AGENT]):
+        present.add("reward")  # its group is made even if no model is named
     return present
 
 

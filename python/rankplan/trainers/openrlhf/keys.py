@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.dialects.keys.key import anything, size, switch, text
+from rankplan.dialects.keys.key import anything, number, size, switch, text
 from rankplan.dialects.keys.table import KeyTable, keys_in
 from rankplan.read.components import ASSUMED
 
@@ -27,9 +27,10 @@ GPUS_PER_NODE = {
     for name in MODELS
 }
 
-KL_COEFFICIENT = anything("algo.kl.init_coef", "whether there is a reference model", fallbacks=("init_kl_coef",))
+KL_COEFFICIENT = number(
+    "algo.kl.init_coef", "whether there is a reference model, if above 0", default=0.01, fallbacks=("init_kl_coef",)
+)
 ESTIMATOR = text("algo.advantage.estimator", "whether there is a critic", fallbacks=("advantage_estimator",))
-REWARD_MODEL = text("reward.model_name_or_path", "whether there is a reward model", fallbacks=("reward_pretrain",))
 REWARD_URL = text("reward.remote_url", "whether there is a reward model", fallbacks=("remote_rm_url",))
 AGENT = text("train.agent_func_path", "an agent that rewards, instead of a model", fallbacks=("agent_func_path",))
 AGENTS = anything("agents", "agents with models of their own (MARTI), which are not read")

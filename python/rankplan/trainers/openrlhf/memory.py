@@ -33,8 +33,9 @@ _REF_OFFLOAD = switch("ref.offload", fallbacks=("ref_offload", "ref_reward_offlo
 _REWARD_OFFLOAD = switch("reward.offload", fallbacks=("ref_reward_offload",))
 _SHARE = share("vllm.gpu_memory_utilization", default=0.95, fallbacks=("vllm_gpu_memory_utilization",))
 _EAGER = switch("vllm.enforce_eager", default=None, fallbacks=("vllm_enforce_eager",))
+_REWARD = text("reward.model_name_or_path", fallbacks=("reward_pretrain",))
 _ACTOR = text("actor.model_name_or_path", fallbacks=("pretrain",))
-_CRITIC = text("critic.model_name_or_path", fallbacks=("critic_pretrain", *keys.REWARD_MODEL.paths))
+_CRITIC = text("critic.model_name_or_path", fallbacks=("critic_pretrain", *_REWARD.paths))
 _LENGTH = size("data.max_len", fallbacks=("max_len",)), size("prompt_max_len"), size("generate_max_len")
 _SHARED = (
     setting("length", *_LENGTH, by=_length),
@@ -100,7 +101,7 @@ ROLES = (
     Role(
         {"reward": "reward"},
         fixed("forward", {"forward": "deepspeed"}),
-        setting("model", keys.REWARD_MODEL),
+        setting("model", _REWARD),
         (*_SHARED, setting("optimizer_on_host", _REWARD_OFFLOAD, by=convert.whole)),
     ),
     Role(
