@@ -237,7 +237,10 @@ def test_openrlhf_shares_gpus_as_its_program_does(
     config["vllm"] = {"num_engines": engines}
     config["train"] = {"colocate_all": everything, "async_enable": asynchronous}
     config["train"] |= {"colocate_actor_ref": actor_ref, "colocate_critic_reward": critic_reward}
-    config["algo"] = {"kl": {"init_coef": 0.01 if kl else -0.01 * gae}, "advantage": {"estimator": "gae" if gae else "rloo"}}
+    config["algo"] = {
+        "kl": {"init_coef": 0.01 if kl else -0.01 * gae},
+        "advantage": {"estimator": "gae" if gae else "rloo"},
+    }
     actor, ref, critic, reward = sizes
     together = everything or actor_ref
     refused = together and kl and actor != ref

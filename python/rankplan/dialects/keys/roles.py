@@ -64,13 +64,15 @@ def setting(
     name: str,
     *keys: Key[Any],
     by: Callable[..., Any] = same,
-    only: str | Iterable[str] = (),
-    words: Iterable[str] = (),
+    only: str = "",
+    words: str = "",
     also: Mapping[Key[Any], Any] | None = None,
 ) -> Setting:
-    """Return a setting that ``by`` makes of the values of keys; see `Setting`."""
-    kinds = (only,) if isinstance(only, str) else tuple(only)
-    return Setting(name, keys, by, kinds, tuple(words), also or {})
+    """Return a setting that ``by`` makes of the values of keys; see `Setting`.
+
+    ``only`` and ``words`` are words with blanks between them.
+    """
+    return Setting(name, keys, by, tuple(only.split()), tuple(words.split()), also or {})
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.keys.roles import Role, Setting
+from rankplan.dialects.keys.key import anything, share, size, switch, text
+from rankplan.dialects.keys.roles import Role, Setting, setting
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import CHUNK, layers, offloading, recomputing, rule, unless
+from rankplan.dialects.memory.rules import CHUNK, layers, offloading, recomputing, unless
 
 
 def _tokens(length: Any, by_tokens: Any, tokens: Any, batch: Any, forward: Any) -> int | None:
@@ -39,81 +40,92 @@ def _served(name: Any) -> Any:
     return convert.served(None, name)
 
 
-_BACKEND = "text @.training_backend actor.training_backend"
-_TASK = "text runner.task_type"
+_BACKEND = text("@.training_backend", fallbacks=("actor.training_backend",))
+_TASK = text("runner.task_type")
 _SHARED: tuple[Setting, ...] = (
-    rule("length", "size runner.seq_length"),
-    rule("precision", "text @.model.precision actor.model.precision", "any @.model.fp8", by=convert.precision),
-    rule(
+    setting("length", size("runner.seq_length")),
+    setting(
+        "precision",
+        text("@.model.precision", fallbacks=("actor.model.precision",)),
+        anything("@.model.fp8"),
+        by=convert.precision,
+    ),
+    setting(
         "tokens",
-        "size runner.seq_length",
-        "switch runner.enable_dynamic_batch_size = false",
-        "size runner.max_tokens_per_mbs = 2048",
-        "size algorithm.training_batch_size_per_gpu @.micro_batch_size",
-        "size algorithm.logprob_forward_micro_batch_size",
+        size("runner.seq_length"),
+        switch("runner.enable_dynamic_batch_size"),
+        size("runner.max_tokens_per_mbs", default=2048),
+        size("algorithm.training_batch_size_per_gpu", fallbacks=("@.micro_batch_size",)),
+        size("algorithm.logprob_forward_micro_batch_size"),
         by=_tokens,
     ),
-    rule("optimizer_on_host", "switch @.fsdp_config.cpu_offload = false", by=convert.whole, only="fsdp"),
-    rule("", "text @.fsdp_config.sharding_strategy = full_shard", by=_divided, only="fsdp"),
-    rule("", "any @.fsdp_config.reshard_after_forward = true", by=convert.resharded, only="fsdp"),
+    setting("optimizer_on_host", switch("@.fsdp_config.cpu_offload"), by=convert.whole, only="fsdp"),
+    setting("", text("@.fsdp_config.sharding_strategy", default="full_shard"), by=_divided, only="fsdp"),
+    setting("", anything("@.fsdp_config.reshard_after_forward", default=True), by=convert.resharded, only="fsdp"),
     layers("@.model.override_config"),
     unless("@.model.pipeline_model_parallel_layout", only="megatron"),
 )
 _TRAINING = (
     *_SHARED,
-    rule(
+    setting(
         "recompute",
-        "switch @.fsdp_config.gradient_checkpointing @.model.gradient_checkpointing",
+        switch("@.fsdp_config.gradient_checkpointing", default=None, fallbacks=("@.model.gradient_checkpointing",)),
         by=convert.checkpointed,
         only="fsdp",
     ),
-    rule("lora", "size @.model.lora_rank", "switch @.model.is_lora = false", by=convert.adapters),
-    rule("sleep", "switch @.offload_weight", "switch @.offload_optimizer", "switch @.enable_offload", by=_left),
-    rule("whole_gradients", "switch @.fsdp_config.enable_gradient_accumulation = false", only="fsdp"),
+    setting("lora", size("@.model.lora_rank"), switch("@.model.is_lora"), by=convert.adapters),
+    setting(
+        "sleep",
+        switch("@.offload_weight", default=None),
+        switch("@.offload_optimizer", default=None),
+        switch("@.enable_offload", default=None),
+        by=_left,
+    ),
+    setting("whole_gradients", switch("@.fsdp_config.enable_gradient_accumulation"), only="fsdp"),
     # Megatron; MegatronModelManager adds gradients in 32 bits
-    rule("gradients", _BACKEND, by=convert.always("fp32"), only="megatron"),
-    rule(
+    setting("gradients", _BACKEND, by=convert.always("fp32"), only="megatron"),
+    setting(
         "optimizer",
-        "text @.optim.optimizer = adam",
-        "any @.optim.use_precision_aware_optimizer",
+        text("@.optim.optimizer", default="adam"),
+        anything("@.optim.use_precision_aware_optimizer"),
         by=convert.optimizer,
         only="megatron",
     ),
     offloading("@.optim.", fraction=0.0, only="megatron"),
-    rule("distributed_optimizer", "switch @.optim.use_distributed_optimizer", only="megatron"),
-    rule("sequence_parallel", "switch @.model.sequence_parallel", only="megatron"),
+    setting("distributed_optimizer", switch("@.optim.use_distributed_optimizer", default=None), only="megatron"),
+    setting("sequence_parallel", switch("@.model.sequence_parallel", default=None), only="megatron"),
     recomputing("@.model.", only="megatron"),
-    rule("chunks", "size @.model.virtual_pipeline_model_parallel_size", only="megatron"),
+    setting("chunks", size("@.model.virtual_pipeline_model_parallel_size"), only="megatron"),
 )
-_MODEL = rule("model", "text @.model.model_path rollout.model.model_path")
+_MODEL = setting("model", text("@.model.model_path", fallbacks=("rollout.model.model_path",)))
 
 RLINF = (
     Role(
         {"actor": "actor", "critic": "critic"},
-        rule("training", _BACKEND, _TASK, by=_kind(convert.trains)),
+        setting("training", _BACKEND, _TASK, by=_kind(convert.trains)),
         _MODEL,
         _TRAINING,
     ),
     Role(
         {"inference": "actor", "actor_inference": "actor"},
-        rule("forward", _BACKEND, _TASK, by=_kind(convert.computes)),
+        setting("forward", _BACKEND, _TASK, by=_kind(convert.computes)),
         _MODEL,
         _SHARED,
     ),
     Role(
         {"rollout": "rollout"},
-        rule("engine", "text @.rollout_backend", by=convert.serves),
+        setting("engine", text("@.rollout_backend"), by=convert.serves),
         _MODEL,
         (
-            rule("share", "share @.gpu_memory_utilization = 0.65"),
+            setting("share", share("@.gpu_memory_utilization", default=0.65)),
             # VLLMWorker: max_model_len
-            rule("length", "size runner.seq_length", only="vllm"),
-            rule("sequences", "size @.max_running_requests"),
-            rule("graphs", "switch @.enforce_eager", by=convert.captured, only="vllm"),
-            rule("tokens", "size @.vllm.max_num_batched_tokens", only="vllm"),
+            setting("length", size("runner.seq_length"), only="vllm"),
+            setting("sequences", size("@.max_running_requests")),
+            setting("graphs", switch("@.enforce_eager", default=None), by=convert.captured, only="vllm"),
+            setting("tokens", size("@.vllm.max_num_batched_tokens"), only="vllm"),
             # SGLangWorker leaves the chunks to SGLang
-            rule("tokens", "text @.rollout_backend", by=convert.always(CHUNK), only="sglang"),
-            rule("precision", "text @.model.precision", by=_served),
+            setting("tokens", text("@.rollout_backend"), by=convert.always(CHUNK), only="sglang"),
+            setting("precision", text("@.model.precision"), by=_served),
         ),
     ),
 )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.keys.roles import Role
+from rankplan.dialects.keys.key import anything, fact, share, size, switch, text
+from rankplan.dialects.keys.roles import Role, setting
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import layers, rule, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.rules import layers, sglang_steps, stage_keys, unless
 
 _S = "@.strategy_args.strategy_config"
 _ZERO = f"{_S}.zero_optimization"
@@ -54,108 +55,113 @@ def _slept(level: Any) -> str:
     return "free" if level == 2 else "host"
 
 
-_LENGTHS = "size sequence_length", "size prompt_length", "size response_length"
+_LENGTHS = size("sequence_length"), size("prompt_length"), size("response_length")
 
 ROLL = (
     Role(
         {"*": "*"},
-        rule("kind", "text @.strategy_args.strategy_name", by=_kind),
-        rule(
+        setting("kind", text("@.strategy_args.strategy_name"), by=_kind),
+        setting(
             "model",
-            "fact name",
-            *(f"text {one}.model_args.model_name_or_path" for one in ("actor_train", "reference", "actor_infer")),
-            "text @.model_args.model_name_or_path",
-            "text pretrain",
-            "text reward_pretrain",
+            fact("name"),
+            *(text(f"{one}.model_args.model_name_or_path") for one in ("actor_train", "reference", "actor_infer")),
+            text("@.model_args.model_name_or_path"),
+            text("pretrain"),
+            text("reward_pretrain"),
             by=_model,
         ),
         (
-            rule("length", *_LENGTHS, by=_length, only="training forward"),
-            rule(
+            setting("length", *_LENGTHS, by=_length, only="training forward"),
+            setting(
                 "tokens",
                 *_LENGTHS,
-                "switch @.use_sequence_packing = false",
-                "switch @.use_dynamic_batching_in_train = false",
-                "size @.max_tokens_per_microbatch_in_train",
-                "size @.training_args.per_device_train_batch_size = 8",
-                "switch @.use_dynamic_batching_in_infer = false",
-                "size @.max_tokens_per_microbatch_in_infer",
-                "size @.infer_batch_size = 16",
+                switch("@.use_sequence_packing"),
+                switch("@.use_dynamic_batching_in_train"),
+                size("@.max_tokens_per_microbatch_in_train"),
+                size("@.training_args.per_device_train_batch_size", default=8),
+                switch("@.use_dynamic_batching_in_infer"),
+                size("@.max_tokens_per_microbatch_in_infer"),
+                size("@.infer_batch_size", default=16),
                 by=_tokens,
                 only="training forward",
             ),
             unless("@.model_args.freeze_module_prefix", f"{_S}.additional_configs", only="training forward"),
             layers("@.model_args.model_config_kwargs", _S),
-            rule("lora", "size @.model_args.lora_rank = 8", "any @.model_args.lora_target", by=convert.adapters),
+            setting(
+                "lora",
+                size("@.model_args.lora_rank", default=8),
+                anything("@.model_args.lora_target"),
+                by=convert.adapters,
+            ),
             # Megatron
-            rule(
+            setting(
                 "precision",
-                "text @.model_args.dtype = bf16",
-                f"any {_S}.fp8_param",
-                f"any {_S}.fp8",
+                text("@.model_args.dtype", default="bf16"),
+                anything(f"{_S}.fp8_param"),
+                anything(f"{_S}.fp8"),
                 by=convert.precision,
                 only="megatron",
             ),
             # TrainingArguments.__post_init__: with 16-bit weights of this type, gradients are added in 32 bits
-            rule(
+            setting(
                 "gradients",
-                "text @.model_args.dtype = bf16",
+                text("@.model_args.dtype", default="bf16"),
                 by=lambda name: convert.gradients(name == "bf16"),
                 only="megatron",
             ),
-            rule("optimizer", f"text {_S}.optimizer = adam", by=convert.optimizer, only="megatron"),
-            rule("distributed_optimizer", f"switch {_S}.use_distributed_optimizer = false", only="megatron"),
-            rule("sequence_parallel", f"switch {_S}.sequence_parallel = false", only="megatron"),
-            rule(
+            setting("optimizer", text(f"{_S}.optimizer", default="adam"), by=convert.optimizer, only="megatron"),
+            setting("distributed_optimizer", switch(f"{_S}.use_distributed_optimizer"), only="megatron"),
+            setting("sequence_parallel", switch(f"{_S}.sequence_parallel"), only="megatron"),
+            setting(
                 "recompute",
-                f"text {_S}.recompute_granularity",
-                f"text {_S}.recompute_method",
+                text(f"{_S}.recompute_granularity"),
+                text(f"{_S}.recompute_method"),
                 by=convert.granularity,
                 only="megatron",
             ),
-            rule("chunks", f"size {_S}.virtual_pipeline_model_parallel_size", only="megatron"),
+            setting("chunks", size(f"{_S}.virtual_pipeline_model_parallel_size"), only="megatron"),
             unless(f"{_S}.optimizer_cpu_offload", *stage_keys(f"{_S}."), only="megatron"),
             # MegatronTrainStrategy.offload_states: after each turn
-            rule("sleep", "text @.strategy_args.strategy_name", by=convert.always("host"), only="megatron"),
+            setting("sleep", text("@.strategy_args.strategy_name"), by=convert.always("host"), only="megatron"),
             # FSDP
-            rule("optimizer_on_host", f"switch {_S}.offload_policy = false", by=convert.whole, only="fsdp"),
-            rule(
+            setting("optimizer_on_host", switch(f"{_S}.offload_policy"), by=convert.whole, only="fsdp"),
+            setting(
                 "recompute",
-                "switch @.model_args.disable_gradient_checkpointing = false",
+                switch("@.model_args.disable_gradient_checkpointing"),
                 by=lambda disabled: "none" if disabled else "full",
                 only="fsdp deepspeed",
             ),
-            rule("", f"any {_S}.reshard_after_forward", by=convert.resharded, only="fsdp"),
-            rule("", f"size {_S}.fsdp_size", "fact slots", by=convert.replicated, only="fsdp"),
-            rule("", f"size {_S}.ep_size = 1", by=convert.several, only="fsdp"),
-            rule(
+            setting("", anything(f"{_S}.reshard_after_forward"), by=convert.resharded, only="fsdp"),
+            setting("", size(f"{_S}.fsdp_size"), fact("slots"), by=convert.replicated, only="fsdp"),
+            setting("", size(f"{_S}.ep_size", default=1), by=convert.several, only="fsdp"),
+            setting(
                 "whole_gradients",
-                f"switch {_S}.reduce_scatter_during_grad_accumulation = true",
+                switch(f"{_S}.reduce_scatter_during_grad_accumulation", default=True),
                 by=lambda reduced: not reduced,
                 only="fsdp",
             ),
             # DeepSpeed, in older versions
-            rule("zero_stage", f"size {_ZERO}.stage", only="deepspeed"),
-            rule("optimizer_on_host", f"text {_ZERO}.offload_optimizer.device", by=_on_host, only="deepspeed"),
+            setting("zero_stage", size(f"{_ZERO}.stage"), only="deepspeed"),
+            setting("optimizer_on_host", text(f"{_ZERO}.offload_optimizer.device"), by=_on_host, only="deepspeed"),
             unless(f"{_ZERO}.offload_param.device", f"{_ZERO}.zero_hpz_partition_size", only="deepspeed"),
             # engines
-            rule("share", f"share {_S}.gpu_memory_utilization", only="vllm"),
-            rule("share", f"share {_S}.mem_fraction_static", only="sglang"),
-            rule("length", f"size {_S}.max_model_len", only="vllm"),
-            rule("length", f"size {_S}.context_length", only="sglang"),
-            rule("sequences", f"size {_S}.max_num_seqs", only="vllm"),
-            rule("tokens", f"size {_S}.max_num_batched_tokens = 8192", only="vllm"),
-            rule("graphs", f"switch {_S}.enforce_eager", by=convert.captured, only="vllm"),
+            setting("share", share(f"{_S}.gpu_memory_utilization"), only="vllm"),
+            setting("share", share(f"{_S}.mem_fraction_static"), only="sglang"),
+            setting("length", size(f"{_S}.max_model_len"), only="vllm"),
+            setting("length", size(f"{_S}.context_length"), only="sglang"),
+            setting("sequences", size(f"{_S}.max_num_seqs"), only="vllm"),
+            setting("tokens", size(f"{_S}.max_num_batched_tokens", default=8192), only="vllm"),
+            setting("graphs", switch(f"{_S}.enforce_eager", default=None), by=convert.captured, only="vllm"),
             *sglang_steps(f"{_S}.", f"{_S}.context_length"),
-            rule(
+            setting(
                 "precision",
-                f"text {_S}.quantization",
-                "text @.model_args.dtype = bf16",
+                text(f"{_S}.quantization"),
+                text("@.model_args.dtype", default="bf16"),
                 by=convert.served,
                 only="engine",
             ),
-            rule("cache_precision", f"text {_S}.kv_cache_dtype", by=convert.cached, only="engine"),
-            rule("sleep", f"size {_S}.sleep_level = 1", by=_slept, only="vllm"),
+            setting("cache_precision", text(f"{_S}.kv_cache_dtype"), by=convert.cached, only="engine"),
+            setting("sleep", size(f"{_S}.sleep_level", default=1), by=_slept, only="vllm"),
             unless(f"{_S}.cpu_offload_gb", f"{_S}.hf_overrides", f"{_S}.decode_context_parallel_size", only="engine"),
         ),
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rankplan.dialects.keys.key import Key, Kind, switch
+from rankplan.dialects.keys.key import Key, Kind, size, switch, text
 from rankplan.dialects.keys.key import fraction as key_of_fraction
 from rankplan.dialects.keys.roles import Role, Setting, same, setting
 from rankplan.dialects.memory import convert
@@ -34,12 +34,12 @@ def rule(
 ) -> Setting:
     """Return a setting that ``by`` makes of the values of keys, each as a text; see `key`."""
     beside = {one: one.default for one in map(key, also)}
-    return setting(name, *map(key, keys), by=by, only=only.split(), words=words.split(), also=beside)
+    return setting(name, *map(key, keys), by=by, only=only, words=words, also=beside)
 
 
 def fixed(name: str, value: Any, only: str = "") -> Setting:
     """Return a setting of a system that has one value for it, whatever its config says."""
-    return setting(name, by=convert.always(value), only=only.split())
+    return setting(name, by=convert.always(value), only=only)
 
 
 def recomputing(section: str, only: str = "") -> Setting:
@@ -47,24 +47,24 @@ def recomputing(section: str, only: str = "") -> Setting:
 
     Megatron-LM demands a method and a number of layers with ``full`` (``TransformerConfig.__post_init__``).
     """
-    method = f"text {section}recompute_method"
-    also = (f"{method} = uniform", f"size {section}recompute_num_layers = 1")
-    granularity = f"text {section}recompute_granularity"
-    return rule("recompute", granularity, method, by=convert.granularity, only=only, also=also)
+    granularity = text(f"{section}recompute_granularity")
+    method = text(f"{section}recompute_method")
+    also: dict[Key[Any], Any] = {method: "uniform", size(f"{section}recompute_num_layers"): 1}
+    return setting("recompute", granularity, method, by=convert.granularity, only=only, also=also)
 
 
 def offloading(section: str, fraction: float | None = None, only: str = "") -> Setting:
     """Return the setting of Megatron's optimizer on the host; ``fraction`` is the default of the system."""
     is_offloaded = switch(f"{section}optimizer_cpu_offload")
     part = key_of_fraction(f"{section}optimizer_offload_fraction", default=fraction)
-    return setting("optimizer_on_host", is_offloaded, part, by=convert.offloaded, only=only.split())
+    return setting("optimizer_on_host", is_offloaded, part, by=convert.offloaded, only=only)
 
 
 def end_stages(section: str) -> tuple[Setting, Setting]:
     """Return the settings of the layers of Megatron's first and last stage; ``section`` ends in a dot."""
     return (
-        rule("first_layers", f"size {section}num_layers_in_first_pipeline_stage", only="megatron"),
-        rule("last_layers", f"size {section}num_layers_in_last_pipeline_stage", only="megatron"),
+        setting("first_layers", size(f"{section}num_layers_in_first_pipeline_stage"), only="megatron"),
+        setting("last_layers", size(f"{section}num_layers_in_last_pipeline_stage"), only="megatron"),
     )
 
 
@@ -75,7 +75,7 @@ def _any(path: str | Key[Any]) -> Key[Any]:
 
 def unless(*paths: str | Key[Any], only: str = "") -> Setting:
     """Return the setting of keys that, if they are set, have an effect that no setting states."""
-    return setting("", *map(_any, paths), by=convert.unset, only=only.split())
+    return setting("", *map(_any, paths), by=convert.unset, only=only)
 
 
 def stage_keys(section: str) -> tuple[str, ...]:
@@ -92,21 +92,21 @@ requests (``ModelRunner.init_memory_pool``: at most these)."""
 def sglang_steps(section: str, length: str) -> tuple[Setting, Setting]:
     """Return the settings of the most tokens and requests of SGLang; ``section`` ends in a dot or an underscore."""
     return (
-        rule(
+        setting(
             "tokens",
-            f"size {section}chunked_prefill_size = {CHUNK}",
-            f"size {section}max_prefill_tokens = {BATCH}",
-            f"size {length}",
+            size(f"{section}chunked_prefill_size", default=CHUNK),
+            size(f"{section}max_prefill_tokens", default=BATCH),
+            size(length),
             by=convert.step,
             only="sglang",
         ),
-        rule("sequences", f"size {section}max_running_requests = {REQUESTS}", only="sglang"),
+        setting("sequences", size(f"{section}max_running_requests", default=REQUESTS), only="sglang"),
     )
 
 
 def layers(*paths: str | Key[Any], only: str = "") -> Setting:
     """Return the setting of mappings that may change the layers of the model."""
-    return setting("", *map(_any, paths), by=convert.reshaped, only=only.split())
+    return setting("", *map(_any, paths), by=convert.reshaped, only=only)
 
 
 Table = tuple[Role, ...]

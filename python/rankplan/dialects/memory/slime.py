@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rankplan.dialects.keys.roles import Role
+from rankplan.dialects.keys.key import anything, fact, share, size, switch, text
+from rankplan.dialects.keys.roles import Role, setting
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import fixed, offloading, recomputing, rule, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.rules import fixed, offloading, recomputing, sglang_steps, stage_keys, unless
 from rankplan.plans.model import Experts, Latent, Model, Shape
 
 _REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")
@@ -110,36 +111,38 @@ def _tokens(cp: int, by_tokens: Any, tokens: Any, forward: Any, batch: Any, leng
     return None if found is None else max(found if found == longest else found * cp, longest)
 
 
-_COLOCATE = "switch offload = false", "switch colocate = false"
+_COLOCATE = switch("offload"), switch("colocate")
 _SIDE = (
-    rule("length", "size rollout_max_context_len"),
-    rule("precision", "switch fp16 = false", "any fp8_param_gather", by=lambda _, fp8: convert.precision("bf16", fp8)),
-    rule("gradients", "switch accumulate_allreduce_grads_in_fp32 = false", by=convert.gradients),
-    rule(
+    setting("length", size("rollout_max_context_len")),
+    setting(
+        "precision", switch("fp16"), anything("fp8_param_gather"), by=lambda _, fp8: convert.precision("bf16", fp8)
+    ),
+    setting("gradients", switch("accumulate_allreduce_grads_in_fp32"), by=convert.gradients),
+    setting(
         "optimizer",
-        "text optimizer = adam",
-        "switch use_stateless_adam = false",
-        "any use_precision_aware_optimizer",
+        text("optimizer", default="adam"),
+        switch("use_stateless_adam"),
+        anything("use_precision_aware_optimizer"),
         by=lambda name, stateless, aware: convert.optimizer("stateless" if stateless else name, aware),
     ),
     offloading("", fraction=1.0),
     # set_default_megatron_args: always
     fixed("distributed_optimizer", value=True),
-    rule("sequence_parallel", "switch sequence_parallel = false"),
+    setting("sequence_parallel", switch("sequence_parallel")),
     recomputing(""),
-    rule("first_layers", "size decoder_first_pipeline_num_layers"),
-    rule("last_layers", "size decoder_last_pipeline_num_layers"),
-    rule("lora", "size lora_rank", by=convert.adapters),
-    rule("sleep", "switch offload_train", *_COLOCATE, "switch release_train = false", by=_offload),
-    rule(
+    setting("first_layers", size("decoder_first_pipeline_num_layers")),
+    setting("last_layers", size("decoder_last_pipeline_num_layers")),
+    setting("lora", size("lora_rank"), by=convert.adapters),
+    setting("sleep", switch("offload_train", default=None), *_COLOCATE, switch("release_train"), by=_offload),
+    setting(
         "tokens",
-        "fact cp",
-        "switch use_dynamic_batch_size = false",
-        "size max_tokens_per_gpu",
-        "size log_probs_max_tokens_per_gpu",
-        "size micro_batch_size = 1",
-        "size seq_length = 4096",
-        "size rollout_max_context_len",
+        fact("cp"),
+        switch("use_dynamic_batch_size"),
+        size("max_tokens_per_gpu"),
+        size("log_probs_max_tokens_per_gpu"),
+        size("micro_batch_size", default=1),
+        size("seq_length", default=4096),
+        size("rollout_max_context_len"),
         by=_tokens,
     ),
     unless(
@@ -156,33 +159,33 @@ _SIDE = (
         "megatron_config_path",
     ),
 )
-_MODEL = rule(
+_MODEL = setting(
     "model",
-    "text hf_checkpoint",
-    *(f"size {one}" for one in _SIZES),
-    "switch group_query_attention = false",
-    "size num_query_groups",
-    "size kv_channels",
-    "switch swiglu = false",
-    "switch untie_embeddings_and_output_weights = false",
-    "switch add_qkv_bias = false",
-    "switch qk_layernorm = false",
-    "switch multi_latent_attention = false",
-    *(f"size {one}" for one in _LATENT),
-    "size num_experts",
-    "size moe_router_topk",
-    "size moe_ffn_hidden_size",
-    "size moe_shared_expert_intermediate_size",
-    "any moe_layer_freq",
-    "any spec",
-    "any hybrid_override_pattern",
+    text("hf_checkpoint"),
+    *(size(one) for one in _SIZES),
+    switch("group_query_attention"),
+    size("num_query_groups"),
+    size("kv_channels"),
+    switch("swiglu"),
+    switch("untie_embeddings_and_output_weights"),
+    switch("add_qkv_bias"),
+    switch("qk_layernorm"),
+    switch("multi_latent_attention"),
+    *(size(one) for one in _LATENT),
+    size("num_experts"),
+    size("moe_router_topk"),
+    size("moe_ffn_hidden_size"),
+    size("moe_shared_expert_intermediate_size"),
+    anything("moe_layer_freq"),
+    anything("spec"),
+    anything("hybrid_override_pattern"),
     by=_model,
 )
 
 SLIME = (
     Role(
         {"actor": "actor", "critic": "critic"},
-        rule("training", "text train_backend = megatron", by=convert.trains),
+        setting("training", text("train_backend", default="megatron"), by=convert.trains),
         _MODEL,
         _SIDE,
     ),
@@ -191,16 +194,16 @@ SLIME = (
         fixed("engine", {"engine": "sglang"}),
         _MODEL,
         (
-            rule("share", "share sglang_mem_fraction_static"),
-            rule("length", "size sglang_context_length"),
+            setting("share", share("sglang_mem_fraction_static")),
+            setting("length", size("sglang_context_length")),
             *sglang_steps("sglang_", "sglang_context_length"),
-            rule("precision", "text sglang_quantization", "text sglang_dtype", by=convert.served),
-            rule("cache_precision", "text sglang_kv_cache_dtype", by=convert.cached),
-            rule(
+            setting("precision", text("sglang_quantization"), text("sglang_dtype"), by=convert.served),
+            setting("cache_precision", text("sglang_kv_cache_dtype"), by=convert.cached),
+            setting(
                 "sleep",
-                "switch offload_rollout",
+                switch("offload_rollout", default=None),
                 *_COLOCATE,
-                "switch sglang_enable_weights_cpu_backup = false",
+                switch("sglang_enable_weights_cpu_backup"),
                 by=_dropped,
             ),
             unless(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.keys.roles import Role, Setting
+from rankplan.dialects.keys.key import anything, fact, share, size, switch, text
+from rankplan.dialects.keys.roles import Role, Setting, setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.rules import (
     end_stages,
@@ -12,7 +13,6 @@ from rankplan.dialects.memory.rules import (
     layers,
     offloading,
     recomputing,
-    rule,
     sglang_steps,
     stage_keys,
     unless,
@@ -22,9 +22,9 @@ _A = "actor_rollout_ref"
 _TF = "@.megatron.override_transformer_config"
 _OVER = "@.optim.override_optimizer_config"
 _TEACHERS = "distillation.teacher_models"
-_PROMPT, _RESPONSE = "size data.max_prompt_length = 512", "size data.max_response_length = 512"
-_BY_TOKENS = f"switch @.use_dynamic_bsz {_A}.actor.use_dynamic_bsz = false"
-_AWARE = "any @.optim.use_precision_aware_optimizer", f"any {_OVER}.use_precision_aware_optimizer"
+_PROMPT, _RESPONSE = size("data.max_prompt_length", default=512), size("data.max_response_length", default=512)
+_BY_TOKENS = switch("@.use_dynamic_bsz", fallbacks=(f"{_A}.actor.use_dynamic_bsz",))
+_AWARE = anything("@.optim.use_precision_aware_optimizer"), anything(f"{_OVER}.use_precision_aware_optimizer")
 
 
 def _tokens(
@@ -64,65 +64,71 @@ def _released(enabled: Any, name: Any, lora: Any) -> str | None:
 
 
 _STATES = (
-    rule("length", _PROMPT, _RESPONSE, by=convert.added),
+    setting("length", _PROMPT, _RESPONSE, by=convert.added),
     # FSDP
-    rule("precision", "text @.fsdp_config.model_dtype = fp32", by=convert.precision, only="fsdp"),
-    rule(
+    setting("precision", text("@.fsdp_config.model_dtype", default="fp32"), by=convert.precision, only="fsdp"),
+    setting(
         "sleep",
-        "switch @.fsdp_config.param_offload = false",
-        "switch @.fsdp_config.optimizer_offload = false",
+        switch("@.fsdp_config.param_offload"),
+        switch("@.fsdp_config.optimizer_offload"),
         by=convert.asleep,
         only="fsdp",
     ),
-    rule(
+    setting(
         "optimizer_on_host",
-        "switch @.fsdp_config.offload_policy = false",
-        f"text @.strategy {_A}.actor.strategy",
+        switch("@.fsdp_config.offload_policy"),
+        text("@.strategy", fallbacks=(f"{_A}.actor.strategy",)),
         by=_policy,
         only="fsdp",
         words="fsdp2",
     ),
-    rule(
+    setting(
         "optimizer",
-        "text @.optim.optimizer = AdamW",
-        "text @.optim.optimizer_impl = torch.optim",
+        text("@.optim.optimizer", default="AdamW"),
+        text("@.optim.optimizer_impl", default="torch.optim"),
         by=convert.torch_optimizer,
         only="fsdp",
     ),
-    rule("", "any @.fsdp_config.reshard_after_forward = true", by=convert.resharded, only="fsdp"),
+    setting("", anything("@.fsdp_config.reshard_after_forward", default=True), by=convert.resharded, only="fsdp"),
     # FSDPEngine._gradient_sync_context
     fixed("whole_gradients", value=True, only="fsdp"),
     # Megatron
-    rule("precision", "text @.megatron.dtype = bfloat16", f"any {_TF}.fp8", by=convert.precision, only="megatron"),
-    rule(
+    setting(
+        "precision",
+        text("@.megatron.dtype", default="bfloat16"),
+        anything(f"{_TF}.fp8"),
+        by=convert.precision,
+        only="megatron",
+    ),
+    setting(
         "sleep",
-        "switch @.megatron.param_offload = false",
-        "switch @.megatron.optimizer_offload = false",
+        switch("@.megatron.param_offload"),
+        switch("@.megatron.optimizer_offload"),
         by=convert.asleep,
         only="megatron",
     ),
-    rule(
+    setting(
         "gradients",
-        "switch @.megatron.override_ddp_config.grad_reduce_in_fp32 = true",
+        switch("@.megatron.override_ddp_config.grad_reduce_in_fp32", default=True),
         *_AWARE,
-        "text @.megatron.dtype = bfloat16",
+        text("@.megatron.dtype", default="bfloat16"),
         by=_narrow,
         only="megatron",
     ),
-    rule(
+    setting(
         "optimizer",
-        "text @.optim.optimizer = adam",
+        text("@.optim.optimizer", default="adam"),
         *_AWARE,
-        "text @.megatron.dtype = bfloat16",
+        text("@.megatron.dtype", default="bfloat16"),
         by=_optimizer,
         only="megatron",
     ),
     offloading(f"{_OVER}.", only="megatron"),
-    rule("distributed_optimizer", "switch @.megatron.use_distributed_optimizer = true", only="megatron"),
-    rule("sequence_parallel", "switch @.megatron.sequence_parallel = true", only="megatron"),
+    setting("distributed_optimizer", switch("@.megatron.use_distributed_optimizer", default=True), only="megatron"),
+    setting("sequence_parallel", switch("@.megatron.sequence_parallel", default=True), only="megatron"),
     recomputing(f"{_TF}.", only="megatron"),
     *end_stages(f"{_TF}."),
-    rule("chunks", "size @.megatron.virtual_pipeline_model_parallel_size", only="megatron"),
+    setting("chunks", size("@.megatron.virtual_pipeline_model_parallel_size"), only="megatron"),
 )
 _STAGES = unless("@.megatron.use_megatron_fsdp", *stage_keys(f"{_TF}."), only="megatron")
 
@@ -131,43 +137,75 @@ def _adapted(model: str) -> tuple[Setting, ...]:
     """Return the rules about the model of a trainer, which is in a section."""
     return (
         layers(f"{model}.override_config", f"{model}.override_config.model_config", _TF),
-        rule("lora", f"size {model}.lora_rank {model}.lora.rank", by=convert.adapters),
+        setting("lora", size(f"{model}.lora_rank", fallbacks=(f"{model}.lora.rank",)), by=convert.adapters),
         unless(f"{model}.lora_adapter_path", f"{model}.lora.adapter_path"),
-        rule("recompute", f"switch {model}.enable_gradient_checkpointing = true", by=convert.checkpointed, only="fsdp"),
+        setting(
+            "recompute",
+            switch(f"{model}.enable_gradient_checkpointing", default=True),
+            by=convert.checkpointed,
+            only="fsdp",
+        ),
     )
 
 
 def _engine(components: dict[str, str], model: str, requests: int, at: str = "@") -> Role:
     """Return the role of engines; ``requests`` is the most that they serve at once, and their section is ``at``."""
-    usual = f" {_A}.rollout" if at != "@" else ""  # teachers interpolate the rollout's
+
+    def usual(name: str) -> tuple[str, ...]:
+        return () if at == "@" else (f"{_A}.rollout.{name}",)  # teachers interpolate the rollout's
+
     vllm, sglang = f"{at}.engine_kwargs.vllm", f"{at}.engine_kwargs.sglang"
     return Role(
         components,
-        rule("engine", f"text {at}.name{usual and f'{usual}.name'}", by=convert.serves),
-        rule("model", f"text {model}"),
+        setting("engine", text(f"{at}.name", fallbacks=usual("name")), by=convert.serves),
+        setting("model", text(model)),
         (
-            rule("share", f"share {vllm}.gpu_memory_utilization {at}.gpu_memory_utilization = 0.5"),
-            rule("length", f"size {vllm}.max_model_len {at}.max_model_len"),
-            rule("sequences", f"size {vllm}.max_num_seqs {at}.max_num_seqs = {requests}", only="vllm"),
-            rule("sequences", f"size {sglang}.max_running_requests {at}.max_num_seqs = {requests}", only="sglang"),
-            rule("sequences", f"size {at}.max_num_seqs = {requests}", only="trtllm"),
-            rule("tokens", f"size {vllm}.max_num_batched_tokens {at}.max_num_batched_tokens = 8192", only="vllm"),
-            rule("tokens", f"size {at}.max_num_batched_tokens = 8192", only="trtllm"),
-            rule("graphs", f"switch {vllm}.enforce_eager {at}.enforce_eager", by=convert.captured, only="vllm"),
+            setting(
+                "share",
+                share(f"{vllm}.gpu_memory_utilization", default=0.5, fallbacks=(f"{at}.gpu_memory_utilization",)),
+            ),
+            setting("length", size(f"{vllm}.max_model_len", fallbacks=(f"{at}.max_model_len",))),
+            setting(
+                "sequences",
+                size(f"{vllm}.max_num_seqs", default=requests, fallbacks=(f"{at}.max_num_seqs",)),
+                only="vllm",
+            ),
+            setting(
+                "sequences",
+                size(f"{sglang}.max_running_requests", default=requests, fallbacks=(f"{at}.max_num_seqs",)),
+                only="sglang",
+            ),
+            setting("sequences", size(f"{at}.max_num_seqs", default=requests), only="trtllm"),
+            setting(
+                "tokens",
+                size(f"{vllm}.max_num_batched_tokens", default=8192, fallbacks=(f"{at}.max_num_batched_tokens",)),
+                only="vllm",
+            ),
+            setting("tokens", size(f"{at}.max_num_batched_tokens", default=8192), only="trtllm"),
+            setting(
+                "graphs",
+                switch(f"{vllm}.enforce_eager", default=None, fallbacks=(f"{at}.enforce_eager",)),
+                by=convert.captured,
+                only="vllm",
+            ),
             # SGLangHttpServer leaves the chunks to SGLang
             sglang_steps(f"{sglang}.", f"{sglang}.context_length")[0],
-            rule(
+            setting(
                 "precision",
-                f"text {at}.quantization",
-                f"text {at}.dtype{usual and f'{usual}.dtype'} = bfloat16",
+                text(f"{at}.quantization"),
+                text(f"{at}.dtype", default="bfloat16", fallbacks=usual("dtype")),
                 by=convert.served,
             ),
-            rule("cache_precision", f"text {vllm}.kv_cache_dtype {sglang}.kv_cache_dtype", by=convert.cached),
-            rule(
+            setting(
+                "cache_precision",
+                text(f"{vllm}.kv_cache_dtype", fallbacks=(f"{sglang}.kv_cache_dtype",)),
+                by=convert.cached,
+            ),
+            setting(
                 "sleep",
-                f"switch {at}.free_cache_engine = true",
-                f"text {at}.name",
-                f"size {_A}.model.lora_rank {_A}.model.lora.rank",
+                switch(f"{at}.free_cache_engine", default=True),
+                text(f"{at}.name"),
+                size(f"{_A}.model.lora_rank", fallbacks=(f"{_A}.model.lora.rank",)),
                 by=_released,
             ),
             layers(f"{_A}.model.override_config", f"{_A}.model.override_config.model_config"),
@@ -187,75 +225,79 @@ def _engine(components: dict[str, str], model: str, requests: int, at: str = "@"
 VERL = (
     Role(
         {"actor": f"{_A}.actor"},
-        rule("training", "fact engine", by=convert.trains),
-        rule("model", f"text {_A}.model.path"),
+        setting("training", fact("engine"), by=convert.trains),
+        setting("model", text(f"{_A}.model.path")),
         (
             *_STATES,
             _STAGES,
             *_adapted(f"{_A}.model"),
-            rule(
+            setting(
                 "tokens",
                 _PROMPT,
                 _RESPONSE,
-                "fact cp",
+                fact("cp"),
                 _BY_TOKENS,
-                "size @.ppo_max_token_len_per_gpu = 16384",
-                "size @.ppo_micro_batch_size_per_gpu",
-                f"switch {_A}.rollout.log_prob_use_dynamic_bsz",
-                f"size {_A}.rollout.log_prob_max_token_len_per_gpu",
-                f"size {_A}.rollout.log_prob_micro_batch_size_per_gpu",
+                size("@.ppo_max_token_len_per_gpu", default=16384),
+                size("@.ppo_micro_batch_size_per_gpu"),
+                switch(f"{_A}.rollout.log_prob_use_dynamic_bsz", default=None),
+                size(f"{_A}.rollout.log_prob_max_token_len_per_gpu"),
+                size(f"{_A}.rollout.log_prob_micro_batch_size_per_gpu"),
                 by=_tokens,
             ),
         ),
     ),
     Role(
         {"critic": "critic"},
-        rule("training", "fact engine", by=convert.trains),
-        rule("model", "text critic.model.path"),
+        setting("training", fact("engine"), by=convert.trains),
+        setting("model", text("critic.model.path")),
         (
             *_STATES,
             _STAGES,
             *_adapted("critic.model"),
-            rule(
+            setting(
                 "tokens",
                 _PROMPT,
                 _RESPONSE,
-                "fact cp",
+                fact("cp"),
                 _BY_TOKENS,
-                "size @.ppo_max_token_len_per_gpu = 32768",
-                "size @.ppo_micro_batch_size_per_gpu",
-                "switch @.forward_use_dynamic_bsz",
-                "size @.forward_max_token_len_per_gpu",
-                "size @.forward_micro_batch_size_per_gpu @.ppo_micro_batch_size_per_gpu",
+                size("@.ppo_max_token_len_per_gpu", default=32768),
+                size("@.ppo_micro_batch_size_per_gpu"),
+                switch("@.forward_use_dynamic_bsz", default=None),
+                size("@.forward_max_token_len_per_gpu"),
+                size("@.forward_micro_batch_size_per_gpu", fallbacks=("@.ppo_micro_batch_size_per_gpu",)),
                 by=_tokens,
             ),
         ),
     ),
     Role(
         {"ref": f"{_A}.ref"},
-        rule("forward", "fact engine", by=convert.computes),
-        rule("model", f"text {_A}.model.path"),
+        setting("forward", fact("engine"), by=convert.computes),
+        setting("model", text(f"{_A}.model.path")),
         (
             *(one for one in _STATES if one.name in ("length", "precision")),
             # FSDPEngine: a model without a backward pass keeps its parameters on the host
             fixed("optimizer_on_host", 1.0, only="fsdp"),
             fixed("sleep", "host", only="fsdp"),
-            rule(
+            setting(
                 "sleep",
-                f"switch @.megatron.param_offload {_A}.actor.megatron.param_offload = false",
+                switch("@.megatron.param_offload", fallbacks=(f"{_A}.actor.megatron.param_offload",)),
                 by=convert.asleep,
                 only="megatron",
             ),
             _STAGES,
             layers(f"{_A}.model.override_config", f"{_A}.model.override_config.model_config", _TF),
-            rule(
+            setting(
                 "tokens",
                 _PROMPT,
                 _RESPONSE,
-                "fact cp",
-                f"switch @.log_prob_use_dynamic_bsz {_A}.actor.use_dynamic_bsz = false",
-                f"size @.log_prob_max_token_len_per_gpu {_A}.actor.ppo_max_token_len_per_gpu = 16384",
-                "size @.log_prob_micro_batch_size_per_gpu",
+                fact("cp"),
+                switch("@.log_prob_use_dynamic_bsz", fallbacks=(f"{_A}.actor.use_dynamic_bsz",)),
+                size(
+                    "@.log_prob_max_token_len_per_gpu",
+                    default=16384,
+                    fallbacks=(f"{_A}.actor.ppo_max_token_len_per_gpu",),
+                ),
+                size("@.log_prob_micro_batch_size_per_gpu"),
                 by=_tokens,
             ),
         ),
