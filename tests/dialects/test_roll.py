@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, diff
-from rankplan.dialects import roll, slime
+from rankplan.dialects import roll
 from rankplan.dialects.tables import ROLL
+from rankplan.trainers.slime import dialect as slime
 from support.configs import refused
 from support.goldens import lines, named
 from support.outcomes import at_least, outcome
@@ -340,15 +341,25 @@ def test_faults_are_found_together_where_nobody_says_what_there_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "text"),
+    ("dialect", "text", "message"),
     [
-        (roll, 'num_gpus_per_node: 1\na: {device_mapping: "[4294967294]"}\n'),
-        (slime, "actor_num_nodes: 4294967295\nnum_gpus_per_node: 8\ncolocate: true\n"),
+        (
+            roll,
+            'num_gpus_per_node: 1\na: {device_mapping: "[4294967294]"}\n',
+            "4294967295 is not a number of nodes",
+        ),
+        (
+            slime,
+            "actor_num_nodes: 4294967295\nnum_gpus_per_node: 8\ncolocate: true\n",
+            "`actor_num_nodes` is 4294967295; it must be 1,048,576 or less",
+        ),
     ],
 )
-def test_a_file_for_more_nodes_than_there_can_be_is_named(dialect: Any, text: str, tmp_path: Path) -> None:
+def test_a_file_for_more_nodes_than_there_can_be_is_named(
+    dialect: Any, text: str, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "large.yaml").write_text(text)
-    with pytest.raises(PlacementError, match="4294967295 is not a number of nodes") as caught:
+    with pytest.raises(PlacementError, match=message) as caught:
         dialect.assumed_inventory(tmp_path / "large.yaml")
     assert (caught.value.file, caught.value.line) == (str(tmp_path / "large.yaml"), 1)
 

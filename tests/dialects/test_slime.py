@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
-from rankplan.dialects import slime
 from rankplan.dialects.tables import ROLL, SLIME
+from rankplan.trainers.slime import dialect as slime
 from support.configs import refused
 from support.goldens import lines, named
 

@@ -20,6 +20,7 @@ ROOMS = [
     "trainers",
     "trainers.openrlhf",
     "trainers.skyrl",
+    "trainers.slime",
     "starting",
     "targets",
     "arranging",

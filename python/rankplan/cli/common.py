@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem
 from rankplan.cli.commands import OVERRIDES
 from rankplan.cli.output import EXPECTED
 from rankplan.dialects import DIALECTS
-from rankplan.dialects.orders import by_address_text
+from rankplan.dialects.placing.orders import by_address_text
 from rankplan.errors import PlacementError
 from rankplan.front import Job, inventory_from, is_saved, plan, read_job, saved_plan
 from rankplan.front import Nodes as Given

@@ -51,6 +51,7 @@ _MODULES = {
     "rlinf": "rankplan.dialects.rlinf.dialect",
     "openrlhf": "rankplan.trainers.openrlhf.dialect",
     "skyrl": "rankplan.trainers.skyrl.dialect",
+    "slime": "rankplan.trainers.slime.dialect",
 }
 """The modules of dialects that have a folder."""
 _Module = TypeVar("_Module", bound=Dialect)
@@ -86,10 +87,11 @@ DIALECTS: Mapping[str, Dialect] = _Modules[Dialect]("nemo_rl", "areal", "skyrl",
 """By name."""
 
 if TYPE_CHECKING:  # mypy compares each module with its protocol
-    from rankplan.dialects import areal, nemo_rl, roll, slime, verl
+    from rankplan.dialects import areal, nemo_rl, roll, verl
     from rankplan.dialects.rlinf import dialect as rlinf
     from rankplan.trainers.openrlhf import dialect as openrlhf
     from rankplan.trainers.skyrl import dialect as skyrl
+    from rankplan.trainers.slime import dialect as slime
 
     _readers: list[Dialect] = [nemo_rl, areal, skyrl, openrlhf]
     _writers: list[Writing] = [rlinf, verl, slime, roll]

@@ -16,6 +16,7 @@ from rankplan.errors import KeyPath
 from rankplan.parallel import MEGATRON
 from rankplan.trainers.openrlhf.keys import KEYS as OPENRLHF
 from rankplan.trainers.skyrl.keys import KEYS as SKYRL
+from rankplan.trainers.slime.keys import KEYS as SLIME
 from rankplan.words import misspelt
 
 TELLS: Final = "tells"
@@ -179,25 +180,6 @@ AREAL = _table(
     tells=_has_backend,
 )
 
-
-def flag_name(key: Any) -> str:
-    """Return the name of a flag of slime, which may be written as on a command line."""
-    return str(key).removeprefix("--").replace("-", "_")
-
-
-SLIME: KeyTable = _table(
-    Row("", "size", "actor_num_nodes actor_num_gpus_per_node", "the GPUs of the actor", ALONE),
-    Row("", "size", "critic_num_nodes critic_num_gpus_per_node", "the GPUs of the critic, in older versions"),
-    Row("", "size", "rollout_num_gpus", "the GPUs of the rollout", TELLS),
-    Row("", "size", "rollout_num_gpus_per_engine", "the size of an engine", ALONE),
-    Row("", "size", "num_gpus_per_node", "the GPUs of each node"),
-    Row("", "size", _MEGATRON, "sizes of training with Megatron"),
-    Row("", "switch", "colocate", "whether the rollout starts at the first GPU"),
-    Row("", "switch", "debug_train_only debug_rollout_only rollout_external", "sides that do not run here"),
-    Row("", "switch", "use_critic", "whether there is a critic"),
-    memory="slime",
-    tells=lambda config: any((flag_name(key),) in SLIME.telling for key in config),
-)
 
 ROLE = "*"
 """The section of a role in ROLL, which may have any name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from rankplan.dialects.keys.key import Key, Kind, below, path_of
 from rankplan.errors import Diagnostic, Faults, KeyPath, Where
@@ -39,31 +39,37 @@ class Config:
         """``flags`` are the names at the top as they are written, by the names of their keys."""
         self._reader = reader
         self._section = section
-        self._flags = flags
+        self.flags = flags
         self._changes = changes
         self.faults = faults
 
     def __getitem__(self, key: Key[T]) -> T:
         return self.get(key)
 
-    def get(self, key: Key[T], default: Any = _UNSET, *, least: int | None = None) -> T:
+    @overload
+    def get(self, key: Key[T], *, least: int | None = ...) -> T: ...
+    @overload
+    def get(self, key: Key[T] | Key[T | None], default: T, *, least: int | None = ...) -> T: ...
+    def get(self, key: Key[Any], default: Any = _UNSET, *, least: int | None = None) -> Any:
         """Return the value at a key; ``default`` and ``least`` take the place of the key's own."""
         path = self.path(key)
         value = self._at(path)
         if value is not None:
             fault = _type_fault(key, value, path, key.least if least is None else least)
             if fault is None:
-                converted: T = _converted(key, value)
-                return converted
+                return _converted(key, value)
             self.faults.add(self._reader.where(path), fault)
         if default is _UNSET:
             default = key.default(self) if callable(key.default) else key.default
-        usual: T = default
-        return usual
+        return default
 
     def stated(self, key: Key[Any]) -> bool:
         """Return whether the config has a value at a key, of whatever type."""
         return self._at(self.path(key)) is not None
+
+    def has(self, key: Key[Any]) -> bool:
+        """Return whether the config has a key at the top, even without a value."""
+        return any(path[0] in self.section for path in self.paths(key))
 
     def path(self, key: Key[Any]) -> KeyPath:
         """Return the path of a key in this config: the first one with a value, else its own."""
@@ -85,7 +91,7 @@ class Config:
         return map(self._at, older)
 
     def _written(self, path: KeyPath) -> KeyPath:
-        name = self._flags.get(str(path[0]))
+        name = self.flags.get(str(path[0]))
         return path if name is None else (name, *path[1:])
 
     def _at(self, path: KeyPath) -> Any:
@@ -99,6 +105,10 @@ class Config:
     def key_place(self, key: Key[Any]) -> Where:
         """Return the place of a key, for a fault of the key rather than of its value."""
         return self._reader.where(self.path(key), key=True)
+
+    def value_place(self, name: str) -> Where:
+        """Return the place of a value of the section by the name of its key."""
+        return self._reader.where((*self._section_path, name))
 
     def named(self, name: str) -> Where:
         """Return the place of a key of the section by its name, for a fault of the key rather than of its value."""
@@ -118,7 +128,7 @@ class Config:
 
     def _with(self, **parts: Any) -> Config:
         own = {"reader": self._reader, "faults": self.faults, "section": self._section}
-        return Config(**{**own, "flags": self._flags, "changes": self._changes, **parts})
+        return Config(**{**own, "flags": self.flags, "changes": self._changes, **parts})
 
     @property
     def section(self) -> Mapping[Any, Any]:

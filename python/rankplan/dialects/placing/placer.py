@@ -117,7 +117,7 @@ class Placer:
             if isinstance(taken, Taken):
                 return taken
         help = cure() or "use a larger cluster, or fewer nodes or accelerators per node"
-        self._reject(at, Diagnostic("resource-out-of-range", self._few_nodes(nodes, each, name), help))
+        self.reject(at, Diagnostic("resource-out-of-range", self._few_nodes(nodes, each, name), help))
         return Taken()
 
     def _few_nodes(self, nodes: int, each: int, name: str) -> str:
@@ -153,7 +153,7 @@ class Placer:
         taken = self.pool.in_bundles(count, sizes)
         if isinstance(taken, Taken):
             return taken
-        self._reject(at, lacking(taken))
+        self.reject(at, lacking(taken))
         return Taken()
 
     def lists(self, count: int, lists: Sequence[Sequence[tuple[int, int]]]) -> Taken:
@@ -165,7 +165,7 @@ class Placer:
         """Record the fault of a component that needs more accelerators than there are."""
         message = f"{name} needs {counted(count, 'accelerator')}, more than {of}: {present}"
         fault = Diagnostic("resource-out-of-range", message, "use a larger cluster, or fewer accelerators")
-        self._reject(at, fault)
+        self.reject(at, fault)
 
     def ask(
         self,
@@ -193,7 +193,7 @@ class Placer:
                 order=order,
             )
 
-    def _reject(self, at: At, fault: Diagnostic) -> None:
+    def reject(self, at: At, fault: Diagnostic) -> None:
         """Record a fault at a place."""
         if isinstance(at, Where):
             self.reader.faults.add(at, fault)
@@ -235,7 +235,7 @@ class Placer:
         if processes > MAX_PROCESSES:
             message = f"the component has {processes:,} processes; the limit is {MAX_PROCESSES:,}"
             help = "split the component, or place fewer processes"
-            self._reject(at, Diagnostic("too-many-processes", message, help))
+            self.reject(at, Diagnostic("too-many-processes", message, help))
             return
         if nodes is None:
             every = RankSet(range(self.inventory.num_nodes))
@@ -252,7 +252,7 @@ class Placer:
             return Component.place(name, self.inventory, (group,), rule, visibility=self.visibility, **settings)
         except PlacementError as error:
             for fault in error.diagnostics:
-                self._reject(at, fault)
+                self.reject(at, fault)
             return None
 
     def engines(self, name: str, pool: Taken, per_node: int, engine: Engine, share: float | None) -> None:
@@ -266,6 +266,10 @@ class Placer:
         if not faults:
             engines = engine.size // each
             self.component(name, pool, engine.where, each, sizes=engine.parallel, share=share, engines=engines)
+
+    def finish(self) -> None:
+        """Raise `PlacementError` with every fault so far if there is any."""
+        self.reader.finish()
 
     def plan(self, dialect: str, memory: MemoryReader) -> Plan:
         """Return the plan of the components with the memory that their config states. Raises `PlacementError`."""

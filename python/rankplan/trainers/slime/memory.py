@@ -10,6 +10,7 @@ from rankplan.dialects.keys.roles import Role, setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.rules import fixed, offloading, recomputing, sglang_steps, stage_keys, unless
 from rankplan.plans.model import Experts, Latent, Model, Shape
+from rankplan.trainers.slime import keys
 
 _REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")
 _LATENT = "q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim"
@@ -111,7 +112,7 @@ def _tokens(cp: int, by_tokens: Any, tokens: Any, forward: Any, batch: Any, leng
     return None if found is None else max(found if found == longest else found * cp, longest)
 
 
-_COLOCATE = switch("offload"), switch("colocate")
+_COLOCATE = switch("offload"), keys.COLOCATE
 _SIDE = (
     setting("length", size("rollout_max_context_len")),
     setting(
@@ -182,7 +183,7 @@ _MODEL = setting(
     by=_model,
 )
 
-SLIME = (
+ROLES = (
     Role(
         {"actor": "actor", "critic": "critic"},
         setting("training", text("train_backend", default="megatron"), by=convert.trains),

@@ -17,26 +17,30 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, Protocol, TypeAlias
 
-from rankplan._core import Inventory as Core
 from rankplan._core import Placement, Taken, step_sizes
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.keys.key import Key, Kind
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.orders import bundle_order
-from rankplan.dialects.placing.job import Job
+from rankplan.dialects.placing.job import KeyJob
+from rankplan.dialects.placing.orders import bundle_order
 from rankplan.dialects.placing.placer import Placer
-from rankplan.dialects.tables import SLIME, flag_name
-from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.errors import NOWHERE, Diagnostic, PlacementError, Where
 from rankplan.nodes.inventory import Inventory
-from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
+from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import ASSUMED
-from rankplan.read.text.reader import Config, Reader
-from rankplan.words import must_be
+from rankplan.read.text.reader import Config as AnyConfig
+from rankplan.read.text.reader import Reader
+from rankplan.read.text.sizes import Sizes
+from rankplan.trainers.slime import keys
+from rankplan.trainers.slime.engines import EngineProcess, dist_init_addrs, engine_processes
+from rankplan.words import misspelt, must_be
 
 __all__ = [
     "EngineProcess",
@@ -51,151 +55,108 @@ __all__ = [
     "written",
 ]
 
-_IMPLYING = {"advantage_estimator", "load_debug_rollout_data", "megatron_config_path", "rollout_external_engine_addrs"}
-"""Other flags, from which slime derives some of the placing ones."""
-
-_ENGINE = {
-    "pp": ("sglang_pipeline_parallel_size", "sglang_pp_size"),
-    "ep": ("sglang_expert_parallel_size", "sglang_ep_size"),
-}
-"""Flags of the sizes of an engine."""
-
-_GPUS = 8
-"""slime's default ``actor_num_gpus_per_node``."""
-
-_SIZES = {flag for flags in (*MEGATRON.values(), *_ENGINE.values()) for flag in flags}
-_PLACING = SLIME.known[()].keys() - _SIZES
-
 
 class _Namespace(Protocol):
     __dict__: dict[str, Any]
 
 
-Flags: TypeAlias = Config | _Namespace | Reader
+Flags: TypeAlias = AnyConfig | _Namespace | Reader
 """Flags by name, written with ``_`` or ``-``: a mapping, the path of a YAML file, or an ``argparse.Namespace``."""
 
 
-class _Job(Job):
+class _Job(KeyJob):
     """The sides that slime's flags describe, and the parallel sizes of the training and of an engine.
 
     Sides are numbers of GPUs: 0 for a side that does not run here.
     """
 
-    name, keys = "slime", SLIME
+    name, keys = "slime", keys.KEYS
     sorts_first = True
 
-    def __init__(self, reader: Reader) -> None:
-        self._keys: dict[str, str] = {}  # flags as they are written
-        self._values: dict[str, Any] = {}
-        others: list[str] = []
-        reader.asked.update((flag,) for flag in _PLACING | _IMPLYING | _SIZES)
-        for key in map(str, reader.content):
-            flag = flag_name(key)
-            if flag not in _PLACING | _IMPLYING | _SIZES:
-                others.append(key)
-            elif flag in self._keys:
-                message = f"`{key}` and `{self._keys[flag]}` are the same flag"
-                reader.add((key,), Diagnostic("duplicate-key", message, "remove one of them"))
-            else:
-                self._keys[flag] = key
-                before = len(reader.faults)
-                value = reader.value(reader.content, key, ())
-                self._values |= {flag: value} if len(reader.faults) == before else {}
-        missing = sorted(_PLACING - self._keys.keys())
-        for key in others:  # slime ignores a typo silently
-            reader.reject_misspelt(flag_name(key), missing, (key,))
-        self._read_sides(reader)
-        self.parallel = self._sizes(reader, MEGATRON, ORDER) or NO_SIZES
-        self.engine = self._engine_sizes(reader)
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        _reject_flags(config)
+        self._read_training(config)
+        self._read_rollout(config)
+        self.parallel = config.parallel(keys.TRAINING)
+        self.engine = self._engine_sizes(config)
 
     @classmethod
     def read(cls, config: Flags) -> Reader:
         """Read flags; flags that are already read are returned. Raises `PlacementError` if they are not a mapping."""
-        plain = isinstance(config, str | os.PathLike | Mapping | Reader)
-        return Reader.of(config if plain else getattr(config, "__dict__", config), cls)
+        is_plain = isinstance(config, str | os.PathLike | Mapping | Reader)
+        flags = config if is_plain else getattr(config, "__dict__", config)
+        return Reader.of(flags, cls._of)
 
-    def _read_sides(self, reader: Reader) -> None:
-        """Read the number of GPUs of each side (slime: ``create_placement_groups``)."""
-        train_only = self._switch(reader, "debug_train_only", implied=self._has("load_debug_rollout_data"))
-        rollout_only = self._switch(reader, "debug_rollout_only")
-        colocate = self._switch(reader, "colocate")
-        external = self._switch(reader, "rollout_external", implied=self._has("rollout_external_engine_addrs"))
-        with_critic = self._switch(reader, "use_critic", implied=self._values.get("advantage_estimator") == "ppo")
-        doubtful = any(fault.code != "duplicate-key" for fault in reader.faults)
-        self._contradicts = rollout_only and self._values.get("debug_train_only") is True
-        nodes = self._number(reader, "actor_num_nodes", 1, 0)
-        each = self._number(reader, "actor_num_gpus_per_node", _GPUS, 0)
+    @classmethod
+    def _of(cls, reader: Reader) -> _Job:
+        """Return the job of flags, as they are written."""
+        written: dict[str, str] = {}
+        for key in map(str, reader.content):
+            written.setdefault(keys.flag_name(key), key)
+        reader.asked.update(entry.path for entry in keys.KEYS.placing)
+        return cls(Config(reader, reader.faults, flags=written))
+
+    def _read_training(self, config: Config) -> None:
+        """Read which sides run, and the number of GPUs of the training (slime: ``create_placement_groups``)."""
+        self.train_only = config.get(keys.TRAIN_ONLY, config.stated(keys.DEBUG_DATA))
+        self.rollout_only = config[keys.ROLLOUT_ONLY]
+        self.colocate = config[keys.COLOCATE]
+        self.external = config.get(keys.EXTERNAL, config.stated(keys.ENGINE_ADDRESSES))
+        has_critic = config.get(keys.USE_CRITIC, config[keys.ESTIMATOR] == "ppo")
+        self.doubtful = any(fault.code != "duplicate-key" for fault in config.faults)
+        self._contradicts = self.rollout_only and config[keys.TRAIN_ONLY]
+        nodes, each = config[keys.ACTOR_NODES], config[keys.ACTOR_GPUS]
         self.actor, self.critic = nodes * each, 0
         # A slime whose critic shares the actor's GPUs sets these flags too, to the actor's sizes; it also has
         # `megatron_config_path`.
-        separate = self._has("critic_num_nodes") or self._has("critic_num_gpus_per_node")
-        self.critic_shares = not separate or "megatron_config_path" in self._keys
-        if with_critic:
+        is_separate = config.stated(keys.CRITIC_NODES) or config.stated(keys.CRITIC_GPUS)
+        self.critic_shares = not is_separate or config.has(keys.MEGATRON_CONFIG)
+        if has_critic:
             if not self.critic_shares:
-                nodes = self._number(reader, "critic_num_nodes", nodes, 0)
-                each = self._number(reader, "critic_num_gpus_per_node", each, 0)
+                nodes, each = config.get(keys.CRITIC_NODES, nodes), config.get(keys.CRITIC_GPUS, each)
             self.critic = nodes * each
+
+    def _read_rollout(self, config: Config) -> None:
+        """Read the number of GPUs of the rollout and of all sides, and where the rollout starts."""
         training = self.actor if self.critic_shares else self.actor + self.critic
         self.rollout = 0
-        if not train_only and not external:
-            self.rollout = self._number(reader, "rollout_num_gpus", training, 0)
-            if not (self._has("rollout_num_gpus") or colocate or doubtful):
+        if not self.train_only and not self.external:
+            self.rollout = config.get(keys.ROLLOUT_GPUS, training)
+            if not (config.stated(keys.ROLLOUT_GPUS) or self.colocate or self.doubtful):
                 message = "`rollout_num_gpus` is missing; only a colocated rollout defaults to the training's GPUs"
                 help = "add it, or set colocate, debug_train_only or rollout_external"
-                reader.add((), Diagnostic("missing-key", message, help))
+                config.faults.add(config.place, Diagnostic("missing-key", message, help))
         self.rollout_offset = 0
-        if rollout_only and not train_only:
-            self.num_gpus = training if external else self.rollout
+        if self.rollout_only and not self.train_only:
+            self.num_gpus = training if self.external else self.rollout
             self.actor = self.critic = 0
-        elif train_only or (colocate and not external):
+        elif self.train_only or (self.colocate and not self.external):
             self.num_gpus = max(training, self.rollout)
         else:
             self.num_gpus, self.rollout_offset = training + self.rollout, training
-        self.per_engine = self._number(reader, "rollout_num_gpus_per_engine", 1, 1)
-        self.per_node = self._number(reader, "num_gpus_per_node", 0, 1)
+        self.per_engine = config[keys.ENGINE_GPUS]
+        self.per_node = config.get(keys.NODE_GPUS, 0)
 
-    def _has(self, flag: str) -> bool:
-        return self._values.get(flag) is not None
-
-    def _path(self, flag: str) -> KeyPath:
-        """Return the path of a flag, under the name that it is written with."""
-        return (self._keys.get(flag, flag),)
-
-    def _switch(self, reader: Reader, flag: str, *, implied: bool = False) -> bool:
-        """Return whether a flag is on; ``implied`` if it is missing or invalid, which is recorded."""
-        value = self._values.get(flag, implied)
-        if isinstance(value, bool):
-            return value
-        reader.add(self._path(flag), must_be(self._path(flag), value, "true or false", "write true or false"))
-        return implied
-
-    def _number(self, reader: Reader, flag: str, default: int, least: int) -> int:
-        """Return a whole number; the default if it is missing or invalid, which is recorded."""
-        number = reader.number(self._values[flag], self._path(flag), least) if self._has(flag) else None
-        return default if number is None else number
-
-    def _sizes(self, reader: Reader, flags: Mapping[str, Sequence[str]], order: str) -> Parallel | None:
-        """Return the sizes that flags state, ``None`` if any is invalid, which is recorded."""
-        given = {name: [self._keys[flag] for flag in each if self._has(flag)] for name, each in flags.items()}
-        return reader.sizes_in({self._keys[flag]: value for flag, value in self._values.items()}, given, (), order)
-
-    def _engine_sizes(self, reader: Reader) -> Parallel:
+    def _engine_sizes(self, config: Config) -> Sizes:
         """Return the sizes of an engine; its tensor size follows from its GPUs (slime: ``_compute_server_args``)."""
-        stated, gpus = self._sizes(reader, _ENGINE, ENGINE_ORDER), self.per_engine
-        if stated is None:
-            return NO_SIZES
-        tensor, stages, experts = gpus // stated.pp, stated.pp, stated.ep
+        stated = config.parallel(keys.ENGINE, order=ENGINE_ORDER)
+        gpus, stages, experts = self.per_engine, stated.parallel.pp, stated.parallel.ep
+        tensor = gpus // stages
         for name, size, whole in (("pp", stages, gpus), ("ep", experts, tensor)):
             if whole % size or not whole:
-                near = [str(n) for n in range(1, whole + 1) if whole % n == 0][-4:]
                 word = "pipeline stages" if name == "pp" else "expert groups"
                 message = f"an engine of {whole} GPUs cannot be divided into {size} {word}"
-                help = f"use {' or '.join([', '.join(near[:-1]), near[-1]] if near[1:] else near)}"
-                flag = next(flag for flag in _ENGINE[name] if self._has(flag))
-                reader.add(self._path(flag), Diagnostic("parallel-not-divisible", message, help))
-                return NO_SIZES
+                fault = Diagnostic("parallel-not-divisible", message, f"use {_divisors(whole)}")
+                config.faults.add(stated.places[name], fault)
+                return stated
+        places = dict(stated.places)
+        if config.stated(keys.ENGINE_GPUS):
+            places = {"tp": config.where(keys.ENGINE_GPUS), **places}
         etp = tensor // experts if experts > 1 else 1
-        return Parallel(tp=tensor, pp=stages, ep=experts, etp=etp, order=ENGINE_ORDER)
+        parallel = Parallel(tp=tensor, pp=stages, ep=experts, etp=etp, order=ENGINE_ORDER)
+        paths = {"tp": config.path(keys.ENGINE_GPUS), **stated.keys}
+        return Sizes(parallel, stated.where, places, paths)
 
     def size(self) -> tuple[int, int]:
         """Return the nodes with enough GPUs: ``num_gpus_per_node`` per node (default 8)."""
@@ -204,18 +165,18 @@ class _Job(Job):
 
     def place(self, placer: Placer) -> None:
         """Place ``actor``, ``critic`` and ``rollout``."""
-        reader = placer.reader
         if self._contradicts:
             message = "`debug_train_only` and `debug_rollout_only` are both set"
-            reader.add(self._path("debug_rollout_only"), Diagnostic("invalid-value", message, "remove one of them"))
+            fault = Diagnostic("invalid-value", message, "remove one of them")
+            placer.reject(self._config.where(keys.ROLLOUT_ONLY), fault)
         elif not (self.actor or self.critic or self.rollout):
             message = "these flags give GPUs neither to the training nor to the rollout"
-            reader.add((), Diagnostic("empty-placement", message, "give one of them some"))
-        reader.finish()
+            placer.reject(self._config.place, Diagnostic("empty-placement", message, "give one of them some"))
+        placer.finish()
         colocated = bool((self.actor or self.critic) and self.rollout) and self.rollout_offset == 0
         pool = self._take(placer, colocated=colocated)
-        each = self._per_process(reader, placer.inventory.core, pool)
-        reader.finish()
+        each = self._per_process(placer, pool)
+        placer.finish()
         first = "actor" if self.actor else "critic" if self.critic else "rollout"
         placer.ask(first, pool, order="number")
         share = 0.8 if colocated else 1.0
@@ -224,22 +185,13 @@ class _Job(Job):
         self._place_training(placer, "actor", pool.slice(0, self.actor), share)
         self._place_training(placer, "critic", pool.slice(critic, critic + self.critic), share)
         rollout = pool.slice(self.rollout_offset, self.rollout_offset + self.rollout)
-        flags = {"tp": ("rollout_num_gpus_per_engine",), **_ENGINE}
-        path = self._sizes_path(reader, flags, self.engine, self.rollout)
+        sizes = _decisive(self.engine, self.rollout)
         engines, share = self.per_engine // each, 0.2 if colocated else 1.0
-        placer.component("rollout", rollout, path, each, sizes=self.engine, share=share, engines=engines)
+        placer.component("rollout", rollout, sizes.where, each, sizes=sizes, share=share, engines=engines)
 
     def _place_training(self, placer: Placer, name: str, taken: Taken, share: float) -> None:
-        path = self._sizes_path(placer.reader, MEGATRON, self.parallel, len(taken))
-        placer.component(name, taken, path, sizes=self.parallel, share=share)
-
-    def _sizes_path(
-        self, reader: Reader, flags: Mapping[str, Sequence[str]], parallel: Parallel, count: int
-    ) -> KeyPath:
-        """Return the path of the sizes of a component, and tell the reader the flag of each."""
-        path = self._decisive(flags, parallel, count)
-        reader.size_names[path] = {kind: self._path(names[0]) for kind, names in flags.items()}
-        return path
+        sizes = _decisive(self.parallel, len(taken))
+        placer.component(name, taken, sizes.where, sizes=sizes, share=share)
 
     def _take(self, placer: Placer, *, colocated: bool) -> Taken:
         """Take the GPUs of all sides; too few are a fault, with those that there are."""
@@ -251,11 +203,11 @@ class _Job(Job):
         needed = ", ".join(f"{name} {count}" for name, count in parts if count)
         needed += ", colocated" if colocated else ""
         message = f"the flags need {self.num_gpus} GPUs ({needed}), but the cluster has {present}"
-        if self.actor and not self._has("actor_num_gpus_per_node"):
-            message += f"; {_GPUS} GPUs per node is slime's default actor_num_gpus_per_node"
+        if self.actor and not self._config.stated(keys.ACTOR_GPUS):
+            message += f"; {keys.ACTOR_GPUS.default} GPUs per node is slime's default actor_num_gpus_per_node"
         help = "use a larger cluster, or fewer GPUs"
-        placer.reader.add(self._counting(), Diagnostic("resource-out-of-range", message, help))
-        return placer.take(present, "", (), node_by_node=True)
+        placer.reject(self._counting(), Diagnostic("resource-out-of-range", message, help))
+        return placer.take(present, "", NOWHERE, node_by_node=True)
 
     def _taken(self, placer: Placer) -> Taken:
         """Take the GPUs of all sides in their order; pinned, tensor and context groups and engine processes are whole.
@@ -263,13 +215,14 @@ class _Job(Job):
         Apart, the sizes of the training are tried before the engines, which come next in whole processes.
         """
         if not placer.packing.whole:
-            return placer.take(self.num_gpus, "", (), node_by_node=True)
+            return placer.take(self.num_gpus, "", NOWHERE, node_by_node=True)
+        sizes = self.parallel.parallel
         trains = self.actor or self.critic
-        training = {self.parallel.tp, self.parallel.tp * self.parallel.cp} if trains else set[int]()
+        training = {sizes.tp, sizes.tp * sizes.cp} if trains else set[int]()
         engine = min(self.per_engine, self.per_node or placer.pool.largest)
         if not (self.rollout and self.rollout_offset):
-            sizes = training | ({engine} if self.rollout else set())
-            return placer.take(self.num_gpus, "", (), whole=sizes)
+            whole = training | ({engine} if self.rollout else set())
+            return placer.take(self.num_gpus, "", NOWHERE, whole=whole)
         rollout = _steps(self.rollout, engine)
         steps = step_sizes([size for size in training if size <= self.num_gpus])
         lists = [_steps(self.rollout_offset, size) + rollout for size in (*steps, 1)]
@@ -277,29 +230,21 @@ class _Job(Job):
 
     def memory(self, reader: Reader) -> MemoryReader:
         """Return what reads the memory, from flags as they are written."""
-        return MemoryReader(reader, self.keys.roles, names={flag_name(key): key for key in map(str, reader.content)})
+        return MemoryReader(reader, self.keys.roles, names=self._config.flags)
 
     def node_order(self) -> NodeOrder:
         """Return addresses as numbers (``sort_key``)."""
         return "number"
 
-    def _decisive(self, flags: Mapping[str, Sequence[str]], parallel: Parallel, count: int) -> KeyPath:
-        """Return the path of the flag of the size by which the GPUs cannot be divided, else of the largest one."""
-        given = {name: flag for name, each in flags.items() for flag in each if self._has(flag)}
-        largest = max(given, key=lambda name: getattr(parallel, name), default=None)
-        breaking = parallel.breaking(count)
-        name = breaking if breaking in given else "ep" if breaking == "etp" and "ep" in given else largest
-        return () if name is None else self._path(given[name])
+    def _counting(self) -> Where:
+        """Return the place of the flag that gives the larger side its GPUs."""
+        flags: list[Key[Any]] = [keys.ACTOR_NODES, keys.ACTOR_GPUS]
+        flags.insert(0 if self.rollout > self.actor else len(flags), keys.ROLLOUT_GPUS)
+        return next((self._config.where(flag) for flag in flags if self._config.stated(flag)), self._config.place)
 
-    def _counting(self) -> KeyPath:
-        """Return the path of the flag that gives the larger side its GPUs."""
-        training = ("actor_num_nodes", "actor_num_gpus_per_node")
-        flags = ("rollout_num_gpus", *training) if self.rollout > self.actor else (*training, "rollout_num_gpus")
-        return next((self._path(flag) for flag in flags if self._has(flag)), ())
-
-    def _per_process(self, reader: Reader, core: Core, pool: Taken) -> int:
+    def _per_process(self, placer: Placer, pool: Taken) -> int:
         """Return the number of GPUs per rollout process, and record why engines cannot be divided so."""
-        engine, offset = self.per_engine, self.rollout_offset
+        engine, offset, core = self.per_engine, self.rollout_offset, placer.inventory.core
         rollout = pool.slice(offset, offset + self.rollout)
         if not rollout:
             return 1
@@ -308,25 +253,65 @@ class _Job(Job):
         if engine % each:
             message = f"an engine of {engine} GPUs cannot be divided into processes of {each}, the GPUs of a node"
             fault = Diagnostic("not-multiple", message, f"use a multiple of {each}, or fewer than {each}")
-            reader.add(self._path("rollout_num_gpus_per_engine"), fault)
+            placer.reject(self._config.where(keys.ENGINE_GPUS), fault)
             return each
         if self.rollout % engine:
             below = self.rollout // engine * engine
             counts = " or ".join(str(count) for count in (below, below + engine) if count)
             message = f"{self.rollout} GPUs cannot be divided into engines of {engine}"
             help = f"use {counts} GPUs, or change rollout_num_gpus_per_engine"
-            reader.add(self._path("rollout_num_gpus"), Diagnostic("not-multiple", message, help))
+            placer.reject(self._config.where(keys.ROLLOUT_GPUS), Diagnostic("not-multiple", message, help))
         torn = rollout.torn(core, each)
         if torn is not None:
             process, first, last = torn
             whole = (size for size in range(each - 1, 0, -1) if each % size == 0 and rollout.torn(core, size) is None)
-            flag = "num_gpus_per_node" if engine > each or each > largest else "rollout_num_gpus_per_engine"
+            flag = keys.NODE_GPUS if engine > each or each > largest else keys.ENGINE_GPUS
             message = f"process {process} of the rollout would need {each} GPUs on nodes {first} and {last}"
-            help = f"set {flag} to {next(whole)}"
+            help = f"set {flag.path} to {next(whole)}"
             if offset and pool.slice(offset - 1, offset + 1).torn(core, 2) is None:
                 help += f", or let the {offset} GPUs before the rollout fill whole nodes"
-            reader.add(self._path(flag), Diagnostic("spans-nodes", message, help))
+            placer.reject(self._config.where(flag), Diagnostic("spans-nodes", message, help))
         return each
+
+
+def _reject_flags(config: Config) -> None:
+    """Record flags that are written twice, likely typos, and switches without a value."""
+    known = {key.path for key in keys.KEYS.keys}
+    missing = sorted(key.path for key in keys.NAMED if not config.has(key))
+    for written in map(str, config.section):
+        flag = keys.flag_name(written)
+        if flag not in known:
+            near = misspelt(flag, missing)
+            if near is not None:
+                fault = Diagnostic("unknown-key", f"unknown key `{written}`", f"did you mean `{near}`?")
+                config.faults.add(config.named(written), fault)
+        elif config.flags[flag] != written:
+            message = f"`{written}` and `{config.flags[flag]}` are the same flag"
+            fault = Diagnostic("duplicate-key", message, "remove one of them")
+            config.faults.add(config.value_place(written), fault)
+    for key in (key for key in keys.NAMED if key.kind is Kind.SWITCH and config.has(key)):
+        faults = len(config.faults)
+        is_empty = not config.stated(key) and len(config.faults) == faults
+        if is_empty:
+            fault = must_be(config.path(key), None, "true or false", "write true or false")
+            config.faults.add(config.where(key), fault)
+
+
+def _decisive(sizes: Sizes, count: int) -> Sizes:
+    """Return sizes whose faults are at the size by which the GPUs cannot be divided, else at the largest one."""
+    breaking = sizes.parallel.breaking(count)
+    if breaking == "etp" and "etp" not in sizes.places:
+        breaking = "ep"
+    if breaking not in sizes.places:
+        breaking = max(sizes.places, key=lambda kind: getattr(sizes.parallel, kind), default=None)
+    where = sizes.where if breaking is None else sizes.places[breaking]
+    return replace(sizes, where=where, places={})
+
+
+def _divisors(whole: int) -> str:
+    """Return the largest sizes by which a number of GPUs can be divided."""
+    *others, largest = [str(size) for size in range(1, whole + 1) if whole % size == 0][-4:]
+    return f"{', '.join(others)} or {largest}" if others else largest
 
 
 def _steps(count: int, size: int) -> list[tuple[int, int]]:
@@ -346,51 +331,6 @@ def layout(flags: Flags) -> tuple[int, int]:
     reader.finish()
     job: _Job = reader.state
     return job.num_gpus, job.rollout_offset
-
-
-@dataclass(frozen=True, slots=True)
-class EngineProcess:
-    """The position of a rollout process in its engine.
-
-    ``engine`` counts engines from 0, ``node_rank`` the processes of the engine (one per node in slime). ``first_node``
-    is the cluster node rank of the engine's first process; its address is the ``dist_init_addr`` of the whole engine.
-    """
-
-    engine: int
-    node_rank: int
-    first_node: int
-
-
-def engine_processes(rollout: Component) -> list[EngineProcess]:
-    """Return the position of each process of a planned rollout in its engine."""
-    size = rollout.engines
-    first_nodes = [rollout[first].cluster_node_rank for first in range(0, len(rollout), size)]
-    return [EngineProcess(rank // size, rank % size, first_nodes[rank // size]) for rank in range(len(rollout))]
-
-
-def dist_init_addrs(processes: Sequence[EngineProcess], inventory: Inventory, ports: Sequence[range]) -> list[str]:
-    """Return the rendezvous of each rollout process's engine: the address of its first node and a port there.
-
-    ``ports`` are the free ports of each process (`WorkerGroup.free_ports`); an engine uses those of its first process.
-    Raises ``ValueError`` for a node without an address, ports that are not one range per process, or an engine without
-    its first process.
-    """
-    if len(ports) != len(processes) or not all(ports):
-        ranges = sum(map(bool, ports))
-        raise ValueError(f"ports are given for {ranges} of {len(processes)} processes; pass a range for each")
-    if processes and processes[0].node_rank:
-        raise ValueError("the first process is not the first of its engine; pass all processes of the rollout")
-    addresses: list[str] = []
-    for rank, process in enumerate(processes):
-        if process.node_rank == 0:
-            host = inventory.node(process.first_node).ip
-            if host is None:
-                raise ValueError(f"node {process.first_node} has no address; pass the inventory of a live cluster")
-            bracketed = f"[{host}]" if ":" in host and host[0] != "[" else host
-            addresses.append(f"{bracketed}:{ports[rank][0]}")
-        else:
-            addresses.append(addresses[-1])
-    return addresses
 
 
 def written(planned: Plan) -> tuple[dict[str, Any], dict[str, str]]:
@@ -437,9 +377,9 @@ def _written(components: Mapping[str, Component], inventory: Inventory) -> dict[
         config |= {f"{name}_num_nodes": nodes, f"{name}_num_gpus_per_node": len(rows) // nodes}
     parallels = {rows.parallel for rows in (actor, critic) if isinstance(rows, Component)}
     if len(parallels) == 1:
-        sizes = {kind: getattr(parallel, kind) for parallel in parallels for kind in MEGATRON}
+        sizes = {kind: getattr(parallel, kind) for parallel in parallels for kind in keys.TRAINING}
         stated = {kind for kind, size in sizes.items() if size > 1 or (kind == "etp" and sizes["ep"] > 1)}
-        config |= {MEGATRON[kind][0]: size for kind, size in sizes.items() if kind in stated}
+        config |= {keys.TRAINING[kind].path: size for kind, size in sizes.items() if kind in stated}
     if not isinstance(rollout, Component):
         return config | {"debug_train_only": True}
     each = rollout[0].num_accelerators
@@ -447,7 +387,10 @@ def _written(components: Mapping[str, Component], inventory: Inventory) -> dict[
     if rollout.engines == 1 and each == per_node:  # an engine of several processes has one per node
         engine = max(each, sizes_of_engine.tp * sizes_of_engine.pp)
     config |= {"rollout_num_gpus": len(rollout) * each, "rollout_num_gpus_per_engine": engine}
-    config |= {_ENGINE[kind][0]: size for kind in _ENGINE if (size := getattr(sizes_of_engine, kind)) > 1}
+    for kind, (usual, _) in keys.ENGINE.items():
+        size = getattr(sizes_of_engine, kind)
+        if size > 1:
+            config[usual.path] = size
     if rollout.engines > 1 and each != per_node:
         config["num_gpus_per_node"] = each
     if not training:
