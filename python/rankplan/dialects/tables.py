@@ -14,6 +14,7 @@ from rankplan.dialects.keys.key import SECTION, Key, Kind, Recognition
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.errors import KeyPath
 from rankplan.parallel import MEGATRON
+from rankplan.trainers.nemo_rl.keys import KEYS as NEMO_RL
 from rankplan.trainers.openrlhf.keys import KEYS as OPENRLHF
 from rankplan.trainers.skyrl.keys import KEYS as SKYRL
 from rankplan.trainers.slime.keys import KEYS as SLIME
@@ -114,44 +115,6 @@ VERL = _table(
     Row("algorithm", "switch", "disable_kl", "whether there is no reference model, in EasyR1"),
     memory="verl",
     older={tuple(path.split(".")): tuple(own.split(".")) for path, own in _EASY.items()},
-)
-
-_NODES = "num_nodes gpus_per_node"
-_SGLANG = "policy.generation.sglang_cfg.sglang_server_config"
-_TRTLLM = f"{_WORKER} moe_expert_parallel_size moe_tensor_parallel_size"
-_DEDUPLICATE = "deduplicate_shared_teacher_checkpoints"
-_TEACHER = "on_policy_distillation.non_colocated_teachers.default_teacher_cfg"
-NEMO_RL = _table(
-    Row("cluster", "size", "num_nodes segment_size", "the nodes of the job; nodes that must be in one domain"),
-    Row("cluster", "size", "gpus_per_node", "GPUs of each node", ALONE),
-    Row("policy", "any", "megatron_cfg dtensor_cfg generation", "training; inference", TELLS),
-    Row("policy.generation.colocated", "switch", "enabled", "whether inference shares the nodes of the training"),
-    Row("policy.generation.colocated.resources", "size", _NODES, "the nodes or the GPUs of inference"),
-    Row("policy.generation", "text", "backend", "the engines"),
-    Row("policy.generation.vllm_cfg", "size", f"{_WORKER} expert_parallel_size", "the size of an engine"),
-    Row("policy.generation.sglang_cfg", "size", "tp_size pp_size ep_size dp_size", "sizes of an engine of SGLang"),
-    Row(_SGLANG, "size", "num_gpus num_gpus_per_engine", "the GPUs of all its engines, and of one"),
-    Row("policy.generation.trtllm_cfg", "size", _TRTLLM, "sizes of an engine of TensorRT-LLM"),
-    Row("policy.generation.mcore_generation_config", "size", _MEGATRON, "sizes of inference with Megatron"),
-    Row("policy.megatron_cfg", "size", _MEGATRON, "sizes of training with Megatron"),
-    Row("policy.megatron_cfg", "switch", "enabled", "whether Megatron trains"),
-    Row("policy.dtensor_cfg", "size", "tensor_parallel_size context_parallel_size", "sizes of training"),
-    Row("policy.dtensor_cfg", "switch", "enabled", "whether DTensor trains"),
-    Row("", "any", "teacher teachers", "teachers on the GPUs of the policy"),
-    Row(
-        "on_policy_distillation",
-        "switch",
-        f"enabled {_DEDUPLICATE}",
-        "whether there are teachers; one for each checkpoint",
-    ),
-    Row("on_policy_distillation", "any", "teacher_model_by_agent_name", "the teachers"),
-    Row("on_policy_distillation.non_colocated_teachers", "switch", "enabled", "whether they have own nodes"),
-    Row(_TEACHER, "size", f"{_NODES} {_MEGATRON}", "the nodes and the sizes of a teacher"),
-    Row("on_policy_distillation.non_colocated_teachers", "any", "teacher_overrides", "the same, by agent"),
-    Row("env.reward_model", "switch", "enabled", "whether there is a reward model"),
-    Row("env.reward_model.resources", "size", _NODES, "the nodes of the reward model"),
-    memory="nemo_rl",
-    never="cluster.component_placement",
 )
 
 AREAL_ENGINES = ("rollout", "gen", "actor", "critic", "ref", "teacher")

@@ -308,7 +308,7 @@ def _standalone(placer: Placer, name: str, size: tuple[int, int], sizes: KeyPath
         return
     fault = division_fault(name, engine, each, total) or idle_fault(name, engine, total)
     if fault is not None:
-        placer.reader.add(engine.path, fault)
+        placer.reject(engine.path, fault)
         return
 
     def torn(short: Short) -> Diagnostic:

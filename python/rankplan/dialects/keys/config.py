@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
-from rankplan.dialects.keys.key import Key, Kind, below, path_of
+from rankplan.dialects.keys.key import Key, Kind, in_section, path_of
 from rankplan.errors import Diagnostic, Faults, KeyPath, Where
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.read.text.reader import LARGEST, Reader, number_fault
@@ -31,14 +31,16 @@ class Config:
         self,
         reader: Reader,
         faults: Faults,
-        section: str = "",
+        section: KeyPath = (),
         *,
+        overrides: Sequence[KeyPath] = (),
         flags: Mapping[str, str] = MappingProxyType({}),
         changes: Mapping[KeyPath, Any] = MappingProxyType({}),
     ) -> None:
         """``flags`` are the names at the top as they are written, by the names of their keys."""
         self._reader = reader
         self._section = section
+        self._overrides = overrides
         self.flags = flags
         self._changes = changes
         self.faults = faults
@@ -73,12 +75,22 @@ class Config:
 
     def path(self, key: Key[Any]) -> KeyPath:
         """Return the path of a key in this config: the first one with a value, else its own."""
-        paths = self.paths(key)
-        return next(filter(self._reader.has, paths), paths[0])
+        own = self._paths_of(key.path)[-1]
+        return next(filter(self._reader.has, self.paths(key)), own)
 
     def paths(self, key: Key[Any]) -> list[KeyPath]:
         """Return the path of a key in this config, and those of its fallbacks."""
-        return [self._written(path_of(below(self._section, dotted))) for dotted in key.paths]
+        paths = []
+        for dotted in key.paths:
+            paths += self._paths_of(dotted)
+        return paths
+
+    def _paths_of(self, dotted: str) -> list[KeyPath]:
+        """Return where a dotted path may be in this config: in the section last, after those that override it."""
+        path = path_of(dotted)
+        if not in_section(dotted):
+            return [self._written(path)]
+        return [self._written((*section, *path[1:])) for section in (*self._overrides, self._section)]
 
     def values(self, key: Key[Any]) -> Iterator[tuple[KeyPath, Any]]:
         """Yield the path of a key and those of its fallbacks, each with its value as written, ``None`` without one."""
@@ -87,8 +99,8 @@ class Config:
 
     def older_values(self, key: Key[Any]) -> Iterator[Any]:
         """Yield the value at each fallback of a key as written, ``None`` without one."""
-        _, *older = self.paths(key)
-        return map(self._at, older)
+        for dotted in key.fallbacks:
+            yield from map(self._at, self._paths_of(dotted))
 
     def _written(self, path: KeyPath) -> KeyPath:
         name = self.flags.get(str(path[0]))
@@ -108,15 +120,19 @@ class Config:
 
     def value_place(self, name: str) -> Where:
         """Return the place of a value of the section by the name of its key."""
-        return self._reader.where((*self._section_path, name))
+        return self._reader.where((*self._section, name))
 
     def named(self, name: str) -> Where:
         """Return the place of a key of the section by its name, for a fault of the key rather than of its value."""
-        return self._reader.where((*self._section_path, name), key=True)
+        return self._reader.where((*self._section, name), key=True)
 
-    def under(self, section: str) -> Config:
-        """Return the config with a section in which keys that start with ``@`` are read."""
-        return self._with(section=section)
+    def under(self, section: str | KeyPath, *, overrides: Sequence[KeyPath] = ()) -> Config:
+        """Return the config with a section in which keys that start with ``@`` are read.
+
+        A value in a section of ``overrides`` counts instead, that of the first one most.
+        """
+        path = path_of(section) if isinstance(section, str) else section
+        return self._with(section=path, overrides=overrides)
 
     def with_values(self, values: Mapping[KeyPath, Any]) -> Config:
         """Return the config with other values at these paths, whose faults are collected apart."""
@@ -127,22 +143,18 @@ class Config:
         return self._with(reader=self._reader.aside(), faults=faults)
 
     def _with(self, **parts: Any) -> Config:
-        own = {"reader": self._reader, "faults": self.faults, "section": self._section}
+        own = {"reader": self._reader, "faults": self.faults, "section": self._section, "overrides": self._overrides}
         return Config(**{**own, "flags": self.flags, "changes": self._changes, **parts})
 
     @property
     def section(self) -> Mapping[Any, Any]:
         """The section in which keys that start with ``@`` are read, empty if it is missing; or the whole config."""
-        return self._reader.section_at(self._section_path)
+        return self._reader.section_at(self._section)
 
     @property
     def place(self) -> Where:
         """The place of the section, or of the part of its path that exists."""
-        return self._reader.where(self._section_path)
-
-    @property
-    def _section_path(self) -> KeyPath:
-        return path_of(self._section) if self._section else ()
+        return self._reader.where(self._section)
 
     @property
     def program(self) -> str:

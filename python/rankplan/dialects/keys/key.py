@@ -74,6 +74,11 @@ class Key(Generic[T]):
     flag: bool = False
 
     @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition(".")[2]
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """Its path and its fallbacks."""
         return self.path, *self.fallbacks

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rankplan._core import Inventory as Core
 from rankplan._core import Taken
-from rankplan.errors import Diagnostic, KeyPath
+from rankplan.errors import Diagnostic, KeyPath, Where
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.words import counted
 
@@ -15,14 +15,14 @@ from rankplan.words import counted
 class Engine:
     """An inference engine: its number of accelerators, the keys that give it, and its sizes.
 
-    ``path`` is the path of the largest size, ``where`` that of the section.
+    ``path`` is the path or the place of the largest size, ``where`` that of the section.
     """
 
     size: int
     keys: str
     parallel: Parallel
-    path: KeyPath
-    where: KeyPath
+    path: KeyPath | Where
+    where: KeyPath | Where
 
 
 def engine_sizes(tp: int, pp: int, ep: int) -> Parallel:

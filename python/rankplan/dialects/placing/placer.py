@@ -223,6 +223,8 @@ class Placer:
         placed = self._placed(name, CLUSTER, taken, each, at, **settings)
         if placed is None:
             return
+        if isinstance(sizes, Parallel) and isinstance(at, Where):
+            sizes = Sizes(sizes, at)
         if isinstance(sizes, Sizes):
             self.reader.component_sizes[name] = sizes
             self.components.append(sized(placed, sizes, self.reader.faults))
@@ -262,7 +264,7 @@ class Placer:
         each = min(per_node, engine.size)
         faults = engine_faults(name, engine, each, pool, self.inventory.core)
         for fault in faults:
-            self.reader.add(engine.path, fault)
+            self.reject(engine.path, fault)
         if not faults:
             engines = engine.size // each
             self.component(name, pool, engine.where, each, sizes=engine.parallel, share=share, engines=engines)
