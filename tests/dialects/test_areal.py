@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError
-from rankplan.dialects import areal
-from rankplan.dialects.areal import Allocation
+from rankplan.trainers.areal import dialect as areal
+from rankplan.trainers.areal.allocation import Allocation, parse_allocation, parse_mode
 from support.goldens import check_verdict, lines
 
 LINES = lines("areal_alloc")
@@ -36,7 +36,7 @@ def reason(refused: PlacementError) -> str:
 def test_areal_answers_the_same(line: dict[str, Any]) -> None:
     text, single, mode = line["input"], line["result"]["single"], line["result"]["mode"]
     try:
-        found = areal.parse_allocation(text)
+        found = parse_allocation(text)
     except PlacementError as error:
         check_verdict(f"{line['id']} single", [] if "error" in single else [reason(error)])
     else:
@@ -46,7 +46,7 @@ def test_areal_answers_the_same(line: dict[str, Any]) -> None:
         else:
             assert row(found) == recorded(single)
     try:
-        engines = areal.parse_mode(text)
+        engines = parse_mode(text)
     except PlacementError as error:
         check_verdict(f"{line['id']} mode", [] if "error" in mode else [reason(error)])
         if "error" not in mode and error.code == "duplicate-component":
@@ -150,14 +150,14 @@ def engines_of_a_mode(draw: st.DrawFn) -> tuple[str, list[tuple[str, int, int]]]
 @given(engines_of_a_mode())
 def test_every_text_of_the_grammar_is_read(mode: tuple[str, list[tuple[str, int, int]]]) -> None:
     text, expected = mode
-    found = [(name, one.world, one.parallel.ep) for name, one, _ in areal.parse_mode(text)]
+    found = [(name, one.world, one.parallel.ep) for name, one, _ in parse_mode(text)]
     assert found == expected
 
 
 def test_an_engine_without_a_name_avoids_the_names_of_others() -> None:
-    found = [name for name, _, _ in areal.parse_mode("vllm:t4+fsdp[rollout]:d4")]
+    found = [name for name, _, _ in parse_mode("vllm:t4+fsdp[rollout]:d4")]
     assert found == ["gen", "rollout"]
-    assert [name for name, _, _ in areal.parse_mode("sglang[actor]:d4+fsdp:d4")] == ["actor", "train"]
+    assert [name for name, _, _ in parse_mode("sglang[actor]:d4+fsdp:d4")] == ["actor", "train"]
 
 
 # Sections beside those of the engines, and the engines that AReaL's trainers start.

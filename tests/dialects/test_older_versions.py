@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rankplan import Inventory, PlacementError, plan
 from rankplan import check as checked
-from rankplan.dialects import areal
 from rankplan.dialects.tables import SKYRL, TABLES
+from rankplan.trainers.areal import dialect as areal
 from rankplan.trainers.skyrl import dialect as skyrl
 from support.configs import from_overrides, nodes
 from support.goldens import VERDICTS, lines

@@ -18,6 +18,7 @@ ROOMS = [
     "dialects.memory",
     "dialects.placing",
     "trainers",
+    "trainers.areal",
     "trainers.nemo_rl",
     "trainers.openrlhf",
     "trainers.skyrl",

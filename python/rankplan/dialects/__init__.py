@@ -49,6 +49,7 @@ class Writing(Dialect, Protocol):
 
 _MODULES = {
     "rlinf": "rankplan.dialects.rlinf.dialect",
+    "areal": "rankplan.trainers.areal.dialect",
     "nemo_rl": "rankplan.trainers.nemo_rl.dialect",
     "openrlhf": "rankplan.trainers.openrlhf.dialect",
     "skyrl": "rankplan.trainers.skyrl.dialect",
@@ -88,8 +89,9 @@ DIALECTS: Mapping[str, Dialect] = _Modules[Dialect]("nemo_rl", "areal", "skyrl",
 """By name."""
 
 if TYPE_CHECKING:  # mypy compares each module with its protocol
-    from rankplan.dialects import areal, roll, verl
+    from rankplan.dialects import roll, verl
     from rankplan.dialects.rlinf import dialect as rlinf
+    from rankplan.trainers.areal import dialect as areal
     from rankplan.trainers.nemo_rl import dialect as nemo_rl
     from rankplan.trainers.openrlhf import dialect as openrlhf
     from rankplan.trainers.skyrl import dialect as skyrl

@@ -14,6 +14,7 @@ from rankplan.dialects.keys.key import SECTION, Key, Kind, Recognition
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.errors import KeyPath
 from rankplan.parallel import MEGATRON
+from rankplan.trainers.areal.keys import KEYS as AREAL
 from rankplan.trainers.nemo_rl.keys import KEYS as NEMO_RL
 from rankplan.trainers.openrlhf.keys import KEYS as OPENRLHF
 from rankplan.trainers.skyrl.keys import KEYS as SKYRL
@@ -115,32 +116,6 @@ VERL = _table(
     Row("algorithm", "switch", "disable_kl", "whether there is no reference model, in EasyR1"),
     memory="verl",
     older={tuple(path.split(".")): tuple(own.split(".")) for path, own in _EASY.items()},
-)
-
-AREAL_ENGINES = ("rollout", "gen", "actor", "critic", "ref", "teacher")
-_ENGINES = " ".join(AREAL_ENGINES)
-
-
-def _has_backend(config: Mapping[Any, Any]) -> bool:
-    engines = [config.get(name) for name in AREAL_ENGINES]
-    return any(isinstance(engine, Mapping) and ":" in str(engine.get("backend")) for engine in engines)
-
-
-AREAL = _table(
-    Row("", "text", "allocation_mode", "the backends of all engines, in older versions", ALONE),
-    Row("cluster", "size", "n_nodes", "the nodes of the job"),
-    Row("cluster", "size", "n_gpus_per_node", "GPUs of each node", ALONE),
-    Row(_ENGINES, "text", "backend", "the backend of an engine, its sizes and its GPUs"),
-    Row(_ENGINES, "any", "scheduling_spec", "whether the processes of an engine have GPUs"),
-    Row(_inside(_ENGINES, "scheduling_strategy"), "any", "type target", "the engine whose GPUs it shares"),
-    Row("actor", "any", "kl_ctl", "whether there is a reference model"),
-    Row("teacher", "text", "engine_type", "`rollout` or `train`: the section of the teacher that counts"),
-    Row("teacher.rollout teacher.train", "text", "backend", "the same for a teacher, in newer versions"),
-    Row("scheduler", "any", "type", "whether engines need whole nodes"),
-    Row("", "any", "actor_train", "a section of the first AReaL, which is not read"),
-    memory="areal",
-    never="",
-    tells=_has_backend,
 )
 
 

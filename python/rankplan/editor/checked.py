@@ -14,17 +14,18 @@ from typing import Any
 import yaml
 from lsprotocol import types
 
-from rankplan.dialects.tables import AREAL_ENGINES, TABLES
+from rankplan.dialects.tables import TABLES
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.front import Nodes, check
 from rankplan.read.text.document import Document, Section
 from rankplan.read.text.load import SCRIPTS, load_config
 from rankplan.render.report import Report
 from rankplan.targets.embedded import has_mark
+from rankplan.trainers.areal.keys import ENGINES
 
 _BREAK = re.compile(r"\r\n|\r|\n")
 _TOP = re.compile(r"^[\"']?(\w+)[\"']?[ \t]*:", re.MULTILINE)
-_TELLING = {"cluster", *AREAL_ENGINES} | {path[0] for one in TABLES.values() for path in (*one.telling, *one.alone)}
+_TELLING = {"cluster", *ENGINES} | {path[0] for one in TABLES.values() for path in (*one.telling, *one.alone)}
 """Keys at the top of a config of a job, by which a text that is no valid YAML counts as one."""
 
 _REPLACE = re.compile(r"(?:did you mean|rename it to) `([^`]+)`\??")

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rankplan.dialects.tables import AREAL_ENGINES
 from rankplan.editor.keys import keys_at, words_at
 from rankplan.errors import KeyPath
 from rankplan.plans.rules import component_names
+from rankplan.trainers.areal.keys import ENGINES
 
 _KEY = re.compile(r" *(?P<dash>-)? *(?P<key>[^\s:#,\[\]{}-][^:#{}\[\]]*?) *:(?= |$)")
 _WORD = re.compile(r"[^\s\[\]{},:\"']*$")
@@ -124,7 +124,7 @@ def proposals(
         labels = dict.fromkeys((*_LABEL.findall(text), "cluster", "node"))
         return [Proposal(label, label, "", "group") for label in labels]
     if cursor.path[-2:] == ("scheduling_strategy", "target"):
-        engines = [name for name in AREAL_ENGINES if config is None or name in config]
+        engines = [name for name in ENGINES if config is None or name in config]
         return [Proposal(name, name, "", "component") for name in engines]
     return [Proposal(word, word, "", "word") for word in words_at(dialect, cursor.path)]
 

@@ -73,6 +73,14 @@ class Config:
         """Return whether the config has a key at the top, even without a value."""
         return any(path[0] in self.section for path in self.paths(key))
 
+    def raw(self, key: Key[Any]) -> Any:
+        """Return the value at a key as written, of whatever type; ``None`` without one."""
+        return self._at(self.path(key))
+
+    def entry(self, key: Key[Any], mapping: Mapping[Any, Any], name: str) -> Any:
+        """Return a value of a mapping that is at a key, ``None`` if it is missing."""
+        return self._reader.value(mapping, name, self.path(key))
+
     def path(self, key: Key[Any]) -> KeyPath:
         """Return the path of a key in this config: the first one with a value, else its own."""
         own = self._paths_of(key.path)[-1]

@@ -7,7 +7,7 @@ from typing import Any
 from rankplan.dialects.keys.key import anything, share, size, switch, text
 from rankplan.dialects.keys.roles import Role, Setting, setting
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import CHUNK, layers, offloading, recomputing, unless
+from rankplan.dialects.memory.common import CHUNK, layers, offloading, recomputing, unless
 
 
 def _tokens(length: Any, by_tokens: Any, tokens: Any, batch: Any, forward: Any) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 from rankplan.dialects.keys.key import anything, fact, share, size, switch, text
 from rankplan.dialects.keys.roles import Role, setting
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import layers, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.common import layers, sglang_steps, stage_keys, unless
 
 _S = "@.strategy_args.strategy_config"
 _ZERO = f"{_S}.zero_optimization"

@@ -7,7 +7,7 @@ from typing import Any
 from rankplan.dialects.keys.key import anything, fact, share, size, switch, text
 from rankplan.dialects.keys.roles import Role, Setting, setting
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import (
+from rankplan.dialects.memory.common import (
     end_stages,
     fixed,
     layers,

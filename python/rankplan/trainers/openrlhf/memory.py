@@ -7,7 +7,7 @@ from typing import Any
 from rankplan.dialects.keys.key import anything, share, size, switch, text
 from rankplan.dialects.keys.roles import Role, setting
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import fixed, unless
+from rankplan.dialects.memory.common import fixed, unless
 from rankplan.trainers.openrlhf import keys
 
 

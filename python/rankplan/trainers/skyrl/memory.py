@@ -8,7 +8,7 @@ from typing import Any
 from rankplan.dialects.keys.key import Key, anything, fact, share, size, switch, text
 from rankplan.dialects.keys.roles import Role, Setting, setting
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import end_stages, layers, offloading, stage_keys, unless
+from rankplan.dialects.memory.common import end_stages, layers, offloading, stage_keys, unless
 from rankplan.trainers.skyrl import keys
 
 _OPTIMIZER = "@.megatron_config.optimizer_config_kwargs"

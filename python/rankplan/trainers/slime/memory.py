@@ -8,7 +8,7 @@ from typing import Any
 from rankplan.dialects.keys.key import anything, fact, share, size, switch, text
 from rankplan.dialects.keys.roles import Role, setting
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.rules import fixed, offloading, recomputing, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.common import fixed, offloading, recomputing, sglang_steps, stage_keys, unless
 from rankplan.plans.model import Experts, Latent, Model, Shape
 from rankplan.trainers.slime import keys
 

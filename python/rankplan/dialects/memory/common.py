@@ -1,40 +1,13 @@
-"""Settings of ``memory`` whose keys are written as texts, and those that several systems share."""
+"""Settings of ``memory`` that several systems have, with their keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from rankplan.dialects.keys.key import Key, Kind, size, switch, text
+from rankplan.dialects.keys.key import Key, anything, size, switch, text
 from rankplan.dialects.keys.key import fraction as key_of_fraction
-from rankplan.dialects.keys.roles import Role, Setting, same, setting
+from rankplan.dialects.keys.roles import Role, Setting, setting
 from rankplan.dialects.memory import convert
-
-_DEFAULTS: dict[Kind, Callable[[str], Any]] = {
-    Kind.SIZE: int,
-    Kind.SWITCH: lambda text: text == "true",
-    Kind.ANY: lambda text: text == "true",
-    Kind.NUMBER: float,
-    Kind.SHARE: float,
-    Kind.FRACTION: float,
-}
-
-
-def key(text: str) -> Key[Any]:
-    """Return a key from a text: its kind, its paths, and ``= default`` if it has one."""
-    words, _, default = text.partition(" = ")
-    name, path, *fallbacks = words.split()
-    kind = Kind(name)
-    value = _DEFAULTS.get(kind, str)(default) if default else None
-    return Key(path, kind, default=value, fallbacks=tuple(fallbacks))
-
-
-def rule(
-    name: str, *keys: str, by: Callable[..., Any] = same, only: str = "", words: str = "", also: tuple[str, ...] = ()
-) -> Setting:
-    """Return a setting that ``by`` makes of the values of keys, each as a text; see `key`."""
-    beside = {one: one.default for one in map(key, also)}
-    return setting(name, *map(key, keys), by=by, only=only, words=words, also=beside)
 
 
 def fixed(name: str, value: Any, only: str = "") -> Setting:
@@ -69,8 +42,8 @@ def end_stages(section: str) -> tuple[Setting, Setting]:
 
 
 def _any(path: str | Key[Any]) -> Key[Any]:
-    """Return the key of a value of any type; a text has its path and those of its fallbacks, with blanks between."""
-    return path if isinstance(path, Key) else key(f"any {path}")
+    """Return the key of a value of any type at a path; a key is returned unchanged."""
+    return path if isinstance(path, Key) else anything(path)
 
 
 def unless(*paths: str | Key[Any], only: str = "") -> Setting:
