@@ -62,14 +62,17 @@ CHUNK, BATCH, REQUESTS = 16384, 16384, 4096
 requests (``ModelRunner.init_memory_pool``: at most these)."""
 
 
-def sglang_steps(section: str, length: str) -> tuple[Setting, Setting]:
-    """Return the settings of the most tokens and requests of SGLang; ``section`` ends in a dot or an underscore."""
+def sglang_steps(section: str, length: Key[int | None]) -> tuple[Setting, Setting]:
+    """Return the settings of the most tokens and requests of SGLang.
+
+    ``section`` ends in a dot or an underscore; ``length`` is the key of the longest sequence.
+    """
     return (
         setting(
             "tokens",
             size(f"{section}chunked_prefill_size", default=CHUNK),
             size(f"{section}max_prefill_tokens", default=BATCH),
-            size(length),
+            length,
             by=convert.step,
             only="sglang",
         ),

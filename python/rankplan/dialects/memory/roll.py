@@ -55,6 +55,7 @@ def _slept(level: Any) -> str:
     return "free" if level == 2 else "host"
 
 
+_SGLANG_LENGTH = size(f"{_S}.context_length")
 _LENGTHS = size("sequence_length"), size("prompt_length"), size("response_length")
 
 ROLL = (
@@ -148,11 +149,11 @@ ROLL = (
             setting("share", share(f"{_S}.gpu_memory_utilization"), only="vllm"),
             setting("share", share(f"{_S}.mem_fraction_static"), only="sglang"),
             setting("length", size(f"{_S}.max_model_len"), only="vllm"),
-            setting("length", size(f"{_S}.context_length"), only="sglang"),
+            setting("length", _SGLANG_LENGTH, only="sglang"),
             setting("sequences", size(f"{_S}.max_num_seqs"), only="vllm"),
             setting("tokens", size(f"{_S}.max_num_batched_tokens", default=8192), only="vllm"),
             setting("graphs", switch(f"{_S}.enforce_eager", default=None), by=convert.captured, only="vllm"),
-            *sglang_steps(f"{_S}.", f"{_S}.context_length"),
+            *sglang_steps(f"{_S}.", _SGLANG_LENGTH),
             setting(
                 "precision",
                 text(f"{_S}.quantization"),

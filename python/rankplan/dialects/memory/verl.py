@@ -189,7 +189,7 @@ def _engine(components: dict[str, str], model: str, requests: int, at: str = "@"
                 only="vllm",
             ),
             # SGLangHttpServer leaves the chunks to SGLang
-            sglang_steps(f"{sglang}.", f"{sglang}.context_length")[0],
+            sglang_steps(f"{sglang}.", size(f"{sglang}.context_length"))[0],
             setting(
                 "precision",
                 text(f"{at}.quantization"),

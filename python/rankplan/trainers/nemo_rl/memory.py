@@ -59,7 +59,9 @@ _POLICY_MODEL = text("policy.model_name")
 _LENGTH = size("@.max_total_sequence_length")
 _POLICY_LENGTH = size("policy.max_total_sequence_length")
 _REPLICAS = size(f"{_DTENSOR_CFG}.dp_replicate_size", default=1)
-_SGLANG_LENGTH = f"{keys.SGLANG}.context_length"
+_SGLANG_LENGTH = size(f"{keys.SGLANG}.context_length")
+_POLICY_CONFIG = anything("policy.hf_config_overrides")
+_OWN_CONFIG = anything("@.hf_config_overrides")
 
 _MEGATRON = (
     setting(
@@ -140,7 +142,7 @@ _DTENSOR = (
     ),
 )
 _STUDENT = (
-    layers("policy.hf_config_overrides"),
+    layers(_POLICY_CONFIG),
     unless("policy.quant_cfg", keys.CROSS_TEACHER, keys.CROSS_TEACHERS),
 )
 _TRAINER = (
@@ -190,7 +192,7 @@ _VLLM = (
     ),
 )
 _SGLANG = (
-    setting("length", size(_SGLANG_LENGTH), only="sglang"),
+    setting("length", _SGLANG_LENGTH, only="sglang"),
     setting("share", share(f"{keys.SGLANG}.mem_fraction_static"), only="sglang"),
     *sglang_steps(f"{keys.SGLANG}.", _SGLANG_LENGTH),
     setting("cache_precision", text(f"{keys.SGLANG}.kv_cache_dtype"), by=convert.cached, only="sglang"),
@@ -216,14 +218,14 @@ ROLES = (
             setting("sleep", keys.IS_COLOCATED, by=_shared),
         ),
     ),
-    Role({"value": "value"}, *_TRAINER, (layers("@.hf_config_overrides"), unless("@.quant_cfg"), *_STATES)),
+    Role({"value": "value"}, *_TRAINER, (layers(_OWN_CONFIG), unless("@.quant_cfg"), *_STATES)),
     Role(
         {"reward_model": keys.REWARD},
         # RewardModelEnvironment: always DTensor, without an optimizer
         fixed("forward", {"forward": "fsdp"}),
         setting("model", _MODEL),
         (
-            layers("@.hf_config_overrides"),
+            layers(_OWN_CONFIG),
             setting("length", size("@.max_model_len")),
             setting("", _REPLICAS, by=convert.several),
         ),
@@ -234,7 +236,7 @@ ROLES = (
         fixed("forward", {"forward": "megatron"}),
         setting("model", text("@")),
         (
-            layers("policy.hf_config_overrides", _of_teacher("model_overrides")),
+            layers(_POLICY_CONFIG, _of_teacher("model_overrides")),
             setting("precision", text("policy.precision"), _of_teacher("fp8_cfg.fp8_param"), by=convert.precision),
             setting("length", _POLICY_LENGTH),
             setting(

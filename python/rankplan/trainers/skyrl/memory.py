@@ -19,7 +19,7 @@ _PROMPT = size("trainer.max_prompt_length", default=512)
 _INPUT = size("generator.max_input_length")
 _RESPONSE = size("generator.sampling_params.max_generate_length", default=1024)
 _LENGTH = (_PROMPT, _INPUT, _RESPONSE)
-_PATH = text("@.model.path")
+_PATH = text("@.model.path", fallbacks=("trainer.policy.model.path",))
 _POLICY = text("trainer.policy.model.path")
 _POLICY_RANK = size("trainer.policy.model.lora.rank", default=0)
 _QUANTIZED = "trainer.policy.model.fake_int4_qat.enabled"
@@ -120,7 +120,7 @@ ROLES = (
     Role(
         {"ref": "trainer.ref"},
         setting("forward", keys.STRATEGY, by=lambda name: convert.computes(_framework(name))),
-        setting("model", text("@.model.path", fallbacks=("trainer.policy.model.path",))),
+        setting("model", _PATH),
         (
             *_SHARED,
             setting(

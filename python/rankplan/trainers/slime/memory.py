@@ -112,9 +112,11 @@ def _tokens(cp: int, by_tokens: Any, tokens: Any, forward: Any, batch: Any, leng
     return None if found is None else max(found if found == longest else found * cp, longest)
 
 
+_LONGEST = size("rollout_max_context_len")
+_SGLANG_LENGTH = size("sglang_context_length")
 _COLOCATE = switch("offload"), keys.COLOCATE
 _SIDE = (
-    setting("length", size("rollout_max_context_len")),
+    setting("length", _LONGEST),
     setting(
         "precision", switch("fp16"), anything("fp8_param_gather"), by=lambda _, fp8: convert.precision("bf16", fp8)
     ),
@@ -143,7 +145,7 @@ _SIDE = (
         size("log_probs_max_tokens_per_gpu"),
         size("micro_batch_size", default=1),
         size("seq_length", default=4096),
-        size("rollout_max_context_len"),
+        _LONGEST,
         by=_tokens,
     ),
     unless(
@@ -157,7 +159,7 @@ _SIDE = (
         "use_torch_fsdp2",
         "cpu_offloading",
         "custom_model_provider_path",
-        "megatron_config_path",
+        keys.MEGATRON_CONFIG,
     ),
 )
 _MODEL = setting(
@@ -196,8 +198,8 @@ ROLES = (
         _MODEL,
         (
             setting("share", share("sglang_mem_fraction_static")),
-            setting("length", size("sglang_context_length")),
-            *sglang_steps("sglang_", "sglang_context_length"),
+            setting("length", _SGLANG_LENGTH),
+            *sglang_steps("sglang_", _SGLANG_LENGTH),
             setting("precision", text("sglang_quantization"), text("sglang_dtype"), by=convert.served),
             setting("cache_precision", text("sglang_kv_cache_dtype"), by=convert.cached),
             setting(
