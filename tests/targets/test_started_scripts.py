@@ -7,7 +7,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +109,51 @@ def test_slurm_ends_a_job_with_the_exit_code_of_a_rank(cluster: Slurm, tmp_path:
     program.write_text('#!/bin/sh\n[ "$1" = actor ] || exec sleep 60\nsleep 1\nexit 7\n')
     program.chmod(0o755)
     text = rankplan.emit(plan, "slurm", EmitOptions(command=f"{program} {{}}"))
-    ends = "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"
+    ends = "trap '\n  kill $(jobs -p)"
     assert ends in text
-    output = cluster.run(text.replace(ends, "trap 'echo CODE $?; kill $(jobs -p)' EXIT"))
+    output = cluster.run(text.replace(ends, "trap '\n  echo CODE $?; kill $(jobs -p)"))
     assert "CODE 7" in output and "task 0: Exited with exit code 7" in output
+
+
+def of_each_node(text: str) -> str:
+    """Return a script whose nodes have a folder each. The nodes of the tests are one machine."""
+    start = text.index("keep='")
+    end = text.index("  end'", start)
+    return text[:start] + text[start:end].replace("$0", "$0-$SLURMD_NODENAME") + text[end:]
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("ends", ["well", "with a fault", "cancelled"])
+def test_slurm_leaves_no_folder_on_any_node(cluster: Slurm, tmp_path: Path, ends: str) -> None:
+    plan = on([node(0, 8), node(1, 8), node(2, 4)], {"actor": "0-15", "rollout": "16-19"})
+    program = tmp_path / "ends"
+    code = "exec sleep 60" if ends == "cancelled" else f"exit {int(ends != 'well')}"
+    program.write_text(f"#!/bin/sh\nstat -c 'FOLDER %n %a' {cluster.folder}/rankplan-*\n{code}\n")
+    program.chmod(0o755)
+    text = of_each_node(rankplan.emit(plan, "slurm", EmitOptions(command=str(program))))
+
+    def folders() -> set[str]:
+        return {path.name for path in cluster.folder.glob("rankplan-*")}
+
+    if ends == "cancelled":
+        script = cluster.folder / "cancelled.sbatch"
+        script.write_text(text)
+        output = cluster.tool("exec", "sbatch", "--output=cancelled.txt", str(script))
+        log = cluster.folder / "cancelled.txt"
+        wait_until(lambda: log.exists() and "FOLDER" in log.read_text())
+        cluster.tool("exec", "scancel", output.split()[-1])
+        output = log.read_text()
+    else:
+        output = cluster.run(text)
+    modes = dict(line.split()[1:] for line in output.splitlines() if line.startswith("FOLDER "))
+    assert len(modes) == 4 and set(modes.values()) == {"700"}, output
+    wait_until(lambda: not folders())
 
 
 def test_slurm_starts_one_ray_per_node_and_the_driver(cluster: Slurm, tmp_path: Path) -> None:

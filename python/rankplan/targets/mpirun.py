@@ -21,6 +21,7 @@ from rankplan.targets.script import (
     Verbatim,
     commands_read,
     file_names,
+    folder_lines,
     home_nodes,
     plan_lines,
     quoted,
@@ -39,7 +40,8 @@ def write(draft: Draft, head: Head) -> str:
     hosts = _hosts(draft)
     text, files = plan_text(draft.plan), file_names(draft.plan)
     body = [
-        'plan=$(mktemp -d "${RANKPLAN_SHARED:-$PWD}/rankplan-XXXXXX")/plan.json',
+        *folder_lines("${RANKPLAN_SHARED:-$PWD}"),
+        "plan=$folder/plan.json",
         '[[ $plan != *[[:space:]]* ]] || { echo "a path with blanks: $plan; set RANKPLAN_SHARED" >&2; exit 2; }',
         *plan_lines(text, '"$plan"'),
         "",
@@ -48,7 +50,7 @@ def write(draft: Draft, head: Head) -> str:
         stays = stays_of(component)
         body += _application(draft, name, files[name], stays, hosts, draft.options.port + index)
     for ending in files.values():
-        folder = f"/tmp/rankplan-$$-{ending}"
+        folder = f"/tmp/${{folder##*/}}-{ending}"
         own = f"OMPI_MCA_orte_tmpdir_base={folder} PRTE_MCA_prte_tmpdir_base={folder}"
         body.append(f'{own} ${{MPIRUN:-mpirun}} --bind-to none --app "$plan.{ending}" &')
     options = ["# RANKPLAN_SHARED: a folder that every host sees. MPIRUN: the command and its options"]

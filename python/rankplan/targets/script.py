@@ -21,9 +21,6 @@ OPENS, CLOSES = "<<'PLAN'", "PLAN"
 """The end of the line before the plan, and the line after it."""
 WAIT = (
     "# a component that fails ends the others; the exit code is its own",
-    "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT",
-    "trap 'exit 143' TERM",
-    "trap 'exit 130' INT",
     "for job in $(jobs -p); do wait -n; done",
 )
 """The last lines of a script that has started its components in the background."""
@@ -97,6 +94,18 @@ def commands_read(plan: Plan, text: str, pattern: Callable[[str], str]) -> dict[
     found = [(index, name, line) for index, name, line in lines if line is not None]
     commands = {name: Verbatim(line[2]) for _, name, line in found}
     return {"commands": commands, "port": int(found[0][2][1]) - found[0][0]} if found else {"commands": commands}
+
+
+def folder_lines(parent: str) -> Iterator[str]:
+    """Yield the lines that make ``$folder``, a new folder of this user alone, and remove it when the script ends.
+
+    The script ends its background jobs first. Signals end it, too.
+    """
+    yield f'folder=$(mktemp -d "{parent}/rankplan-XXXXXXXXXX")'
+    yield """trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$folder"' EXIT"""
+    yield "trap 'exit 143' TERM"
+    yield "trap 'exit 130' INT"
+    yield "trap 'exit 129' HUP"
 
 
 def plan_lines(text: str, path: str) -> Iterator[str]:

@@ -26,6 +26,7 @@ from rankplan.targets.script import (
     Verbatim,
     commands_read,
     file_names,
+    folder_lines,
     plan_lines,
     quoted,
     script,
@@ -50,6 +51,20 @@ _UNBOUND = "--gpu-bind=none --cpu-bind=none"
 _DRIVER = 'RAY_ADDRESS="$address" '
 _NEXT = " : \\\n  "
 """Between the parts of a step in two components of a job."""
+_KEEP = """keep='
+  end() { trap "" TERM USR1; rm -rf "$0"; kill $! 2>/dev/null; exit 0; }
+  [[ -d $0 && ! -L $0 && -O $0 ]] || mkdir -m 700 "$0" || exit 1
+  sleep infinity &
+  trap end TERM USR1
+  echo ready
+  wait
+  end'"""
+"""What holds the folder on a node. One that somebody else has made there ends the job."""
+_LEAVE = """trap '
+  kill $(jobs -p) 2>/dev/null || true
+  if kill -USR1 $keeper 2>/dev/null; then cat <&"$ready"; fi
+  rm -rf "$folder"' EXIT"""
+"""What ends the job: ``srun`` forwards SIGUSR1 to its tasks; after a SIGTERM, it would kill them at once."""
 _RAY = """start='
   RANK
   if [ "$SLURM_PROCID" = 0 ]; then exec ray start --head --port=6379 --block; fi
@@ -77,8 +92,11 @@ def write(draft: Draft, head: Head) -> str:
     plan = draft.plan if draft.options.pin else portable(draft.plan)
     text = plan_text(plan)
     body = [
-        "plan=${TMPDIR:-/tmp}/rankplan-$SLURM_JOB_ID",
+        *folder_lines("${TMPDIR:-/tmp}"),
+        "plan=$folder/plan",
         *plan_lines(text, '"$plan"'),
+        "",
+        *_kept_folder(job),
         'sbcast --force "$plan" "$plan.json"',
         "",
         *_hosts(draft, job),
@@ -98,6 +116,26 @@ def write(draft: Draft, head: Head) -> str:
         message = f"the script has {len(found.encode()):,} bytes; Slurm allows {_MOST_BYTES:,}"
         draft.refuse("emit-too-large", message, "use mpirun or jobset, or raise SchedulerParameters=max_script_size")
     return found
+
+
+def _kept_folder(job: Sequence[Component]) -> Iterator[str]:
+    """Yield the lines that make the folder on every node, and remove it there when the job ends, however it ends.
+
+    A step does both: a job that was cancelled starts no more steps, but Slurm sends SIGTERM to those that run.
+    """
+    yield "# the same folder on every node, until the job ends; only this user can write there"
+    yield from _KEEP.split("\n")
+    step = []
+    for index, one in enumerate(job):
+        het = f" --het-group={index}" if len(job) > 1 else ""
+        count = len(one.nodes)
+        options = f"--overlap{het} --nodes={count} --ntasks={count} {_UNBOUND} --kill-on-bad-exit=1"
+        step.append(f'{options} bash -c "$keep" "$folder"')
+    yield from f"exec {{ready}}< <(exec srun {_NEXT.join(step)})".split("\n")
+    yield "keeper=$!"
+    yield from _LEAVE.split("\n")
+    num_nodes = sum(len(one.nodes) for one in job)
+    yield f'for ((node = 0; node < {num_nodes}; node++)); do read -r -u "$ready"; done'
 
 
 def job_components(draft: Draft) -> list[Component]:
@@ -387,4 +425,3 @@ def _ray(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     yield f'until {only} ray health-check --address "$address"; do sleep 2; done'
     yield ""
     yield f"{_DRIVER}{only} {_UNBOUND} {shell_words(draft.options.entrypoint or '')}"
-    yield "kill $(jobs -p) 2>/dev/null || true"

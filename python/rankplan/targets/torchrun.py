@@ -19,6 +19,7 @@ from rankplan.targets.script import (
     WAIT,
     Head,
     commands_read,
+    folder_lines,
     plan_lines,
     quoted,
     returns,
@@ -33,7 +34,14 @@ _START = '      --no-python rankplan exec "$plan" --component '
 def write(draft: Draft, head: Head) -> str:
     """Return the script of a plan. Ranks that return to an earlier node are ``emit-order``."""
     text = plan_text(draft.plan)
-    body = ["plan=$(mktemp)", *plan_lines(text, '"$plan"'), "", *_nodes(draft), *WAIT]
+    body = [
+        *folder_lines("${TMPDIR:-/tmp}"),
+        "plan=$folder/plan.json",
+        *plan_lines(text, '"$plan"'),
+        "",
+        *_nodes(draft),
+        *WAIT,
+    ]
     options = [
         "# Run it on every node with the node's rank in the plan: RANKPLAN_NODE_RANK=0 torchrun.sh",
         *_addresses(draft),
