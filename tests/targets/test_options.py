@@ -52,6 +52,24 @@ def test_a_job_set_of_any_name_that_is_written_is_accepted(length: int) -> None:
     assert f"actor={pod}:29500" in str(job)  # the rendezvous of the ranks
 
 
+def test_a_queue_of_two_vendors_takes_the_quota_of_cpus_once() -> None:
+    """Kueue allows a resource in one group only."""
+    labels = {"example.com/rack": "a"}
+    kinds = ["NV_GPU", "AMD_GPU"]
+    nodes = [
+        {"ranks": rank, "accelerators": 8, "accelerator_type": kind, "labels": labels}
+        for rank, kind in enumerate(kinds)
+    ]
+    config = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "0-7"}}}
+    plan = plan_of(config, {"levels": ["example.com/rack"], "nodes": nodes})
+    queue = next(one for one in documents(rankplan.emit(plan, "kueue")) if one["kind"] == "ClusterQueue")
+    assert faults(queue)[1] == []
+    (group,) = queue["spec"]["resourceGroups"]
+    assert group["coveredResources"] == ["nvidia.com/gpu", "amd.com/gpu"]
+    quotas = [[one["nominalQuota"] for one in flavor["resources"]] for flavor in group["flavors"]]
+    assert quotas == [["8", "0"], ["0", "8"]]
+
+
 def test_a_cluster_stays_and_has_no_entrypoint(tmp_path: Path) -> None:
     text = rankplan.emit(plan_of(), "kuberay", EmitOptions(image="a:1", kind="cluster", queue="gold", name="team"))
     (plan, cluster) = documents(text)

@@ -41,9 +41,7 @@ def write(draft: Draft) -> str:
             _object("ResourceFlavor", name, {"nodeLabels": {_TYPE_LABEL: name}, "topologyName": _NAME})
             for name in flavors
         ),
-        _object(
-            "ClusterQueue", _NAME, {"namespaceSelector": {}, "resourceGroups": [_quota(*one) for one in by_key.items()]}
-        ),
+        _object("ClusterQueue", _NAME, {"namespaceSelector": {}, "resourceGroups": [_quota(by_key)] if by_key else []}),
         _object("LocalQueue", draft.options.queue or draft.options.name, {"clusterQueue": _NAME}),
     ]
     if draft.options.namespace is not None:
@@ -55,11 +53,18 @@ def _object(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def _quota(key: str, numbers: dict[str, int]) -> dict[str, Any]:
-    flavors = [
-        {"name": name, "resources": [{"name": key, "nominalQuota": str(number)}]} for name, number in numbers.items()
-    ]
-    return {"coveredResources": [key], "flavors": flavors}
+def _quota(by_key: dict[str, dict[str, int]]) -> dict[str, Any]:
+    """Return the quota as one group of resources: a resource such as cpu may be in one group only.
+
+    Every flavor of a group states all of its resources, in their order.
+    """
+    flavors = []
+    for key, numbers in by_key.items():
+        for name, number in numbers.items():
+            quota = {**dict.fromkeys(by_key, 0), key: number}
+            resources = [{"name": one, "nominalQuota": str(amount)} for one, amount in quota.items()]
+            flavors.append({"name": name, "resources": resources})
+    return {"coveredResources": list(by_key), "flavors": flavors}
 
 
 def _healthy(inventory: Inventory) -> Counter[str]:
