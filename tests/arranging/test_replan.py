@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -477,3 +478,20 @@ def test_a_lost_robot_has_no_spare() -> None:
     before = ComponentPlacement({"cluster": section}, nodes).plan()
     with pytest.raises(PlacementError, match="env uses the Franka of node 1, which no other node has"):
         replan(before, nodes, without=["node-1"])
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_what_was_named_once_is_never_used_again_until_it_is_brought_back(order: tuple[int, ...]) -> None:
+    nodes = cluster(5)
+    after = plan(first(nodes, 2), actor=("0-15", Parallel(tp=8)))
+    dead: set[str] = set()
+    for node in order:
+        dead.add(f"node-{node}")
+        after = replan(after, nodes, without=[f"node-{node}"]).plan
+        after = Plan.from_dict(after.to_dict())
+        assert dead.isdisjoint(names(after))
+    assert sorted(names(after)) == ["node-3", "node-4"]
+    back = replan(after, nodes, without=["node-3"], restore=["node-1"]).plan
+    assert sorted(names(back)) == ["node-1", "node-4"]
+    with pytest.raises(PlacementError, match="the plan does not exclude 'node-4'"):
+        replan(after, nodes, restore=["node-4"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rankplan._core import RankSet
-from rankplan.errors import PlacementError
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.entries import Marks, add_mark
 from rankplan.nodes.inventory import Inventory
+from rankplan.words import shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,38 @@ def renamed(
             if new is not None and new not in yielded:
                 yielded.add(new)
                 yield new
+
+
+def still_excluded(planned: Inventory, inventory: Inventory, names: Iterable[str]) -> list[str]:
+    """Return what a plan excludes without what ``names`` bring back.
+
+    A name brings back the node, accelerator or domain of this name, and a node its accelerators too. Raises
+    `PlacementError` with every name that is not excluded.
+    """
+    left = list(_names(planned))
+    faults = []
+    for name in names:
+        covered = inventory.names.find(name)
+        back = [one for one in left if one == name or _covers(covered, inventory.names.find(one))]
+        if not back:
+            help = f"the plan excludes {', '.join(left)}" if left else "the plan excludes nothing"
+            faults.append(Diagnostic("invalid-value", f"the plan does not exclude {shown(name)}", help))
+        left = [one for one in left if one not in back]
+    if faults:
+        raise PlacementError(faults)
+    return left
+
+
+def _covers(whole: object, part: object) -> bool:
+    """Return whether one name stands for all hardware that another stands for."""
+    if not isinstance(whole, Mapping) or not isinstance(part, Mapping):
+        return False
+    for node, local in part.items():
+        if node not in whole:
+            return False
+        if whole[node] is not None and (local is None or local - whole[node]):
+            return False
+    return True
 
 
 def _names(inventory: Inventory) -> Sequence[str]:

@@ -9,7 +9,7 @@ from rankplan._core import RankSet
 from rankplan.arranging import rules
 from rankplan.arranging.arrange import Arrangement, Task
 from rankplan.arranging.delta import resize
-from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.exclusion import Exclusion, still_excluded
 from rankplan.arranging.hierarchy import crossings_at
 from rankplan.arranging.reasons import reasons
 from rankplan.arranging.repair import Repair
@@ -32,6 +32,7 @@ def replan(
     inventory: Inventory | SupportsInventory,
     *,
     without: str | Iterable[str] = (),
+    restore: str | Iterable[str] = (),
     shrink: str | Iterable[str] | Mapping[str, int | None] = (),
     grow: Mapping[str, int] | None = None,
     renumber: bool = False,
@@ -43,7 +44,8 @@ def replan(
 
     ``without`` names hardware that is gone: nodes (hostname, else address, else ``node-3``), accelerators
     (``node-5/2``, or their ids) or domains (``nvlink=b``). Nodes of the plan that the inventory lacks are gone too.
-    What the plan excludes stays excluded. Whether hardware is healthy, the inventory says.
+    The new plan excludes what ``without`` names, and what the plan excluded, on any inventory from then on; ``restore``
+    names what it shall exclude no more. Whether hardware is healthy, the inventory says.
 
     Node ranks keep their nodes if these are left; each lost one gets a spare with the same hardware, in its domain
     if possible. Of a node with a broken accelerator, the processes use others that are idle; else the components
@@ -85,13 +87,32 @@ def replan(
         raise PlacementError([Diagnostic("plan-mismatch", "no node of the plan is in the inventory", help)])
     gone = {plan.inventory.node(rank).name for rank, node in enumerate(known) if node is None}
     _ = inventory.domains  # found once: what is lost changes no labels
-    names_left = [name for name in hardware_names(without) if not isinstance(name, str) or name not in gone]
-    left = inventory.without(names_left)
-    failure = _Failure(plan, left, known, whole_group=whole_group, fixed=fixed)
-    if not fewer and not more:
-        return failure.repaired(names, renumber=renumber)
-    found = failure.repaired(names, renumber=renumber) if failure.broken else failure.unchanged()
-    return resize(found, failure.inventory, fewer, more, renumber=renumber)
+    lost = list(hardware_names(without))
+    inventory.without([name for name in lost if not isinstance(name, str) or name not in gone])  # checks the names
+    base = plan
+    returned = list(one_or_several("restore", restore, "write names that the plan excludes: node-3"))
+    if returned:
+        left = still_excluded(plan.inventory, inventory, returned)
+        base = _excluding(plan, left)
+        stays = [name for name in _excluded_by(inventory) if name in left or name not in _excluded_by(plan.inventory)]
+        inventory = inventory.with_exclusions(stays)
+    failure = _Failure(base, inventory.excluding(lost), known, whole_group=whole_group, fixed=fixed)
+    if fewer or more:
+        found = failure.repaired(names, renumber=renumber) if failure.broken else failure.unchanged()
+        found = resize(found, failure.inventory, fewer, more, renumber=renumber)
+    else:
+        found = failure.repaired(names, renumber=renumber)
+    return replace(found, before=plan)
+
+
+def _excluded_by(inventory: Inventory) -> tuple[str, ...]:
+    return () if inventory.facts is None else inventory.facts.exclude
+
+
+def _excluding(plan: Plan, names: Sequence[str]) -> Plan:
+    """Return a plan that excludes exactly these names."""
+    nodes = plan.inventory.with_exclusions(names)
+    return plan.placed(nodes, [moved_to(one, nodes) for one in plan.values()])
 
 
 def _sizes(

@@ -22,6 +22,13 @@ from rankplan.render.changes import replan_lines
 @click.argument("file", metavar="PLAN", type=click.Path())
 @inventory_options
 @click.option(
+    "--with",
+    "restore",
+    multiple=True,
+    metavar="NAME",
+    help="Use this node, accelerator or domain again, which the plan excludes; repeatable.",
+)
+@click.option(
     "--shrink",
     multiple=True,
     metavar="COMPONENT[=N]",
@@ -41,6 +48,7 @@ from rankplan.render.changes import replan_lines
 def replan(
     file: str,
     choice: Choice,
+    restore: tuple[str, ...],
     shrink: tuple[str, ...],
     grow: tuple[str, ...],
     beside: tuple[str, ...],
@@ -56,7 +64,8 @@ def replan(
     stay. Each lost node gets a spare with the same hardware, so that as few parallel groups as possible cross a domain
     of the network. If an accelerator breaks, its processes use an idle one of the same node; if none is idle, the
     components that use the broken one move to another node; if they do not fit there, all components of the node move.
-    Process ranks do not change. What the plan excludes stays excluded.
+    Process ranks do not change. What --without names is excluded from then on, on any inventory, until --with brings it
+    back.
 
     After the repair, components shrink, then grow by whole data groups (engines): --shrink rollout=1, --grow rollout=2.
     Nothing that stays moves, and a node without processes becomes a spare. --shrink removes the last data groups; with
@@ -75,6 +84,7 @@ def replan(
             plan,
             inventory,
             without=choice.without,
+            restore=restore,
             shrink=data_groups(shrink, "--shrink", "rollout=1"),
             grow=data_groups(grow, "--grow", "rollout=2"),
             renumber=renumber,

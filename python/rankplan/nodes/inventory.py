@@ -13,7 +13,7 @@ from rankplan._core import CLUSTER, NODE, Pool, RankSet
 from rankplan._core import Inventory as Core
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes import entries, inventory_file
-from rankplan.nodes.facts import NODE_LEVEL, ClusterFacts
+from rankplan.nodes.facts import NO_FACTS, NODE_LEVEL, ClusterFacts
 from rankplan.nodes.groups import NodeGroup
 from rankplan.nodes.node import NodeSpec
 from rankplan.nodes.topology import Domains, detect, levels_of
@@ -232,6 +232,17 @@ class Inventory:
             raise PlacementError([found for _, found in faults])
         return self._marked(marks)
 
+    def excluding(self, names: Sequence[str]) -> Inventory:
+        """Return the inventory with these names added to what its facts exclude. Unknown names do no harm."""
+        facts = self._facts or NO_FACTS
+        more = tuple(name for name in dict.fromkeys(names) if name not in facts.exclude)
+        return self.with_exclusions((*facts.exclude, *more)) if more else self
+
+    def with_exclusions(self, names: Sequence[str]) -> Inventory:
+        """Return the inventory whose facts exclude exactly these names. They are not checked."""
+        facts = replace(self._facts or NO_FACTS, exclude=tuple(names))
+        return self._alike(Inventory._of(self.core, facts, self._stated_levels))
+
     @property
     def taken(self) -> RankSet:
         """The nodes that other jobs have."""
@@ -245,8 +256,10 @@ class Inventory:
     def _marked(self, marks: entries.Marks, job: str | None = None) -> Inventory:
         if not marks:
             return self
-        found = Inventory._of(self.core.marked(marks, job), self._facts, self._stated_levels)
-        # marks change neither labels nor names
+        return self._alike(Inventory._of(self.core.marked(marks, job), self._facts, self._stated_levels))
+
+    def _alike(self, found: Inventory) -> Inventory:
+        """Return an inventory of the same labels and names, which knows what this one has computed from them."""
         found.__dict__.update({key: self.__dict__[key] for key in ("domains", "names") if key in self.__dict__})
         return found
 
