@@ -103,13 +103,6 @@ def test_a_value_of_a_wrong_type_is_a_fault_and_counts_as_missing(value: Any) ->
     assert len(read.faults.refusal().diagnostics) == 1
 
 
-def test_other_values_have_faults_of_their_own() -> None:
-    read = config(job={"nodes": 3})
-    other = read.with_values({("job", "nodes"): "x"})
-    assert (other[NODES], read[NODES]) == (2, 3)
-    assert (len(other.faults), len(read.faults)) == (1, 0)
-
-
 def test_a_key_that_tells_recognises_a_config_at_any_of_its_places() -> None:
     keys = (
         size("@.gpus", at=("a", "b"), tells="tells"),

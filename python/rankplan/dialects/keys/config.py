@@ -22,9 +22,9 @@ _UNSET: Any = object()
 class Config:
     """The values of a config, by the keys of its dialect.
 
-    ``config[KEY]`` is the value at a key, or its default. A value of a wrong type is a fault, recorded once, and counts
-    as missing. Keys that start with ``@`` are read in a section: see `under`. ``faults`` collects what is wrong with
-    the whole config.
+    ``config[KEY]`` is the value at a key, or its default. A value of a wrong type is a fault, and counts as missing.
+    Keys that start with ``@`` are read in a section: see `under`. ``faults`` collects what is wrong with the whole
+    config.
     """
 
     def __init__(
@@ -35,14 +35,12 @@ class Config:
         *,
         overrides: Sequence[KeyPath] = (),
         flags: Mapping[str, str] = MappingProxyType({}),
-        changes: Mapping[KeyPath, Any] = MappingProxyType({}),
     ) -> None:
         """``flags`` are the names at the top as they are written, by the names of their keys."""
         self._reader = reader
         self._section = section
         self._overrides = overrides
         self.flags = flags
-        self._changes = changes
         self.faults = faults
 
     def __getitem__(self, key: Key[T]) -> T:
@@ -100,11 +98,6 @@ class Config:
             return [self._written(path)]
         return [self._written((*section, *path[1:])) for section in (*self._overrides, self._section)]
 
-    def values(self, key: Key[Any]) -> Iterator[tuple[KeyPath, Any]]:
-        """Yield the path of a key and those of its fallbacks, each with its value as written, ``None`` without one."""
-        for path in self.paths(key):
-            yield path, self._at(path)
-
     def older_values(self, key: Key[Any]) -> Iterator[Any]:
         """Yield the value at each fallback of a key as written, ``None`` without one."""
         for dotted in key.fallbacks:
@@ -115,7 +108,7 @@ class Config:
         return path if name is None else (name, *path[1:])
 
     def _at(self, path: KeyPath) -> Any:
-        return self._changes[path] if path in self._changes else self._reader.at(path)
+        return self._reader.at(path)
 
     def where(self, *keys: Key[Any]) -> Where:
         """Return the place of the first of these keys that has a value, else of the first one."""
@@ -140,19 +133,7 @@ class Config:
         A value in a section of ``overrides`` counts instead, that of the first one most.
         """
         path = path_of(section) if isinstance(section, str) else section
-        return self._with(section=path, overrides=overrides)
-
-    def with_values(self, values: Mapping[KeyPath, Any]) -> Config:
-        """Return the config with other values at these paths, whose faults are collected apart."""
-        return self._with(changes=values, faults=Faults())
-
-    def aside(self, faults: Faults) -> Config:
-        """Return the config for reading what decides no placement."""
-        return self._with(reader=self._reader.aside(), faults=faults)
-
-    def _with(self, **parts: Any) -> Config:
-        own = {"reader": self._reader, "faults": self.faults, "section": self._section, "overrides": self._overrides}
-        return Config(**{**own, "flags": self.flags, "changes": self._changes, **parts})
+        return Config(self._reader, self.faults, path, overrides=overrides, flags=self.flags)
 
     @property
     def section(self) -> Mapping[Any, Any]:

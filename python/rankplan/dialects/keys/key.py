@@ -20,11 +20,11 @@ SECTION = "@"
 ANY_ROLE = "*"
 """The first part of a path in the section of any role; a role may have any name."""
 
-Recognition = Literal["", "tells", "alone", "others", "resembles"]
+Recognition = Literal["", "tells", "alone", "others"]
 """What a key says about the dialect of a config that has it.
 
 ``tells``: the config is of this dialect. ``alone``: it is, and a config of another dialect may not have the key.
-``others``: only the latter. ``resembles``: too weak to tell, but a config that places nothing may be meant for it.
+``others``: only the latter.
 """
 
 
@@ -33,8 +33,6 @@ class Kind(Enum):
 
     SIZE = "size"
     """A whole number."""
-    SIZES = "sizes"
-    """Whole numbers in a list, or in a text with blanks between them."""
     SWITCH = "switch"
     TEXT = "text"
     NUMBER = "number"
@@ -59,7 +57,7 @@ class Key(Generic[T]):
     the section that the value is inherited from. ``default`` is the value that the trainer uses if no path has one, or
     a function of the config. ``tells`` is about ``path``, ``older_tells`` about the fallbacks. ``decides`` completes
     "decides ..." in the guide and in an editor; it is empty if settings of ``memory`` tell. ``least`` is the least
-    size. ``flag``: the key may be written as a flag, with dashes.
+    size.
     """
 
     path: str
@@ -71,7 +69,6 @@ class Key(Generic[T]):
     tells: Recognition = ""
     older_tells: Recognition = ""
     least: int = 1
-    flag: bool = False
 
     @property
     def name(self) -> str:
@@ -163,11 +160,6 @@ def share(path: str, decides: str = "", *, default: float | None = None, **more:
 def fraction(path: str, decides: str = "", *, default: float | None = None, **more: Any) -> Key[float | None]:
     """Return the key of a number from 0 to 1."""
     return Key(path, Kind.FRACTION, decides, default, **more)
-
-
-def sizes(path: str, decides: str = "", *, default: tuple[int, ...] = (), **more: Any) -> Key[tuple[int, ...]]:
-    """Return the key of whole numbers: a list, or a text with blanks between them."""
-    return Key(path, Kind.SIZES, decides, default, **more)
 
 
 def anything(path: str, decides: str = "", *, default: Any = None, **more: Any) -> Key[Any]:

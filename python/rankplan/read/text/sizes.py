@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from rankplan.errors import NOWHERE, KeyPath, Where
 from rankplan.parallel import NO_SIZES, Parallel
@@ -28,7 +27,3 @@ class Sizes:
     def place(self, kinds: Iterable[str]) -> Where:
         """Return the place of the first of these sizes that is stated, else that of all."""
         return next((self.places[kind] for kind in kinds if kind in self.places), self.where)
-
-    def changed(self, **sizes: Any) -> Sizes:
-        """Return the sizes with other values at the same places."""
-        return replace(self, parallel=replace(self.parallel, **sizes))
