@@ -159,6 +159,8 @@ class Document:
             problem = "found a tab"
         elif error.context_mark is not None and not rest.strip():
             mark = error.context_mark  # the file ends too early: point at the bracket that is left open
+        if "nesting depth" in problem:  # libyaml has a limit of its own since PyYAML 6.0.4
+            return self._too_deep(mark)
         help = next((cure for part, cure in _CURES.items() if part in problem), None)
         return self.refuse(f"invalid YAML: {message}", mark, help=help)
 
@@ -168,8 +170,11 @@ class Document:
         for event in yaml.parse(text, Loader=Composer):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST:
-                help = f"use at most {DEEPEST} levels"
-                raise PlacementError([self.refuse("the file is nested too deeply", event.start_mark, help=help)])
+                raise PlacementError([self._too_deep(event.start_mark)])
+
+    def _too_deep(self, mark: Any) -> Diagnostic:
+        """Return the fault of nesting that is too deep at a mark."""
+        return self.refuse("the file is nested too deeply", mark, help=f"use at most {DEEPEST} levels")
 
     def refuse(self, message: str, mark: Any = None, code: str = "invalid-yaml", help: str | None = None) -> Diagnostic:
         """Return a fault at a mark of the YAML library."""
