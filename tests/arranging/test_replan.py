@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rankplan
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from rankplan import ComponentPlacement, Inventory, Plan, diff, replan
 from rankplan._core import Chunks, RankMap, RankSet
 from rankplan.arranging.arrange import Task
 from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.replanned import Replanned
 from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import Shrinking
 from rankplan.cli import main
@@ -495,3 +497,29 @@ def test_what_was_named_once_is_never_used_again_until_it_is_brought_back(order:
     assert sorted(names(back)) == ["node-1", "node-4"]
     with pytest.raises(PlacementError, match="the plan does not exclude 'node-4'"):
         replan(after, nodes, restore=["node-4"])
+
+
+def moved(found: Replanned) -> set[tuple[str, int]]:
+    return {(move.component, move.rank) for move in found.moves}
+
+
+def test_a_broken_accelerator_that_a_smaller_component_leaves_moves_nobody() -> None:
+    """The node is lost until the component is smaller, and then gets its own node rank again."""
+    nodes = cluster(2, each=4)
+    before = plan(nodes, env=("0-7", Parallel(tp=2)))
+    found = replan(before, nodes, without=["node-1/3"], shrink=["env"])
+    assert len(found.plan["env"]) == 6
+    assert moved(found) == {(move.component, move.rank) for move in diff(before, found.plan).moved} == set()
+    assert not found.successors
+    assert [(move.component, move.rank) for move in found.losses] == [("env", 6), ("env", 7)]
+
+
+def test_a_process_with_one_of_its_devices_on_a_lost_node_moves() -> None:
+    nodes = Inventory.from_dict(
+        {"nodes": [{"ranks": rank, "hostname": f"h{rank}", "accelerators": 4} for rank in range(3)]}
+    )
+    config = {"num_gpus_per_node": 4, "rollout": {"device_mapping": "[3,4]", "num_gpus_per_worker": 2}}
+    before = rankplan.plan(config, nodes, dialect="roll")
+    found = replan(before, nodes, without=["h1"])
+    assert moved(found) == {(move.component, move.rank) for move in diff(before, found.plan).moved} == {("rollout", 0)}
+    assert found.successors.keys() <= {0, 1}

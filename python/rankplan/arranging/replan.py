@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from rankplan._core import RankSet
+from rankplan._core import Placement, RankSet
 from rankplan.arranging import rules
 from rankplan.arranging.arrange import Arrangement, Task
 from rankplan.arranging.delta import resize
@@ -217,15 +217,15 @@ class _Failure:
         components = [moved_to(one, nodes) for one in shrinking.parts.values()]
         after = self._plan.placed(nodes, components)
         changed = {rank for rank, node in enumerate(arrangement.nodes) if node != places[rank]}
-        moves = tuple(
-            move for name in after for move in self._moves(repair, after[name], shrinking.kept(name), changed)
-        )
+        moves: list[Move] = []
+        for name in after:
+            moves += self._moves(repair, after[name], shrinking.kept(name), changed, arrangement.nodes)
         homes = {move.after.cluster_node_rank for move in moves if move.after is not None and move.replaced}
         specs = self.inventory.node
         return Replanned(
             self._plan,
             after,
-            moves,
+            tuple(moves),
             tuple(self._losses(shrinking)),
             (),
             {rank: (specs(self._known[origins[rank]]), specs(arrangement.nodes[rank])) for rank in sorted(homes)},
@@ -272,20 +272,34 @@ class _Failure:
                         raise PlacementError([_no_spare(one, shrinking) for one in error.diagnostics]) from None
             shrinking.step()
 
-    def _moves(self, repair: Repair, after: Component, kept: Sequence[int], changed: set[int]) -> Iterator[Move]:
-        """Yield the moves of a component; ``kept`` has the old rank of each rank."""
+    def _moves(
+        self, repair: Repair, after: Component, kept: Sequence[int], changed: set[int], nodes: Sequence[int]
+    ) -> Iterator[Move]:
+        """Yield the moves of a component.
+
+        ``kept`` has the old rank of each rank, ``changed`` the node ranks that may have another node, and ``nodes`` the
+        node of each node rank. A lost node rank may get its own node again, if what is broken there is needed no more.
+        """
         before = self._plan[after.name]
-        elsewhere = ranks_at(after, changed)
         shifted = repair.shifted.get(after.name, set())
-        for rank in elsewhere | RankSet(new for new, old in enumerate(kept if shifted else ()) if old in shifted):
+        ranks = RankSet(new for new, old in enumerate(kept if shifted else ()) if old in shifted)
+        for rank in ranks_at(after, changed) | ranks:
             old, new = before[kept[rank]], after[rank]
+            replaced = _machines(old, self._known) != _machines(new, nodes)
             coordinates = coordinates_of(before, old), coordinates_of(after, new)
-            yield Move(after.name, rank, old, new, *coordinates, rank in elsewhere)
+            move = Move(after.name, rank, old, new, *coordinates, replaced)
+            if not move.in_place or move.was != move.now:
+                yield move
 
     def _losses(self, shrinking: Shrinking) -> Iterator[Move]:
         for name, before in self._plan.items():
             for rank in RankSet(range(len(before))) - RankSet(shrinking.kept(name)):
                 yield Move(name, rank, before[rank], None, coordinates_of(before, before[rank]))
+
+
+def _machines(row: Placement, nodes: Sequence[int]) -> tuple[int, list[int]]:
+    """Return the nodes of a process: its own, and those of its devices; ``nodes`` has the node of each node rank."""
+    return nodes[row.cluster_node_rank], [nodes[node] for node, _ in row.devices]
 
 
 def _with_gone(planned: Inventory, inventory: Inventory, known: Sequence[int | None]) -> tuple[Inventory, list[int]]:

@@ -93,12 +93,11 @@ def moved_to(component: Component, nodes: Inventory) -> Component:
 
 
 def ranks_at(component: Component, nodes: set[int]) -> RankSet:
-    """Return the ranks that run on these nodes."""
-    found: list[int] = []
+    """Return the ranks that run on these nodes, also with only some of their devices."""
+    found: set[int] = set()
     for run in component.rows.runs() if nodes else ():
         for node in nodes.intersection(range(run.node, run.node + run.nodes)):
             start = run.first_rank + (node - run.node) * run.pattern.processes
             # A process on several nodes has a run on each of them.
-            here = range(start, start + run.pattern.processes)
-            found.extend(rank for rank in here if component.rows[rank].cluster_node_rank == node)
+            found.update(range(start, start + run.pattern.processes))
     return RankSet(found)
