@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     from rankplan.arranging.replanned import Replanned as Replanned
     from rankplan.dialects.convert import Converted as Converted
     from rankplan.dialects.convert import convert as convert
-    from rankplan.dialects.rlinf.placement import ComponentPlacement as ComponentPlacement
-    from rankplan.dialects.rlinf.strategies import FlexiblePlacementStrategy as FlexiblePlacementStrategy
-    from rankplan.dialects.rlinf.strategies import NodePlacementStrategy as NodePlacementStrategy
-    from rankplan.dialects.rlinf.strategies import PackedPlacementStrategy as PackedPlacementStrategy
-    from rankplan.dialects.rlinf.strategies import PlacementStrategy as PlacementStrategy
-    from rankplan.dialects.rlinf.strategies import parse_placement as parse_placement
     from rankplan.errors import ClusterError as ClusterError
     from rankplan.errors import Diagnostic as Diagnostic
     from rankplan.errors import Label as Label
@@ -72,6 +66,12 @@ if TYPE_CHECKING:
     from rankplan.read.hardware import register_hardware as register_hardware
     from rankplan.read.text.load import load_config as load_config
     from rankplan.render.report import Report as Report
+    from rankplan.rlinf.placement import ComponentPlacement as ComponentPlacement
+    from rankplan.rlinf.strategies import FlexiblePlacementStrategy as FlexiblePlacementStrategy
+    from rankplan.rlinf.strategies import NodePlacementStrategy as NodePlacementStrategy
+    from rankplan.rlinf.strategies import PackedPlacementStrategy as PackedPlacementStrategy
+    from rankplan.rlinf.strategies import PlacementStrategy as PlacementStrategy
+    from rankplan.rlinf.strategies import parse_placement as parse_placement
     from rankplan.runtime.cluster import Cluster as Cluster
     from rankplan.runtime.group.crew import Failure as Failure
     from rankplan.runtime.group.group import Call as Call
@@ -109,8 +109,8 @@ _NAMES = {
     "read.hardware": ("Franka", "HardwareConfig", "register_hardware"),
     "read.text.load": ("load_config",),
     "dialects.convert": ("Converted", "convert"),
-    "dialects.rlinf.placement": ("ComponentPlacement",),
-    "dialects.rlinf.strategies": (
+    "rlinf.placement": ("ComponentPlacement",),
+    "rlinf.strategies": (
         *("FlexiblePlacementStrategy", "NodePlacementStrategy", "PackedPlacementStrategy"),
         *("PlacementStrategy", "parse_placement"),
     ),

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
-from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
 from rankplan.files import beginning
 from rankplan.memory.cards import size_in_bytes
@@ -34,6 +33,7 @@ from rankplan.read.text.hydra import compose
 from rankplan.read.text.load import load_config
 from rankplan.read.text.reader import Reader
 from rankplan.render.report import Report
+from rankplan.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.targets.embedded import is_emitted
 from rankplan.words import by_nodes, counted, wrong_type
 

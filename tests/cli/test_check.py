@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from rankplan import PlacementError
-from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.nodes.inventory import Inventory
 from rankplan.rlinf import ModelParallelComponentPlacement
+from rankplan.rlinf import dialect as rlinf
 from support.commands import run
 
 pytestmark = pytest.mark.usefixtures("own_folder")

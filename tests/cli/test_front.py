@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import rankplan
 from rankplan.dialects import dialect_of
-from rankplan.dialects.rlinf import dialect as rlinf
+from rankplan.rlinf import dialect as rlinf
 from support.commands import run
 from support.configs import from_overrides
 from support.goldens import as_yaml, lines

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from rankplan.dialects import DIALECTS, dialect_of
-from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.dialects.tables import TABLES
 from rankplan.errors import KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.read.text.load import load_config
 from rankplan.read.text.reader import Reader
+from rankplan.rlinf import dialect as rlinf
 from rankplan.words import one_edit
 from support.commands import run
 

@@ -25,10 +25,10 @@ from rankplan import (
     WeightMap,
     load_config,
 )
-from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.parallel import ENGINE_ORDER, ORDER
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.fitting import fitted
+from rankplan.rlinf import dialect as rlinf
 from support import oracle_parallel as oracle
 from support.cases import Case, planned, valid_cases
 from support.goldens import lines, named

@@ -216,7 +216,7 @@ def test_embodied_profiles_count_environments() -> None:
             "actor_cost": 100,
         },
     }
-    from rankplan.dialects.rlinf import dialect as rlinf
+    from rankplan.rlinf import dialect as rlinf
 
     nodes = Inventory.uniform(1, 4)
     reading = rlinf.read(config)

@@ -23,7 +23,6 @@ from rankplan.cli.arrange import kept_levels, segment_sizes
 from rankplan.cli.commands import main
 from rankplan.cli.emit import emit, emit_options
 from rankplan.cli.output import colored, faults_end_it, print_table
-from rankplan.dialects.rlinf.placement import ComponentPlacement
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.front import check, is_saved, tune
 from rankplan.nodes.inventory import Inventory
@@ -31,6 +30,7 @@ from rankplan.nodes.node_rank import node_ranks
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
 from rankplan.read.text.load import load_config
+from rankplan.rlinf.placement import ComponentPlacement
 from rankplan.targets.emit import emit as emitted
 from rankplan.targets.emit import silenced
 from rankplan.targets.options import forms

@@ -48,7 +48,7 @@ class Writing(Dialect, Protocol):
 
 
 _MODULES = {
-    "rlinf": "rankplan.dialects.rlinf.dialect",
+    "rlinf": "rankplan.rlinf.dialect",
     "areal": "rankplan.trainers.areal.dialect",
     "nemo_rl": "rankplan.trainers.nemo_rl.dialect",
     "openrlhf": "rankplan.trainers.openrlhf.dialect",
@@ -90,7 +90,7 @@ DIALECTS: Mapping[str, Dialect] = _Modules[Dialect]("nemo_rl", "areal", "skyrl",
 
 if TYPE_CHECKING:  # mypy compares each module with its protocol
     from rankplan.dialects import roll, verl
-    from rankplan.dialects.rlinf import dialect as rlinf
+    from rankplan.rlinf import dialect as rlinf
     from rankplan.trainers.areal import dialect as areal
     from rankplan.trainers.nemo_rl import dialect as nemo_rl
     from rankplan.trainers.openrlhf import dialect as openrlhf

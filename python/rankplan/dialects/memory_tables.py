@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rankplan.dialects.keys.roles import Role
-from rankplan.dialects.memory.rlinf import RLINF
 from rankplan.dialects.tables import TABLES
+from rankplan.rlinf.memory import RLINF
 
 MEMORY: dict[str, tuple[Role, ...]] = {name: table.roles for name, table in TABLES.items()} | {"rlinf": RLINF}
 """The roles of each dialect."""

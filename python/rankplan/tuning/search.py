@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
 from rankplan.dialects import Dialect
-from rankplan.dialects.rlinf import dialect as rlinf
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.memory.faults import memory_faults
 from rankplan.memory.needs import Answer, Needs
@@ -23,6 +22,7 @@ from rankplan.plans.rules import component_names
 from rankplan.read.section import Reading
 from rankplan.read.text.document import Section
 from rankplan.read.text.reader import Reader
+from rankplan.rlinf import dialect as rlinf
 from rankplan.tuning.candidates import Candidates
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster

@@ -6,14 +6,14 @@ from copy import copy
 from dataclasses import replace
 from typing import ClassVar, Self
 
-from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
-from rankplan.dialects.rlinf.dialect import roles_of
-from rankplan.dialects.rlinf.roles import Roles, plan_of
-from rankplan.dialects.rlinf.strategies import PlacementStrategy, as_assertion
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.read.section import Config, Reading, read_config
+from rankplan.rlinf.clusters import AnyCluster, inventory_of
+from rankplan.rlinf.dialect import roles_of
+from rankplan.rlinf.roles import Roles, plan_of
+from rankplan.rlinf.strategies import PlacementStrategy, as_assertion
 from rankplan.words import unknown
 
 

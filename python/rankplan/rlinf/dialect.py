@@ -8,14 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from rankplan._core import CLUSTER, NODE, RankMap
-from rankplan.dialects.rlinf.model_parallel import (
-    ModelParallelRoles,
-    MultiAgentModelParallelEvalRoles,
-    MultiAgentModelParallelRoles,
-)
-from rankplan.dialects.rlinf.roles import HybridRoles, Roles, plan_of
-from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles
-from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING
 from rankplan.errors import PlacementError
 from rankplan.nodes.facts import BY_ADDRESS
 from rankplan.nodes.groups import PREPEND
@@ -27,6 +19,14 @@ from rankplan.plans.plan import Plan
 from rankplan.plans.rules import component_names
 from rankplan.read.components import ASSUMED
 from rankplan.read.section import Config, Reading, read_config
+from rankplan.rlinf.model_parallel import (
+    ModelParallelRoles,
+    MultiAgentModelParallelEvalRoles,
+    MultiAgentModelParallelRoles,
+)
+from rankplan.rlinf.roles import HybridRoles, Roles, plan_of
+from rankplan.rlinf.sized import ModelParallelEvalRoles
+from rankplan.rlinf.sizes import ENGINE, TRAINING
 
 read = read_config
 

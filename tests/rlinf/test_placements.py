@@ -14,8 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from rankplan import Inventory, Packed, PackedPlacementStrategy, Parallel, PlacementError, Plan, RankMap
-from rankplan.dialects.rlinf import dialect as rlinf
-from rankplan.dialects.rlinf.dialect import roles_class
 from rankplan.parallel import ENGINE_ORDER
 from rankplan.rlinf import (
     HybridComponentPlacement,
@@ -26,6 +24,8 @@ from rankplan.rlinf import (
     PlacementMode,
     RolloutSyncMode,
 )
+from rankplan.rlinf import dialect as rlinf
+from rankplan.rlinf.dialect import roles_class
 from support.commands import run
 
 EIGHT = Inventory.uniform(1, 8)

@@ -8,9 +8,6 @@ from typing import cast
 
 from rankplan._core import MAX_PROCESSES, RankMap
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.dialects.memory.rlinf import RLINF
-from rankplan.dialects.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, stated_sizes
-from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, configured
@@ -22,6 +19,9 @@ from rankplan.plans.topology import NodeRules
 from rankplan.read.components import with_memory, with_sizes
 from rankplan.read.models import ClusterSection, ComponentEntry
 from rankplan.read.section import Reading
+from rankplan.rlinf.memory import RLINF
+from rankplan.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, stated_sizes
+from rankplan.rlinf.strategies import PlacementStrategy, strategy_of
 
 
 class Roles:

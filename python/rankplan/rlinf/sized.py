@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from rankplan._core import Packed, RankMap, RankSet
-from rankplan.dialects.rlinf.roles import Roles
-from rankplan.dialects.rlinf.sizes import ENGINE, Sizes, missing_section, sizes_at
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component, PlacementMode, Rule
 from rankplan.plans.rules import component_names
 from rankplan.read.section import Reading
 from rankplan.read.text.faults import missing
+from rankplan.rlinf.roles import Roles
+from rankplan.rlinf.sizes import ENGINE, Sizes, missing_section, sizes_at
 from rankplan.words import counted, nearest
 
 

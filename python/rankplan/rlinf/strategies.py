@@ -8,10 +8,10 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placements, RankMap
-from rankplan.dialects.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.errors import Diagnostic, PlacementError, ResourceOutOfRangeError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import USUAL_SETTINGS, Component, Rule, Visibility
+from rankplan.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.words import as_int, counted, must_be
 
 _Arguments = ParamSpec("_Arguments")

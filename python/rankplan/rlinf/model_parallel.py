@@ -10,13 +10,13 @@ from math import lcm
 from typing import Any
 
 from rankplan._core import CLUSTER, Packed, RankSet
-from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles, engines, uneven
-from rankplan.dialects.rlinf.sizes import ENGINE, FORWARD, TRAINING, Sizes, missing_section, sizes_at, states
-from rankplan.dialects.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.parallel import NO_SIZES
 from rankplan.plans.component import Component, PlacementMode
 from rankplan.read.section import Reading
+from rankplan.rlinf.sized import ModelParallelEvalRoles, engines, uneven
+from rankplan.rlinf.sizes import ENGINE, FORWARD, TRAINING, Sizes, missing_section, sizes_at, states
+from rankplan.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.words import misspelt, must_be
 
 _AUTO = ("cluster", "auto_scheduler")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rankplan.dialects.rlinf import placement
-from rankplan.dialects.rlinf.clusters import AnyCluster
-from rankplan.dialects.rlinf.model_parallel import (
+from rankplan.errors import PlacementError
+from rankplan.plans.component import PlacementMode
+from rankplan.read.section import Config, Reading
+from rankplan.rlinf import placement
+from rankplan.rlinf.clusters import AnyCluster
+from rankplan.rlinf.model_parallel import (
     ModelParallelRoles,
     MultiAgentModelParallelEvalRoles,
     MultiAgentModelParallelRoles,
     RolloutSyncMode,
 )
-from rankplan.dialects.rlinf.roles import HybridRoles, Roles
-from rankplan.dialects.rlinf.sized import ModelParallelEvalRoles
-from rankplan.dialects.rlinf.strategies import PackedPlacementStrategy, PlacementStrategy, as_assertion
-from rankplan.errors import PlacementError
-from rankplan.plans.component import PlacementMode
-from rankplan.read.section import Config, Reading
+from rankplan.rlinf.roles import HybridRoles, Roles
+from rankplan.rlinf.sized import ModelParallelEvalRoles
+from rankplan.rlinf.strategies import PackedPlacementStrategy, PlacementStrategy, as_assertion
 from rankplan.words import must_be
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 import rankplan.rlinf
 from rankplan import ComponentPlacement, Inventory, PackedPlacementStrategy, PlacementError, PlacementStrategy, Plan
-from rankplan.dialects.rlinf import dialect as rlinf
-from rankplan.dialects.rlinf.dialect import roles_of
+from rankplan.rlinf import dialect as rlinf
+from rankplan.rlinf.dialect import roles_of
 from support import answers
 from support.goldens import lines, named
 from support.paths import EXAMPLES

@@ -1,1 +1,0 @@
-"""RLinf: its placement language, strategies, placement classes and modes."""
