@@ -11,8 +11,8 @@ import pytest
 from click.testing import Result
 from rankplan import ComponentPlacement, Inventory, Plan, diff
 from rankplan._core import RankSet
-from rankplan.dialects import roll
 from rankplan.render.changes import blocks
+from rankplan.trainers.roll import dialect as roll
 from support.commands import run
 
 pytestmark = pytest.mark.usefixtures("own_folder")

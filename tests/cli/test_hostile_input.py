@@ -14,10 +14,10 @@ import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Diagnostic, Inventory, PlacementError, RankSet
-from rankplan.dialects.device_mapping import parse_device_mapping
 from rankplan.files import LARGEST, read_whole
 from rankplan.read.inventories.topology_files import read_slurm
 from rankplan.render.rows import csv_rows
+from rankplan.trainers.roll.device_mapping import parse_device_mapping
 from support.commands import run
 
 pytestmark = pytest.mark.usefixtures("own_folder")

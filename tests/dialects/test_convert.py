@@ -12,10 +12,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, PlacementMode, Plan, diff
-from rankplan.dialects import DIALECTS, WRITERS, roll
+from rankplan.dialects import DIALECTS, WRITERS
 from rankplan.dialects.convert import convert
 from rankplan.plans.rules import NO_RULES
 from rankplan.rlinf import dialect as rlinf
+from rankplan.trainers.roll import dialect as roll
 from rankplan.trainers.slime import dialect as slime
 from support.cases import Case, valid_cases
 from support.cases import planned as case_planned

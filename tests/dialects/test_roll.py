@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, diff
-from rankplan.dialects import roll
 from rankplan.dialects.tables import ROLL
+from rankplan.trainers.roll import dialect as roll
 from rankplan.trainers.slime import dialect as slime
 from support.configs import refused
 from support.goldens import lines, named

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from rankplan import Inventory, Parallel, PlacementError, load_config
-from rankplan.dialects import dialect_of, roll
+from rankplan.dialects import dialect_of
 from rankplan.parallel import ENGINE_ORDER
 from rankplan.rlinf import dialect as rlinf
+from rankplan.trainers.roll import dialect as roll
 from rankplan.trainers.slime import dialect as slime
 
 

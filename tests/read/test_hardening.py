@@ -30,8 +30,8 @@ from rankplan import (
     parse_placement,
     replan,
 )
-from rankplan.dialects import roll
 from rankplan.testing import check_plan, cluster_sections, inventories
+from rankplan.trainers.roll import dialect as roll
 from rankplan.trainers.slime import dialect as slime
 from support.outcomes import at_least, outcome
 

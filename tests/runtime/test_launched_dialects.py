@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import ray
 from rankplan import Cluster, Inventory, load_config
-from rankplan.dialects import dialect_of, roll
+from rankplan.dialects import dialect_of
 from rankplan.runtime.reserve.notices import is_notice
+from rankplan.trainers.roll import dialect as roll
 from rankplan.trainers.slime import dialect as slime
 from ray.util.placement_group import placement_group_table
 from support.paths import EXAMPLES

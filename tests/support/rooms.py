@@ -22,6 +22,7 @@ ROOMS = [
     "trainers.nemo_rl",
     "trainers.openrlhf",
     "trainers.skyrl",
+    "trainers.roll",
     "trainers.slime",
     "rlinf",
     "starting",

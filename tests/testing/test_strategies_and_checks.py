@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan, parse_placement
 from rankplan.cli.explain import rules
-from rankplan.dialects import roll
 from rankplan.plans.rules import Rules
 from rankplan.testing import (
     PLACEMENT_CODES,
@@ -28,6 +27,7 @@ from rankplan.testing import (
     placements,
     rank_sets,
 )
+from rankplan.trainers.roll import dialect as roll
 from rankplan.trainers.slime import dialect as slime
 from support import oracle
 

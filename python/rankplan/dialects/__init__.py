@@ -52,6 +52,7 @@ _MODULES = {
     "areal": "rankplan.trainers.areal.dialect",
     "nemo_rl": "rankplan.trainers.nemo_rl.dialect",
     "openrlhf": "rankplan.trainers.openrlhf.dialect",
+    "roll": "rankplan.trainers.roll.dialect",
     "skyrl": "rankplan.trainers.skyrl.dialect",
     "slime": "rankplan.trainers.slime.dialect",
 }
@@ -89,11 +90,12 @@ DIALECTS: Mapping[str, Dialect] = _Modules[Dialect]("nemo_rl", "areal", "skyrl",
 """By name."""
 
 if TYPE_CHECKING:  # mypy compares each module with its protocol
-    from rankplan.dialects import roll, verl
+    from rankplan.dialects import verl
     from rankplan.rlinf import dialect as rlinf
     from rankplan.trainers.areal import dialect as areal
     from rankplan.trainers.nemo_rl import dialect as nemo_rl
     from rankplan.trainers.openrlhf import dialect as openrlhf
+    from rankplan.trainers.roll import dialect as roll
     from rankplan.trainers.skyrl import dialect as skyrl
     from rankplan.trainers.slime import dialect as slime
 

@@ -6,20 +6,19 @@ any other key: it belongs to the trainer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rankplan.dialects.keys.key import SECTION, Key, Kind, Recognition
 from rankplan.dialects.keys.table import KeyTable
-from rankplan.errors import KeyPath
 from rankplan.parallel import MEGATRON
 from rankplan.trainers.areal.keys import KEYS as AREAL
 from rankplan.trainers.nemo_rl.keys import KEYS as NEMO_RL
 from rankplan.trainers.openrlhf.keys import KEYS as OPENRLHF
+from rankplan.trainers.roll.keys import KEYS as ROLL
 from rankplan.trainers.skyrl.keys import KEYS as SKYRL
 from rankplan.trainers.slime.keys import KEYS as SLIME
-from rankplan.words import misspelt
 
 TELLS: Final = "tells"
 ALONE: Final = "alone"
@@ -118,61 +117,6 @@ VERL = _table(
     older={tuple(path.split(".")): tuple(own.split(".")) for path, own in _EASY.items()},
 )
 
-
-ROLE = "*"
-"""The section of a role in ROLL, which may have any name."""
-_DEEPEST = 50
-
-
-def roles(
-    mapping: Mapping[Any, Any], path: KeyPath = (), *, inside: bool = False
-) -> Iterator[tuple[KeyPath, Mapping[Any, Any]]]:
-    """Yield the mappings of a ROLL config that may be roles, with their paths.
-
-    Such a mapping has a ``device_mapping`` or, outside another role, a ``world_size``. In a list its name is an index,
-    which ROLL does not accept.
-    """
-    for key in mapping:
-        try:
-            value = mapping[key]
-            items = list(value) if isinstance(value, Sequence) and not isinstance(value, (str, bytes)) else []
-        except Exception:  # a key of the trainer, which need not be readable here
-            continue
-        for index, item in enumerate(items):
-            if isinstance(item, Mapping) and "device_mapping" in item:
-                yield (*path, str(key), index), item
-        if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
-            continue
-        if any(misspelt(str(key), ("device_mapping",)) for key in value) or ("world_size" in value and not inside):
-            yield (*path, str(key)), value
-        yield from roles(value, (*path, str(key)), inside=inside or is_role(value))
-
-
-def is_role(mapping: Mapping[Any, Any]) -> bool:
-    """Return whether a mapping is a role of ROLL."""
-    try:
-        return any(mapping.get(key) is not None for key in ("device_mapping", "world_size"))
-    except Exception:  # the key exists, but cannot be read
-        return True
-
-
-ROLL = _table(
-    Row("", "size", "num_nodes", "the nodes of the job"),
-    Row("", "size", "num_gpus_per_node", "GPUs of each node", TELLS),
-    Row("", "any", "actor_train actor_infer", "usual roles; a role may have any name", OTHERS),
-    Row("", "any", "reference critic", "usual roles, too"),
-    Row("", "switch", "enable_reference use_kl_loss", "whether there is a reference model"),
-    Row("", "any", "init_kl_coef", "the same, if above 0"),
-    Row("", "switch", "use_opd", "whether teachers are the reference model"),
-    Row("", "text", "adv_estimator", "whether there is a critic"),
-    Row(ROLE, "devices", "device_mapping", "the accelerators of a role"),
-    Row(ROLE, "size", "num_gpus_per_worker world_size", "accelerators of a worker; workers without accelerators"),
-    Row(ROLE, "any", "strategy_args", "the engine of a role, and its sizes"),
-    Row(f"{ROLE}.strategy_args", "text", "strategy_name", "the engine of a role"),
-    Row(f"{ROLE}.strategy_args.strategy_config", "any", _WORKER, "the size of an engine of vLLM"),
-    memory="roll",
-    tells=lambda config: next(roles(config), None) is not None,
-)
 
 TABLES: dict[str, KeyTable] = {
     "nemo_rl": NEMO_RL,

@@ -21,10 +21,8 @@ from itertools import chain, groupby
 from typing import Any
 
 from rankplan._core import MAX_PROCESSES, WHOLE_NODE, RankSet, Requests, Taken
-from rankplan.dialects.device_mapping import devices_of, parse_device_mapping
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placing.placer import Packing, Placer
-from rankplan.dialects.tables import ROLE, ROLL, is_role, roles
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
@@ -35,6 +33,9 @@ from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import ASSUMED, assumed, lacks_accelerators, resource_lists
 from rankplan.read.text.reader import Config, Reader
 from rankplan.read.text.unresolved import RESOLVE, unresolved
+from rankplan.trainers.roll.device_mapping import devices_of, parse_device_mapping
+from rankplan.trainers.roll.keys import KEYS
+from rankplan.trainers.roll.roles import ROLE, is_role, roles
 from rankplan.words import counted, must_be, shown
 
 __all__ = ["assumed_inventory", "node_order", "parse_device_mapping", "plan", "read", "written"]
@@ -124,7 +125,7 @@ def plan(
             )
     for request in _requests(job, inventory):
         placer.requests += request
-    return placer.plan("roll", MemoryReader(reader, ROLL.roles))
+    return placer.plan("roll", MemoryReader(reader, KEYS.roles))
 
 
 def _requests(job: _Job, inventory: Inventory) -> Iterator[Requests]:
@@ -347,7 +348,7 @@ def _strategy(reader: Reader, values: Mapping[Any, Any], path: KeyPath) -> tuple
 
 def _reject_misspelt(reader: Reader, mapping: Mapping[Any, Any], section: KeyPath, path: KeyPath) -> None:
     """Record likely typos of the keys of a section that are not given."""
-    known = ROLL.known[section]
+    known = KEYS.known[section]
     missing = [key for key in known if key not in mapping]
     for key in mapping:
         if key not in known:

@@ -8,6 +8,7 @@ from rankplan.dialects.keys.key import anything, fact, share, size, switch, text
 from rankplan.dialects.keys.roles import Role, setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import layers, sglang_steps, stage_keys, unless
+from rankplan.trainers.roll import keys
 
 _S = "@.strategy_args.strategy_config"
 _ZERO = f"{_S}.zero_optimization"
@@ -55,13 +56,14 @@ def _slept(level: Any) -> str:
     return "free" if level == 2 else "host"
 
 
+_PRECISION = text("@.model_args.dtype", default="bf16")
 _SGLANG_LENGTH = size(f"{_S}.context_length")
 _LENGTHS = size("sequence_length"), size("prompt_length"), size("response_length")
 
-ROLL = (
+ROLES = (
     Role(
         {"*": "*"},
-        setting("kind", text("@.strategy_args.strategy_name"), by=_kind),
+        setting("kind", keys.STRATEGY_NAME, by=_kind),
         setting(
             "model",
             fact("name"),
@@ -97,7 +99,7 @@ ROLL = (
             # Megatron
             setting(
                 "precision",
-                text("@.model_args.dtype", default="bf16"),
+                _PRECISION,
                 anything(f"{_S}.fp8_param"),
                 anything(f"{_S}.fp8"),
                 by=convert.precision,
@@ -106,7 +108,7 @@ ROLL = (
             # TrainingArguments.__post_init__: with 16-bit weights of this type, gradients are added in 32 bits
             setting(
                 "gradients",
-                text("@.model_args.dtype", default="bf16"),
+                _PRECISION,
                 by=lambda name: convert.gradients(name == "bf16"),
                 only="megatron",
             ),
@@ -123,7 +125,7 @@ ROLL = (
             setting("chunks", size(f"{_S}.virtual_pipeline_model_parallel_size"), only="megatron"),
             unless(f"{_S}.optimizer_cpu_offload", *stage_keys(f"{_S}."), only="megatron"),
             # MegatronTrainStrategy.offload_states: after each turn
-            setting("sleep", text("@.strategy_args.strategy_name"), by=convert.always("host"), only="megatron"),
+            setting("sleep", keys.STRATEGY_NAME, by=convert.always("host"), only="megatron"),
             # FSDP
             setting("optimizer_on_host", switch(f"{_S}.offload_policy"), by=convert.whole, only="fsdp"),
             setting(
@@ -157,7 +159,7 @@ ROLL = (
             setting(
                 "precision",
                 text(f"{_S}.quantization"),
-                text("@.model_args.dtype", default="bf16"),
+                _PRECISION,
                 by=convert.served,
                 only="engine",
             ),
