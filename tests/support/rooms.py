@@ -5,6 +5,7 @@ from __future__ import annotations
 # A room may use itself and the rooms before it. A room is a folder; ``rankplan`` is the folder of the package itself.
 ROOMS = [
     "rankplan",
+    "guests",
     "hardware",
     "nodes.topology",
     "nodes",

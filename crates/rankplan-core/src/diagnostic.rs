@@ -114,6 +114,8 @@ codes! {
     PrecedenceCycle = "precedence-cycle", "components to tune wait for each other";
     NoSchedule = "no-schedule", "no schedule of the components to tune fits on the accelerators";
     TimesGrow = "times-grow", "a component takes longer on more accelerators";
+    // Other packages.
+    GuestFailed = "guest-failed", "a dialect, launcher or command of another package cannot be used";
 }
 
 /// A place in the text with a note.

@@ -1,0 +1,1 @@
+"""What other packages add by their entry points: dialects, launchers and commands."""
