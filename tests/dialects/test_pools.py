@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory
 from rankplan._core import Free, RankSet, Taken
-from rankplan.dialects import verl
 from rankplan.dialects.placing.engines import Engine, engine_faults
 from rankplan.parallel import NO_SIZES
+from rankplan.trainers.verl import dialect as verl
 from support.configs import from_overrides, nodes
 from support.goldens import lines
 

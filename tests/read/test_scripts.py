@@ -12,13 +12,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from rankplan import Inventory, PlacementError, load_config
-from rankplan.dialects import verl
 from rankplan.errors import Diagnostic
 from rankplan.read.text.places import Text
 from rankplan.read.text.shell.arithmetic import calculated
 from rankplan.read.text.shell.run import follow
 from rankplan.read.text.shell.sources import Sources
 from rankplan.trainers.slime import dialect as slime
+from rankplan.trainers.verl import dialect as verl
 from support.configs import from_overrides
 from support.outcomes import at_least, outcome
 from support.paths import EXAMPLES

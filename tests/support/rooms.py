@@ -25,6 +25,7 @@ ROOMS = [
     "trainers.skyrl",
     "trainers.roll",
     "trainers.slime",
+    "trainers.verl",
     "rlinf",
     "starting",
     "targets",

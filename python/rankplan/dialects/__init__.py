@@ -55,6 +55,7 @@ _MODULES = {
     "roll": "rankplan.trainers.roll.dialect",
     "skyrl": "rankplan.trainers.skyrl.dialect",
     "slime": "rankplan.trainers.slime.dialect",
+    "verl": "rankplan.trainers.verl.dialect",
 }
 """The modules of dialects that have a folder."""
 _Module = TypeVar("_Module", bound=Dialect)
@@ -90,7 +91,6 @@ DIALECTS: Mapping[str, Dialect] = _Modules[Dialect]("nemo_rl", "areal", "skyrl",
 """By name."""
 
 if TYPE_CHECKING:  # mypy compares each module with its protocol
-    from rankplan.dialects import verl
     from rankplan.rlinf import dialect as rlinf
     from rankplan.trainers.areal import dialect as areal
     from rankplan.trainers.nemo_rl import dialect as nemo_rl
@@ -98,6 +98,7 @@ if TYPE_CHECKING:  # mypy compares each module with its protocol
     from rankplan.trainers.roll import dialect as roll
     from rankplan.trainers.skyrl import dialect as skyrl
     from rankplan.trainers.slime import dialect as slime
+    from rankplan.trainers.verl import dialect as verl
 
     _readers: list[Dialect] = [nemo_rl, areal, skyrl, openrlhf]
     _writers: list[Writing] = [rlinf, verl, slime, roll]

@@ -11,13 +11,13 @@ import yaml
 
 from rankplan._core import WHOLE_NODE
 from rankplan.dialects import DIALECTS, WRITERS, dialect_of
-from rankplan.dialects.verl_writing import topology_written
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER
 from rankplan.plans.component import USUAL_SETTINGS, Component, Settings
 from rankplan.plans.plan import Plan, check_plan
+from rankplan.trainers.verl.writing import topology_written
 
 _NOUNS = {
     "memory_binding": "memory binding",

@@ -13,8 +13,8 @@ start on a wrong node, or not at all.
 EasyR1, a fork, has its keys in ``worker``. There is a critic only with the estimator gae, and a reference model unless
 ``algorithm.disable_kl`` is set (EasyR1: ``RayPPOTrainer.__init__``, b44b311).
 
-The program that a script starts decides some roles (`rankplan.dialects.verl_programs`). A config with a ``topology``
-section follows a draft of verl's (`rankplan.dialects.verl_topology`).
+The program that a script starts decides some roles (`rankplan.trainers.verl.programs`). A config with a ``topology``
+section follows a draft of verl's (`rankplan.trainers.verl.topology`).
 
 Follows verl's ``ResourcePoolManager.create_resource_pool``, ``RayResourcePool.get_placement_groups``,
 ``PPOTrainer._init_resource_pool_mgr`` and ``RolloutReplica.__init__`` (1dda039).
@@ -29,16 +29,16 @@ from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placing.engines import division_fault, idle_fault
 from rankplan.dialects.placing.job import Job
 from rankplan.dialects.placing.placer import Placer
-from rankplan.dialects.tables import VERL
-from rankplan.dialects.verl_programs import program_of
-from rankplan.dialects.verl_sizes import CONFIG_NAME, OWN_CONFIGS, engine_at, engine_name, training_at
-from rankplan.dialects.verl_topology import Topology
-from rankplan.dialects.verl_writing import written
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.requests import NodeOrder, repeated
 from rankplan.read.components import ASSUMED
 from rankplan.read.text.reader import Config, Reader
+from rankplan.trainers.verl.keys import KEYS
+from rankplan.trainers.verl.programs import program_of
+from rankplan.trainers.verl.sizes import CONFIG_NAME, OWN_CONFIGS, engine_at, engine_name, training_at
+from rankplan.trainers.verl.topology import Topology
+from rankplan.trainers.verl.writing import written
 from rankplan.words import counted, must_be, path_text
 
 __all__ = ["assumed_inventory", "node_order", "plan", "read", "written"]
@@ -79,7 +79,7 @@ _HYBRID = ("use_trainer_do_validate", "use_dynamic_resource_scheduling")
 class _Job(Job):
     """The pools and the roles of a verl config."""
 
-    name, keys = "verl", VERL
+    name, keys = "verl", KEYS
 
     def __init__(self, reader: Reader) -> None:
         self.topology = Topology.read(reader)

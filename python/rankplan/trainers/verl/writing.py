@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby
 from typing import Any
 
-from rankplan.dialects.verl_sizes import ENGINE_SECTIONS, KEYS
 from rankplan.parallel import ENGINE_ORDER, MEGATRON
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
+from rankplan.trainers.verl.sizes import ENGINE_SECTIONS, KEYS
 
 _POOL = ("nnodes", "n_gpus_per_node")
 _TRAINING = ("actor", "critic", "ref")

@@ -29,12 +29,12 @@ from typing import Any
 from rankplan._core import Free, RankSet, Taken
 from rankplan._core import Inventory as Core
 from rankplan.dialects.placing.placer import Placer
-from rankplan.dialects.verl_sizes import ENGINE_SECTIONS, engine_at, training_at
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.rules import NO_RULES, Places, Pool, Rules
 from rankplan.read.text.reader import Reader
+from rankplan.trainers.verl.sizes import ENGINE_SECTIONS, engine_at, training_at
 from rankplan.words import counted, misspelt, must_be, nodes_text, unknown
 
 _BLOCK: KeyPath = ("topology",)

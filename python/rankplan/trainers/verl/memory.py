@@ -1,0 +1,376 @@
+"""verl 1dda039: `trainer/config`, ``FSDPEngine`` and ``MegatronEngine`` of `workers/engine`, ``vLLMHttpServer``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rankplan.dialects.keys.key import Key, anything, fact, share, size, switch, text
+from rankplan.dialects.keys.roles import Role, Setting, setting
+from rankplan.dialects.memory import convert
+from rankplan.dialects.memory.common import (
+    end_stages,
+    fixed,
+    layers,
+    offloading,
+    recomputing,
+    sglang_steps,
+    stage_keys,
+    unless,
+)
+from rankplan.trainers.verl import keys
+
+_PROMPT = size("data.max_prompt_length", default=512)
+_RESPONSE = size("data.max_response_length", default=512)
+_LENGTH = setting("length", _PROMPT, _RESPONSE, by=convert.added)
+
+_MODEL_PATH = text(f"{keys.MODEL}.path")
+_MODEL_LAYERS = tuple(anything(f"{keys.MODEL}.{name}") for name in ("override_config", "override_config.model_config"))
+_BY_TOKENS = switch(f"{keys.ACTOR}.use_dynamic_bsz")
+_STRATEGY = text(f"{keys.ACTOR}.strategy")
+_QUANTIZED_TRAINING = tuple(
+    anything(f"{keys.ACTOR}.{name}") for name in ("qat.enable", "fsdp_config.qat.enable", "megatron.qat.enable")
+)
+
+
+def _tokens(
+    prompt: int | None, response: int | None, cp: int, by_tokens: Any, tokens: Any, batch: Any, *forward: Any
+) -> int | None:
+    """Return the most tokens of a micro-batch, also of the forward pass: on each of the context ranks, so many.
+
+    What is not stated about the forward pass is as in training (``rearrange_micro_batches``).
+    """
+    length = convert.added(prompt, response)
+
+    def micro_batch(is_by_tokens: Any, tokens_of_rank: Any, sequences: Any) -> int | None:
+        return convert.micro_batch(is_by_tokens, tokens_of_rank and tokens_of_rank * cp, sequences, length)
+
+    training = micro_batch(by_tokens, tokens, batch)
+    if not forward:
+        return convert.most(training)
+    forward_by_tokens, forward_tokens, forward_batch = forward
+    if forward_by_tokens is None:
+        forward_by_tokens = by_tokens
+    if forward_tokens is None:
+        forward_tokens = tokens
+    return convert.most(training, micro_batch(forward_by_tokens, forward_tokens, forward_batch))
+
+
+def _narrow(wide: Any, aware: Any, also_aware: Any, dtype: Any) -> str | None:
+    return convert.gradients(wide, aware, also_aware, dtype == "float16")
+
+
+def _optimizer(name: Any, aware: Any, also_aware: Any, dtype: Any) -> str:
+    return convert.optimizer(name, aware, also_aware, dtype == "float16")
+
+
+def _policy(policy: Any, strategy: Any) -> float | None:
+    return convert.whole(policy and strategy == "fsdp2")
+
+
+def _released(enabled: Any, name: Any, lora: Any) -> str | None:
+    """Return where a sleeping engine goes: SGLang keeps its weights if only adapters change."""
+    if not enabled:
+        return "none"
+    if not lora:
+        return "free"
+    return "host" if name == "vllm" else None
+
+
+class _Model:
+    """The keys of a model in a section that FSDP or Megatron trains or computes."""
+
+    def __init__(self, section: str) -> None:
+        self.section = section
+        self.transformer = anything(f"{section}.megatron.override_transformer_config")
+        self._fp8 = anything(f"{self.transformer.path}.fp8")
+        self.megatron_dtype = text(f"{section}.megatron.dtype", default="bfloat16")
+        self.precision_with_fsdp = setting(
+            "precision",
+            text(f"{section}.fsdp_config.model_dtype", default="fp32"),
+            by=convert.precision,
+            only="fsdp",
+        )
+        self.precision_with_megatron = setting(
+            "precision", self.megatron_dtype, self._fp8, by=convert.precision, only="megatron"
+        )
+        self.stages = unless(
+            f"{section}.megatron.use_megatron_fsdp", *stage_keys(f"{self.transformer.path}."), only="megatron"
+        )
+
+    def trained(self, strategy: Key[str | None]) -> tuple[Setting, ...]:
+        """Return the settings of what is kept while the model is trained."""
+        optimizer = text(f"{self.section}.optim.optimizer", default="adam")
+        return (_LENGTH, *self._with_fsdp(optimizer, strategy), *self._with_megatron(optimizer), self.stages)
+
+    def _with_fsdp(self, optimizer: Key[str], strategy: Key[str | None]) -> tuple[Setting, ...]:
+        fsdp = f"{self.section}.fsdp_config"
+        optimizer_module = text(f"{self.section}.optim.optimizer_impl", default="torch.optim")
+        return (
+            self.precision_with_fsdp,
+            setting(
+                "sleep",
+                switch(f"{fsdp}.param_offload"),
+                switch(f"{fsdp}.optimizer_offload"),
+                by=convert.asleep,
+                only="fsdp",
+            ),
+            setting(
+                "optimizer_on_host",
+                switch(f"{fsdp}.offload_policy"),
+                strategy,
+                by=_policy,
+                only="fsdp",
+                words="fsdp2",
+            ),
+            setting("optimizer", optimizer, optimizer_module, by=convert.torch_optimizer, only="fsdp"),
+            setting("", anything(f"{fsdp}.reshard_after_forward", default=True), by=convert.resharded, only="fsdp"),
+            # FSDPEngine._gradient_sync_context
+            fixed("whole_gradients", value=True, only="fsdp"),
+        )
+
+    def _with_megatron(self, optimizer: Key[str]) -> tuple[Setting, ...]:
+        megatron = f"{self.section}.megatron"
+        optimizer_overrides = f"{self.section}.optim.override_optimizer_config"
+        is_aware = (
+            anything(f"{self.section}.optim.use_precision_aware_optimizer"),
+            anything(f"{optimizer_overrides}.use_precision_aware_optimizer"),
+        )
+        return (
+            self.precision_with_megatron,
+            setting(
+                "sleep",
+                switch(f"{megatron}.param_offload"),
+                switch(f"{megatron}.optimizer_offload"),
+                by=convert.asleep,
+                only="megatron",
+            ),
+            setting(
+                "gradients",
+                switch(f"{megatron}.override_ddp_config.grad_reduce_in_fp32", default=True),
+                *is_aware,
+                self.megatron_dtype,
+                by=_narrow,
+                only="megatron",
+            ),
+            setting("optimizer", optimizer, *is_aware, self.megatron_dtype, by=_optimizer, only="megatron"),
+            offloading(f"{optimizer_overrides}.", only="megatron"),
+            setting(
+                "distributed_optimizer",
+                switch(f"{megatron}.use_distributed_optimizer", default=True),
+                only="megatron",
+            ),
+            setting("sequence_parallel", switch(f"{megatron}.sequence_parallel", default=True), only="megatron"),
+            recomputing(f"{self.transformer.path}.", only="megatron"),
+            *end_stages(f"{self.transformer.path}."),
+            setting("chunks", size(f"{megatron}.virtual_pipeline_model_parallel_size"), only="megatron"),
+        )
+
+
+def _adapted(
+    model: str, model_layers: Sequence[Key[Any]], lora_rank: Key[int | None], adapter_path: Key[Any]
+) -> tuple[Setting, ...]:
+    """Return the settings of a trained model whose name and adapters are in a section of their own."""
+    return (
+        layers(*model_layers),
+        setting("lora", lora_rank, by=convert.adapters),
+        unless(adapter_path, f"{model}.lora.adapter_path"),
+        setting(
+            "recompute",
+            switch(f"{model}.enable_gradient_checkpointing", default=True),
+            by=convert.checkpointed,
+            only="fsdp",
+        ),
+    )
+
+
+def _actor() -> Role:
+    actor = _Model(keys.ACTOR)
+    return Role(
+        {"actor": keys.ACTOR},
+        setting("training", fact("engine"), by=convert.trains),
+        setting("model", _MODEL_PATH),
+        (
+            *actor.trained(_STRATEGY),
+            *_adapted(keys.MODEL, (*_MODEL_LAYERS, actor.transformer), keys.LORA_RANK, keys.LORA_ADAPTER),
+            setting(
+                "tokens",
+                _PROMPT,
+                _RESPONSE,
+                fact("cp"),
+                _BY_TOKENS,
+                size(f"{keys.ACTOR}.ppo_max_token_len_per_gpu", default=16384),
+                size(f"{keys.ACTOR}.ppo_micro_batch_size_per_gpu"),
+                switch(f"{keys.ROLLOUT}.log_prob_use_dynamic_bsz", default=None),
+                size(f"{keys.ROLLOUT}.log_prob_max_token_len_per_gpu"),
+                size(f"{keys.ROLLOUT}.log_prob_micro_batch_size_per_gpu"),
+                by=_tokens,
+            ),
+        ),
+    )
+
+
+def _critic() -> Role:
+    section = keys.CRITIC
+    model = f"{section}.model"
+    critic = _Model(section)
+    model_layers = [anything(f"{model}.{name}") for name in ("override_config", "override_config.model_config")]
+    lora_rank = size(f"{model}.lora_rank", fallbacks=(f"{model}.lora.rank",))
+    sequences = size(f"{section}.ppo_micro_batch_size_per_gpu")
+    return Role(
+        {"critic": section},
+        setting("training", fact("engine"), by=convert.trains),
+        setting("model", text(f"{model}.path")),
+        (
+            *critic.trained(text(f"{section}.strategy", fallbacks=(_STRATEGY.path,))),
+            *_adapted(model, (*model_layers, critic.transformer), lora_rank, anything(f"{model}.lora_adapter_path")),
+            setting(
+                "tokens",
+                _PROMPT,
+                _RESPONSE,
+                fact("cp"),
+                switch(f"{section}.use_dynamic_bsz", fallbacks=(_BY_TOKENS.path,)),
+                size(f"{section}.ppo_max_token_len_per_gpu", default=32768),
+                sequences,
+                switch(f"{section}.forward_use_dynamic_bsz", default=None),
+                size(f"{section}.forward_max_token_len_per_gpu"),
+                size(f"{section}.forward_micro_batch_size_per_gpu", fallbacks=(sequences.path,)),
+                by=_tokens,
+            ),
+        ),
+    )
+
+
+def _reference() -> Role:
+    section = keys.REFERENCE
+    reference = _Model(section)
+    return Role(
+        {"ref": section},
+        setting("forward", fact("engine"), by=convert.computes),
+        setting("model", _MODEL_PATH),
+        (
+            _LENGTH,
+            reference.precision_with_fsdp,
+            reference.precision_with_megatron,
+            # FSDPEngine: a model without a backward pass keeps its parameters on the host
+            fixed("optimizer_on_host", 1.0, only="fsdp"),
+            fixed("sleep", "host", only="fsdp"),
+            setting(
+                "sleep",
+                switch(f"{section}.megatron.param_offload", fallbacks=(f"{keys.ACTOR}.megatron.param_offload",)),
+                by=convert.asleep,
+                only="megatron",
+            ),
+            reference.stages,
+            layers(*_MODEL_LAYERS, reference.transformer),
+            setting(
+                "tokens",
+                _PROMPT,
+                _RESPONSE,
+                fact("cp"),
+                switch(f"{section}.log_prob_use_dynamic_bsz", fallbacks=(_BY_TOKENS.path,)),
+                size(
+                    f"{section}.log_prob_max_token_len_per_gpu",
+                    default=16384,
+                    fallbacks=(f"{keys.ACTOR}.ppo_max_token_len_per_gpu",),
+                ),
+                size(f"{section}.log_prob_micro_batch_size_per_gpu"),
+                by=_tokens,
+            ),
+        ),
+    )
+
+
+def _engine(
+    components: dict[str, str],
+    section: str,
+    model: Key[str | None],
+    *,
+    requests: int,
+    name: Key[str | None],
+    dtype: Key[str],
+    disaggregated: Key[Any],
+) -> Role:
+    """Return the role of engines with their keys in a section; ``requests`` is the most that they serve at once."""
+    vllm = f"{section}.engine_kwargs.vllm"
+    sglang = f"{section}.engine_kwargs.sglang"
+    max_sequences = size(f"{section}.max_num_seqs", default=requests)
+    max_tokens = size(f"{section}.max_num_batched_tokens", default=8192)
+    other_effects = [f"{kwargs}.{key}" for kwargs in (vllm, sglang) for key in ("quantization", "cpu_offload_gb")]
+
+    def of_vllm(make: Callable[..., Key[Any]], key: str, default: Any = None) -> Key[Any]:
+        """Return the key of an argument of vLLM, which counts before verl's own."""
+        return make(f"{vllm}.{key}", default=default, fallbacks=(f"{section}.{key}",))
+
+    settings = (
+        setting("share", of_vllm(share, "gpu_memory_utilization", 0.5)),
+        setting("length", of_vllm(size, "max_model_len")),
+        setting("sequences", of_vllm(size, "max_num_seqs", requests), only="vllm"),
+        setting(
+            "sequences",
+            size(f"{sglang}.max_running_requests", default=requests, fallbacks=(max_sequences.path,)),
+            only="sglang",
+        ),
+        setting("sequences", max_sequences, only="trtllm"),
+        setting("tokens", of_vllm(size, "max_num_batched_tokens", 8192), only="vllm"),
+        setting("tokens", max_tokens, only="trtllm"),
+        setting("graphs", of_vllm(switch, "enforce_eager"), by=convert.captured, only="vllm"),
+        # SGLangHttpServer leaves the chunks to SGLang
+        sglang_steps(f"{sglang}.", size(f"{sglang}.context_length"))[0],
+        setting("precision", text(f"{section}.quantization"), dtype, by=convert.served),
+        setting(
+            "cache_precision",
+            text(f"{vllm}.kv_cache_dtype", fallbacks=(f"{sglang}.kv_cache_dtype",)),
+            by=convert.cached,
+        ),
+        setting("sleep", switch(f"{section}.free_cache_engine", default=True), name, keys.LORA_RANK, by=_released),
+        layers(*_MODEL_LAYERS),
+        unless(
+            *_QUANTIZED_TRAINING,
+            *other_effects,
+            f"{vllm}.hf_overrides",
+            f"{vllm}.decode_context_parallel_size",
+            disaggregated,
+        ),
+    )
+    return Role(components, setting("engine", name, by=convert.serves), setting("model", model), settings)
+
+
+_TEACHER_MODELS = f"{keys.TEACHERS}.teacher_models"
+_TEACHER = "@.inference"
+_ENGINE_NAME = text(f"{keys.ROLLOUT}.name")
+_ENGINE_DTYPE = text(f"{keys.ROLLOUT}.dtype", default="bfloat16")
+
+ROLES = (
+    _actor(),
+    _critic(),
+    _reference(),
+    _engine(
+        {"rollout": keys.ROLLOUT, "rollout_standalone": keys.ROLLOUT},
+        keys.ROLLOUT,
+        _MODEL_PATH,
+        requests=256,
+        name=_ENGINE_NAME,
+        dtype=_ENGINE_DTYPE,
+        disaggregated=keys.DISAGGREGATED,
+    ),
+    _engine(
+        {"reward": keys.REWARD_ENGINE},
+        keys.REWARD_ENGINE,
+        text(f"{keys.REWARD}.model_path"),
+        requests=1024,
+        name=text(f"{keys.REWARD_ENGINE}.name"),
+        dtype=text(f"{keys.REWARD_ENGINE}.dtype", default="bfloat16"),
+        disaggregated=keys.DISAGGREGATED,
+    ),
+    # A teacher has the engine and the type of the rollout unless it states its own.
+    _engine(
+        {"teacher": f"{_TEACHER_MODELS}.teacher_model", "teacher.*": f"{_TEACHER_MODELS}.*"},
+        _TEACHER,
+        text("@.model_path"),
+        requests=1024,
+        name=text(f"{_TEACHER}.name", fallbacks=(_ENGINE_NAME.path,)),
+        dtype=text(f"{_TEACHER}.dtype", default="bfloat16", fallbacks=(_ENGINE_DTYPE.path,)),
+        disaggregated=anything(f"{_TEACHER}.disaggregation.enabled"),
+    ),
+)
