@@ -1,4 +1,4 @@
-"""The commands as one program. Importing this module imports none of them."""
+"""The commands as one program, and those that other packages add. Importing this module imports none of them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from rankplan.cli import signals
 from rankplan.errors import printable
+from rankplan.guests.doors import Door, GuestError, Table, guests, without_guests
 
 COMMANDS = {
     "arrange": "Order nodes so that few parallel groups cross a domain.",
@@ -36,6 +37,9 @@ COMMANDS = {
 }
 """The first line of each command's help, by name."""
 
+TABLE = Table(Door.COMMANDS, click.Command, {name: f"rankplan.cli.{name}:{name}" for name in COMMANDS})
+"""The commands, and those of other packages."""
+
 OVERRIDES = "rankplan.overrides"
 """The key, in the context of click, of the words after ``--``."""
 
@@ -44,6 +48,21 @@ _NOT_OVERRIDING = frozenset({"explain", "schema", "diff", "inventory", "lsp"})
 
 _WITH_COMMAND = frozenset({"run", "exec", "pin"})
 """Commands that read a command after ``--``, not overrides."""
+
+
+def _keep_guests_out(ctx: click.Context, param: click.Parameter, value: object) -> None:
+    if value:
+        ctx.with_resource(without_guests())
+
+
+no_guests_option = click.option(
+    "--no-guests",
+    is_flag=True,
+    is_eager=True,  # names of guests are looked up while the other options are read
+    expose_value=False,
+    callback=_keep_guests_out,
+    help="Ignore dialects, launchers and commands of other packages.",
+)
 
 
 @contextmanager
@@ -58,35 +77,56 @@ def _printable_errors() -> Iterator[None]:
         raise
 
 
+def _guest_summaries() -> dict[str, str]:
+    """Return where each command of another package comes from, by name: its help would need its code."""
+    packages = {name: [guest.package for guest in guests(Door.COMMANDS)[name]] for name in TABLE.guest_names()}
+    return {printable(name): f"From {printable(' and '.join(names))}." for name, names in packages.items()}
+
+
 class Commands(click.Group):
     """The commands, each imported when it is used. They take overrides of their config after ``--``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands, sorted."""
-        return list(COMMANDS)
+        """Return the names of the commands, sorted, and then those of other packages."""
+        return list(TABLE)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command."""
-        if cmd_name not in COMMANDS:
-            return None
-        with signals.at_once():
-            command: click.Command = getattr(import_module(f"rankplan.cli.{cmd_name}"), cmd_name)
-        return command
+        """Import a command. A guest that cannot be imported ends the program with its fault."""
+        try:
+            with signals.at_once():
+                return TABLE.get(cmd_name)
+        except GuestError as error:
+            if ctx.resilient_parsing:
+                return None
+            from rankplan.cli.output import show_error  # imports the core
+
+            show_error(error)
+            ctx.exit(1)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; suggest one for an unknown name."""
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS and not ctx.resilient_parsing:
+        if args and not args[0].startswith("-") and args[0] not in TABLE and not ctx.resilient_parsing:
             from rankplan.words import did_you_mean  # imports the core, which known commands import themselves
 
-            raise click.UsageError(f"unknown command `{args[0]}`; {did_you_mean(args[0], COMMANDS)}", ctx)
+            raise click.UsageError(f"unknown command `{args[0]}`; {did_you_mean(args[0], TABLE)}", ctx)
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands and options that start like this, without importing a command."""
+        summaries = COMMANDS | _guest_summaries()
+        names = [name for name in summaries if name.startswith(incomplete)]
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=summaries[name]) for name in names), *options]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+        if guests := _guest_summaries():
+            with formatter.section("Commands of other packages"):
+                formatter.write_dl(list(guests.items()))
 
     def make_context(self, *arguments: Any, **keywords: Any) -> click.Context:
         """Escape control characters in errors about the words before the command."""
@@ -99,9 +139,10 @@ class Commands(click.Group):
             return super().invoke(ctx)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the words after ``--`` as overrides; ``run`` passes them to the worker."""
-        name = next((word for word in args if word in COMMANDS), None)
-        if "--" in args[1:] and name not in _WITH_COMMAND and not ctx.resilient_parsing:
+        """Keep the words after ``--`` as overrides; ``run`` passes them to the worker, and guests read them."""
+        name = next((word for word in args if not word.startswith("-")), None)
+        is_overriding = name in COMMANDS and name not in _WITH_COMMAND
+        if "--" in args[1:] and is_overriding and not ctx.resilient_parsing:
             dashes = args.index("--", 1)
             ctx.meta[OVERRIDES] = tuple(args[dashes + 1 :])
             if name in _NOT_OVERRIDING:
@@ -112,6 +153,7 @@ class Commands(click.Group):
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rankplan")
+@no_guests_option
 def main() -> None:
     """Decide where every process of a distributed RL job runs, check it, and launch it on Ray.
 

@@ -13,13 +13,14 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from rankplan.cli.commands import OVERRIDES
+from rankplan.cli.commands import OVERRIDES, no_guests_option
 from rankplan.cli.output import EXPECTED
 from rankplan.dialects import DIALECTS
 from rankplan.dialects.placing.orders import by_address_text
-from rankplan.errors import PlacementError
+from rankplan.errors import PlacementError, printable
 from rankplan.front import Job, inventory_from, is_saved, plan, read_job, saved_plan
 from rankplan.front import Nodes as Given
+from rankplan.guests.doors import Table
 from rankplan.memory.cards import size_in_bytes
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
@@ -59,12 +60,45 @@ class Nodes(click.ParamType):  # type: ignore[type-arg]
         return str(value)
 
 
-dialect_option = click.option(
-    "--dialect",
-    "dialect_name",
-    type=click.Choice(list(DIALECTS)),
-    help="Config dialect (default: detected from its keys).",
-)
+class Name(click.ParamType):  # type: ignore[type-arg]
+    """A name of a table. Guests are searched for when a name is not built in, or all names are shown."""
+
+    name = "choice"
+
+    def __init__(self, table: Table[Any]) -> None:
+        self._table = table
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name, if the table has it."""
+        if value in self._table.builtin:
+            return str(value)
+        return self._choice().convert(value, param, ctx)
+
+    def get_metavar(self, param: click.Parameter, *context: Any) -> str | None:
+        """Return the names as a help text shows them."""
+        return self._choice().get_metavar(param, *context)
+
+    def get_missing_message(self, param: click.Parameter, *context: Any) -> str:
+        """Return the names, for a command line without the option."""
+        return self._choice().get_missing_message(param, *context)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return the names that start like this."""
+        return self._choice().shell_complete(ctx, param, incomplete)
+
+    def _choice(self) -> click.Choice[str]:
+        return click.Choice([printable(name) for name in self._table])
+
+
+def dialect_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--dialect``, which the command gets as ``dialect_name``, and ``--no-guests``."""
+    dialect = click.option(
+        "--dialect",
+        "dialect_name",
+        type=click.Choice(list(DIALECTS)),
+        help="Config dialect (default: detected from its keys).",
+    )
+    return dialect(no_guests_option(command))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import click
 
 from rankplan.arranging.replan import replan as repaired
 from rankplan.arranging.replan import wrong_number
+from rankplan.cli.commands import no_guests_option
 from rankplan.cli.common import Choice, beside_option, inventory_options, output_option
 from rankplan.cli.output import faults_end_it
 from rankplan.errors import PlacementError
@@ -21,6 +22,7 @@ from rankplan.render.changes import replan_lines
 @click.command()
 @click.argument("file", metavar="PLAN", type=click.Path())
 @inventory_options
+@no_guests_option
 @click.option(
     "--with",
     "restore",
