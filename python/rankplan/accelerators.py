@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import takewhile
 from typing import Any
+
+from rankplan.frozen import frozen
 
 NO_ACCEL = "NO_ACCEL"
 """The accelerator type of a node, or of a process, without accelerators."""
@@ -17,7 +19,7 @@ NO_ACCEL = "NO_ACCEL"
 _NO_ID = re.compile(r"-\d+|\d+-\d+|[A-Za-z]*|.*[\s;].*")  # -1, a range, empty, NoDevFiles, 0;1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Vendor:
     """One type of accelerator.
 

@@ -6,8 +6,10 @@ A leaf: it imports only the renderer of the core, and only to render.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias
+
+from rankplan.frozen import frozen
 
 
 def printable(text: str) -> str:
@@ -20,7 +22,7 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Label:
     """A part of a diagnostic's text, characters ``start`` to ``end`` (exclusive), with a short comment."""
 
@@ -29,7 +31,7 @@ class Label:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Diagnostic:
     """One fault: what was found, what is allowed, what to write instead, and where.
 
@@ -83,7 +85,7 @@ KeyPath: TypeAlias = tuple[str | int, ...]
 """The keys and indexes that lead to a value of a config."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Where:
     """The place of a value: its path in a config, and its characters in a file.
 

@@ -10,12 +10,12 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
 from rankplan.files import beginning
+from rankplan.frozen import frozen
 from rankplan.memory.cards import size_in_bytes
 from rankplan.memory.faults import memory_unknown, memory_warnings
 from rankplan.memory.needs import Needs
@@ -228,7 +228,7 @@ def load_plan(file: str | os.PathLike[str]) -> Plan:
     return read_emitted(file).plan
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Job:
     """A config that was read, its dialect, and the nodes to plan it on.
 

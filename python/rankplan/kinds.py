@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rankplan.errors import Diagnostic
+from rankplan.frozen import frozen
 from rankplan.words import shown
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """A kind of file: what it is called, the code of the fault of any other file, and what to write or pass instead."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.errors import Diagnostic, Label, PlacementError
+from rankplan.frozen import frozen
 from rankplan.words import as_int, must_be, shown
 
 ORDER = "tp-cp-ep-dp-pp"
@@ -35,7 +36,7 @@ _TOKEN = re.compile(r"(?P<letters>[A-Za-z]+)\s*(?P<digits>[0-9]*)|[^A-Za-z\s]+")
 _COMPACT = "write sizes such as d4t2p1: d (data), t (tensor), p (pipeline), c (context), e (expert)"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@frozen(repr=False)
 class Parallel:
     """Sizes of parallel groups: tensor, context, expert, expert-tensor, pipeline, data, and shards of data groups.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from rankplan.dialects.placing.orders import by_address_text
 from rankplan.errors import PlacementError, printable
 from rankplan.front import Job, inventory_from, is_saved, plan, read_job, saved_plan
 from rankplan.front import Nodes as Given
+from rankplan.frozen import frozen
 from rankplan.guests.doors import Table
 from rankplan.memory.cards import size_in_bytes
 from rankplan.nodes.inventory import Inventory
@@ -101,7 +102,7 @@ def dialect_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return dialect(no_guests_option(command))
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Choice:
     """The nodes and the dialect that the options of a command choose."""
 

@@ -7,7 +7,7 @@ import shlex
 import sys
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -25,6 +25,7 @@ from rankplan.cli.emit import emit, emit_options
 from rankplan.cli.output import colored, faults_end_it, print_table
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.front import check, is_saved, tune
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node_rank import node_ranks
 from rankplan.plans.node_order import in_trainers_order
@@ -45,7 +46,7 @@ _FILE = re.compile(r"^(?=# \w+\.yaml\n)(?!\A)", re.MULTILINE)
 """Where another file of an example starts."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Example:
     """A file, the cluster, and what is requested of it; or a session in a terminal, which is only shown.
 
@@ -130,7 +131,7 @@ def _emit(plan: Plan, words: list[str], folder: Path) -> None:
         emitted(plan, given["to"], emit_options(plan, stated))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rule:
     """A code, when and why it is reported, an example that breaks the rule, and its fix; ``part`` is the chapter."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import zip_longest
 from typing import Any, TypeAlias
 
@@ -12,6 +12,7 @@ import yaml
 from rankplan._core import WHOLE_NODE
 from rankplan.dialects import DIALECTS, WRITERS, dialect_of
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER
@@ -28,7 +29,7 @@ _NOUNS = {
 """Words for settings, where their names are none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Converted:
     """A config in another dialect; what it omits of the plan; and what it adds, such as shares."""
 

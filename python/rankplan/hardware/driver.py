@@ -6,14 +6,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from rankplan.frozen import frozen
 
 _ASKING = Path(__file__).with_name("ask_driver.py")
 _UUID = re.compile("[0-9a-f]{32}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shown:
     """The uuids of the devices that the driver shows, each 32 hexadecimal digits; or why it does not answer."""
 

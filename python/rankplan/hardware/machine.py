@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rankplan._core import RankSet
+from rankplan.frozen import frozen
 from rankplan.hardware.sysfs import Sysfs
 
 _NODES, _CPUS = "sys/devices/system/node", "sys/devices/system/cpu"
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Machine:
     """The facts of one node. A fact that its source lacks is empty.
 

@@ -6,13 +6,14 @@ import ctypes
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rankplan._core import pci_address
+from rankplan.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gpu:
     """One device; ``memory`` is in MiB. ``problem`` tells why it should not be used."""
 
@@ -23,7 +24,7 @@ class Gpu:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fabric:
     """The fabric of one GPU; ``state`` 3 means that the GPU has joined it."""
 
@@ -45,7 +46,7 @@ def read(ids: Sequence[str]) -> list[Gpu]:
         return [Gpu(problem=why.problem) for _ in ids]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Use:
     """A process that computes on a device; ``memory`` is what it has there, in MiB, if the driver tells it."""
 

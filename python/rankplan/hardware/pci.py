@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rankplan._core import DISTANCES, RankSet, pci_address
+from rankplan.frozen import frozen
 from rankplan.hardware.sysfs import Sysfs
 from rankplan.words import natural
 
 _CARDS = "sys/class/infiniband"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PciDevice:
     """A device: its address, its NUMA node (``None``: unknown), nearby CPUs, and the bridges that lead to it.
 
@@ -27,7 +27,7 @@ class PciDevice:
     path: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Card:
     """A network card: its name, whether its first port is active, its rate in Gbit/s, and its place."""
 
@@ -38,7 +38,7 @@ class Card:
     device: PciDevice | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Near:
     """The card that an accelerator should use, and how far it is."""
 

@@ -6,9 +6,9 @@ Every function counts accelerators by their index on the node and NUMA nodes by 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rankplan._core import RankSet
+from rankplan.frozen import frozen
 from rankplan.hardware.machine import Machine
 from rankplan.words import counted
 
@@ -25,7 +25,7 @@ VISIBILITIES = ("own", "node", "own-first")
 NOTHING = RankSet()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bound:
     """Where a process should run: its CPUs, and the NUMA nodes of its memory with a policy; empty means any."""
 
@@ -37,7 +37,7 @@ class Bound:
         return bool(self.cpus or self.memory_nodes)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unmet:
     """Why a policy cannot be met for an accelerator; ``contradicts``: because of known facts, not of missing ones."""
 

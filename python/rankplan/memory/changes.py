@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 from rankplan.errors import PlacementError
+from rankplan.frozen import frozen
 from rankplan.memory.needs import Need, Needs
 from rankplan.memory.peaks import HasPeaks
 from rankplan.memory.settings import GIB, SLEEP
@@ -27,7 +28,7 @@ _MOST_TRIED = 600
 """Combinations of changes that are evaluated, the smallest first."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Option:
     """Another value of a key of a component: of its ``parallel``, of its ``memory``, or its number of accelerators."""
 
@@ -37,7 +38,7 @@ class Option:
     factor: float = 2.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remedy:
     """Changes that go together, and what the phase needs with them."""
 

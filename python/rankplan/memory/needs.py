@@ -6,11 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any, Literal, TypeAlias
 
 from rankplan._core import ACCELERATOR, USABLE_MEMORY, Pattern, host_store
+from rankplan.frozen import frozen
 from rankplan.memory.cards import card_of
 from rankplan.memory.peaks import MEASURED, Peaks
 from rankplan.memory.slots import Bounds, Evaluation, Parts, Slot
@@ -28,7 +29,7 @@ _PHASES = {"training": "train", "forward": "forward", "engine": "generate", "res
 _UNKNOWN_CARD = 80.0 * (1 << 30)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Need:
     """What a phase needs on the accelerator of its components that needs the most, in bytes.
 
@@ -91,7 +92,7 @@ def whole(size: float) -> int | None:
     return None if math.isinf(size) else int(size)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Crowd:
     """Accelerators with the same number of processes of each component, on nodes with the same: one, and its memory.
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Protocol, TypeAlias
 
+from rankplan.frozen import frozen
 from rankplan.memory.slots import Bounds, Evaluation, Parts
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
@@ -18,7 +19,7 @@ _AROUND = ("context", "communication")
 """Parts that PyTorch does not count."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Peak:
     """The most memory of a component on an accelerator in a run, in bytes.
 

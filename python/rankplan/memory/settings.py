@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rankplan.frozen import frozen
 
 GIB = 1 << 30
 
@@ -15,7 +15,7 @@ PRECISIONS = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "fp4": 0.5}
 """Bytes of an element."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Training:
     """A trainer, or a model that only computes (``framework`` forward). ``None``: not stated.
 
@@ -56,7 +56,7 @@ class Training:
     sleep: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Engine:
     """An inference engine. ``None``: not stated.
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 from rankplan._core import engine_memory, switch_memory, training_memory
+from rankplan.frozen import frozen
 from rankplan.memory.settings import PRECISIONS, Engine, Training
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
@@ -21,7 +22,7 @@ Parts: TypeAlias = dict[str, Bounds]
 _Found: TypeAlias = Sequence[Sequence[tuple[str, float, float]]]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slot:
     """What a component needs on an accelerator: awake, asleep, and on the host.
 

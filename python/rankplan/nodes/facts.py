@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from rankplan.frozen import frozen
 from rankplan.nodes.groups import NodeGroup
 
 NODE_LEVEL = "node"
@@ -16,7 +15,7 @@ NODE_ORDERS = (*ORDERS, AS_RLINF_ORDER)
 """The orders that a program may choose; a config chooses among the first two."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClusterFacts:
     """What is true of the nodes of a cluster, whatever runs there.
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from rankplan._core import NodeSpec, RankSet
 from rankplan.environment import PATH_MODE
+from rankplan.frozen import frozen
 
 PREPEND, REPLACE = "prepend", "replace"
 PATH_MODES = (PREPEND, REPLACE)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeEnvironment:
     """Variables and the interpreter of some nodes of a group.
 
@@ -36,7 +37,7 @@ class NodeEnvironment:
         }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Piece:
     """A piece of hardware: the node that it is on, and the fields that its config states."""
 
@@ -48,7 +49,7 @@ class Piece:
         return {"node_rank": self.node_rank, **self.fields}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupHardware:
     """Hardware other than accelerators, such as robots; without ``pieces``, as many as the nodes have."""
 
@@ -74,7 +75,7 @@ class GroupHardware:
         return {"type": self.type, "configs": configs}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeGroup:
     """A labelled set of nodes."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from fractions import Fraction
 from functools import cached_property
@@ -27,6 +27,7 @@ from rankplan._core import (
 )
 from rankplan.accelerators import vendor
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY, NOTHING, Bound
 from rankplan.nodes.facts import NODE_LEVEL
 from rankplan.nodes.inventory import Inventory
@@ -60,7 +61,7 @@ class PlacementMode(Enum):
     AUTO = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settings:
     """The decisions of a component besides its rule and its node groups.
 
@@ -107,7 +108,7 @@ class Exclusive(NamedTuple):
             return NOTHING
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@frozen(slots=False, eq=False, repr=False)
 class Component(Sequence[Placement]):
     """A sequence of rows, one per process in rank order, with the decisions that they come from.
 

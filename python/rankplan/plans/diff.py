@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
 from rankplan._core import Placement, RankSet
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Coordinates
 from rankplan.plans.plan import Plan, check_plan
@@ -20,7 +21,7 @@ _OWN = ("hostname", "ip")
 """Fields that differ on every node: if many nodes get new values, that is one change."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Move:
     """A process that runs elsewhere, sees other devices, or has another node group or coordinates in the other plan.
 
@@ -53,7 +54,7 @@ class Change(NamedTuple):
     after: Fields | None
 
 
-@dataclass(frozen=True, repr=False)
+@frozen(slots=False, repr=False)
 class PlanDiff:
     """The changes from one plan to another; false if there are none."""
 

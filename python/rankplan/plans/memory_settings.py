@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 from rankplan.errors import Diagnostic
+from rankplan.frozen import frozen
 from rankplan.plans.model import Model
 
 KINDS = ("training", "forward", "engine", "resident")
@@ -31,7 +32,7 @@ LARGEST_COUNT = 10**9
 """The most tokens, sequences, layers or chunks that can be stated."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MemorySettings:
     """What a component keeps in memory, and what decides how much: the key ``memory`` after it was read.
 

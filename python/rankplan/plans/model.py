@@ -6,13 +6,14 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from rankplan._core import model_params
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.words import did_you_mean, shown
 
 ROUNDED = 0.03
@@ -36,7 +37,7 @@ _OTHER_LAYERS = (
 _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Latent:
     """Latent attention (DeepSeek-V2): ranks of the projections, and the parts of a head. ``query_rank`` 0: none."""
 
@@ -47,7 +48,7 @@ class Latent:
     value: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Experts:
     """The experts of each layer after the first ``dense_layers``; ``shared_ffn`` is the width of all shared ones."""
 
@@ -58,7 +59,7 @@ class Experts:
     dense_layers: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """The layers of a model. ``cached_layers`` are those whose cache grows with the whole sequence.
 
@@ -83,7 +84,7 @@ class Shape:
     latent: Latent | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Model:
     """What is known of a model.
 
@@ -225,7 +226,7 @@ def _keys_fault(path: Path, what: str) -> PlacementError:
     return PlacementError([Diagnostic("model-keys", f"{path} {what}", "state its size instead: `params: 7e9`")])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Facts:
     """The keys of a ``config.json``."""
 

@@ -9,11 +9,12 @@ from itertools import chain
 from typing import Any
 
 from rankplan._core import Pattern, RankSet
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stay:
     """Processes of one component with consecutive ranks that run on one node, or use resources there.
 

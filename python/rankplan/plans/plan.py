@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain, combinations
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankplan._core import ACCELERATOR, PlanFile, RankSet, Requests
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
+from rankplan.frozen import frozen
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
@@ -37,7 +38,7 @@ SHARE_UNIT = 10_000
 """Shares are added up in ten-thousandths, Ray's own unit."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Sharing:
     """Which components use the same accelerators.
 
@@ -53,7 +54,7 @@ class Sharing:
         return f"<Sharing: {self.kind}, pairs: {len(self.pairs)}>"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Oversubscription:
     """Accelerators that are each used by more than one process.
 

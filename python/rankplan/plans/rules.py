@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
 from rankplan.errors import KeyPath, Where
+from rankplan.frozen import frozen
 from rankplan.nodes.facts import NODE_LEVEL, ClusterFacts
 from rankplan.nodes.inventory import Inventory
 from rankplan.words import path_text
@@ -49,7 +50,7 @@ def component_names(key: str) -> list[str]:
     return [name.strip() for name in key.split(",")]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pool:
     """A pool with components and bounds on their accelerators, or a reserve: nodes without processes.
 
@@ -86,7 +87,7 @@ class Pool:
         return Pool, (self.name, self.components, *bounds, self.node_ranks, self.protects)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rules:
     """What is stated about the components of a plan; see `rankplan.arrange` for all but the ``pools``.
 

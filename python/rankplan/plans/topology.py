@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.nodes.facts import NODE_LEVEL
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains
@@ -28,7 +29,7 @@ Fault: TypeAlias = tuple[tuple[str, ...], Diagnostic]
 SEGMENT = "segment"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeRule:
     """Node ranks that must, or should, be together.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.arranging.arrange import KINDS, Arrangement
 from rankplan.arranging.replanned import Replanned
 from rankplan.arranging.units import num_data_groups
+from rankplan.frozen import frozen
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Coordinates
 from rankplan.plans.diff import Fields, Move, PlanDiff
@@ -34,7 +35,7 @@ _WIDEST = 80
 _APART = {"own": ", each rank its own", "own-first": ", each rank its own first"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Side:
     """The places of a block in one plan: local indices by node. They ascend with the ranks.
 
@@ -72,7 +73,7 @@ class Side:
         return ", ".join(f"{kind} {found}" for kind, found in self.coordinates.items()) or "no groups"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Block:
     """Consecutive ranks of a component that move together, or stay ``in_place`` with other coordinates.
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rankplan.errors import Diagnostic, PlacementError, printable
+from rankplan.frozen import frozen
 from rankplan.memory.needs import Needs
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import group_lines
@@ -14,7 +14,7 @@ from rankplan.render.memory import memory_lines, plain_needs
 from rankplan.words import counted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report:
     """The result of `check`: the plan, or ``None`` if the config has faults, and every fault and warning.
 

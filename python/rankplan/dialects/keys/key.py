@@ -6,11 +6,11 @@ Recognition, the detection of typos, reading, the schema, the guide and the help
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from rankplan.errors import KeyPath
+from rankplan.frozen import frozen
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Kind(Enum):
     """What the plan says of a component; no key of a config."""
 
 
-@dataclass(frozen=True, eq=False)
+@frozen(slots=False, eq=False)
 class Key(Generic[T]):
     """A key of a config. Make one with `size`, `switch`, `text`, ... and read it with ``config[key]``.
 
@@ -172,7 +172,7 @@ def fact(name: str) -> Key[Any]:
     return Key(name, Kind.FACT)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Entry:
     """A place where a config may have a key: its type there, and what it decides.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from rankplan.dialects.keys.key import ANY_ROLE, Entry, Key, Kind, below, path_of
+from rankplan.frozen import frozen
 
 GUESSED = frozenset(
     {
@@ -26,7 +27,7 @@ GUESSED = frozenset(
 setting leaves both readings open."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Setting:
     """A setting of ``memory``, and the keys that decide it.
 
@@ -75,7 +76,7 @@ def setting(
     return Setting(name, keys, by, tuple(only.split()), tuple(words.split()), also or {})
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Role:
     """Components with the same keys, each with its section; ``*`` stands for any name, also at the end of one.
 

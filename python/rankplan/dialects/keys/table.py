@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from importlib import import_module
 from typing import Any
@@ -11,13 +11,14 @@ from typing import Any
 from rankplan.dialects.keys.key import Entry, Key, Kind, Recognition, path_of
 from rankplan.dialects.keys.roles import Role, memory_keys
 from rankplan.errors import KeyPath
+from rankplan.frozen import frozen
 from rankplan.read.text.reader import Config, Reader
 
 FOREIGN = ("kwargs", "override", "strategy_config", "*")
 """Parts of the names of sections that have keys of another library, too."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class KeyTable:
     """The keys of a dialect: those by which it places, and those that tell what its components keep in memory.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rankplan._core import Inventory as Core
 from rankplan._core import Taken
 from rankplan.errors import Diagnostic, KeyPath, Where
+from rankplan.frozen import frozen
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.words import counted
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Engine:
     """An inference engine: its number of accelerators, the keys that give it, and its sizes.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -11,6 +10,7 @@ from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK, NODE, Free, RankSet
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placing.engines import Engine, engine_faults
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.component import Component
@@ -28,7 +28,7 @@ At: TypeAlias = KeyPath | Where
 _LEFT = "what is left of the cluster"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Packing:
     """How a trainer takes accelerators.
 
@@ -43,6 +43,10 @@ class Packing:
     sorted_first: bool = False
 
 
+PREDICTED = Packing()
+"""How most trainers take accelerators, if nothing binds their processes."""
+
+
 class Placer:
     """Takes accelerators of an inventory for the components of a config, and places the components on them.
 
@@ -50,7 +54,7 @@ class Placer:
     """
 
     def __init__(
-        self, reader: Reader, inventory: Inventory, packing: Packing = Packing(), *, isolate: bool = True
+        self, reader: Reader, inventory: Inventory, packing: Packing = PREDICTED, *, isolate: bool = True
     ) -> None:
         self.reader = reader
         self.inventory = inventory

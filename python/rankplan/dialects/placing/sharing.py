@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key
 from rankplan.errors import Diagnostic
+from rankplan.frozen import frozen
 from rankplan.words import path_text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Shape:
     """The nodes and the GPUs of a node that a model has, with their keys."""
 

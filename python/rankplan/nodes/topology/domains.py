@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
 from rankplan import _core
 from rankplan._core import Domains as Column
+from rankplan.frozen import frozen
 
 RANK_LABELS = ("rankplan.io/topology-rank", "topo_rank")
 """Labels that order domains: a domain has the smallest rank of its nodes. The second one is NeMo-RL's."""
@@ -22,7 +22,7 @@ Name: TypeAlias = tuple[str | None, ...]
 """The labels of a domain, from the outermost level inwards; ``None`` where its only node has no label."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Domains:
     """The domains of one level.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from rankplan.frozen import frozen
 
 CLIQUE = "nvidia.com/gpu.clique"
 """The label of the GPU operator: ``<ClusterUUID>.<CliqueId>``. NVML's report has the same key."""
@@ -21,7 +22,7 @@ SWITCH, BLOCK = "slurm/switch-", "slurm/block-"
 """Slurm's switches and blocks, followed by a number: 0 is the nearest to the nodes."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Source:
     """Keys of labels that one tool writes, outermost first: fixed ones, or a prefix followed by a number.
 

@@ -11,13 +11,14 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from rankplan._core import MAX_LOCAL
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import read_text
+from rankplan.frozen import frozen
 from rankplan.kinds import SLURM_NODES, kind_of
 from rankplan.read.inventories.batch_script import BY_NAME
 from rankplan.words import must_be, natural, shown
@@ -48,7 +49,7 @@ _MARKS = "*~#!%$@^-+"
 """Marks of compact states; ``*`` is a node that does not respond."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SlurmNode:
     """A node as Slurm shows it: its name, the entry of an inventory without its rank, and why it is not healthy."""
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.read.text.document import Document, Section
 from rankplan.read.text.places import Place
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entrypoint:
     """The text of a command in a file; its lines are found in the lines of the file from ``line`` (from 0) on."""
 

@@ -19,6 +19,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, cast
 
+from rankplan.frozen import frozen
 from rankplan.read.text.document import Document, Section
 from rankplan.read.text.layers import Layers, Package, over
 from rankplan.read.text.places import relocated
@@ -29,7 +30,7 @@ _KEY = re.compile(r"(?:(?P<mode>override|optional)\s+)?(?P<group>[^@\s]*)(?:@(?P
 _DEEPEST = 20
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Entry:
     """An entry of a list of defaults: a file of a group, and the package that the entry gives, if any.
 

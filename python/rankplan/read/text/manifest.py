@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.files import read_text
+from rankplan.frozen import frozen
 from rankplan.read.text.document import Document
 from rankplan.words import path_text, shown
 
@@ -27,7 +28,7 @@ class _Manifest(Document):
         return super()._scalar(node)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Object:
     """An object of a file: its fields without those that are null, and where they are."""
 

@@ -20,10 +20,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.read.text.document import Section
 from rankplan.read.text.places import Path, Place, Places, Text, relocated
 from rankplan.read.text.scalars import plain_scalar
@@ -44,7 +45,7 @@ CHOICES: Path = ("hydra", "runtime", "choices")
 _DEEPEST = 50
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Override:
     """One override; its value as text, ``None`` for ``~key``. ``place`` is the whole word."""
 

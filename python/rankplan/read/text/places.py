@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rankplan.errors import Diagnostic, Label
+from rankplan.frozen import frozen
 from rankplan.read.text.document import AT_KEY, Section, Source
 
 Path = tuple[str | int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Place:
     """A part of a line: characters ``start`` to ``end`` (exclusive) of ``source``, counted from 0; lines from 1."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from rankplan.errors import Diagnostic
+from rankplan.frozen import frozen
 from rankplan.read.text.document import Source
 from rankplan.read.text.places import Place, Places
 
@@ -68,7 +68,7 @@ _TRAINERS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Program:
     """A program that a script starts: its name as written, its system if that is known, and its task.
 

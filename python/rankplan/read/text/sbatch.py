@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from rankplan.frozen import frozen
 
 _START = re.compile(r"#SBATCH\s+")
 _WORD = re.compile(r"""(?:[^\s"'#]|"[^"]*"|'[^']*'|(?<=\S)#|["'])+""")
@@ -28,7 +29,7 @@ _LONG = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SbatchOption:
     """An option: its long name (``hetjob`` begins a component of the job) and its value, empty for a flag.
 

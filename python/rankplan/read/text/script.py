@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path as FilePath
 
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import read_text
+from rankplan.frozen import frozen
 from rankplan.read.text.document import Section
 from rankplan.read.text.entrypoints import Entrypoint
 from rankplan.read.text.overrides import OVERRIDE, Override, overridden
@@ -49,7 +50,7 @@ _SLURM = {
 """Options of sbatch, and the variables that Slurm sets to their number."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Token(Override):
     """An override in a script; with ``causes``, its value is known only when the script runs."""
 
@@ -58,7 +59,7 @@ class _Token(Override):
     """The option of sbatch in the script that the value depends on."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Started:
     """A command with its values, and its program."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rankplan.errors import NOWHERE, KeyPath, Where
+from rankplan.frozen import frozen
 from rankplan.parallel import NO_SIZES, Parallel
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Sizes:
     """Parallel sizes of a component, with the place of each.
 

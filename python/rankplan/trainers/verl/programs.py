@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rankplan.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Program:
     """What a program starts; ``None`` where the config decides.
 

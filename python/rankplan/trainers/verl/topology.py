@@ -22,7 +22,6 @@ Follows RFC #7269 of verl as of 2026-08-05, a draft, which may change.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -30,6 +29,7 @@ from rankplan._core import Free, RankSet, Taken
 from rankplan._core import Inventory as Core
 from rankplan.dialects.placing.placer import Placer
 from rankplan.errors import Diagnostic, KeyPath
+from rankplan.frozen import frozen
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.rules import NO_RULES, Places, Pool, Rules
@@ -54,13 +54,13 @@ _ATTRIBUTES = (*_SWITCHES, *_BOUNDS, "protects")
 _TRAINED = ("actor", "ref", "critic")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Cluster:
     nodes: int
     each: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _DevicePool:
     path: KeyPath
     cluster: str
@@ -71,7 +71,7 @@ class _DevicePool:
     bounds: tuple[int | None, int | None] = (None, None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Model:
     name: str
     worker: str

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import accumulate, groupby
 from typing import Any
 
+from rankplan.frozen import frozen
 from rankplan.parallel import ENGINE_ORDER, MEGATRON
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
@@ -112,7 +113,7 @@ def _shape(component: Component) -> tuple[int, int] | None:
     return len(nodes), each
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Pool:
     """A pool of verl's draft: its name, the first accelerator that it takes of each node, and how many of each.
 
