@@ -15,10 +15,9 @@ import click
 from click.testing import CliRunner
 from rankplan.cli.commands import COMMANDS, main
 from rankplan.cli.explain import HEAD, Example, Rule, rules
+from rankplan.dialects import DIALECTS, OWN, asked
 from rankplan.dialects.keys.key import ANY_ROLE, Entry, Key, Kind, below
 from rankplan.dialects.keys.roles import Role, Setting
-from rankplan.dialects.memory_tables import MEMORY
-from rankplan.dialects.tables import TABLES
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("rules.md", "language.md", "differences.md", "coming-from.md")
@@ -90,11 +89,11 @@ def differences_page() -> str:
 def systems_page() -> str:
     """Return the page of the other systems with an up-to-date table of their keys."""
     table = []
-    for dialect, keys in TABLES.items():
-        for entries in (keys.placing, keys.remembering):
+    for dialect in asked():
+        for entries in (dialect.keys.placing, dialect.keys.remembering):
             for (kind, decides, names), sections in key_groups(entries).items():
                 shown = ", ".join(f"`{name}`" for name in sections if name).replace(ANY_ROLE, "ROLE")
-                table.append(f"| {dialect} | {shown} | {', '.join(names)} | {kind} | {decides} |")
+                table.append(f"| {dialect.name} | {shown} | {', '.join(names)} | {kind} | {decides} |")
     head = ["| dialect | sections | keys | type | decides |", "|---|---|---|---|---|"]
     return with_table(SYSTEMS, "dialects/keys", head + table)
 
@@ -121,12 +120,12 @@ def key_groups(entries: Iterable[Entry]) -> dict[tuple[str, str, tuple[str, ...]
 def memory_tables() -> dict[Path, str]:
     """Return the page of each system with an up-to-date table of the keys that tell its memory."""
     pages = {}
-    for dialect, table in MEMORY.items():
+    for dialect in (*asked(), DIALECTS[OWN]):
         rows = []
-        for role in table:
+        for role in dialect.keys.roles:
             names = ", ".join("every role" if name == "*" else name for name in role.components)
             rows += [f"| {names} | {line} |" for line in map(partial(memory_row, role), settings_of(role)) if line]
-        page = ROOT / "docs" / "systems" / f"{dialect.replace('_', '-')}.md"
+        page = ROOT / "docs" / "systems" / f"{dialect.name.replace('_', '-')}.md"
         head = ["| of | setting | keys |", "|---|---|---|"]
         pages[page] = with_table(page, "dialects/memory", head + rows)
     return pages

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from rankplan.cli.check import watch
 from rankplan.cli.commands import COMMANDS
-from rankplan.dialects import WRITERS
+from rankplan.dialects import writers
 from support.commands import run
 from support.paths import ROOT
 
@@ -101,7 +101,7 @@ def test_keys_of_two_dialects_are_a_fault(text: str, message: str, line: int) ->
 def test_a_dialect_that_can_only_be_read_says_so() -> None:
     done = run("convert", "verl.yaml", "--to", "areal")
     assert done.exit_code == 2
-    assert f"rankplan reads areal, but cannot write it; use {', '.join(WRITERS)}" in done.stderr
+    assert f"rankplan reads areal, but cannot write it; use {', '.join(writers())}" in done.stderr
 
 
 def test_watch_runs_again_after_each_change() -> None:

@@ -12,9 +12,9 @@ from rankplan import load_config
 from rankplan.cli.explain import rules
 from rankplan.dialects.keys.key import ANY_ROLE, Kind
 from rankplan.dialects.schema import properties
-from rankplan.dialects.tables import TABLES
 from support.commands import run
 from support.configs import FULL
+from support.dialects import TABLES
 from support.goldens import as_yaml, lines
 from support.paths import EXAMPLES
 from support.rejected.config import REFUSED

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError
-from rankplan.trainers.areal import dialect as areal
 from rankplan.trainers.areal.allocation import Allocation, parse_allocation, parse_mode
+from rankplan.trainers.areal.dialect import DIALECT as areal
 from support.goldens import check_verdict, lines
 
 LINES = lines("areal_alloc")

@@ -12,12 +12,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, PlacementMode, Plan, diff
-from rankplan.dialects import DIALECTS, WRITERS
+from rankplan.dialects import DIALECTS, writers
 from rankplan.dialects.convert import convert
 from rankplan.plans.rules import NO_RULES
 from rankplan.rlinf import dialect as rlinf
 from rankplan.trainers.roll import dialect as roll
-from rankplan.trainers.slime import dialect as slime
+from rankplan.trainers.slime.dialect import DIALECT as slime
 from support.cases import Case, valid_cases
 from support.cases import planned as case_planned
 from support.commands import run
@@ -289,14 +289,14 @@ NOUNS = {
 
 
 @at_least(compared=0.1)
-@given(jobs(), st.sampled_from(list(WRITERS)))
+@given(jobs(), st.sampled_from(writers()))
 def test_what_changes_is_named(plan: Plan, to: str) -> None:
     conversion = convert(plan, to)
     if not conversion.config:
         assert conversion.omitted or not plan
         return
     bare = plan.inventory.without_groups()
-    again = WRITERS[to].plan(yaml.safe_load(conversion.text), bare)
+    again = DIALECTS[to].plan(yaml.safe_load(conversion.text), bare)
     said = conversion.omitted + conversion.added
     facts, other = plan.inventory.facts, again.inventory.facts
     assert facts is not None
@@ -348,10 +348,10 @@ def whole_nodes(draw: st.DrawFn) -> Plan:
     return ComponentPlacement({"cluster": section}, Inventory.uniform(section["num_nodes"], 4)).plan()
 
 
-@at_least(**dict.fromkeys(WRITERS, 0.05))
+@at_least(**dict.fromkeys(writers(), 0.05))
 @given(jobs() | whole_nodes())
 def test_a_config_that_was_written_is_written_again(plan: Plan) -> None:
-    for to, writer in WRITERS.items():
+    for to, writer in ((to, DIALECTS[to]) for to in writers()):
         bare = plan.inventory.without_groups()
         if not (conversion := convert(plan, to)).config:
             continue

@@ -12,9 +12,9 @@ import pytest
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key, Kind, size, switch, text
 from rankplan.dialects.keys.table import KeyTable
-from rankplan.dialects.tables import TABLES
 from rankplan.errors import Faults
 from rankplan.read.text.reader import Reader
+from support.dialects import TABLES
 from support.paths import ROOT
 
 TRAINERS = sorted(path.parent.name for path in (ROOT / "python" / "rankplan" / "trainers").glob("*/keys.py"))

@@ -17,13 +17,12 @@ from rankplan.dialects import DIALECTS, name_of
 from rankplan.dialects.keys.key import Key, below
 from rankplan.dialects.keys.roles import GUESSED, Setting
 from rankplan.dialects.memory.read import SCORING
-from rankplan.dialects.memory_tables import MEMORY
-from rankplan.dialects.tables import TABLES
 from rankplan.errors import PlacementError
 from rankplan.memory.settings import GIB
 from rankplan.plans.model import Model
 from rankplan.plans.plan import Plan
 from rankplan.trainers.slime.memory import ROLES as SLIME
+from support.dialects import MEMORY, TABLES
 from support.memory_configs import BASES, CASES, MODEL, changed, planned
 from support.outcomes import at_least, outcome
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from rankplan.dialects import DIALECTS, dialect_of
-from rankplan.dialects.tables import TABLES
 from rankplan.errors import KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.read.text.load import load_config
@@ -17,6 +16,7 @@ from rankplan.read.text.reader import Reader
 from rankplan.rlinf import dialect as rlinf
 from rankplan.words import one_edit
 from support.commands import run
+from support.dialects import TABLES
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz_"
 WORDS = st.text(LETTERS, min_size=6, max_size=30)

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rankplan import Component, Inventory, PlacementError, arrange, load_config
 from rankplan import plan as planned
-from rankplan.trainers.nemo_rl import dialect as nemo_rl
+from rankplan.trainers.nemo_rl.dialect import DIALECT as nemo_rl
 from support.configs import from_overrides
 from support.goldens import check_verdict, lines
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from rankplan import Inventory, PlacementError, plan
 from rankplan import check as checked
-from rankplan.dialects.tables import SKYRL, TABLES
-from rankplan.trainers.areal import dialect as areal
-from rankplan.trainers.skyrl import dialect as skyrl
+from rankplan.trainers.areal.dialect import DIALECT as areal
+from rankplan.trainers.skyrl.dialect import DIALECT as skyrl
+from rankplan.trainers.skyrl.keys import KEYS as SKYRL
 from support.configs import from_overrides, nodes
+from support.dialects import TABLES
 from support.goldens import VERDICTS, lines
 
 SKYRL_WORDS = [line for line in lines("skyrl_sizes") if line["kind"] == "overrides"]

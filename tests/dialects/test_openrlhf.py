@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, load_config
 from rankplan import plan as planned
-from rankplan.dialects.tables import OPENRLHF
-from rankplan.trainers.openrlhf import dialect as openrlhf
-from rankplan.trainers.skyrl import dialect as skyrl
+from rankplan.trainers.openrlhf.dialect import DIALECT as openrlhf
+from rankplan.trainers.openrlhf.keys import KEYS as OPENRLHF
+from rankplan.trainers.skyrl.dialect import DIALECT as skyrl
 from support.configs import from_overrides, nodes
 from support.goldens import VERDICTS, check_verdict, lines, named
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, diff
-from rankplan.dialects.tables import ROLL
 from rankplan.trainers.roll import dialect as roll
-from rankplan.trainers.slime import dialect as slime
+from rankplan.trainers.roll.keys import KEYS as ROLL
+from rankplan.trainers.slime.dialect import DIALECT as slime
 from support.configs import refused
 from support.goldens import lines, named
 from support.outcomes import at_least, outcome

@@ -12,7 +12,7 @@ from rankplan.dialects import dialect_of
 from rankplan.parallel import ENGINE_ORDER
 from rankplan.rlinf import dialect as rlinf
 from rankplan.trainers.roll import dialect as roll
-from rankplan.trainers.slime import dialect as slime
+from rankplan.trainers.slime.dialect import DIALECT as slime
 
 
 def role(strategy: str, sizes: dict[str, Any], per_worker: int = 1) -> dict[str, Any]:

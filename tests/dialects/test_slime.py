@@ -13,8 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
-from rankplan.dialects.tables import ROLL, SLIME
-from rankplan.trainers.slime import dialect as slime
+from rankplan.dialects.placing.orders import bundle_order
+from rankplan.trainers.roll.keys import KEYS as ROLL
+from rankplan.trainers.slime.dialect import DIALECT as slime
+from rankplan.trainers.slime.engines import EngineProcess, engine_processes
+from rankplan.trainers.slime.job import layout
+from rankplan.trainers.slime.keys import KEYS as SLIME
 from support.configs import refused
 from support.goldens import lines, named
 
@@ -127,7 +131,7 @@ REFUSED: list[tuple[Any, str, str | None, str]] = [
 
 @pytest.mark.parametrize(("flags", "expected"), LAYOUTS, ids=str)
 def test_the_layout_is_slimes(flags: dict[str, Any], expected: tuple[int, int]) -> None:
-    assert slime.layout(flags) == expected
+    assert layout(flags) == expected
 
 
 @pytest.mark.parametrize(("flags", "code", "path", "message"), REFUSED, ids=[str(row[:2]) for row in REFUSED])
@@ -230,7 +234,7 @@ def test_flags_come_as_a_mapping_a_file_or_a_namespace(tmp_path: Path) -> None:
     path.write_text("actor-num-gpus-per-node: 4\nrollout_num_gpus: 4\nlr: 1e-6\n")
     inventory = Inventory.uniform(num_nodes=1, num_accelerators=8)
     assert slime.plan(arguments, inventory) == slime.plan(path, inventory) == slime.plan(vars(arguments), inventory)
-    assert slime.layout(arguments) == (8, 4)
+    assert layout(arguments) == (8, 4)
     assert slime.assumed_inventory(arguments) == inventory
 
 
@@ -238,7 +242,7 @@ def test_a_flag_that_cannot_be_read_is_one_fault() -> None:
     omegaconf = pytest.importorskip("omegaconf")
     flags = omegaconf.OmegaConf.create({"use_critic": "${nowhere}", "rollout_num_gpus": "???", "num_nodes": 1})
     with pytest.raises(PlacementError) as caught:
-        slime.layout(flags)
+        layout(flags)
     assert [fault.path for fault in caught.value.diagnostics] == ["use_critic", "rollout_num_gpus"]
 
 
@@ -267,7 +271,7 @@ def test_disaggregated() -> None:
     assert placed(plan, "rollout") == [(0, ["4", "5", "6", "7"]), (1, ["0", "1", "2", "3"])]
     assert plan.sharing().kind == "disaggregated"
     assert shares(plan) == {"actor": 1.0, "rollout": 1.0}
-    assert slime.engine_processes(plan["rollout"]) == [slime.EngineProcess(0, 0, 0), slime.EngineProcess(1, 0, 1)]
+    assert engine_processes(plan["rollout"]) == [EngineProcess(0, 0, 0), EngineProcess(1, 0, 1)]
     assert slime.assumed_inventory(flags) == plan.inventory
 
 
@@ -291,7 +295,7 @@ def test_engines_over_several_nodes(tmp_path: Path) -> None:
     everything = [str(index) for index in range(8)]
     assert placed(plan, "rollout") == [(1, everything), (2, everything), (3, everything), (4, everything)]
     expected = [(0, 0, 1), (0, 1, 1), (1, 0, 3), (1, 1, 3)]
-    assert slime.engine_processes(plan["rollout"]) == [slime.EngineProcess(*process) for process in expected]
+    assert engine_processes(plan["rollout"]) == [EngineProcess(*process) for process in expected]
     plan.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json") == plan
     assert Plan.load(tmp_path / "plan.json")["rollout"].engines == 2
@@ -302,7 +306,7 @@ def test_the_inventory_says_how_large_a_node_is_unless_the_flags_do() -> None:
     plan = slime.plan(flags, Inventory.uniform(num_nodes=2, num_accelerators=4))
     assert [row.num_accelerators for row in plan["rollout"]] == [4, 4]
     plan = slime.plan({**flags, "num_gpus_per_node": 4}, Inventory.uniform(num_nodes=1, num_accelerators=8))
-    assert slime.engine_processes(plan["rollout"]) == [slime.EngineProcess(0, 0, 0), slime.EngineProcess(0, 1, 0)]
+    assert engine_processes(plan["rollout"]) == [EngineProcess(0, 0, 0), EngineProcess(0, 1, 0)]
     # The training's nodes may be larger than those of the rollout.
     uneven = Inventory.from_dict({"nodes": [{"ranks": 0, "accelerators": 8}, {"ranks": "1-2", "accelerators": 4}]})
     plan = slime.plan({"rollout_num_gpus": 8, "rollout_num_gpus_per_engine": 8}, uneven)
@@ -354,7 +358,7 @@ def test_a_side_without_processes_is_not_in_the_plan(flags: dict[str, Any], comp
     plan = slime.plan(flags, Inventory.uniform(num_nodes=1, num_accelerators=8))
     assert list(plan) == components
     assert None not in shares(plan).values()
-    assert "rollout" not in components or len(slime.engine_processes(plan["rollout"])) == 8
+    assert "rollout" not in components or len(engine_processes(plan["rollout"])) == 8
 
 
 def test_the_pool_is_in_the_order_of_the_bundles() -> None:
@@ -468,24 +472,24 @@ def test_the_order_differs_from_slimes_on_purpose(
     difference: str, addresses: list[str], ours: list[int], theirs: list[int]
 ) -> None:
     bundles = [(index, address, 0) for index, address in enumerate(addresses)]
-    assert slime.bundle_order(bundles) == ours
+    assert bundle_order(bundles) == ours
     assert slimes_order(bundles) == theirs
 
 
 def test_gpu_ids_are_numbers_then_uuids() -> None:
     ids: list[int | str] = ["GPU-9c", "10", 2, "MIG-1", "1", "GPU-10"]
-    assert slime.bundle_order((index, "10.0.0.1", gpu) for index, gpu in enumerate(ids)) == [4, 2, 1, 5, 0, 3]
-    assert slime.bundle_order([]) == []
+    assert bundle_order((index, "10.0.0.1", gpu) for index, gpu in enumerate(ids)) == [4, 2, 1, 5, 0, 3]
+    assert bundle_order([]) == []
 
 
 def test_one_address_written_in_several_ways_is_one_node() -> None:
     ways = ["[2001:db8::1]", "2001:db8:0:0::1", "2001:DB8::1"]
-    assert slime.bundle_order([(gpu, ways[gpu % 3], 5 - gpu) for gpu in range(6)]) == [5, 4, 3, 2, 1, 0]
+    assert bundle_order([(gpu, ways[gpu % 3], 5 - gpu) for gpu in range(6)]) == [5, 4, 3, 2, 1, 0]
     mapped = ["10.0.0.1", "::ffff:10.0.0.1", "[::ffff:a00:1]"]
-    assert slime.bundle_order([(gpu, mapped[gpu % 3], 5 - gpu) for gpu in range(6)]) == [5, 4, 3, 2, 1, 0]
+    assert bundle_order([(gpu, mapped[gpu % 3], 5 - gpu) for gpu in range(6)]) == [5, 4, 3, 2, 1, 0]
     # Names that only count the same, and addresses on two links, are two nodes.
     for two in (["gpu1", "gpu01"], ["fe80::1%eth1", "fe80::1%eth0"]):
-        assert slime.bundle_order([(index, two[index % 2], index // 2) for index in range(4)]) == [1, 3, 0, 2]
+        assert bundle_order([(index, two[index % 2], index // 2) for index in range(4)]) == [1, 3, 0, 2]
 
 
 def test_no_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -494,7 +498,7 @@ def test_no_name_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(socket, "gethostbyname", look_up)
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    assert slime.bundle_order([(0, "node-1", 0), (1, "localhost", 0)]) == [1, 0]
+    assert bundle_order([(0, "node-1", 0), (1, "localhost", 0)]) == [1, 0]
 
 
 def plain_order(bundles: list[tuple[int, str, Any]]) -> list[int]:
@@ -529,11 +533,11 @@ GPU_IDS = st.one_of(st.integers(0, 20), st.integers(0, 20).map(str), st.sampled_
 @given(st.lists(st.tuples(ADDRESSES, GPU_IDS), max_size=40), st.randoms())
 def test_the_order_of_bundles(found: list[tuple[str, Any]], random: Any) -> None:
     bundles = [(index, address, gpu_id) for index, (address, gpu_id) in enumerate(found)]
-    order = slime.bundle_order(bundles)
+    order = bundle_order(bundles)
     assert sorted(order) == list(range(len(bundles)))
     assert order == plain_order(bundles)
     shuffled = random.sample(bundles, len(bundles))
-    again = slime.bundle_order(shuffled)
+    again = bundle_order(shuffled)
     assert again == plain_order(shuffled)
     # It depends on how they came only where two cannot be told apart.
     assert [plain_order([bundles[a], bundles[b]][::-1]) for a, b in zip(order, again, strict=True) if a != b] == [
@@ -548,7 +552,7 @@ def golden(kind: str) -> list[dict[str, Any]]:
 def test_slimes_own_layouts() -> None:
     for line in golden("layout"):
         expected = line["result"]["current"]
-        assert slime.layout(line["flags"]) == (expected["num_gpus"], expected["rollout_offset"]), line
+        assert layout(line["flags"]) == (expected["num_gpus"], expected["rollout_offset"]), line
 
 
 def why_another_order(addresses: list[str]) -> str:
@@ -565,7 +569,7 @@ def test_slimes_own_orders() -> None:
     needed = set()
     for line in golden("sort"):
         bundles = [(index, address, gpu_id) for index, address, gpu_id in line["bundles"]]
-        order, theirs = slime.bundle_order(bundles), line["result"]["current"]["order"]
+        order, theirs = bundle_order(bundles), line["result"]["current"]["order"]
         assert slimes_order(bundles) == theirs, line
         if order != theirs:
             assert order == plain_order(bundles), line

@@ -32,7 +32,7 @@ from rankplan import (
 )
 from rankplan.testing import check_plan, cluster_sections, inventories
 from rankplan.trainers.roll import dialect as roll
-from rankplan.trainers.slime import dialect as slime
+from rankplan.trainers.slime.dialect import DIALECT as slime
 from support.outcomes import at_least, outcome
 
 INVENTORY = Inventory.uniform(2, 8)

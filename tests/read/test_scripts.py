@@ -17,7 +17,7 @@ from rankplan.read.text.places import Text
 from rankplan.read.text.shell.arithmetic import calculated
 from rankplan.read.text.shell.run import follow
 from rankplan.read.text.shell.sources import Sources
-from rankplan.trainers.slime import dialect as slime
+from rankplan.trainers.slime.dialect import DIALECT as slime
 from rankplan.trainers.verl import dialect as verl
 from support.configs import from_overrides
 from support.outcomes import at_least, outcome

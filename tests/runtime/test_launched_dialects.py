@@ -16,7 +16,8 @@ from rankplan import Cluster, Inventory, load_config
 from rankplan.dialects import dialect_of
 from rankplan.runtime.reserve.notices import is_notice
 from rankplan.trainers.roll import dialect as roll
-from rankplan.trainers.slime import dialect as slime
+from rankplan.trainers.slime.dialect import DIALECT as slime
+from rankplan.trainers.slime.engines import EngineProcess, dist_init_addrs, engine_processes
 from ray.util.placement_group import placement_group_table
 from support.paths import EXAMPLES
 from support.workers import Reader
@@ -97,11 +98,11 @@ def test_a_colocated_rollout_shares_the_actors_gpus_and_meets_by_engine(cluster:
         held = [entry["bundles"] for entry in granted()]
         gpus = sorted(bundle["GPU"] for bundles in held for bundle in bundles.values() if "GPU" in bundle)
         assert gpus == [1.0] * 8
-        processes = slime.engine_processes(plan["rollout"])
+        processes = engine_processes(plan["rollout"])
         found = [(process.engine, process.node_rank, process.first_node) for process in processes]
         assert found == [(0, 0, 0), (0, 1, 0)]
         ports = groups["rollout"].free_ports(4)
-        assert slime.dist_init_addrs(processes, cluster.inventory, ports) == [f"127.0.0.2:{ports[0][0]}"] * 2
+        assert dist_init_addrs(processes, cluster.inventory, ports) == [f"127.0.0.2:{ports[0][0]}"] * 2
         masks = [mask for (mask,) in groups["rollout"].environment("CUDA_VISIBLE_DEVICES").wait()]
         assert masks == ["0,1,2,3", "0,1,2,3"]
 
@@ -120,11 +121,11 @@ def test_a_worker_that_spans_nodes_holds_what_it_uses_on_both(cluster: Cluster) 
 def test_addresses_of_either_ip_version() -> None:
     nodes = [{"ranks": 0, "accelerators": 2, "ip": "fe80::1"}, {"ranks": 1, "accelerators": 2, "ip": "[fe80::2]"}]
     inventory = Inventory.from_dict({"nodes": nodes})
-    processes = [slime.EngineProcess(0, 0, 0), slime.EngineProcess(0, 1, 0), slime.EngineProcess(1, 0, 1)]
+    processes = [EngineProcess(0, 0, 0), EngineProcess(0, 1, 0), EngineProcess(1, 0, 1)]
     ports = [range(20_000, 20_004), range(21_000, 21_004), range(22_000, 22_004)]
-    addresses = slime.dist_init_addrs(processes, inventory, ports)
+    addresses = dist_init_addrs(processes, inventory, ports)
     assert addresses == ["[fe80::1]:20000", "[fe80::1]:20000", "[fe80::2]:22000"]
     with pytest.raises(ValueError, match="ports are given for 2 of 3 processes; pass a range for each"):
-        slime.dist_init_addrs(processes, inventory, [*ports[:2], range(0)])
+        dist_init_addrs(processes, inventory, [*ports[:2], range(0)])
     with pytest.raises(ValueError, match="the first process is not the first of its engine"):
-        slime.dist_init_addrs(processes[1:], inventory, ports[1:])
+        dist_init_addrs(processes[1:], inventory, ports[1:])

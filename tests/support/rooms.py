@@ -18,6 +18,7 @@ ROOMS = [
     "dialects.keys",
     "dialects.memory",
     "dialects.placing",
+    "dialects.interface",
     "trainers",
     "trainers.areal",
     "trainers.nemo_rl",

@@ -28,7 +28,7 @@ from rankplan.testing import (
     rank_sets,
 )
 from rankplan.trainers.roll import dialect as roll
-from rankplan.trainers.slime import dialect as slime
+from rankplan.trainers.slime.dialect import DIALECT as slime
 from support import oracle
 
 # ------------------------------------------------------------------------------------------------ what is drawn

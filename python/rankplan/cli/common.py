@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, wraps
@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 
 from rankplan.cli.commands import OVERRIDES, no_guests_option
 from rankplan.cli.output import EXPECTED
-from rankplan.dialects import DIALECTS
+from rankplan.dialects import DIALECTS, writers
 from rankplan.dialects.placing.orders import by_address_text
 from rankplan.errors import PlacementError, printable
 from rankplan.front import Job, inventory_from, is_saved, plan, read_job, saved_plan
@@ -69,26 +69,48 @@ class Name(click.ParamType):  # type: ignore[type-arg]
     def __init__(self, table: Table[Any]) -> None:
         self._table = table
 
+    def names(self) -> Iterable[str]:
+        """Return the names as help texts and messages show them: by default, all of the table."""
+        return self._table
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name, if the table has it."""
         if value in self._table.builtin:
             return str(value)
         return self._choice().convert(value, param, ctx)
 
-    def get_metavar(self, param: click.Parameter, *context: Any) -> str | None:
+    def get_metavar(self, *arguments: Any, **named: Any) -> str | None:
         """Return the names as a help text shows them."""
-        return self._choice().get_metavar(param, *context)
+        return self._choice().get_metavar(*arguments, **named)
 
-    def get_missing_message(self, param: click.Parameter, *context: Any) -> str:
+    def get_missing_message(self, *arguments: Any, **named: Any) -> str:
         """Return the names, for a command line without the option."""
-        return self._choice().get_missing_message(param, *context)
+        return self._choice().get_missing_message(*arguments, **named)
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the names that start like this."""
         return self._choice().shell_complete(ctx, param, incomplete)
 
     def _choice(self) -> click.Choice[str]:
-        return click.Choice([printable(name) for name in self._table])
+        return click.Choice([printable(name) for name in self.names()])
+
+
+class WrittenName(Name):
+    """The name of a dialect; those that can be written are shown. ``refuse``: no other one is accepted."""
+
+    def __init__(self, *, refuse: bool = False) -> None:
+        super().__init__(DIALECTS)
+        self._refuse = refuse
+
+    def names(self) -> Iterable[str]:
+        """Return the dialects that can be written."""
+        return writers()
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the name, if there is a dialect of this name."""
+        if self._refuse:
+            return self._choice().convert(value, param, ctx)
+        return Name(DIALECTS).convert(value, param, ctx)
 
 
 def dialect_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,7 +118,7 @@ def dialect_option(command: Callable[..., Any]) -> Callable[..., Any]:
     dialect = click.option(
         "--dialect",
         "dialect_name",
-        type=click.Choice(list(DIALECTS)),
+        type=Name(DIALECTS),
         help="Config dialect (default: detected from its keys).",
     )
     return dialect(no_guests_option(command))

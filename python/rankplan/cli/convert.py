@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import Choice, config_options, output_option, planned
+from rankplan.cli.common import Choice, WrittenName, config_options, output_option, planned
 from rankplan.cli.output import faults_end_it
-from rankplan.dialects import DIALECTS, WRITERS
-from rankplan.dialects.convert import Converted
+from rankplan.dialects import DIALECTS, writers
+from rankplan.dialects.convert import TOPOLOGY, Converted
 from rankplan.dialects.convert import convert as converted
 from rankplan.errors import printable
 from rankplan.files import write_whole
@@ -18,9 +18,7 @@ from rankplan.files import write_whole
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
-@click.option(
-    "--to", required=True, type=click.Choice(list(DIALECTS)), metavar=f"[{'|'.join(WRITERS)}]", help="Dialect to write."
-)
+@click.option("--to", required=True, type=WrittenName(), help="Dialect to write.")
 @config_options
 @click.option("--topology", is_flag=True, help="Write the topology section of verl's draft, RFC #7269.")
 @output_option("Write to this file instead of stdout.")
@@ -30,11 +28,13 @@ def convert(file: str, to: str, choice: Choice, *, topology: bool, output: str |
     Whatever that dialect cannot express is omitted and listed on stderr; the exit code is then 1. What it adds is
     listed, too.
     """
-    if to not in WRITERS:
-        help = f"use {', '.join(WRITERS)}"
+    if not DIALECTS[to].writers:
+        help = f"use {', '.join(writers())}"
         raise click.BadParameter(f"rankplan reads {to}, but cannot write it; {help}", param_hint="--to")
-    if topology and to != "verl":
-        raise click.BadParameter("only verl has a topology section; use --to verl", param_hint="--topology")
+    if topology and TOPOLOGY not in DIALECTS[to].writers:
+        names = writers(TOPOLOGY)
+        message = f"only {' and '.join(names)} has a topology section; use --to {' or --to '.join(names)}"
+        raise click.BadParameter(message, param_hint="--topology")
     with faults_end_it():
         conversion = converted(planned(file, choice), to, topology=topology)
         print_converted(conversion, to, output)

@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 import yaml
 
-from rankplan.cli.common import Choice, Suffixed, config_arguments, config_options, format_option
+from rankplan.cli.common import Choice, Suffixed, WrittenName, config_arguments, config_options, format_option
 from rankplan.cli.convert import print_converted
 from rankplan.cli.output import colored, faults_end_it, print_lines, print_table
-from rankplan.dialects import WRITERS
 from rankplan.dialects.convert import convert
 from rankplan.files import write_whole
 from rankplan.front import load_plan
@@ -27,7 +26,7 @@ from rankplan.tuning.search import Tuning, sweep
 @click.option("--costs", "costs_file", metavar="COSTS", type=click.Path(), help="Measured times of the components.")
 @config_options
 @format_option("table", "json")
-@click.option("--to", type=click.Choice(list(WRITERS)), help="Print the placement as a config of this dialect.")
+@click.option("--to", type=WrittenName(refuse=True), help="Print the placement as a config of this dialect.")
 @click.option("--extrapolate", is_flag=True, help="Also use sizes far from every measured one; the result marks them.")
 @click.option("--from", "present", metavar="PLAN", type=click.Path(), help="Prefer few moves from this saved plan.")
 @click.option(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
+from functools import partial
 from itertools import zip_longest
-from typing import Any, TypeAlias
+from typing import Any
 
 import yaml
 
 from rankplan._core import WHOLE_NODE
-from rankplan.dialects import DIALECTS, WRITERS, dialect_of
+from rankplan.dialects import DIALECTS, name_of, writers
+from rankplan.dialects.interface.dialect import Writer
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.facts import NO_FACTS
@@ -18,7 +20,6 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER
 from rankplan.plans.component import USUAL_SETTINGS, Component, Settings
 from rankplan.plans.plan import Plan, check_plan
-from rankplan.trainers.verl.writing import topology_written
 
 _NOUNS = {
     "memory_binding": "memory binding",
@@ -43,7 +44,8 @@ class Converted:
         return yaml.safe_dump(self.config, sort_keys=False) if self.config else ""
 
 
-_Writer: TypeAlias = Callable[[Plan], tuple[dict[str, Any], dict[str, str]]]
+TOPOLOGY = "topology"
+"""The form of a config that has the section of this name."""
 
 
 def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
@@ -56,12 +58,14 @@ def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
     Raises ``ValueError`` for an unknown dialect, or one that can only be read.
     """
     check_plan(planned, "planned")
-    if to not in WRITERS:
-        what = "rankplan reads, but cannot write" if to in DIALECTS else "unknown dialect"
-        raise ValueError(f"{what} {to!r}; it writes {', '.join(WRITERS)}")
-    if topology and to != "verl":
-        raise ValueError("only verl has a topology section")
-    write: _Writer = topology_written if topology else WRITERS[to].written
+    known = to in DIALECTS
+    if not (known and DIALECTS[to].writers):
+        what = "rankplan reads, but cannot write" if known else "unknown dialect"
+        raise ValueError(f"{what} {to!r}; it writes {', '.join(writers())}")
+    form = TOPOLOGY if topology else ""
+    if form not in DIALECTS[to].writers:
+        raise ValueError(f"only {' and '.join(writers(form))} has a topology section")
+    write = partial(DIALECTS[to].written, form=form)
     bare = planned.inventory.without_groups()
     wanted, reasons, config = list(planned.values()), dict[str, str](), dict[str, Any]()
     again = Plan(bare, [])
@@ -83,13 +87,13 @@ def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
 
 
 def _compared(
-    wanted: list[Component], to: str, config: Any, inventory: Inventory, write: _Writer
+    wanted: list[Component], to: str, config: Any, inventory: Inventory, write: Writer
 ) -> tuple[Plan, dict[str, str]]:
     """Plan a config again; return that plan, and why components that differ in it do."""
     try:
-        if dialect_of(config) is not WRITERS[to]:
+        if name_of(config) != to:
             raise PlacementError([Diagnostic("invalid-value", "its name is a key of another dialect")])
-        again = WRITERS[to].plan(config, inventory)
+        again = DIALECTS[to].plan(config, inventory)
     except PlacementError as error:
         nothing = Plan(inventory, [])
         if len(wanted) == 1:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from rankplan.dialects import OWN, asked
+from rankplan.dialects.built_in import DIALECTS
 from rankplan.dialects.keys.key import Entry, Kind
-from rankplan.dialects.keys.roles import memory_keys
-from rankplan.dialects.memory_tables import MEMORY
-from rankplan.dialects.tables import TABLES
 from rankplan.errors import KeyPath
 
 _UNRESOLVED = {"type": "string", "pattern": r"\$\{"}
@@ -50,9 +49,9 @@ def properties() -> dict[str, Any]:
 
 
 def _entries() -> Iterator[Entry]:
-    for table in TABLES.values():
-        yield from table.entries
-    yield from memory_keys(MEMORY["rlinf"])  # RLinf's other keys are the models of its section
+    for dialect in asked():
+        yield from dialect.keys.entries
+    yield from DIALECTS[OWN].keys.remembering  # its other keys are the models of the `cluster` section
 
 
 def _schema(entry: Entry) -> dict[str, Any] | None:

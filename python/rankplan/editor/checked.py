@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 from lsprotocol import types
 
-from rankplan.dialects.tables import TABLES
+from rankplan.dialects import asked
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.front import Nodes, check
 from rankplan.read.text.document import Document, Section
@@ -25,9 +26,6 @@ from rankplan.trainers.areal.keys import ENGINES
 
 _BREAK = re.compile(r"\r\n|\r|\n")
 _TOP = re.compile(r"^[\"']?(\w+)[\"']?[ \t]*:", re.MULTILINE)
-_TELLING = {"cluster", *ENGINES} | {path[0] for one in TABLES.values() for path in (*one.telling, *one.alone)}
-"""Keys at the top of a config of a job, by which a text that is no valid YAML counts as one."""
-
 _REPLACE = re.compile(r"(?:did you mean|rename it to) `([^`]+)`\??")
 _RENAME = re.compile(r"rename `([^`]+)` to `([^`]+)`")
 _WRITE = re.compile(r"write ([0-9][0-9,:-]*)")
@@ -70,7 +68,7 @@ class Checked:
         if has_mark(self.text.encode(errors="replace")):
             return ()
         unread = self.config is None and self.report.faults and self.report.faults[0].code != "unreadable"
-        if unread and Path(self.file).suffix not in SCRIPTS and not _TELLING.intersection(_TOP.findall(self.text)):
+        if unread and Path(self.file).suffix not in SCRIPTS and not _telling().intersection(_TOP.findall(self.text)):
             return ()
         return self.report.diagnostics if self.report.is_job else ()
 
@@ -95,6 +93,15 @@ class Checked:
         starts = [0, *(found.end() for found in _BREAK.finditer(self.text))]
         start = starts[place.start.line]
         return self.text[: start + place.start.character] + new + self.text[start + place.end.character :]
+
+
+@cache
+def _telling() -> set[str]:
+    """Return the keys at the top of configs of jobs, by which a text that is no valid YAML counts as one."""
+    keys = {"cluster", *ENGINES}
+    for dialect in asked():
+        keys |= {str(path[0]) for path in (*dialect.keys.telling, *dialect.keys.alone)}
+    return keys
 
 
 def _span(line: int, start: int, end: int) -> types.Range:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from rankplan.dialects import name_of
+from rankplan.dialects import OWN, asked, name_of
 from rankplan.dialects.keys.key import ANY_ROLE, Kind
-from rankplan.dialects.tables import TABLES
 from rankplan.errors import KeyPath
 from rankplan.read.models import ClusterSection
 
@@ -20,17 +19,17 @@ def dialect_at(config: Mapping[Any, Any] | None, named: str | None = None) -> st
     if config is None:
         return None
     name = name_of(config)
-    return name if name in TABLES or "cluster" in config else None
+    return name if name != OWN or "cluster" in config else None
 
 
 def keys_at(dialect: str | None, path: KeyPath) -> dict[str, str]:
     """Return the keys of the section at a path, each with what it decides; of all dialects if it is ``None``."""
     found: dict[str, str] = {}
-    if dialect in (None, "rlinf"):
+    if dialect in (None, OWN):
         found |= _model_keys(path)
-    for name, table in TABLES.items():
-        if dialect in (None, name):
-            for entry in table.entries:
+    for one in asked():
+        if dialect in (None, one.name):
+            for entry in one.keys.entries:
                 inner = _inside(entry.path, path)
                 if inner:
                     decides = entry.decides if len(inner) == 1 else ""
@@ -43,10 +42,10 @@ def words_at(dialect: str | None, path: KeyPath) -> list[str]:
     """Return the words that the key at a path takes, if they are few."""
     words = dict.fromkeys(word for schema in _schemas(path) for word in schema.get("enum", ()))
     switch = any(schema.get("type") == "boolean" for schema in _schemas(path))
-    for name, table in TABLES.items():
-        if dialect in (None, name) and not switch:
-            switches = (entry.path for entry in table.entries if entry.kind is Kind.SWITCH)
-            switch = any(_inside(one, path[:-1]) == path[-1:] for one in switches)
+    for one in asked():
+        if dialect in (None, one.name) and not switch:
+            switches = (entry.path for entry in one.keys.entries if entry.kind is Kind.SWITCH)
+            switch = any(_inside(key, path[:-1]) == path[-1:] for key in switches)
     return [*map(str, words), *(["true", "false"] if switch else [])]
 
 

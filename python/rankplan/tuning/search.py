@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
-from rankplan.dialects import Dialect
+from rankplan.dialects import DIALECTS, OWN, Dialect
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.memory.faults import memory_faults
 from rankplan.memory.needs import Answer, Needs
@@ -22,7 +22,6 @@ from rankplan.plans.rules import component_names
 from rankplan.read.section import Reading
 from rankplan.read.text.document import Section
 from rankplan.read.text.reader import Reader
-from rankplan.rlinf import dialect as rlinf
 from rankplan.tuning.candidates import Candidates
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
@@ -255,7 +254,7 @@ def _placed(ranks: Mapping[str, RankSet], placing: _Placing) -> tuple[Plan, dict
     """
     whole = _config(ranks, placing)
     try:
-        return rlinf.plan(whole, placing.inventory), whole
+        return DIALECTS[OWN].plan(whole, placing.inventory), whole
     except PlacementError:
         # Collocated, RLinf's actor computes the log probabilities itself.
         alike = len({str(one) for one in ranks.values()}) == 1

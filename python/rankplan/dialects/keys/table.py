@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 from rankplan.dialects.keys.key import Entry, Key, Kind, Recognition, path_of
@@ -13,6 +12,7 @@ from rankplan.dialects.keys.roles import Role, memory_keys
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
 from rankplan.read.text.reader import Config, Reader
+from rankplan.references import resolved
 
 FOREIGN = ("kwargs", "override", "strategy_config", "*")
 """Parts of the names of sections that have keys of another library, too."""
@@ -22,23 +22,38 @@ FOREIGN = ("kwargs", "override", "strategy_config", "*")
 class KeyTable:
     """The keys of a dialect: those by which it places, and those that tell what its components keep in memory.
 
-    The latter place nothing and recognise nothing; ``source`` names their roles, which are imported when they are
-    asked for: ``"module:NAME"``. ``never`` is the path of a key that no config of the dialect has;
-    ``tells`` recognises a config without a telling key. ``older`` has the path of a key in older versions of the
-    system, by its path; the fallbacks of a `Key` say the same.
+    The latter place nothing and recognise nothing; ``memory`` are their roles, or the reference ``"module:NAME"`` of
+    these, which is imported when they are used. ``never`` is the path of a key that no config of the dialect has;
+    ``tells`` recognises a config without a telling key. ``flags``: the keys are flags, which may be written as on a
+    command line (``--num-gpus`` for ``num_gpus``), and stand beside flags of other programs: the dialect finds typos
+    itself. ``older`` has the path of a key in older versions of the system, by its path; the fallbacks of a `Key` say
+    the same.
     """
 
     keys: tuple[Key[Any], ...]
-    source: str
+    memory: tuple[Role, ...] | str = ()
     never: str = "cluster"
     tells: Callable[[Mapping[Any, Any]], bool] = lambda config: False
+    flags: bool = False
     older: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
 
     def recognises(self, config: Mapping[Any, Any]) -> bool:
         """Return whether a config is written in the dialect."""
         if self.never and _has(config, path_of(self.never)):
             return False
+        flags = self.written(config)
+        if flags is not None:
+            return any(path[0] in flags for path in self.telling) or self.tells(config)
         return any(_has(config, path) for path in self.telling) or self.tells(config)
+
+    def written(self, config: Mapping[Any, Any]) -> dict[str, str] | None:
+        """Return the flags of a config as they are written, by the names of their keys; ``None`` for other keys."""
+        if not self.flags:
+            return None
+        written: dict[str, str] = {}
+        for name in map(str, config):
+            written.setdefault(flag_name(name), name)
+        return written
 
     @cached_property
     def telling(self) -> list[KeyPath]:
@@ -67,8 +82,7 @@ class KeyTable:
     @cached_property
     def roles(self) -> tuple[Role, ...]:
         """What the keys say about the memory of components."""
-        module, _, name = self.source.partition(":")
-        roles: tuple[Role, ...] = getattr(import_module(module), name)
+        roles: tuple[Role, ...] = resolved(self.memory)
         return roles
 
     @cached_property
@@ -111,7 +125,8 @@ class KeyTable:
         def checked(reader: Reader) -> Any:
             reader.older = self.older
             reader.asked.update(entry.path for entry in self.placing)
-            self._reject_typos(reader)
+            if not self.flags:
+                self._reject_typos(reader)
             return state(reader)
 
         return Reader.of(config, checked)
@@ -136,6 +151,11 @@ def _has(config: Any, path: KeyPath) -> bool:
             return False
         config = config[name]
     return True
+
+
+def flag_name(written: str) -> str:
+    """Return the name of a flag, which may be written as on a command line."""
+    return written.removeprefix("--").replace("-", "_")
 
 
 def _is_foreign(section: KeyPath) -> bool:

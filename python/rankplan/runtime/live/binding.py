@@ -15,7 +15,7 @@ from rankplan_hook.pins import Pins, Planned, bundles
 
 from rankplan._core import RankSet
 from rankplan.accelerators import VENDORS
-from rankplan.dialects import DIALECTS
+from rankplan.dialects import DIALECTS, OWN
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
@@ -27,8 +27,6 @@ from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import Tables
 from rankplan.words import listed, shown, unknown
-
-USE_RUN = "RLinf places its processes by node itself: use `rankplan run`"
 
 _MOST = 8
 """Nodes named in a message."""
@@ -155,7 +153,7 @@ def check_requests(plan: Plan) -> None:
         raise PlacementError(faults)
     if not any(not one.optional for one in plan.requests):
         message = "the plan does not know what its trainer asks Ray for"
-        help = f"plan the trainer's config again, and save it with this version; {USE_RUN}"
+        help = f"plan the trainer's config again, and save it with this version; {DIALECTS[OWN].no_groups}"
         raise PlacementError([Diagnostic("plan-mismatch", message, help)])
 
 

@@ -16,13 +16,12 @@ from rankplan_hook.names import VARIABLE
 from rankplan_hook.wrap import unwrap, wrap
 from ray.exceptions import RayError
 
-from rankplan.dialects import DIALECTS
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.front import Config, read_job, saved_plan
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.runtime.cluster import Cluster
-from rankplan.runtime.live.binding import USE_RUN, Binding, Planner, bound, check_nodes, check_requests, fit
+from rankplan.runtime.live.binding import Binding, Planner, bound, check_nodes, check_requests, fit
 from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.model import Difference, Live
@@ -249,8 +248,9 @@ def _planner(
 
         return fitted
     job = read_job(config, "1x1", dialect=dialect, overrides=overrides)
-    if job.dialect is DIALECTS["rlinf"]:
-        raise PlacementError([Diagnostic("plan-mismatch", f"{job.name} asks Ray for no placement groups", USE_RUN)])
+    if job.dialect.no_groups:
+        message = f"{job.name} asks Ray for no placement groups"
+        raise PlacementError([Diagnostic("plan-mismatch", message, job.dialect.no_groups)])
     job.reader.fork().finish()
 
     def plan(nodes: Nodes, held: Held) -> Plan:

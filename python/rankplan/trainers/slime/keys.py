@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rankplan.dialects.keys.key import anything, size, switch
 from rankplan.dialects.keys.table import KeyTable, keys_in
 from rankplan.parallel import MEGATRON
@@ -49,15 +46,4 @@ DEBUG_DATA = anything("load_debug_rollout_data", _ELSEWHERE)
 ENGINE_ADDRESSES = anything("rollout_external_engine_addrs", _ELSEWHERE)
 MEGATRON_CONFIG = anything("megatron_config_path", "that the critic shares the actor's GPUs")
 
-
-def flag_name(key: Any) -> str:
-    """Return the name of a flag, which may be written as on a command line."""
-    return str(key).removeprefix("--").replace("-", "_")
-
-
-def _tells(config: Mapping[Any, Any]) -> bool:
-    """Return whether a config has a flag that tells, as on a command line."""
-    return any((flag_name(key),) in KEYS.telling for key in config)
-
-
-KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.slime.memory:ROLES", tells=_tells)
+KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.slime.memory:ROLES", flags=True)

@@ -1,0 +1,28 @@
+"""The table of the dialects that rankplan has itself. Every other dialect comes through the door of guests."""
+
+from __future__ import annotations
+
+from rankplan.dialects.interface.dialect import Dialect
+from rankplan.guests.doors import Door, Table
+
+BUILT_IN = {
+    "nemo_rl": "rankplan.trainers.nemo_rl.dialect:DIALECT",
+    "areal": "rankplan.trainers.areal.dialect:DIALECT",
+    "skyrl": "rankplan.trainers.skyrl.dialect:DIALECT",
+    "rlinf": "rankplan.dialects.wrapped:RLINF",
+    "verl": "rankplan.dialects.wrapped:VERL",
+    "slime": "rankplan.trainers.slime.dialect:DIALECT",
+    "roll": "rankplan.dialects.wrapped:ROLL",
+    "openrlhf": "rankplan.trainers.openrlhf.dialect:DIALECT",
+}
+"""The value of each dialect, as help texts list them."""
+
+ASKED = ("nemo_rl", "areal", "skyrl", "verl", "openrlhf", "slime", "roll")
+"""The dialects whose keys recognise a config, in the order in which they are asked: older flags of OpenRLHF are also
+flags of slime."""
+
+OWN = "rlinf"
+"""The dialect of a config that no other one recognises: its `cluster` section is rankplan's own language, too."""
+
+DIALECTS: Table[Dialect] = Table(Door.DIALECTS, Dialect, BUILT_IN)
+"""The dialects by name, those of guests last. Only ``DIALECTS[name]`` imports one."""

@@ -1,0 +1,85 @@
+"""A dialect as one value: everything that rankplan must know of a system to read its configs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from rankplan.dialects.keys.table import KeyTable
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
+from rankplan.plans.requests import NodeOrder
+from rankplan.read.text.reader import Reader
+from rankplan.references import resolved
+
+if TYPE_CHECKING:  # what plans is imported when a config is planned
+    from rankplan.dialects.interface.job import Job
+    from rankplan.dialects.interface.planning import Planner
+
+Writer: TypeAlias = Callable[[Plan], tuple[dict[str, Any], dict[str, str]]]
+"""Returns a config for the components of a plan that a dialect can express, and why it cannot express the others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """A system whose configs rankplan reads.
+
+    ``name`` is the word that users write: ``--dialect NAME``. ``system`` is what messages call the system.
+
+    ``keys`` are the keys by which it places: they recognise a config, and typos, completion, the schema and the guide
+    follow from them. ``job`` is the class of its jobs. A system whose configs are not read by keys has a ``planner``
+    instead.
+
+    ``no_groups`` is empty if the system asks Ray for placement groups, which `pin` binds to nodes. Otherwise it says
+    why there are none, and what to use instead.
+
+    ``resembles`` are keys too weak to recognise a config by: they name the dialect in the help of a fault.
+
+    ``writers`` write plans as configs: the one named ``""``, and others that an option of ``convert`` chooses.
+
+    A job, a planner and a writer may be a reference, ``"module:NAME"``, which is imported when it is used: recognising
+    a config then imports the keys of a dialect, and nothing that plans.
+    """
+
+    name: str
+    system: str
+    keys: KeyTable
+    job: type[Job] | str | None = None
+    planner: Planner | str | None = None
+    no_groups: str = ""
+    resembles: tuple[str, ...] = ()
+    writers: Mapping[str, Writer | str] = field(default_factory=dict)
+
+    @cached_property
+    def _planner(self) -> Planner:
+        if self.planner is not None:
+            planner: Planner = resolved(self.planner)
+            return planner
+        from rankplan.dialects.interface.planning import JobPlanner
+
+        return JobPlanner(self.name, self.keys, resolved(self.job))
+
+    def read(self, config: Any) -> Reader:
+        """Read and validate a config, once; see `Planner.read`."""
+        return self._planner.read(config)
+
+    def plan(
+        self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+    ) -> Plan:
+        """Return the plan of a config; see `Planner.plan`."""
+        return self._planner.plan(config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned)
+
+    def node_order(self, config: Any) -> NodeOrder | None:
+        """Return by what the trainer of a config sorts its nodes; see `Planner.node_order`."""
+        return self._planner.node_order(config)
+
+    def assumed_inventory(self, config: Any) -> Inventory:
+        """Return the inventory that a config is probably meant for; see `Planner.assumed_inventory`."""
+        return self._planner.assumed_inventory(config)
+
+    def written(self, planned: Plan, form: str = "") -> tuple[dict[str, Any], dict[str, str]]:
+        """Return a plan as a config of this dialect; see `Writer`. Raises ``KeyError`` for an unknown form."""
+        write: Writer = resolved(self.writers[form])
+        return write(planned)

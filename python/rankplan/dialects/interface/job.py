@@ -1,0 +1,42 @@
+"""What a dialect states of its jobs: the values of a config, the nodes they need, and where their components go."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.placing.placer import Placer
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.requests import NodeOrder
+
+
+class Job(ABC):
+    """The values of a config whose components take their accelerators by number.
+
+    The constructor reads the values of the config, and records their faults in ``config.faults``. The other methods
+    are called for a config without faults. A job is read once, and placed several times: methods change nothing in it.
+    """
+
+    sorts_first: ClassVar[bool] = False
+    """Whether the trainer sorts all nodes before it takes accelerators, and not only those of a pool."""
+
+    @abstractmethod
+    def __init__(self, config: Config) -> None:
+        """Read the values, and record their faults."""
+
+    @abstractmethod
+    def size(self) -> tuple[int, int]:
+        """Return the nodes that the config needs, and the accelerators of each, where no nodes are given."""
+
+    @abstractmethod
+    def place(self, placer: Placer) -> None:
+        """Take accelerators, and place the components on them."""
+
+    def node_order(self) -> NodeOrder | None:
+        """Return by what the trainer sorts the nodes that Ray gives it; ``None`` if it does not sort them."""
+        return None
+
+    def inventory(self, inventory: Inventory) -> Inventory:
+        """Return the nodes that the config uses: by default, all of them."""
+        return inventory

@@ -1,0 +1,104 @@
+"""From the config of a dialect to its job, and from the job to a plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rankplan.dialects.interface.job import Job
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.keys.table import KeyTable
+from rankplan.dialects.memory.read import MemoryReader
+from rankplan.dialects.placing.placer import Packing, Placer
+from rankplan.errors import PlacementError
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
+from rankplan.plans.requests import NodeOrder
+from rankplan.read.components import assumed, lacks_accelerators
+from rankplan.read.text.reader import Reader
+
+
+class Planner(Protocol):
+    """How the configs of a dialect become plans. A config that was read can be passed in place of the config."""
+
+    def read(self, config: Any) -> Reader:
+        """Read and validate a config, once. Raises `PlacementError` if it is not a mapping."""
+
+    def plan(
+        self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+    ) -> Plan:
+        """Return the plan of a config. Raises `PlacementError` with every fault.
+
+        The plan predicts what the trainer does on its own, filling nodes as Ray does. A ``pinned`` one is to be bound
+        to its nodes, which are in the trainer's order already: its pools take whole tensor groups and engines.
+        """
+
+    def node_order(self, config: Any) -> NodeOrder | None:
+        """Return by what the trainer sorts the nodes that Ray gives it; ``None`` if it does not sort them."""
+
+    def assumed_inventory(self, config: Any) -> Inventory:
+        """Return the inventory that a config is probably meant for. Raises `PlacementError`."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlanner:
+    """Plans the jobs of a dialect, whose values are read by its keys. ``dialect`` is its name in plans."""
+
+    dialect: str
+    keys: KeyTable
+    job: type[Job]
+
+    def read(self, config: Any) -> Reader:
+        """Read a config; see `Planner.read`. Flags may be an ``argparse.Namespace``."""
+        if self.keys.flags and not isinstance(config, str | os.PathLike | Mapping | Reader):
+            config = getattr(config, "__dict__", config)
+        return self.keys.read(config, self._job_of)
+
+    def _job_of(self, reader: Reader) -> Job:
+        return self.job(Config(reader, reader.faults, flags=self.keys.written(reader.content) or {}))
+
+    def plan(
+        self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+    ) -> Plan:
+        """Return the plan of a config on an inventory; see `Planner.plan`."""
+        reader = self.read(config).fork()
+        reader.finish()
+        job: Job = reader.state
+        if job.size()[1]:
+            lacks_accelerators(reader, inventory, ())
+        reader.finish()
+        nodes = job.inventory(inventory)
+        order = job.node_order()
+
+        def placed(*, whole: bool) -> Plan:
+            attempt = reader.fork()
+            packing = Packing(pinned=pinned, whole=whole, order=order, sorted_first=job.sorts_first)
+            placer = Placer(attempt, nodes, packing, isolate=isolate_accelerator)
+            job.place(placer)
+            return placer.plan(self.dialect, self._memory(attempt))
+
+        if pinned:
+            with suppress(PlacementError):  # whole steps may leave too little for what comes after them
+                return placed(whole=True)
+        return placed(whole=False)
+
+    def _memory(self, reader: Reader) -> MemoryReader:
+        """Return what reads the memory of components from the keys of a config."""
+        return MemoryReader(reader, self.keys.roles, names=self.keys.written(reader.content))
+
+    def node_order(self, config: Any) -> NodeOrder | None:
+        """Return by what the trainer of a config sorts its nodes; see `Planner.node_order`."""
+        reader = self.read(config)
+        reader.finish()
+        job: Job = reader.state
+        return job.node_order()
+
+    def assumed_inventory(self, config: Any) -> Inventory:
+        """Return as many equal nodes as the config needs. Raises `PlacementError` with every fault of the config."""
+        reader = self.read(config)
+        reader.finish()
+        job: Job = reader.state
+        return assumed(reader, *job.size())

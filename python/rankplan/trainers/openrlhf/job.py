@@ -1,0 +1,166 @@
+"""OpenRLHF: a number of nodes and of GPUs per node for each model, and engines of vLLM.
+
+Each model, and all engines together, take GPUs of one node if one has enough, else node by node. ``train.colocate_all``
+puts everything on the actor's GPUs, ``train.colocate_actor_ref`` and ``train.colocate_critic_reward`` put two models on
+the same; each then has a fifth of a GPU. An engine has ``vllm.tensor_parallel_size`` consecutive GPUs.
+
+Follows ``train`` of OpenRLHF's ``train_ppo_ray.py`` with what it changes in its arguments, ``RayActorGroup`` and
+``create_vllm_engines`` (3c3be62).
+"""
+
+from __future__ import annotations
+
+from rankplan._core import Taken
+from rankplan.dialects.interface.job import Job
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.placing.engines import engine_sizes
+from rankplan.dialects.placing.placer import Placer
+from rankplan.dialects.placing.sharing import Shape, differing
+from rankplan.errors import Diagnostic, Where
+from rankplan.read.components import ASSUMED
+from rankplan.read.text.sizes import Sizes
+from rankplan.trainers.openrlhf import keys
+from rankplan.words import path_text
+
+_SHARED = 5
+"""Users of a shared GPU: four models and an engine."""
+
+
+class OpenrlhfJob(Job):
+    """The models that OpenRLHF's flags train with, their sizes, and which of them share GPUs."""
+
+    def __init__(self, config: Config) -> None:
+        if config.stated(keys.AGENTS) or "multi_agent" in config.program:
+            message = "`agents` starts models of its own for each agent (MARTI), which rankplan does not read"
+            fault = Diagnostic("unknown-key", message, "check a job of openrlhf.cli.train_ppo_ray")
+            config.faults.add(config.key_place(keys.AGENTS), fault)
+        self._read_models(config)
+        self._read_engines(config)
+        self._read_shared(config)
+        self._check_engines(config)
+
+    def _read_models(self, config: Config) -> None:
+        """Read the shape of every model, and which of them start."""
+        present = _present(config)
+        self.shapes = {name: _shape(config, name, starts=name in present) for name in keys.MODELS}
+        self.models = {name: shape for name, shape in self.shapes.items() if name in present}
+        self.largest = {name: _largest(config, model) for name, model in self.models.items()}
+        self.named = {name: _named(config, model) for name, model in self.models.items()}
+        self.parallel = config.parallel({"tp": keys.TENSOR, "cp": keys.RING}, at=keys.TENSOR)
+
+    def _read_engines(self, config: Config) -> None:
+        self.colocated = config[keys.COLOCATE_ALL]
+        # Asynchronous engines generate while the models train.
+        self.all = self.colocated and not config[keys.ASYNCHRONOUS]
+        self.num_engines = config[keys.NUM_ENGINES]
+        self.engines_at = config.where(keys.NUM_ENGINES)
+        self.tensor = config[keys.ENGINE_TENSOR]
+        self.engine_sizes = Sizes(engine_sizes(self.tensor, 1, 1), config.where(keys.ENGINE_TENSOR))
+
+    def _read_shared(self, config: Config) -> None:
+        """Read which models share the GPUs of another one, which then is on its own."""
+        self.on = dict.fromkeys(self.models, "actor") if self.colocated else {}
+        for first, second in (("actor", "ref"), ("critic", "reward")):
+            flag = keys.COLOCATE[first]
+            is_asked = config[flag]
+            is_implied = self.colocated and first == "actor"
+            if first not in self.models or not (is_asked or is_implied):
+                continue
+            self.on |= {name: first for name in (first, second) if name in self.models}
+            # OpenRLHF compares the critic with the flags of the reward model, even if it starts none.
+            is_compared = second in self.models or first == "critic"
+            if is_compared and self.shapes[first].size != self.shapes[second].size:
+                deciding = flag if is_asked else keys.COLOCATE_ALL
+                differing(config, "OpenRLHF", self.shapes[first], self.shapes[second], deciding)
+
+    def _check_engines(self, config: Config) -> None:
+        """Record engines that share the actor's GPUs, and have another number."""
+        actor, engines = self.models["actor"].gpus, self.num_engines * self.tensor
+        if self.all and engines and actor != engines:
+            message = f"colocate_all: the actor has {actor} GPUs, but {self.num_engines} engines of {self.tensor} have "
+            help = "make actor.num_nodes x actor.num_gpus_per_node equal to it"
+            config.faults.add(self.engines_at, Diagnostic("invalid-value", f"{message}{engines}", help))
+
+    def size(self) -> tuple[int, int]:
+        """Return as many nodes of 8 GPUs, or of the largest model's GPUs per node, as the flags need."""
+        each = max(ASSUMED, *(model.gpus_per_node for model in self.models.values()))
+        apart = [model for name, model in self.models.items() if self.on.get(name, name) == name]
+        nodes = sum(-(-model.gpus // each) for model in apart)
+        return nodes + (0 if self.all else -(-self.num_engines * self.tensor // each)), each
+
+    def place(self, placer: Placer) -> None:
+        """Place the models, and ``vllm``, whose processes are engines."""
+        taken: dict[str, Taken] = {}
+        if "actor" in self.on:
+            taken["actor"] = self._take(placer, "actor")
+        generating = self._take_engines(placer, taken)
+        for name, model in self.models.items():
+            host = self.on.get(name, name)
+            if host not in taken:
+                taken[host] = self._take(placer, name)
+            if model.gpus > len(taken[host]) > 0:
+                of = f"the {host}'s GPUs"
+                placer.too_many(self.largest[name], name, model.gpus, len(taken[host]), of)
+                continue
+            share = placer.share(_SHARED) if name in self.on else 1.0
+            own = taken[host].slice(0, model.gpus)
+            placer.component(name, own, self.parallel.where, sizes=self.parallel, share=share)
+        share = placer.share(_SHARED) if self.all else 1.0
+        sizes = self.engine_sizes
+        placer.component("vllm", generating, sizes.where, self.tensor, sizes=sizes, share=share)
+
+    def _take_engines(self, placer: Placer, taken: dict[str, Taken]) -> Taken:
+        """Return the accelerators of the engines: the actor's, or their own."""
+        if not self.num_engines:
+            return Taken()
+        if self.all:
+            return taken["actor"]
+        generating = placer.take(self.num_engines * self.tensor, "vllm", self.engines_at, whole={self.tensor})
+        placer.ask("vllm", generating)
+        return generating
+
+    def _take(self, placer: Placer, name: str) -> Taken:
+        """Take the accelerators of a model, and record its request."""
+        model = self.models[name]
+        sizes = self.parallel.parallel
+        steps = {sizes.tp, sizes.tp * sizes.cp}
+        if self.all and name == "actor":
+            steps.add(self.tensor)
+        taken = placer.take(model.gpus, self.named[name], self.largest[name], whole=steps)
+        # Without a group, actors with one GPU per node ask for themselves.
+        together = model.gpus_per_node > 1 or name in self.on
+        placer.ask(name, taken, strategy="PACK" if together else None)
+        return taken
+
+
+def _present(config: Config) -> set[str]:
+    """Return the models that the program starts."""
+    present = {"actor"}
+    if config[keys.KL_COEFFICIENT] > 0:
+        present.add("ref")
+    if config[keys.ESTIMATOR] in (None, "gae"):
+        present.add("critic")
+    if not (config[keys.REWARD_URL] or config[keys.AGENT]):
+        present.add("reward")  # its group is made even if no model is named
+    return present
+
+
+def _shape(config: Config, name: str, *, starts: bool) -> Shape:
+    """Return the shape of a model; the sizes of one that does not start may be 0."""
+    nodes, gpus = keys.NODES[name], keys.GPUS_PER_NODE[name]
+    least = int(starts)
+    return Shape(name, config.get(nodes, least=least), config.get(gpus, least=least), (nodes, gpus))
+
+
+def _largest(config: Config, model: Shape) -> Where:
+    """Return the place of the larger size of a model, or of the one that the config states."""
+    nodes, gpus = model.keys
+    return config.where(nodes, gpus) if model.nodes > model.gpus_per_node else config.where(gpus, nodes)
+
+
+def _named(config: Config, model: Shape) -> str:
+    """Return the name of a model, with its GPUs of a node if they are OpenRLHF's default."""
+    _, gpus = model.keys
+    if config.stated(gpus):
+        return model.name
+    return f"{model.name} ({path_text(config.path(gpus))} is {model.gpus_per_node} by default)"

@@ -1,0 +1,224 @@
+"""SkyRL: a number of nodes and of GPUs per node for each model, and inference engines.
+
+With ``trainer.placement.colocate_all``, every model is on the engines' GPUs, and has a fifth of each. Otherwise the
+engines take GPUs first, of one node if one has enough, and each model takes parts of nodes after them; the
+reference model shares the policy's (``colocate_policy_ref``), with a quarter of each. A data-parallel rank of an engine
+is a process of tensor x pipeline size GPUs.
+
+Before version 0.3.0 the keys of the engines are in ``generator`` itself, and a model and an engine have 4 GPUs by
+default (``ppo_base_config.yaml``).
+
+Follows SkyRL's ``validate_cfg``, ``RayPPOTrainer.build_models``, ``PPORayActorGroup``, ``build_new_inference_client``
+and ``create_inference_servers`` (a956457), and ``translate_legacy_config`` (skyrl-v0.2.0).
+"""
+
+from __future__ import annotations
+
+from rankplan._core import Requests, Taken
+from rankplan.dialects.interface.job import Job
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.placing.engines import engine_sizes
+from rankplan.dialects.placing.placer import Placer
+from rankplan.dialects.placing.sharing import Shape, differing
+from rankplan.errors import Diagnostic
+from rankplan.parallel import Parallel
+from rankplan.plans.requests import NodeOrder, Request
+from rankplan.read.components import ASSUMED
+from rankplan.read.text.sizes import Sizes
+from rankplan.trainers.skyrl import keys
+from rankplan.words import must_be
+
+_SHARED = 5
+_REMOVED = {"colocate_critic_reward", "reward_num_nodes", "reward_num_gpus_per_node"}
+"""Keys of ``trainer.placement`` before 0.3.0, for a reward model that has left SkyRL."""
+_PEER_ACCESS = Request("", None, (2,), (), optional=True)
+"""From a head without GPUs, SkyRL asks two of a node whether they reach each other (``peer_access_supported``)."""
+
+
+class SkyrlJob(Job):
+    """The models of a SkyRL config, its engines and their sizes."""
+
+    def __init__(self, config: Config) -> None:
+        _reject_unknown(config)
+        self._read_models(config)
+        self._read_engines(config)
+        self._check_shared(config)
+        self._check_engines(config)
+
+    def _read_models(self, config: Config) -> None:
+        """Read which models there are, their shapes and sizes."""
+        absent = set()
+        if not (config[keys.USE_KL_LOSS] or config[keys.USE_KL_IN_REWARD]):
+            absent.add("ref")
+        if not config.stated(keys.CRITIC):
+            absent.add("critic")
+        names = [name for name in keys.MODELS if name not in absent]
+        self.models = {
+            name: Shape(
+                name,
+                config[keys.NODES[name]],
+                config[keys.GPUS_PER_NODE[name]],
+                (keys.NODES[name], keys.GPUS_PER_NODE[name]),
+            )
+            for name in names
+        }
+        self.places = {name: config.where(keys.NODES[name]) for name in names}
+        self.parallel = {name: _training(config, name) for name in names}
+        self.all = config[keys.COLOCATE_ALL]
+        self.pair = not self.all and "ref" in names and config[keys.COLOCATE_POLICY_REF]
+
+    def _read_engines(self, config: Config) -> None:
+        """Read the engines that the job starts."""
+        self.tensor = config[keys.TENSOR]
+        self.pipeline = config[keys.PIPELINE]
+        self.data = config[keys.DATA]
+        is_external = config.stated(keys.PROXY_URL) or config.stated(keys.SERVER_URLS)
+        self.num_engines = 0
+        if not is_external and config[keys.RUN_LOCALLY]:
+            self.num_engines = config[keys.NUM_ENGINES]
+        self.num_prefill = 0
+        if self.num_engines and config[keys.ENABLE_PD]:
+            self.num_prefill = config[keys.NUM_PREFILL]
+            if not 0 < self.num_prefill < self.num_engines:
+                allowed = f"1 or more, and less than num_engines, which is {self.num_engines}: the other engines decode"
+                help = "use at least 2 engines, or set enable_pd: false"
+                fault = must_be(("num_prefill",), self.num_prefill, allowed, help)
+                config.faults.add(config.where(keys.NUM_PREFILL), fault)
+        self.engines_at = config.where(keys.NUM_ENGINES)
+        self.engine_sizes = Sizes(
+            engine_sizes(self.tensor, self.pipeline, self._experts(config)), config.where(keys.TENSOR)
+        )
+
+    def _experts(self, config: Config) -> int:
+        """Return the expert size of an engine: 1, or as many as its tensor and data groups together."""
+        experts, whole = config[keys.EXPERT], self.tensor * self.data
+        if experts in (1, whole):
+            return experts
+        message = f"`expert_parallel_size` is {experts}; SkyRL accepts 1, or tensor size x data size, which is {whole}"
+        fault = Diagnostic("invalid-value", message, f"use 1 or {whole}")
+        config.faults.add(config.where(keys.EXPERT), fault)
+        return 1
+
+    def _check_shared(self, config: Config) -> None:
+        """Record models that share GPUs with the policy, and have another shape."""
+        policy = self.models["policy"]
+        flag = keys.COLOCATE_ALL if self.all else keys.COLOCATE_POLICY_REF
+        for name, model in self.models.items():
+            if self.all:
+                differs = model.gpus != policy.gpus  # SkyRL compares the numbers of GPUs only
+            else:
+                differs = self.pair and name == "ref" and model.size != policy.size
+            if differs:
+                differing(config, "SkyRL", policy, model, flag)
+
+    def _check_engines(self, config: Config) -> None:
+        """Record engines that do not fit the GPUs of the policy, which they share."""
+        if not self.all:
+            return
+        policy = self.models["policy"]
+        generating = self.servers * self.each
+        if self.num_engines and policy.gpus != generating:
+            message = f"colocate_all: the policy has {policy.gpus} GPUs, but the engines have {generating}"
+            message += f" ({self.num_engines} engines x {self.each * self.data})"
+            help = "make policy_num_nodes x policy_num_gpus_per_node equal to it, or set colocate_all: false"
+            config.faults.add(self.engines_at, Diagnostic("invalid-value", message, help))
+        if self.each > policy.gpus_per_node and config[keys.BACKEND_OF_VLLM] == "mp":
+            message = f"an engine of {self.each} GPUs needs several nodes of {policy.gpus_per_node}"
+            message += " (policy_num_gpus_per_node), but the mp backend of vLLM starts it on one"
+            help = f"use at most {policy.gpus_per_node}, or distributed_executor_backend: ray"
+            largest = keys.TENSOR if self.tensor >= self.pipeline else keys.PIPELINE
+            config.faults.add(config.where(largest), Diagnostic("spans-nodes", message, help))
+
+    @property
+    def each(self) -> int:
+        """The GPUs of a data-parallel rank of an engine."""
+        return self.tensor * self.pipeline
+
+    @property
+    def servers(self) -> int:
+        """The data-parallel ranks of all engines."""
+        return self.num_engines * self.data
+
+    def node_order(self) -> NodeOrder:
+        """Return Ray node ids, by which bundles of one GPU are sorted (``ResolvedPlacementGroup``)."""
+        return "id"
+
+    def size(self) -> tuple[int, int]:
+        """Return as many nodes of 8 GPUs, or of the largest model's GPUs per node, as the config needs."""
+        each = max(ASSUMED, *(model.gpus_per_node for model in self.models.values()))
+        apart = 0
+        for name, model in self.models.items():
+            if not self.all and not (self.pair and name == "ref"):
+                apart += model.nodes
+        return max(1, apart - (-self.servers * self.each // each)), each
+
+    def place(self, placer: Placer) -> None:
+        """Place ``policy``, ``ref``, ``critic``, and the servers of the ``generator``."""
+        if max(model.gpus_per_node for model in self.models.values()) > 1:
+            placer.requests += Requests([_PEER_ACCESS])
+        engines = self._take_engines(placer)
+        taken: dict[str, Taken] = {}
+        for name, model in self.models.items():
+            if self.all:
+                taken[name], share = engines, placer.share(_SHARED)
+            elif self.pair and name == "ref":
+                taken[name], share = taken["policy"], 0.25
+            else:
+                taken[name] = self._take_model(placer, model)
+                share = 0.75 if self.pair and name == "policy" else 1.0
+            sizes = self.parallel[name]
+            placer.component(name, taken[name], sizes.where, sizes=sizes, share=share)
+        if self.num_engines:
+            share = placer.share(_SHARED) if self.all else 1.0
+            sizes = self.engine_sizes
+            placer.component("generator", engines, sizes.where, self.each, sizes=sizes, share=share, engines=self.data)
+
+    def _take_model(self, placer: Placer, model: Shape) -> Taken:
+        """Take the accelerators of a model that shares none with the engines, and record its request."""
+        taken = placer.nodes(model.nodes, model.gpus_per_node, model.name, self.places[model.name])
+        # Without a group, actors with one GPU per node ask for themselves.
+        together = model.gpus_per_node > 1 or (self.pair and model.name == "policy")
+        order: NodeOrder | None = "id" if together and model.gpus_per_node == 1 else None
+        strategy = "PACK" if together else None
+        placer.ask(model.name, taken, bundles=[model.gpus_per_node], strategy=strategy, order=order)
+        return taken
+
+    def _take_engines(self, placer: Placer) -> Taken:
+        """Take the accelerators of the engines, or of all models if they share them.
+
+        Alone, the engines that prefill are packed by themselves.
+        """
+        count = self.servers * self.each
+        if self.all and not count:
+            count = self.models["policy"].gpus
+        ahead = 0 if self.all else self.num_prefill * self.data * self.each
+        steps = {self.each}
+        if self.all:
+            steps |= {sizes.parallel.tp * sizes.parallel.cp for sizes in self.parallel.values()}
+        engines = Taken()
+        for part in (ahead, count - ahead):
+            if part:
+                taken = placer.take(part, "generator", self.engines_at, whole=steps)
+                placer.ask("generator" if self.num_engines else "policy", taken, order="id")
+                engines += taken
+        return engines
+
+
+def _reject_unknown(config: Config) -> None:
+    """Record keys of ``trainer.placement`` that SkyRL does not have, as it does, unless they look like typos."""
+    placement = config.under(keys.PLACEMENT)
+    known = keys.KEYS.known[tuple(keys.PLACEMENT.split("."))]
+    typos = {fault.path for fault in config.faults}
+    for name in map(str, placement.section):
+        was_known = name in _REMOVED and keys.is_older(config)
+        if name not in known and not was_known and f"{keys.PLACEMENT}.{name}" not in typos:
+            fault = Diagnostic("unknown-key", f"unknown key `{name}`", f"the keys are {', '.join(known)}")
+            config.faults.add(placement.named(name), fault)
+
+
+def _training(config: Config, name: str) -> Sizes:
+    """Return the sizes of a model: Megatron's, or the sequence size."""
+    if config[keys.STRATEGY] == "megatron":
+        return config.under(f"trainer.{name}.megatron_config").parallel(keys.MEGATRON)
+    model = config.under(f"trainer.{name}")
+    return Sizes(Parallel(cp=model[keys.SEQUENCE]), model.where(keys.SEQUENCE))

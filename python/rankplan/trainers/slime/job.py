@@ -1,0 +1,279 @@
+"""slime: flags for the size of each side, and one pool of GPUs in a stable order that the sides are cut from.
+
+The actor has the first GPUs, one per process. A critic shares them; with ``critic_num_nodes`` or
+``critic_num_gpus_per_node``, which older versions of slime have, it has the next GPUs to itself. The rollout's engines
+start at the rollout's offset: after the training, or at the first GPU if colocated. An engine larger than a node has
+one process per node.
+
+The pool is the first GPUs of the inventory in the order of slime, node by node; nodes are in rank order unless
+every node has an address. Colocated, the training has a share of 0.8 and the rollout of 0.2; an actor and a critic on
+the same GPUs have half of the training's share each. Faults are ``resource-out-of-range`` for too few GPUs and
+``spans-nodes`` for a rollout process that would need two nodes, among others.
+
+Follows slime's ``create_placement_groups`` and ``start_rollout_servers`` (624b824).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rankplan._core import Taken, step_sizes
+from rankplan.dialects.interface.job import Job
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.keys.key import Key, Kind
+from rankplan.dialects.keys.table import flag_name
+from rankplan.dialects.placing.placer import Placer
+from rankplan.errors import NOWHERE, Diagnostic, Where
+from rankplan.parallel import ENGINE_ORDER, Parallel
+from rankplan.plans.requests import NodeOrder
+from rankplan.read.components import ASSUMED
+from rankplan.read.text.sizes import Sizes
+from rankplan.trainers.slime import keys
+from rankplan.trainers.slime.dialect import DIALECT
+from rankplan.words import misspelt, must_be
+
+
+class SlimeJob(Job):
+    """The sides that slime's flags describe, and the parallel sizes of the training and of an engine.
+
+    Sides are numbers of GPUs: 0 for a side that does not run here.
+    """
+
+    sorts_first = True
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        _reject_flags(config)
+        self._read_training(config)
+        self._read_rollout(config)
+        self.parallel = config.parallel(keys.TRAINING)
+        self.engine = self._engine_sizes(config)
+
+    def _read_training(self, config: Config) -> None:
+        """Read which sides run, and the number of GPUs of the training (slime: ``create_placement_groups``)."""
+        self.train_only = config.get(keys.TRAIN_ONLY, config.stated(keys.DEBUG_DATA))
+        self.rollout_only = config[keys.ROLLOUT_ONLY]
+        self.colocate = config[keys.COLOCATE]
+        self.external = config.get(keys.EXTERNAL, config.stated(keys.ENGINE_ADDRESSES))
+        has_critic = config.get(keys.USE_CRITIC, config[keys.ESTIMATOR] == "ppo")
+        self.doubtful = any(fault.code != "duplicate-key" for fault in config.faults)
+        self._contradicts = self.rollout_only and config[keys.TRAIN_ONLY]
+        nodes, each = config[keys.ACTOR_NODES], config[keys.ACTOR_GPUS]
+        self.actor, self.critic = nodes * each, 0
+        # A slime whose critic shares the actor's GPUs sets these flags too, to the actor's sizes; it also has
+        # `megatron_config_path`.
+        is_separate = config.stated(keys.CRITIC_NODES) or config.stated(keys.CRITIC_GPUS)
+        self.critic_shares = not is_separate or config.has(keys.MEGATRON_CONFIG)
+        if has_critic:
+            if not self.critic_shares:
+                nodes, each = config.get(keys.CRITIC_NODES, nodes), config.get(keys.CRITIC_GPUS, each)
+            self.critic = nodes * each
+
+    def _read_rollout(self, config: Config) -> None:
+        """Read the number of GPUs of the rollout and of all sides, and where the rollout starts."""
+        training = self.actor if self.critic_shares else self.actor + self.critic
+        self.rollout = 0
+        if not self.train_only and not self.external:
+            self.rollout = config.get(keys.ROLLOUT_GPUS, training)
+            if not (config.stated(keys.ROLLOUT_GPUS) or self.colocate or self.doubtful):
+                message = "`rollout_num_gpus` is missing; only a colocated rollout defaults to the training's GPUs"
+                help = "add it, or set colocate, debug_train_only or rollout_external"
+                config.faults.add(config.place, Diagnostic("missing-key", message, help))
+        self.rollout_offset = 0
+        if self.rollout_only and not self.train_only:
+            self.num_gpus = training if self.external else self.rollout
+            self.actor = self.critic = 0
+        elif self.train_only or (self.colocate and not self.external):
+            self.num_gpus = max(training, self.rollout)
+        else:
+            self.num_gpus, self.rollout_offset = training + self.rollout, training
+        self.per_engine = config[keys.ENGINE_GPUS]
+        self.per_node = config.get(keys.NODE_GPUS, 0)
+
+    def _engine_sizes(self, config: Config) -> Sizes:
+        """Return the sizes of an engine; its tensor size follows from its GPUs (slime: ``_compute_server_args``)."""
+        stated = config.parallel(keys.ENGINE, order=ENGINE_ORDER)
+        gpus, stages, experts = self.per_engine, stated.parallel.pp, stated.parallel.ep
+        tensor = gpus // stages
+        for name, size, whole in (("pp", stages, gpus), ("ep", experts, tensor)):
+            if whole % size or not whole:
+                word = "pipeline stages" if name == "pp" else "expert groups"
+                message = f"an engine of {whole} GPUs cannot be divided into {size} {word}"
+                fault = Diagnostic("parallel-not-divisible", message, f"use {_divisors(whole)}")
+                config.faults.add(stated.places[name], fault)
+                return stated
+        places = dict(stated.places)
+        if config.stated(keys.ENGINE_GPUS):
+            places = {"tp": config.where(keys.ENGINE_GPUS), **places}
+        etp = tensor // experts if experts > 1 else 1
+        parallel = Parallel(tp=tensor, pp=stages, ep=experts, etp=etp, order=ENGINE_ORDER)
+        paths = {"tp": config.path(keys.ENGINE_GPUS), **stated.keys}
+        return Sizes(parallel, stated.where, places, paths)
+
+    def size(self) -> tuple[int, int]:
+        """Return the nodes with enough GPUs: ``num_gpus_per_node`` per node (default 8)."""
+        each = self.per_node or ASSUMED
+        return max(1, -(-self.num_gpus // each)), each
+
+    def place(self, placer: Placer) -> None:
+        """Place ``actor``, ``critic`` and ``rollout``."""
+        if self._contradicts:
+            message = "`debug_train_only` and `debug_rollout_only` are both set"
+            fault = Diagnostic("invalid-value", message, "remove one of them")
+            placer.reject(self._config.where(keys.ROLLOUT_ONLY), fault)
+        elif not (self.actor or self.critic or self.rollout):
+            message = "these flags give GPUs neither to the training nor to the rollout"
+            placer.reject(self._config.place, Diagnostic("empty-placement", message, "give one of them some"))
+        placer.finish()
+        colocated = bool((self.actor or self.critic) and self.rollout) and self.rollout_offset == 0
+        pool = self._take(placer, colocated=colocated)
+        each = self._per_process(placer, pool)
+        placer.finish()
+        first = "actor" if self.actor else "critic" if self.critic else "rollout"
+        placer.ask(first, pool, order="number")
+        share = 0.8 if colocated else 1.0
+        share /= 2 if self.critic and self.critic_shares else 1
+        critic = 0 if self.critic_shares else self.actor
+        self._place_training(placer, "actor", pool.slice(0, self.actor), share)
+        self._place_training(placer, "critic", pool.slice(critic, critic + self.critic), share)
+        rollout = pool.slice(self.rollout_offset, self.rollout_offset + self.rollout)
+        sizes = _decisive(self.engine, self.rollout)
+        engines, share = self.per_engine // each, 0.2 if colocated else 1.0
+        placer.component("rollout", rollout, sizes.where, each, sizes=sizes, share=share, engines=engines)
+
+    def _place_training(self, placer: Placer, name: str, taken: Taken, share: float) -> None:
+        sizes = _decisive(self.parallel, len(taken))
+        placer.component(name, taken, sizes.where, sizes=sizes, share=share)
+
+    def _take(self, placer: Placer, *, colocated: bool) -> Taken:
+        """Take the GPUs of all sides; too few are a fault, with those that there are."""
+        present = placer.free
+        if self.num_gpus <= present:
+            return self._taken(placer)
+        critic = 0 if self.critic_shares else self.critic
+        parts = [("actor", self.actor), ("critic", critic), ("rollout", self.rollout)]
+        needed = ", ".join(f"{name} {count}" for name, count in parts if count)
+        needed += ", colocated" if colocated else ""
+        message = f"the flags need {self.num_gpus} GPUs ({needed}), but the cluster has {present}"
+        if self.actor and not self._config.stated(keys.ACTOR_GPUS):
+            message += f"; {keys.ACTOR_GPUS.default} GPUs per node is slime's default actor_num_gpus_per_node"
+        help = "use a larger cluster, or fewer GPUs"
+        placer.reject(self._counting(), Diagnostic("resource-out-of-range", message, help))
+        return placer.take(present, "", NOWHERE, node_by_node=True)
+
+    def _taken(self, placer: Placer) -> Taken:
+        """Take the GPUs of all sides in their order; pinned, tensor and context groups and engine processes are whole.
+
+        Apart, the sizes of the training are tried before the engines, which come next in whole processes.
+        """
+        if not placer.packing.whole:
+            return placer.take(self.num_gpus, "", NOWHERE, node_by_node=True)
+        sizes = self.parallel.parallel
+        trains = self.actor or self.critic
+        training = {sizes.tp, sizes.tp * sizes.cp} if trains else set[int]()
+        engine = min(self.per_engine, self.per_node or placer.pool.largest)
+        if not (self.rollout and self.rollout_offset):
+            whole = training | ({engine} if self.rollout else set())
+            return placer.take(self.num_gpus, "", NOWHERE, whole=whole)
+        rollout = _steps(self.rollout, engine)
+        steps = step_sizes([size for size in training if size <= self.num_gpus])
+        lists = [_steps(self.rollout_offset, size) + rollout for size in (*steps, 1)]
+        return placer.lists(self.num_gpus, [[(1, self.num_gpus)], *lists])
+
+    def node_order(self) -> NodeOrder:
+        """Return addresses as numbers (``sort_key``)."""
+        return "number"
+
+    def _counting(self) -> Where:
+        """Return the place of the flag that gives the larger side its GPUs."""
+        flags: list[Key[Any]] = [keys.ACTOR_NODES, keys.ACTOR_GPUS]
+        flags.insert(0 if self.rollout > self.actor else len(flags), keys.ROLLOUT_GPUS)
+        return next((self._config.where(flag) for flag in flags if self._config.stated(flag)), self._config.place)
+
+    def _per_process(self, placer: Placer, pool: Taken) -> int:
+        """Return the number of GPUs per rollout process, and record why engines cannot be divided so."""
+        engine, offset, core = self.per_engine, self.rollout_offset, placer.inventory.core
+        rollout = pool.slice(offset, offset + self.rollout)
+        if not rollout:
+            return 1
+        largest = rollout.largest_node(core)
+        each = min(engine, self.per_node or largest)
+        if engine % each:
+            message = f"an engine of {engine} GPUs cannot be divided into processes of {each}, the GPUs of a node"
+            fault = Diagnostic("not-multiple", message, f"use a multiple of {each}, or fewer than {each}")
+            placer.reject(self._config.where(keys.ENGINE_GPUS), fault)
+            return each
+        if self.rollout % engine:
+            below = self.rollout // engine * engine
+            counts = " or ".join(str(count) for count in (below, below + engine) if count)
+            message = f"{self.rollout} GPUs cannot be divided into engines of {engine}"
+            help = f"use {counts} GPUs, or change rollout_num_gpus_per_engine"
+            placer.reject(self._config.where(keys.ROLLOUT_GPUS), Diagnostic("not-multiple", message, help))
+        torn = rollout.torn(core, each)
+        if torn is not None:
+            process, first, last = torn
+            whole = (size for size in range(each - 1, 0, -1) if each % size == 0 and rollout.torn(core, size) is None)
+            flag = keys.NODE_GPUS if engine > each or each > largest else keys.ENGINE_GPUS
+            message = f"process {process} of the rollout would need {each} GPUs on nodes {first} and {last}"
+            help = f"set {flag.path} to {next(whole)}"
+            if offset and pool.slice(offset - 1, offset + 1).torn(core, 2) is None:
+                help += f", or let the {offset} GPUs before the rollout fill whole nodes"
+            placer.reject(self._config.where(flag), Diagnostic("spans-nodes", message, help))
+        return each
+
+
+def _reject_flags(config: Config) -> None:
+    """Record flags that are written twice, likely typos, and switches without a value."""
+    known = {key.path for key in keys.KEYS.keys}
+    missing = sorted(key.path for key in keys.NAMED if not config.has(key))
+    for written in map(str, config.section):
+        flag = flag_name(written)
+        if flag not in known:
+            near = misspelt(flag, missing)
+            if near is not None:
+                fault = Diagnostic("unknown-key", f"unknown key `{written}`", f"did you mean `{near}`?")
+                config.faults.add(config.named(written), fault)
+        elif config.flags[flag] != written:
+            message = f"`{written}` and `{config.flags[flag]}` are the same flag"
+            fault = Diagnostic("duplicate-key", message, "remove one of them")
+            config.faults.add(config.value_place(written), fault)
+    for key in (key for key in keys.NAMED if key.kind is Kind.SWITCH and config.has(key)):
+        faults = len(config.faults)
+        is_empty = not config.stated(key) and len(config.faults) == faults
+        if is_empty:
+            fault = must_be(config.path(key), None, "true or false", "write true or false")
+            config.faults.add(config.where(key), fault)
+
+
+def _decisive(sizes: Sizes, count: int) -> Sizes:
+    """Return sizes whose faults are at the size by which the GPUs cannot be divided, else at the largest one."""
+    breaking = sizes.parallel.breaking(count)
+    if breaking == "etp" and "etp" not in sizes.places:
+        breaking = "ep"
+    if breaking not in sizes.places:
+        breaking = max(sizes.places, key=lambda kind: getattr(sizes.parallel, kind), default=None)
+    where = sizes.where if breaking is None else sizes.places[breaking]
+    return replace(sizes, where=where, places={})
+
+
+def _divisors(whole: int) -> str:
+    """Return the largest sizes by which a number of GPUs can be divided."""
+    *others, largest = [str(size) for size in range(1, whole + 1) if whole % size == 0][-4:]
+    return f"{', '.join(others)} or {largest}" if others else largest
+
+
+def _steps(count: int, size: int) -> list[tuple[int, int]]:
+    """Return a number of GPUs as steps of a size, with their number; the last one may be smaller."""
+    return [(count // size, size), (1 if count % size else 0, count % size)]
+
+
+def layout(flags: Any) -> tuple[int, int]:
+    """Return the number of GPUs of all sides together, and the position of the rollout's first GPU among them.
+
+    Raises `PlacementError` with every fault.
+    """
+    reader = DIALECT.read(flags)
+    reader.finish()
+    job: SlimeJob = reader.state
+    return job.num_gpus, job.rollout_offset
