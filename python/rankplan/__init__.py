@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from rankplan.front import plan as plan
     from rankplan.front import requests as requests
     from rankplan.front import tune as tune
+    from rankplan.launchers.emit import emit as emit
+    from rankplan.launchers.options import EmitOptions as EmitOptions
     from rankplan.memory.needs import Need as Need
     from rankplan.nodes.clusters import SupportsInventory as SupportsInventory
     from rankplan.nodes.inventory import Inventory as Inventory
@@ -87,8 +89,6 @@ if TYPE_CHECKING:
     from rankplan.runtime.rank.spec import RankReport as RankReport
     from rankplan.runtime.rank.timing import Timing as Timing
     from rankplan.runtime.reserve.reserve import Reservation as Reservation
-    from rankplan.targets.emit import emit as emit
-    from rankplan.targets.options import EmitOptions as EmitOptions
     from rankplan.tuning.costs import ComponentCosts as ComponentCosts
     from rankplan.tuning.costs import Costs as Costs
     from rankplan.tuning.costs import WeightSync as WeightSync
@@ -144,8 +144,8 @@ _NAMES = {
     "runtime.rank.spec": ("RankReport",),
     "runtime.rank.timing": ("Timing",),
     "runtime.reserve.reserve": ("Reservation",),
-    "targets.emit": ("emit",),
-    "targets.options": ("EmitOptions",),
+    "launchers.emit": ("emit",),
+    "launchers.options": ("EmitOptions",),
     "tuning.costs": ("ComponentCosts", "Costs", "WeightSync"),
     "tuning.schedule": ("Schedule", "Sensitivity"),
     "tuning.search": ("Ranked", "Rejected", "Sweep", "Tuning", "sweep"),

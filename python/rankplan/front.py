@@ -16,6 +16,7 @@ from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, rese
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
 from rankplan.files import beginning
 from rankplan.frozen import frozen
+from rankplan.launchers.embedded import is_emitted
 from rankplan.memory.cards import size_in_bytes
 from rankplan.memory.faults import memory_unknown, memory_warnings
 from rankplan.memory.needs import Needs
@@ -34,7 +35,6 @@ from rankplan.read.text.load import load_config
 from rankplan.read.text.reader import Reader
 from rankplan.render.report import Report
 from rankplan.rlinf.clusters import AnyCluster, inventory_of
-from rankplan.targets.embedded import is_emitted
 from rankplan.words import by_nodes, counted, wrong_type
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def load_plan(file: str | os.PathLike[str]) -> Plan:
     """Return the plan in a saved plan or in the file of a launcher. Raises `PlacementError`, ``OSError``."""
     if not is_emitted(file):
         return Plan.load(file)
-    from rankplan.targets.emit import read_emitted  # most programs read no such files
+    from rankplan.launchers.emit import read_emitted  # most programs read no such files
 
     return read_emitted(file).plan
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import ray
 from rankplan import ClusterError, Inventory, PlacementError, pin, pinned, plan
+from rankplan.launchers.exec.child import run_child
 from rankplan.runtime.nodes.processes import end, family
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.connection import head_of
-from rankplan.starting.child import run_child
 from rankplan_hook.pins import NotPlanned
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from support.pinning import (

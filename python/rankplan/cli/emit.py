@@ -12,11 +12,11 @@ from rankplan.cli.common import Choice, config_options, output_option, planned
 from rankplan.cli.output import faults_end_it
 from rankplan.errors import PlacementError
 from rankplan.files import write_whole
+from rankplan.launchers.embedded import is_emitted
+from rankplan.launchers.emit import TARGETS
+from rankplan.launchers.emit import emit as emitted
+from rankplan.launchers.options import DEFAULT, EmitOptions, Form, flag, forms
 from rankplan.plans.plan import Plan
-from rankplan.targets.embedded import is_emitted
-from rankplan.targets.emit import TARGETS
-from rankplan.targets.emit import emit as emitted
-from rankplan.targets.options import DEFAULT, EmitOptions, Form, flag, forms
 
 
 class Pair(click.ParamType):  # type: ignore[type-arg]

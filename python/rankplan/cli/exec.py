@@ -11,10 +11,10 @@ import click
 
 from rankplan.cli.common import Choice, Component, component_of, config_options, isolate_option, planned
 from rankplan.cli.output import cannot_start, faults_end_it, note
+from rankplan.launchers.exec.node import run_ranks
+from rankplan.launchers.exec.process import rank_process
 from rankplan.nodes.node_rank import node_ranks
 from rankplan.plans.plan import Plan
-from rankplan.starting.node import run_ranks
-from rankplan.starting.process import rank_process
 
 
 @click.command()

@@ -26,15 +26,15 @@ from rankplan.cli.output import colored, faults_end_it, print_table
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.front import check, is_saved, tune
 from rankplan.frozen import frozen
+from rankplan.launchers.emit import emit as emitted
+from rankplan.launchers.emit import silenced
+from rankplan.launchers.options import forms
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node_rank import node_ranks
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
 from rankplan.read.text.load import load_config
 from rankplan.rlinf.placement import ComponentPlacement
-from rankplan.targets.emit import emit as emitted
-from rankplan.targets.emit import silenced
-from rankplan.targets.options import forms
 from rankplan.words import did_you_mean
 
 HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"

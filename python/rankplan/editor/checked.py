@@ -18,10 +18,10 @@ from lsprotocol import types
 from rankplan.dialects import asked
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.front import Nodes, check
+from rankplan.launchers.embedded import has_mark
 from rankplan.read.text.document import Document, Section
 from rankplan.read.text.load import SCRIPTS, load_config
 from rankplan.render.report import Report
-from rankplan.targets.embedded import has_mark
 from rankplan.trainers.areal.keys import ENGINES
 
 _BREAK = re.compile(r"\r\n|\r|\n")

@@ -18,6 +18,7 @@ from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.front import Config, read_job, saved_plan
+from rankplan.launchers.exec.child import run_child
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.runtime.cluster import Cluster
@@ -32,7 +33,6 @@ from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import as_timeout
 from rankplan.runtime.ray.connection import connect, head_of
 from rankplan.runtime.ray.head import Head
-from rankplan.starting.child import run_child
 from rankplan.words import counted, shown, wrong_type
 
 Others: TypeAlias = Literal["refuse", "pass"]

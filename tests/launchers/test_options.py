@@ -9,7 +9,7 @@ import pytest
 import rankplan
 import yaml
 from rankplan import EmitOptions, Inventory, PlacementError
-from rankplan.targets.embedded import digest
+from rankplan.launchers.embedded import digest
 from support.commands import run
 from support.launchers import documents, object_of, planned
 from support.schemas.validate import faults

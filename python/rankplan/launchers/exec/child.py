@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from types import FrameType
 
-from rankplan.starting.node import FORWARDED, handled
+from rankplan.launchers.exec.node import FORWARDED, handled
 
 
 def run_child(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rankplan.errors import Diagnostic
+from rankplan.launchers.script import Head
 from rankplan.read.text.places import Place
 from rankplan.read.text.sbatch import sbatch_options
-from rankplan.targets.script import Head
 
 HETJOB = "#SBATCH hetjob"
 

@@ -8,10 +8,10 @@ from math import lcm
 from typing import TypeAlias
 
 from rankplan._core import RankSet
+from rankplan.launchers.options import Draft
 from rankplan.plans.crossings import WORDS
 from rankplan.plans.rules import WORLD
 from rankplan.plans.topology import SEGMENT, NodeRule, NodeRules, stated_levels
-from rankplan.targets.options import Draft
 from rankplan.words import nodes_text
 
 CODE = "emit-topology"

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from rankplan.launchers.options import Draft
+from rankplan.launchers.pods import check_hardware, check_options, level_key, resource_key
+from rankplan.launchers.yaml_text import documents_text
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology.sources import HOSTNAME
-from rankplan.targets.options import Draft
-from rankplan.targets.pods import check_hardware, check_options, level_key, resource_key
-from rankplan.targets.yaml_text import documents_text
 
 _NAME = "rankplan"
 _TYPE_LABEL = "rankplan.io/accelerator-type"

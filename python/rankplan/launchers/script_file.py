@@ -12,11 +12,11 @@ from typing import Any
 
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.files import read_text
+from rankplan.launchers import mpirun, slurm, slurm_options, torchrun
+from rankplan.launchers.options import AGAIN, Draft, Emitted, Options
+from rankplan.launchers.script import CLOSES, DIGEST, OPENS, STRICT, Head, Lines, split
 from rankplan.plans.plan import Plan
 from rankplan.read.text.places import Place
-from rankplan.targets import mpirun, slurm, slurm_options, torchrun
-from rankplan.targets.options import AGAIN, Draft, Emitted, Options
-from rankplan.targets.script import CLOSES, DIGEST, OPENS, STRICT, Head, Lines, split
 from rankplan.words import shown
 
 _CODE = "emit-changed"

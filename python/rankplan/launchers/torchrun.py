@@ -12,10 +12,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rankplan.plans.plan import Plan
-from rankplan.targets.embedded import digest, plan_text
-from rankplan.targets.options import Draft
-from rankplan.targets.script import (
+from rankplan.launchers.embedded import digest, plan_text
+from rankplan.launchers.options import Draft
+from rankplan.launchers.script import (
     WAIT,
     Head,
     commands_read,
@@ -27,6 +26,7 @@ from rankplan.targets.script import (
     shell_words,
     stays_of,
 )
+from rankplan.plans.plan import Plan
 
 _START = '      --no-python rankplan exec "$plan" --component '
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.targets.groups import PodGroup, pod_groups
-from rankplan.targets.jobset import CONTAINER, command, masters_of
-from rankplan.targets.merge import ABSENT
-from rankplan.targets.options import Draft
-from rankplan.targets.pods import (
+from rankplan.launchers.groups import PodGroup, pod_groups
+from rankplan.launchers.jobset import CONTAINER, command, masters_of
+from rankplan.launchers.merge import ABSENT
+from rankplan.launchers.options import Draft
+from rankplan.launchers.pods import (
     GROUP,
     INDEX,
     check_name,

@@ -13,11 +13,11 @@ import rankplan
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from rankplan import EmitOptions
-from rankplan.targets import script_file
-from rankplan.targets.emit import wrong_options
-from rankplan.targets.options import Draft, Emitted
-from rankplan.targets.script import split
-from rankplan.targets.script_file import MPIRUN, SLURM, TORCHRUN, Kind
+from rankplan.launchers import script_file
+from rankplan.launchers.emit import wrong_options
+from rankplan.launchers.options import Draft, Emitted
+from rankplan.launchers.script import split
+from rankplan.launchers.script_file import MPIRUN, SLURM, TORCHRUN, Kind
 from rankplan.testing import placements
 from support.launchers import CASES, planned
 from support.scripts import FACTS, STARTED, plan_lines_of

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import Any
 
-from rankplan.plans.plan import Plan
-from rankplan.targets.embedded import digest, plan_text, portable
-from rankplan.targets.groups import pod_groups
-from rankplan.targets.options import Draft, Options
-from rankplan.targets.pods import check_hardware
-from rankplan.targets.requests import Requests, level_order, requests
-from rankplan.targets.script import (
+from rankplan.launchers.embedded import digest, plan_text, portable
+from rankplan.launchers.groups import pod_groups
+from rankplan.launchers.options import Draft, Options
+from rankplan.launchers.pods import check_hardware
+from rankplan.launchers.requests import Requests, level_order, requests
+from rankplan.launchers.script import (
     WAIT,
     Head,
     Stay,
@@ -33,7 +32,8 @@ from rankplan.targets.script import (
     shell_words,
     stays_of,
 )
-from rankplan.targets.slurm_options import repeated
+from rankplan.launchers.slurm_options import repeated
+from rankplan.plans.plan import Plan
 from rankplan.words import first_node
 
 _GPUS = ("NV_GPU", "AMD_GPU", "INTEL_GPU")

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rankplan.targets.groups import PodGroup, pod_groups
-from rankplan.targets.merge import ABSENT, USER, Closed
-from rankplan.targets.options import Draft
-from rankplan.targets.pods import (
+from rankplan.launchers.groups import PodGroup, pod_groups
+from rankplan.launchers.merge import ABSENT, USER, Closed
+from rankplan.launchers.options import Draft
+from rankplan.launchers.pods import (
     INDEX,
     NODE_RANK,
     PLAN_FILE,

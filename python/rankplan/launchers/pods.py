@@ -9,12 +9,12 @@ from typing import Any
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, RankSet
 from rankplan.accelerators import VENDORS, vendor
+from rankplan.launchers.embedded import digest
+from rankplan.launchers.groups import PodGroup, is_label
+from rankplan.launchers.merge import ABSENT, USER, Optional
+from rankplan.launchers.options import Draft
+from rankplan.launchers.requests import Requests, level_order, requests
 from rankplan.nodes.topology.sources import HOSTNAME
-from rankplan.targets.embedded import digest
-from rankplan.targets.groups import PodGroup, is_label
-from rankplan.targets.merge import ABSENT, USER, Optional
-from rankplan.targets.options import Draft
-from rankplan.targets.requests import Requests, level_order, requests
 from rankplan.words import counted, nodes_text
 
 PLAN = "rankplan.io/plan"

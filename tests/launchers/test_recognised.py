@@ -9,7 +9,7 @@ from textwrap import indent
 import pytest
 import rankplan
 from rankplan import EmitOptions
-from rankplan.targets.embedded import has_mark, is_emitted
+from rankplan.launchers.embedded import has_mark, is_emitted
 from support.launchers import OPTIONS, WITHOUT_RAY
 from support.paths import ROOT
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.accelerators import vendor
-from rankplan.targets.groups import PodGroup, pod_groups
-from rankplan.targets.merge import ABSENT, USER, Closed, Optional
-from rankplan.targets.options import JOB, Draft
-from rankplan.targets.pods import (
+from rankplan.launchers.groups import PodGroup, pod_groups
+from rankplan.launchers.merge import ABSENT, USER, Closed, Optional
+from rankplan.launchers.options import JOB, Draft
+from rankplan.launchers.pods import (
     INDEX,
     NODE_RANK,
     check_name,

@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from rankplan.launchers.yaml_text import documents_text
 from rankplan.read.text.document import Document
-from rankplan.targets.yaml_text import documents_text
 
 WORDS = [
     *("yes", "no", "on", "off", "y", "n", "null", "~", "true", "1", "0x1f", "0o7", "012", "1_0", "1e3", ".5", "1:30"),

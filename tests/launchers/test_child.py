@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from rankplan.starting.child import run_child
+from rankplan.launchers.exec.child import run_child
 
 
 def nothing() -> None:

@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rankplan.plans.plan import Plan
-from rankplan.targets.embedded import digest, plan_text
-from rankplan.targets.options import Draft
-from rankplan.targets.script import (
+from rankplan.launchers.embedded import digest, plan_text
+from rankplan.launchers.options import Draft
+from rankplan.launchers.script import (
     WAIT,
     Head,
     Stay,
@@ -29,6 +28,7 @@ from rankplan.targets.script import (
     shell_words,
     stays_of,
 )
+from rankplan.plans.plan import Plan
 from rankplan.words import first_node
 
 _EXPANDED = re.compile(r"[\\$`]")

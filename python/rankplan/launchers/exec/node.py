@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from rankplan.starting.process import RankProcess
+from rankplan.launchers.exec.process import RankProcess
 
 GRACE = 15.0
 """Seconds between SIGTERM and SIGKILL for the ranks that a failed one leaves behind."""

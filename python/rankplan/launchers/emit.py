@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import read_text
+from rankplan.launchers import jobset, kuberay, kubernetes, kueue, lws
+from rankplan.launchers.options import AGAIN, CLUSTER, DEFAULT, JOB, KINDS, Draft, EmitOptions, Emitted, Options
+from rankplan.launchers.script import shell_words
+from rankplan.launchers.script_file import MPIRUN, SLURM, TORCHRUN, Kind, reader, writer, wrote
 from rankplan.plans.plan import Plan
-from rankplan.targets import jobset, kuberay, kubernetes, kueue, lws
-from rankplan.targets.options import AGAIN, CLUSTER, DEFAULT, JOB, KINDS, Draft, EmitOptions, Emitted, Options
-from rankplan.targets.script import shell_words
-from rankplan.targets.script_file import MPIRUN, SLURM, TORCHRUN, Kind, reader, writer, wrote
 from rankplan.words import did_you_mean, wrong_type
 
 notes = logging.getLogger("rankplan.notes")

@@ -13,7 +13,7 @@ import pytest
 import rankplan
 import yaml
 from rankplan import EmitOptions
-from rankplan.targets.yaml_text import documents_text
+from rankplan.launchers.yaml_text import documents_text
 from support.launchers import CASES, options, planned
 
 Path_ = tuple[str | int, ...]

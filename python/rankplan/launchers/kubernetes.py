@@ -11,13 +11,10 @@ from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
-from rankplan.nodes.topology.sources import HOSTNAME
-from rankplan.plans.plan import Plan
-from rankplan.read.text.manifest import Object, read_objects
-from rankplan.targets.embedded import plan_text, portable
-from rankplan.targets.merge import ABSENT, NAMES, Contradiction, contradictions, merged
-from rankplan.targets.options import AGAIN, Draft, Emitted, Options
-from rankplan.targets.pods import (
+from rankplan.launchers.embedded import plan_text, portable
+from rankplan.launchers.merge import ABSENT, NAMES, Contradiction, contradictions, merged
+from rankplan.launchers.options import AGAIN, Draft, Emitted, Options
+from rankplan.launchers.pods import (
     NODE_RANK,
     OPTIONS,
     PLACE_VARIABLES,
@@ -29,7 +26,10 @@ from rankplan.targets.pods import (
     options_read,
     plan_map,
 )
-from rankplan.targets.yaml_text import documents_text
+from rankplan.launchers.yaml_text import documents_text
+from rankplan.nodes.topology.sources import HOSTNAME
+from rankplan.plans.plan import Plan
+from rankplan.read.text.manifest import Object, read_objects
 from rankplan.words import shown
 
 Writer: TypeAlias = Callable[[Draft, str], dict[str, Any]]
