@@ -11,9 +11,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from rankplan.frozen import frozen
 
 _CUDA_DEVICE, _DRM_DEVICE_FILE, _DRM_RENDER_FILE = 0x323A, 0x3233, 0x3377
 _MOST = 64
@@ -22,7 +21,7 @@ VARIABLES = ("EGL_DEVICE_ID", "MUJOCO_EGL_DEVICE_ID")
 """The variables from which renderers read the number of the EGL device."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class EglDevice:
     """A device as EGL describes it: its CUDA ordinal among all devices of the node, and the files of its DRM device."""
 
