@@ -90,14 +90,28 @@ def _numa(sysfs: Sysfs) -> dict[int, RankSet] | None:
 
 
 def _memory(sysfs: Sysfs, nodes: Sequence[int]) -> dict[int, int]:
+    """Return the memory of each NUMA node in MiB.
+
+    A virtual machine to which memory is added while it runs may show only the first part in the files of its node; if
+    there is one node, it has all memory of the machine.
+    """
     allowed = _allowed(sysfs, "Mems_allowed_list", "mems")
     sizes = {}
     for node in nodes:
         text = sysfs.text(f"{_NODES}/node{node}/meminfo") or ""
-        total = re.search(r"MemTotal:\s+([0-9]{1,15}) kB", text, re.ASCII)
-        if total and int(total[1]) >> 10 and (allowed is None or node in allowed):
-            sizes[node] = int(total[1]) >> 10
+        total = _total_memory(text)
+        if total and (allowed is None or node in allowed):
+            sizes[node] = total
+    if len(nodes) == 1 and sizes:
+        (node,) = nodes
+        sizes[node] = max(sizes[node], _total_memory(sysfs.text("proc/meminfo") or ""))
     return sizes
+
+
+def _total_memory(text: str) -> int:
+    """Return the total in MiB that a ``meminfo`` file states, 0 if it states none."""
+    total = re.search(r"MemTotal:\s+([0-9]{1,15}) kB", text, re.ASCII)
+    return int(total[1]) >> 10 if total else 0
 
 
 def _sockets(sysfs: Sysfs, first_cpus: dict[int, int]) -> tuple[RankSet, ...]:
