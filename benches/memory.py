@@ -63,6 +63,8 @@ def trained(rows: Sequence[Row]) -> Iterator[str]:
     peaks = [(row["answer"]["peak_bytes"], *peak(row)) for row in rows if row["kind"] == "train-peak"]
     yield compared("measured peaks", peaks)
     yield compared("  above 8 GiB", [one for one in peaks if one[0] > 8 * GIB])
+    measured = [(row["answer"]["peak_bytes"], *peak(row)) for row in lines("fsdp_peaks")]
+    yield compared("  of FSDP on one card", measured)
     steady = []
     for row in (row for row in rows if row["answer"].get("steady_bytes")):
         parts = training_memory(model_of(row), training_of(row))[-1][0]

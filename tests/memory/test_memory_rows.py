@@ -11,6 +11,7 @@ from support.goldens import lines
 from support.memory_rows import engine_of, judge, model_of, peak, training_of
 
 ROWS = lines("memory_rows")
+FSDP_PEAKS = lines("fsdp_peaks")
 VERDICTS = ("fits", "misfit", "misfit-assumed")
 JUDGED = [row for row in ROWS if row["answer"].get("verdict") in VERDICTS and "model" in row]
 KINDS = {"train-peak", "ran", "batch-search", "below", "measured", "oom", "derived"}
@@ -43,9 +44,23 @@ def test_the_answers_are_at_least_as_useful_as_they_were() -> None:
 
 
 def test_measured_peaks_are_inside() -> None:
-    for row in _of("train-peak"):
+    for row in (*_of("train-peak"), *FSDP_PEAKS):
         lower, upper = peak(row)
         assert lower <= row["answer"]["peak_bytes"] <= upper, row["id"]
+
+
+def test_peaks_of_fsdp_were_measured_on_two_cards() -> None:
+    assert {row["card"]["name"] for row in FSDP_PEAKS} == {"NVIDIA H100 80GB HBM3", "NVIDIA H200"}
+    assert len(FSDP_PEAKS) == 34
+
+
+def test_what_fsdp_keeps_between_steps_is_inside() -> None:
+    for row in FSDP_PEAKS:
+        parts = training_memory(model_of(row), training_of(row))[-1][0]
+        kept = [(low, high) for name, low, high in parts if name in ("weights", "optimizer")]
+        lower, upper = sum(low for low, _ in kept), sum(high for _, high in kept)
+        buffers = 0.03 * upper  # of libraries, and the tokens
+        assert lower <= row["answer"]["between_steps_bytes"] <= upper + buffers, row["id"]
 
 
 def test_steady_bytes_are_at_least_the_lower_bound_of_the_states() -> None:
