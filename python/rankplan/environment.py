@@ -6,7 +6,6 @@ of the node group, then what the plan decides: ranks and devices.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 import re
@@ -66,6 +65,8 @@ def process_environment() -> dict[str, str]:
 
     Python's copy, ``os.environ``, lacks what ``os.putenv`` or a library in C has set.
     """
+    import ctypes  # only a process that starts others needs it
+
     try:
         entries = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
     except (OSError, ValueError):  # no such name in this C library

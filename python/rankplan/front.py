@@ -18,9 +18,6 @@ from rankplan.files import beginning
 from rankplan.frozen import frozen
 from rankplan.launchers.embedded import is_emitted
 from rankplan.memory.cards import size_in_bytes
-from rankplan.memory.faults import memory_unknown, memory_warnings
-from rankplan.memory.needs import Needs
-from rankplan.memory.peaks import Peaks
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
@@ -28,7 +25,6 @@ from rankplan.plans.node_order import in_order
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.plans.weights import senderless
-from rankplan.read.memory_places import located, reject_memory
 from rankplan.read.text.document import Section
 from rankplan.read.text.hydra import compose
 from rankplan.read.text.load import load_config
@@ -38,6 +34,8 @@ from rankplan.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.words import by_nodes, counted, wrong_type
 
 if TYPE_CHECKING:
+    from rankplan.memory.needs import Needs
+    from rankplan.memory.peaks import Peaks
     from rankplan.tuning.costs import Costs
     from rankplan.tuning.search import Tuning
 
@@ -87,10 +85,16 @@ def check(
             reader = job.reader
             job.announce()
             plan = job.plan()
-        needs = Needs(plan.inventory, plan, kept, peaks, reader.spellings)
+        if memory or any(one.memory is not None for one in plan.values()):
+            from rankplan.memory.needs import Needs  # many configs say nothing about memory
+
+            needs = Needs(plan.inventory, plan, kept, peaks, reader.spellings)
         found = _saved_warnings(plan, needs, _name(config)) if job is None else job.warnings(plan, needs)
         warnings: tuple[Diagnostic, ...] = tuple(found)
-        if memory:
+        if memory and needs is not None:
+            from rankplan.memory.faults import memory_unknown
+            from rankplan.read.memory_places import located
+
             warnings += tuple(located(reader, name, one) for name, one in memory_unknown(needs))
             warnings += tuple(reader.located(path, one) for path, one in reader.unknown_models.items())
     except PlacementError as error:
@@ -287,7 +291,7 @@ class Job:
             if warning.code == "group-spans":
                 notes.warning("%s: warning[%s]: %s", self.name, warning.code, warning.message)
 
-    def warnings(self, plan: Plan, needs: Needs) -> Iterator[Diagnostic]:
+    def warnings(self, plan: Plan, needs: Needs | None) -> Iterator[Diagnostic]:
         """Yield the warnings about a plan of this job and its memory.
 
         Raises `PlacementError` for components that cannot fit, and for weights without a sender.
@@ -365,15 +369,24 @@ def reject_crossings(plan: Plan, *, labelled: bool) -> None:
         raise refusal(list(dict.fromkeys(faults)))
 
 
-def plan_warnings(plan: Plan, needs: Needs, reader: Reader) -> Iterator[Diagnostic]:
-    """Yield the warnings about the memory and the groups of a plan. Raises `PlacementError` for its faults."""
-    reject_memory(needs, reader)
-    reject_senderless(plan, reader)
-    yield from (located(reader, name, found) for name, found in memory_warnings(needs))
+def plan_warnings(plan: Plan, needs: Needs | None, reader: Reader) -> Iterator[Diagnostic]:
+    """Yield the warnings about the memory and the groups of a plan. Raises `PlacementError` for its faults.
+
+    ``needs`` is ``None`` if no component states its memory.
+    """
+    if needs is None:
+        reject_senderless(plan, reader)
+    else:
+        from rankplan.memory.faults import memory_warnings
+        from rankplan.read.memory_places import located, reject_memory
+
+        reject_memory(needs, reader)
+        reject_senderless(plan, reader)
+        yield from (located(reader, name, found) for name, found in memory_warnings(needs))
     yield from group_warnings(plan, reader)
 
 
-def _saved_warnings(plan: Plan, needs: Needs, name: str) -> Iterator[Diagnostic]:
+def _saved_warnings(plan: Plan, needs: Needs | None, name: str) -> Iterator[Diagnostic]:
     """Yield the warnings about a saved plan. Raises `PlacementError` for its faults."""
     plan.check_shares()
     plan.check_keep()

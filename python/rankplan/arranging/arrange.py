@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import chain, product
 from typing import TypeAlias
@@ -17,6 +17,7 @@ from rankplan.arranging.hierarchy import crossings, domains_at, hierarchy_of, la
 from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.rules import Network
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains, domains
@@ -39,7 +40,7 @@ _Kind: TypeAlias = tuple[str, int, str | None]
 """Type, number and model of the accelerators of a node."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Arrangement:
     """A node for every node rank of a plan.
 
@@ -108,7 +109,7 @@ def arrange(
     return Task(inventory, planned, plan, network, excluded, were=known).solve()
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Task:
     """A plan and the nodes that it can use.
 

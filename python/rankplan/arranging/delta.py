@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import lcm
 
 from rankplan._core import CLUSTER, NODE, RankSet
@@ -21,6 +21,7 @@ from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import removed
 from rankplan.arranging.units import Step, grown_rule, num_data_groups, reject_without_groups, resized
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.nodes.facts import ClusterFacts
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Rule, used_nodes
@@ -67,7 +68,7 @@ def resize(
     return _joined(found, after, kept, arrangement)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Sized:
     """The task to find nodes for components of another size, and facts and rules with their node ranks."""
 

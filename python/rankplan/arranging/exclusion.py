@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.nodes.entries import Marks, add_mark
 from rankplan.nodes.inventory import Inventory
 from rankplan.words import shown
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exclusion:
     """The hardware of an inventory that a plan must not use: what either excludes, and what is not healthy.
 

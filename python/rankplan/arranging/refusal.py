@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from rankplan._core import Arrangement, Hierarchy, Problem, RankSet, pack_segments
 from rankplan.errors import Diagnostic
+from rankplan.frozen import frozen
 from rankplan.nodes.topology import Domains
 from rankplan.plans.rules import TOGETHER, WORLD
 from rankplan.plans.topology import SEGMENT, NodeRule, NodeRules
@@ -49,7 +49,7 @@ class Asked(Protocol):
         """Return the survivors that move if they may."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Refusal:
     """An arrangement that breaks rules, though none is known that breaks fewer.
 

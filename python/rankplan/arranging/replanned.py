@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rankplan._core import RankSet
 from rankplan.arranging.arrange import Arrangement
 from rankplan.arranging.exclusion import renamed
+from rankplan.frozen import frozen
 from rankplan.nodes.facts import NO_FACTS, ClusterFacts
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import NodeSpec
@@ -17,7 +18,7 @@ from rankplan.plans.plan import Plan
 from rankplan.plans.rules import with_named_levels
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replanned:
     """A plan before and after a failure, or a change of its size, and the changes.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import lcm
 
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import used_nodes
 from rankplan.plans.diff import same_nodes
@@ -15,7 +15,7 @@ from rankplan.plans.segments import level_sizes
 from rankplan.read.facts import with_stated
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Network:
     """The levels of the network, keys of labels, outermost first, and what a plan states about its components."""
 

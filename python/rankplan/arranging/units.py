@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
 
 from rankplan._core import ACCELERATOR, Packed, Placement, RankMap, RankSet
 from rankplan.arranging.repair import lists_of, placed, rule_of
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plans.component import Component, Rule
@@ -40,7 +41,7 @@ def reject_without_groups(component: Component) -> None:
         raise PlacementError([Diagnostic("invalid-value", message, help)])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Together:
     """The last data groups of a component, the fewest that go together, and their processes: its last ranks.
 
@@ -94,7 +95,7 @@ def _sharded(parallel: Parallel) -> int:
     return lcm(parallel.fsdp, parallel.expert // gcd(parallel.expert, parallel.dense))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """The least by which a component grows: data groups that fill whole nodes.
 
@@ -152,7 +153,7 @@ def _part(nodes: Fraction) -> str:
     return f"{nodes} of a node" if nodes < 1 else f"{float(nodes):g} nodes"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cell:
     """The last processes of a component that share no resources with others.
 

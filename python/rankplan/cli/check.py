@@ -23,9 +23,7 @@ from rankplan.cli.common import (
 from rankplan.cli.output import EXPECTED, colored, faults_end_it, note, print_table, show_error, silent
 from rankplan.errors import Diagnostic, printable
 from rankplan.front import check as check_config
-from rankplan.render.annotations import github, github_notice, sarif
 from rankplan.render.report import Report
-from rankplan.render.tables import table
 from rankplan.words import counted
 
 _SUFFIXES = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch")
@@ -111,24 +109,34 @@ def _check_all(paths: tuple[str, ...], choice: Choice, form: str, **options: Any
         note(f"skipped {counted(skipped, 'file that is no job', 'files that are no jobs')}")
     if whole and form == "text" and reports:
         _print_summary(reports)
-    found = [one for report in reports for one in report.diagnostics]
-    remarks = {report.file: report.remark for report in reports if report.remark is not None}
     if form == "json":
         plain = [report.plain() for report in reports]
         plain = [one | {"faults": [], "error": unread[one["file"]]} if one["file"] in unread else one for one in plain]
         click.echo(json.dumps(plain, indent=2))
-    elif form == "sarif":
-        click.echo(json.dumps(sarif(found, remarks), indent=2))
-    elif form == "github":
-        for one in found:
-            click.echo(github(one))
-        for file, remark in remarks.items():
-            click.echo(github_notice(file, remark))
+    elif form in ("sarif", "github"):
+        _print_annotations(reports, form)
     return all(reports)
+
+
+def _print_annotations(reports: Sequence[Report], form: str) -> None:
+    """Print the diagnostics for code scanning, or as annotations of a pull request."""
+    from rankplan.render.annotations import github, github_notice, sarif
+
+    found = [one for report in reports for one in report.diagnostics]
+    remarks = {report.file: report.remark for report in reports if report.remark is not None}
+    if form == "sarif":
+        click.echo(json.dumps(sarif(found, remarks), indent=2))
+        return
+    for one in found:
+        click.echo(github(one))
+    for file, remark in remarks.items():
+        click.echo(github_notice(file, remark))
 
 
 def _print_summary(reports: Sequence[Report]) -> None:
     """Print a table with a line per file."""
+    from rankplan.render.tables import table
+
     result = table("file", "processes#", "nodes#", "faults#", "warnings#")
     for one in reports:
         sizes = ["", ""]

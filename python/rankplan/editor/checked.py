@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from lsprotocol import types
 from rankplan.dialects import asked
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.front import Nodes, check
+from rankplan.frozen import frozen
 from rankplan.launchers.embedded import has_mark
 from rankplan.read.text.document import Document, Section
 from rankplan.read.text.load import SCRIPTS, load_config
@@ -31,7 +32,7 @@ _RENAME = re.compile(r"rename `([^`]+)` to `([^`]+)`")
 _WRITE = re.compile(r"write ([0-9][0-9,:-]*)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Options:
     """What the checks of all buffers have in common; see `rankplan.check`."""
 
@@ -40,7 +41,7 @@ class Options:
     without: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checked:
     """What `rankplan.check` finds in a text, as if it were the content of its file.
 
@@ -122,7 +123,7 @@ def checked(text: str, file: str, options: Options) -> Checked:
     return Checked(file, text, config, report)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fix:
     """A change of a range that removes a fault."""
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rankplan.editor.keys import keys_at, words_at
 from rankplan.errors import KeyPath
+from rankplan.frozen import frozen
 from rankplan.plans.rules import component_names
 from rankplan.trainers.areal.keys import ENGINES
 
@@ -21,7 +21,7 @@ _LABEL = re.compile(r"\blabel:\s*[\"']?([^\s,}\"']+)")
 _EXPLAIN = "rankplan explain "
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cursor:
     """Where a cursor is: ``path`` of the section, or of the key if ``value``; ``word`` is what is typed so far."""
 
@@ -30,7 +30,7 @@ class Cursor:
     value: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Proposal:
     """A text to insert in place of the word at the cursor; ``about`` explains it."""
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.guests import faults
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class GuestError(PlacementError):
         return replace(self.diagnostics[0], warning=True)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Guest:
     """An entry point of another package, whose code has not been imported."""
 

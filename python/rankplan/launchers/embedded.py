@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from itertools import pairwise
@@ -11,7 +10,6 @@ from typing import Any
 from rankplan._core import RankSet
 from rankplan.files import beginning
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans import plan_file
 from rankplan.plans.plan import Plan
 from rankplan.words import natural
 
@@ -73,11 +71,15 @@ def _renamed(inventory: Inventory, names: list[str]) -> list[str]:
 
 def plan_text(plan: Plan) -> str:
     """Return the text of a saved plan."""
+    from rankplan.plans import plan_file
+
     return plan_file.content(plan.inventory, plan, plan.mode, plan.dialect, plan.requests, plan.rules).text()
 
 
 def digest(text: str) -> str:
     """Return the digest of the text of a plan: ``sha256:`` and 16 digits."""
+    import hashlib  # a file that is no launcher's needs only its mark
+
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
 
 

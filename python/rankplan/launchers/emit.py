@@ -7,10 +7,10 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import read_text
+from rankplan.frozen import frozen
 from rankplan.launchers import jobset, kuberay, kubernetes, kueue, lws
 from rankplan.launchers.options import AGAIN, CLUSTER, DEFAULT, JOB, KINDS, Draft, EmitOptions, Emitted, Options
 from rankplan.launchers.script import shell_words
@@ -22,7 +22,7 @@ notes = logging.getLogger("rankplan.notes")
 """Tells what a file leaves open."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Target:
     """A launcher: ``write`` returns its file, or records every fact that it cannot hold in the draft.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from rankplan.frozen import frozen
 from rankplan.plans.plan import Plan
 
 _LONGEST = 20
@@ -14,7 +15,7 @@ _RESERVED = ("head",)
 """Kueue names the pod set of Ray's head so."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PodGroup:
     """Nodes that a launcher starts alike: consecutive ranks, the same accelerators, the same components.
 

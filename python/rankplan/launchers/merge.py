@@ -7,11 +7,11 @@ A tree of plain values stands for what rankplan writes. `USER` marks the place o
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from rankplan.errors import KeyPath
+from rankplan.frozen import frozen
 
 
 class Mark(Enum):
@@ -39,7 +39,7 @@ EVERY = "*"
 """In a list of the user, an object of this name stands for every object of rankplan's list."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Contradiction:
     """A field that differs: its path in the user's file, rankplan's value, and the user's.
 

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from rankplan.errors import Diagnostic, refusal
+from rankplan.frozen import frozen
 from rankplan.plans.plan import Plan
 from rankplan.words import wrong_type
 
@@ -24,7 +25,7 @@ AGAIN = "write the file again with `rankplan emit`"
 """The help for a file that is no longer what rankplan wrote."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Options:
     """What a file says besides the plan; what is not given is left out of it.
 
@@ -61,7 +62,7 @@ class Options:
         return None if default is None else default.replace("{}", component)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Form:
     """How a user states an option: in Python with a value of ``types``, else ``instead`` says what to pass.
 
@@ -95,7 +96,7 @@ def _form(help: str, **form: Any) -> dict[str, Form]:
 _PODS = ("kuberay", "jobset", "lws", "kueue")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EmitOptions:
     """What a user states for `emit`; ``None`` is not stated. The flags of ``rankplan emit`` are its fields.
 
@@ -261,7 +262,7 @@ class Draft:
             raise refusal(self.faults)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Emitted:
     """A file that rankplan has written: the plan, the target, and the options that give the same file again."""
 

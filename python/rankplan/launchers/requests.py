@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import lcm
 from typing import TypeAlias
 
 from rankplan._core import RankSet
+from rankplan.frozen import frozen
 from rankplan.launchers.options import Draft
 from rankplan.plans.crossings import WORDS
 from rankplan.plans.rules import WORLD
@@ -17,7 +17,7 @@ from rankplan.words import nodes_text
 CODE = "emit-topology"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Slice:
     """Every ``size`` consecutive nodes of a group, from its first on, must be in one domain of a level."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, TypeAlias
 
 from rankplan.errors import Diagnostic
+from rankplan.frozen import frozen
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
 
@@ -53,7 +53,7 @@ def _escape(found: re.Match[str]) -> str:
     return f"\\x{ord(found[0]):02x}" if found[0] < " " or found[0] == "\x7f" else f"\\{found[0]}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Stay:
     """Consecutive process ranks of a component on one node."""
 
@@ -119,7 +119,7 @@ Lines: TypeAlias = tuple[tuple[int, str], ...]
 """Lines, each with its number from 1."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Head:
     """The user's part of a script: its first line, its comments and options of a batch system, and its commands."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
 
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.files import read_text
+from rankplan.frozen import frozen
 from rankplan.launchers import mpirun, slurm, slurm_options, torchrun
 from rankplan.launchers.options import AGAIN, Draft, Emitted, Options
 from rankplan.launchers.script import CLOSES, DIGEST, OPENS, STRICT, Head, Lines, split
@@ -24,7 +25,7 @@ _MOST_LINES = 4000
 """Above that many lines that may differ, only the first difference is looked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Kind:
     """One of the targets whose file is a script.
 

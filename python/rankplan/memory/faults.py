@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from rankplan._core import host_store
 from rankplan.errors import Diagnostic
 from rankplan.memory.cards import size_text
-from rankplan.memory.changes import bounds_text, changes, explained, keys_text
 from rankplan.memory.needs import RESERVED, SWITCH, Crowd, Need, Needs
 
 _MOST_CHANGES = 3
@@ -30,6 +29,8 @@ def memory_warnings(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
 
 def memory_unknown(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
     """Yield a warning for each phase between its bounds: the keys that would decide it, or a measurement."""
+    from rankplan.memory.changes import bounds_text, explained, keys_text  # most memory fits, and needs no changes
+
     for need in explained(needs):
         if need.answer == "unknown":
             size = f"which has {size_text(need.card[1])}" if need.card else "whose memory is unknown"
@@ -63,6 +64,8 @@ def _fault(needs: Needs, need: Need) -> Diagnostic:
 
 def _help(needs: Needs, need: Need) -> str:
     """Return the smallest changes that are not refused, each with its bounds."""
+    from rankplan.memory.changes import changes
+
     works = [change.text(needs, need.components[0]) for change in changes(needs, need)[:_MOST_CHANGES]]
     if works:
         return f"use {', or '.join(works)}"
@@ -71,6 +74,8 @@ def _help(needs: Needs, need: Need) -> str:
 
 def _engine_help(needs: Needs, need: Need) -> str:
     """Return the smallest share, or else the longest request, that an engine can start with."""
+    from rankplan.memory.changes import changes
+
     name = need.components[0]
     entry = needs.evaluations[name].entry
     card = need.card[1] if need.card else 1.0

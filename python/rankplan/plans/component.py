@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum, auto
-from fractions import Fraction
 from functools import cached_property
 from itertools import chain, groupby, repeat
 from operator import attrgetter, itemgetter
@@ -345,6 +344,8 @@ def local_accelerators(pattern: Pattern) -> RankSet:
 
 def merged(rank_map: RankMap) -> str:
     """Return the text of a map with as few segments as possible: neighbours that share in the same way become one."""
+    from fractions import Fraction  # few plans are written as such a text
+
     shared = [
         (resources, [processes for _, processes in parts])
         for resources, parts in groupby(rank_map.segments, itemgetter(0))

@@ -17,20 +17,16 @@ from rankplan.frozen import frozen
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans import plan_file
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibility, check_size
-from rankplan.plans.fitting import fitted
-from rankplan.plans.node_kinds import NodeKind, node_kinds
-from rankplan.plans.pools import pool_faults
 from rankplan.plans.requests import Request
 from rankplan.plans.rules import NO_RULES, Rules, with_named_levels
-from rankplan.plans.topology import topology_faults, topology_warnings
-from rankplan.plans.weights import WeightMap
 from rankplan.words import counted, did_you_mean, first_node, listed, wrong_type
 
 if TYPE_CHECKING:
     from rankplan.memory.needs import Need
     from rankplan.memory.peaks import HasPeaks
+    from rankplan.plans.node_kinds import NodeKind
+    from rankplan.plans.weights import WeightMap
 
 _Crowd = TypeVar("_Crowd", bound=tuple[Any, ...])
 
@@ -211,6 +207,8 @@ class Plan(Mapping[str, Component]):
         Each used node must have the same type and number of accelerators, and the ids, hostname and address that the
         plan states. Raises `PlacementError` (``plan-mismatch``) node by node otherwise.
         """
+        from rankplan.plans.fitting import fitted
+
         cluster = inventory_of(cluster)
         components = fitted(list(self.values()), cluster)
         return self.placed(components[0].inventory if components else cluster, components)
@@ -295,6 +293,11 @@ class Plan(Mapping[str, Component]):
 
         ``labelled``: whether the labels of the nodes are known; otherwise only rules about nodes are checked.
         """
+        if not self._rules:
+            return []
+        from rankplan.plans.pools import pool_faults
+        from rankplan.plans.topology import topology_faults
+
         found: list[tuple[KeyPath, Diagnostic]] = []
         found += topology_faults(self._rules, self, self._inventory, labelled=labelled)
         found += pool_faults(self._rules.pools, self)
@@ -303,6 +306,10 @@ class Plan(Mapping[str, Component]):
 
     def rule_warnings(self) -> list[Diagnostic]:
         """Return the rules of ``prefer`` that do not hold, each where it is stated."""
+        if not self._rules.prefer:
+            return []
+        from rankplan.plans.topology import topology_warnings
+
         found = topology_warnings(self._rules, self, self._inventory)
         return [self._rules.where(*path).locate(warning) for path, warning in found]
 
@@ -314,6 +321,8 @@ class Plan(Mapping[str, Component]):
     @cached_property
     def node_kinds(self) -> list[NodeKind]:
         """The nodes by hardware and processes, with equal nodes together."""
+        from rankplan.plans.node_kinds import node_kinds
+
         return node_kinds(self._inventory, self._components)
 
     def memory(self, costs: HasPeaks | None = None, reserve: float = 0) -> dict[tuple[str, ...], dict[str, Need]]:
@@ -334,6 +343,8 @@ class Plan(Mapping[str, Component]):
         Raises ``KeyError`` for an unknown component, `PlacementError` (``no-weight-sender``) if some weights have no
         sender, ``ValueError`` for unknown ranks.
         """
+        from rankplan.plans.weights import WeightMap
+
         return WeightMap(self[sender], self[receiver], ranks)
 
     def to_dict(self) -> dict[str, Any]:
@@ -342,6 +353,8 @@ class Plan(Mapping[str, Component]):
         return content
 
     def _file(self) -> PlanFile:
+        from rankplan.plans import plan_file
+
         return plan_file.content(self._inventory, self, self.mode, self._dialect, self._requests, self._rules)
 
     @classmethod
@@ -350,10 +363,14 @@ class Plan(Mapping[str, Component]):
 
         Raises `PlacementError` (``invalid-plan``) with each wrong key and the reason.
         """
+        from rankplan.plans import plan_file
+
         return cls(*plan_file.read(PlanFile(content)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan as JSON, atomically. Equal plans, and no others, give equal bytes. Raises ``OSError``."""
+        from rankplan.plans import plan_file
+
         plan_file.save(Path(path), self._file())
 
     @classmethod
@@ -363,6 +380,8 @@ class Plan(Mapping[str, Component]):
         Raises `PlacementError` (``invalid-plan``) with each wrong key and the reason, ``OSError`` if the file cannot be
         read.
         """
+        from rankplan.plans import plan_file
+
         return cls(*plan_file.load(os.fspath(path)))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankplan.errors import Diagnostic, PlacementError, printable
 from rankplan.frozen import frozen
-from rankplan.memory.needs import Needs
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import group_lines
-from rankplan.render.memory import memory_lines, plain_needs
 from rankplan.words import counted
+
+if TYPE_CHECKING:
+    from rankplan.memory.needs import Needs
 
 
 @frozen
@@ -56,7 +57,7 @@ class Report:
 
     def render(self, *, color: bool = False) -> str:
         """Return the report as the command prints it."""
-        told = [] if self.needs is None else memory_lines(self.needs)
+        told = self._memory_lines()
         if self.plan is None:
             found = PlacementError([*self.faults, *self.warnings]).render(color=color)
             lines = [f"{found}\n\n{faults_line(self.faults)}", *([self.remark] if self.remark else [])]
@@ -70,6 +71,20 @@ class Report:
         first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
         lines = [first, *group_lines(self.plan), *told, *(warning.render(color=color) for warning in self.warnings)]
         return "\n".join([*lines, self.remark] if self.remark else lines)
+
+    def _memory_lines(self) -> list[str]:
+        if self.needs is None:
+            return []
+        from rankplan.render.memory import memory_lines
+
+        return memory_lines(self.needs)
+
+    def _plain_memory(self) -> dict[str, Any]:
+        if self.needs is None:
+            return {}
+        from rankplan.render.memory import plain_needs
+
+        return {"memory": plain_needs(self.needs)}
 
     def plain(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
@@ -85,7 +100,7 @@ class Report:
             "warnings": [warning.plain() for warning in self.warnings],
             "unreported": self.unreported,
             "error": None,
-            **({} if self.needs is None else {"memory": plain_needs(self.needs)}),
+            **self._plain_memory(),
         }
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from rankplan.errors import Diagnostic, KeyPath
+from rankplan.frozen import frozen
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, ORDER, Parallel
 from rankplan.plans.rules import component_names
 from rankplan.read.section import Reading
@@ -28,7 +29,7 @@ _KEYS = {*TRAINING.values(), *ENGINE.values()}
 _WORDS = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert", "etp": "expert-tensor"}
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Sizes:
     """The sizes of a role and the keys that they come from."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from numbers import Real
@@ -16,6 +16,7 @@ import yaml
 
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.files import write_whole
+from rankplan.frozen import frozen
 from rankplan.kinds import COSTS
 from rankplan.memory.peaks import Peak, Peaks
 from rankplan.parallel import NO_SIZES, Parallel
@@ -31,7 +32,7 @@ LEVELS = ("device", "node", "network")
 """Levels of every cluster that weights cross, the fastest first. Those of an inventory are between node and network."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ComponentCosts:
     """The times of a component and the sizes that it may have.
 
@@ -86,7 +87,7 @@ class ComponentCosts:
         return self.memory[max(stated)] if stated else 0.0
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class WeightSync:
     """Weights that one component sends to another once an iteration."""
 
@@ -95,7 +96,7 @@ class WeightSync:
     bytes: float
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Costs:
     """The components, and the rules of time.
 

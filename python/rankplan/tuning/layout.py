@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from rankplan._core import Inventory as Core
 from rankplan.errors import PlacementError
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.tuning.costs import LEVELS, Costs, WeightSync
@@ -21,7 +22,7 @@ order; less is better, the first counts most."""
 Placed = tuple[Score, Starts]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Level:
     """A level whose bandwidth is stated, by name.
 
@@ -34,7 +35,7 @@ class Level:
     most: int
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Network:
     """The levels between accelerators, the fastest first, and the bytes per second of each level.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
 
 from rankplan.files import write_whole
+from rankplan.frozen import frozen
 from rankplan.memory.peaks import Peak, stated_of
 from rankplan.parallel import Parallel
 from rankplan.plans.plan import Plan
@@ -29,7 +29,7 @@ _STAGES = (
 """The roles of RL trainers in the order of an iteration: each needs the results of the stage before it."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Measurement:
     """Seconds of one iteration of a component on a number of accelerators.
 
@@ -42,7 +42,7 @@ class Measurement:
     peak: Peak | None = None
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Run:
     """What a run tells about an iteration: ``after`` and ``batches`` as in `Costs`.
 

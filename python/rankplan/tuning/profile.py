@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from rankplan.errors import Diagnostic
+from rankplan.frozen import frozen
 from rankplan.parallel import Parallel
 from rankplan.plans.plan import Plan
 from rankplan.read.section import Reading
@@ -24,7 +24,7 @@ _ALMOST_FULL, _QUEUES_FROM = 0.9, 128
 """An engine with at least 128 running requests takes new ones at once only up to nine tenths of them."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Batch:
     """The numbers that divide the work of a reasoning task."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
+from rankplan.frozen import frozen
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.times import Measured, as_fast
 
@@ -13,7 +14,7 @@ _MOST = 1000.0
 """A measured time that has to change by more than this factor counts as one that changes nothing."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Size:
     """A number of accelerators with the seconds of an iteration on them, and their resident memory."""
 
@@ -22,7 +23,7 @@ class Size:
     memory: float
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Schedule:
     """A node of a schedule.
 
@@ -80,7 +81,7 @@ class Schedule:
         return f"{self.kind}({', '.join(map(str, self.children))})"
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Pace:
     """Seconds of the first micro-batch, between two, and of an iteration without the transfers of weights."""
 
@@ -174,7 +175,7 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 100 else f"{seconds:.3g} s"
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Sensitivity:
     """The first placement beats the second until ``component`` on ``accelerators`` takes more than ``limit`` seconds.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
 from rankplan.dialects import DIALECTS, OWN, Dialect
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.memory.faults import memory_faults
 from rankplan.memory.needs import Answer, Needs
 from rankplan.nodes.inventory import Inventory
@@ -38,7 +39,7 @@ _MOST_POINTS = 64
 """Points of a sweep."""
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Ranked:
     """A placement and the seconds that an iteration takes in it, by the model.
 
@@ -62,7 +63,7 @@ class Ranked:
     memory: Answer | None = None
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Rejected:
     """A schedule whose plan is rejected, with every fault; one is that it cannot fit into memory."""
 
@@ -72,7 +73,7 @@ class Rejected:
     diagnostics: tuple[Diagnostic, ...]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Tuning:
     """The ranking, fastest first, and what it depends on.
 
@@ -205,7 +206,7 @@ def search(
     return Tuning(tuple(ranking), tuple(rejected), decides, costs.warnings, costs, inventory, sizes, total)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class _Placing:
     """What a schedule is placed with: the costs, the nodes, the config, and the memory of its components."""
 
@@ -302,7 +303,7 @@ def _nothing(costs: Costs, total: int, rejected: list[Rejected]) -> PlacementErr
     return PlacementError([costs.located((), Diagnostic("no-schedule", message, help))])
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Sweep:
     """Seconds of the best schedule of each way to share, by number of accelerators of a component."""
 

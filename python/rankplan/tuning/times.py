@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rankplan._core import SAME_SECONDS
+from rankplan.frozen import frozen
 
 _T = TypeVar("_T")
 
@@ -49,7 +49,7 @@ class Times(ABC):
         return True
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Computed(Times):
     """Seconds from a function of the number of accelerators, which returns ``None`` for numbers that it rules out."""
 
@@ -60,7 +60,7 @@ class Computed(Times):
         return self.function(accelerators)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class _Points(Times):
     """Measured points, ascending by the load that was measured."""
 
@@ -117,7 +117,7 @@ class Measured(_Points):
         return max(min(fit, self.points[left]), 0.0)
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class ByEnvironments(_Points):
     """Measured points: seconds by environments of an instance; an instance has ``each`` accelerators.
 

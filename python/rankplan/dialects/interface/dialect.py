@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rankplan.dialects.keys.table import KeyTable
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
@@ -22,7 +23,7 @@ Writer: TypeAlias = Callable[[Plan], tuple[dict[str, Any], dict[str, str]]]
 """Returns a config for the components of a plan that a dialect can express, and why it cannot express the others."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen(slots=False, kw_only=True)
 class Dialect:
     """A system whose configs rankplan reads.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rankplan.dialects.interface.job import Job
@@ -14,6 +13,7 @@ from rankplan.dialects.keys.table import KeyTable
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placing.placer import Packing, Placer
 from rankplan.errors import PlacementError
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
@@ -43,7 +43,7 @@ class Planner(Protocol):
         """Return the inventory that a config is probably meant for. Raises `PlacementError`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobPlanner:
     """Plans the jobs of a dialect, whose values are read by its keys. ``dialect`` is its name in plans."""
 

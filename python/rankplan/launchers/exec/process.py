@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 from rankplan.accelerators import vendor
 from rankplan.environment import MASTER_VARIABLES, RANK_VARIABLES, expanded, planned_environment
+from rankplan.frozen import frozen
 from rankplan.hardware import bind
 from rankplan.hardware.egl import VARIABLES, device_of, egl_devices
 from rankplan.hardware.policies import Bound
@@ -19,7 +19,7 @@ _PYTHON = ("python", "python3")
 """Commands that the interpreter of a node group replaces."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RankProcess:
     """A rank of a component, and everything that its process starts with.
 

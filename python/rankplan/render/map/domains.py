@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from rankplan._core import RankSet
+from rankplan.frozen import frozen
 from rankplan.nodes.facts import NODE_LEVEL
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import used_nodes
@@ -27,7 +27,7 @@ MOST_ROWS = 64
 _MOST_NOTES, _MOST_NAMED = 16, 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Share:
     """So many nodes of a domain in one state. ``components`` are the indices of those on them."""
 
@@ -37,7 +37,7 @@ class Share:
     components: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Row:
     """A domain, or ``count`` equal ones: the nodes and shares of the first, and in ``same`` the names of the others.
 
@@ -70,7 +70,7 @@ class Row:
         return "; ".join([f"{counted(self.size, 'node')}: {shares}", *self.facts, *filter(None, [self.same])])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chart:
     """The rows of the domains, outermost first, each before those inside it, and what else is known of the network.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
+from rankplan.frozen import frozen
 from rankplan.memory.cards import size_text
 from rankplan.memory.changes import bounds_text
 from rankplan.memory.needs import Need, Needs
@@ -17,7 +17,7 @@ MOST_GAUGES = 8
 """Phases of an accelerator that are shown."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Gauge:
     """A phase on an accelerator: what it needs at least and at most, as parts of the accelerator."""
 

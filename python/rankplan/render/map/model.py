@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import groupby, islice
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, RankSet
 from rankplan.environment import planned_environment
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import Component
 from rankplan.plans.node_kinds import NodeKind, node_kinds
@@ -27,7 +28,7 @@ MOST_BANDS = 4096
 _MOST_RANKS = 4
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Notes:
     """What a map of running processes says, in place of what a plan knows of them.
 
@@ -39,7 +40,7 @@ class Notes:
     marked: Mapping[str, RankSet]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Entry:
     """A component in the legend. ``groups`` is the number of its parallel groups of the kind that the map shows."""
 
@@ -49,7 +50,7 @@ class Entry:
     groups: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Band:
     """Processes of one component, each on all of the adjacent ``cells``.
 
@@ -76,7 +77,7 @@ class Band:
         return replace(self, cells=shared) if shared else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Strip:
     """Cells of one kind on a node, by local index: accelerators, hardware of one type, or the node itself.
 
@@ -123,7 +124,7 @@ class Strip:
         return [bands for _, bands in packed]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Node:
     """A shown node; ``same`` lists the nodes folded into it and their ranks."""
 
@@ -133,7 +134,7 @@ class Node:
     same: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Map:
     """The whole picture; ``more`` counts the nodes and components left out. Colors stand for groups of kind ``by``.
 
@@ -219,7 +220,7 @@ def map_of(
     return Map(summary, tuple(legend.values()), tuple(nodes), rest, by, chart_of(plan, around), network)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Drawing:
     """The parts of a map of one plan."""
 

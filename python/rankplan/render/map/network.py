@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 from rankplan._core import RankSet
+from rankplan.frozen import frozen
 from rankplan.plans.crossings import NEAR, WORDS
 from rankplan.plans.plan import Plan
 from rankplan.render.map.text import clean, ranks_text
@@ -14,7 +14,7 @@ from rankplan.render.map.text import clean, ranks_text
 _MOST_LINES = 12
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Frame:
     """Neighbouring nodes of one domain: the first and the last, by their index on the map."""
 
@@ -24,7 +24,7 @@ class Frame:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Line:
     """A group that crosses a domain: its nodes, by their index on the map, and its description."""
 
@@ -33,7 +33,7 @@ class Line:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Network:
     """The frames, outermost first, and the lines of a map. Empty if nodes are folded or the network is unknown."""
 

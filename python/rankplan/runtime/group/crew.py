@@ -16,6 +16,7 @@ import ray
 
 from rankplan._core import Placement, RankSet
 from rankplan.errors import LaunchError, WorkerError
+from rankplan.frozen import frozen
 from rankplan.plans.component import Component, Visibility
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes
 from rankplan.runtime.rank.ports import PORTS
@@ -40,7 +41,7 @@ _Sent = TypeVar("_Sent")
 Answer: TypeAlias = "ray.ObjectRef[Any]"  # older versions of Ray cannot subscript it
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Master:
     """The address and the port at which ranks meet, and the machine that has the port."""
 
@@ -49,7 +50,7 @@ class Master:
     machine: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveRank:
     """A rank that was started: its spec, its row in the plan that the group runs, its actor, and its pid once up.
 
@@ -349,7 +350,7 @@ def _kill(ranks: Sequence[LiveRank]) -> None:
         ray.wait(last_words, num_returns=len(last_words), timeout=timeouts.KILL, fetch_local=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """Ranks of a group that are dead.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TypeAlias
 
@@ -17,6 +17,7 @@ from rankplan._core import RankSet
 from rankplan.accelerators import VENDORS
 from rankplan.dialects import DIALECTS, OWN
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
 from rankplan.runtime.live.held import Held
@@ -35,7 +36,7 @@ Planner: TypeAlias = Callable[[Nodes, Held], Plan]
 """Returns the plan on the nodes of a cluster, on what others do not hold."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Binding:
     """A plan, the nodes that it has on a cluster, and the pins that a run writes into the head's store."""
 

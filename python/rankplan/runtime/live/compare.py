@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby, islice
 from typing import Any, TypeAlias
 
 from rankplan_hook.patterns import Groups
 
 from rankplan._core import RankSet, Requests
+from rankplan.frozen import frozen
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.runtime.live.model import Compared, Difference, Live, LiveActor, LiveGroup
@@ -34,7 +35,7 @@ _BY_BUNDLE = ("number", "id", "topology-id")
 _TENSOR = "tp"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Spot:
     """Where a planned accelerator is: its node and local index, as far as Ray tells them.
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 
 from rankplan._core import RankSet
 from rankplan.errors import PlacementError
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.runtime.live.model import Live
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Held:
     """What other jobs hold, by node rank: the local indices that Ray names, and the amount that it only counts.
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from rankplan._core import RankSet
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.plan import Plan
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveNode:
     """A live node: its rank, Ray's id of it, its record, and whether the ids of its accelerators are known.
 
@@ -27,7 +28,7 @@ class LiveNode:
     untold: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveGroup:
     """A placement group. ``bundles`` has the accelerators of each, ``nodes`` its node rank (``None``: not placed).
 
@@ -53,7 +54,7 @@ class LiveGroup:
         return self.name or self.group_id[:8]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveActor:
     """An actor. ``accelerators`` are the local indices that it holds on its node, or could use.
 
@@ -89,7 +90,7 @@ class LiveActor:
         return self.accelerators is None or bool(self.accelerators) or self.amount > 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveJob:
     """A job that has not ended: its number as Ray shows it, its command, and where its driver runs."""
 
@@ -99,7 +100,7 @@ class LiveJob:
     pid: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Idle:
     """Accelerators of a node, by local index, that no actor holds or may use.
 
@@ -114,7 +115,7 @@ class Idle:
     in_tasks: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Doubled:
     """An accelerator that several jobs use, or a process that Ray did not give it to; ``users`` names them."""
 
@@ -123,7 +124,7 @@ class Doubled:
     users: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LiveProcess:
     """A process that computes on an accelerator, by its driver; ``memory`` is what it has there, in MiB.
 
@@ -139,7 +140,7 @@ class LiveProcess:
     elsewhere: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Difference:
     """Consecutive ranks of a component that do not run as planned.
 
@@ -156,7 +157,7 @@ class Difference:
     found: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compared:
     """A comparison with a plan, named ``name``: the ``job`` that was compared, its ranks, and the differences.
 
@@ -180,7 +181,7 @@ class Compared:
     places: Mapping[str, Mapping[int, tuple[tuple[int, int], ...]]]
 
 
-@dataclass(frozen=True)
+@frozen(slots=False)
 class Live:
     """What runs on a cluster; see `rankplan.live`.
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import ray as _ray
@@ -18,6 +18,7 @@ from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.front import Config, read_job, saved_plan
+from rankplan.frozen import frozen
 from rankplan.launchers.exec.child import run_child
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
@@ -47,7 +48,7 @@ _OLDEST = (2, 49)
 Tell: TypeAlias = Callable[["Diagnostic | str"], None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ran:
     """What became of a command.
 

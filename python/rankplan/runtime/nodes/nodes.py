@@ -8,7 +8,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain
 from typing import Any
 
@@ -19,6 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from rankplan._core import AddressKey, RankSet
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
+from rankplan.frozen import frozen
 from rankplan.nodes.facts import AS_RLINF_ORDER, BY_TOPOLOGY, NO_FACTS, ClusterFacts
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.nodes.node_rank import node_ranks
@@ -42,7 +43,7 @@ BY_LABEL = f"the Ray label {NODE_RANK_LABEL}"
 _logger = logging.getLogger("rankplan")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FoundNode:
     """A live node: Ray's id, its record without ranks, and the node rank that is set there, if any.
 
@@ -171,7 +172,7 @@ def by_address_key(node: FoundNode) -> tuple[AddressKey, Name, str]:
     return (AddressKey(str(node.spec.ip)), natural(str(node.spec.hostname)), node.node_id)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Nodes:
     """Ray's ids of the nodes by node rank, their facts, whether they are raylets started here, and the exports."""
 

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -17,6 +17,7 @@ from rankplan._core import RankSet
 from rankplan.accelerators import NO_ACCEL, VENDORS, Vendor, adopt, registered, vendor
 from rankplan.environment import NODE_RANK_VARIABLES
 from rankplan.errors import ClusterError
+from rankplan.frozen import frozen
 from rankplan.hardware.facts import hardware_facts
 from rankplan.hardware.nvml import fabrics, uses
 from rankplan.nodes.facts import ClusterFacts
@@ -188,7 +189,7 @@ def _fault(place: str, fault: Fault | None, timeout: float) -> ClusterError:
     return error
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Process:
     """A process that computes on an accelerator, its memory there in MiB, and its ancestors, the nearest first.
 

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -37,6 +37,7 @@ from rankplan.environment import (
     restart_environment,
 )
 from rankplan.errors import LaunchError
+from rankplan.frozen import frozen
 from rankplan.hardware import bind
 from rankplan.hardware.driver import Question, Shown, plain, written
 from rankplan.hardware.egl import VARIABLES, device_of, egl_devices
@@ -172,7 +173,7 @@ Plain methods need a thread each, all started at once, and a process does not su
 """
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupSetup:
     """The settings that all ranks of a group share. They are in Ray's object store once, not in the spec of each rank.
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from rankplan.frozen import frozen
 from rankplan.hardware import nvml
 
 _DEVICE_MODULES = ("cuda", "npu", "xpu", "musa", "mlu", "hpu")
 """PyTorch's modules of devices; ``cuda`` is also that of ROCm."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class MemoryUse:
     """Bytes on the accelerator of which a rank has used the most; ``None``: unknown.
 

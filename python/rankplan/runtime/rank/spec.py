@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any
 
 from rankplan._core import Placement, RankSet
 from rankplan.accelerators import vendor
 from rankplan.environment import planned_environment
+from rankplan.frozen import frozen
 from rankplan.hardware.policies import Bound
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ DEVICES, ENVIRONMENT = PROOFS = ("devices", "environment")
 """How a rank proves that it sees its devices: by asking the driver, or by its environment variables alone."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RankSpec:
     """A rank, as its plan and its node describe it. Its process gets no other description, and must report the same.
 
@@ -61,7 +62,7 @@ class RankSpec:
         return {name: value for name, value in variables.items() if name not in self.at_start}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RankReport:
     """The report of a rank about itself: where it runs, and the devices it sees, by the ids of its node.
 

@@ -10,8 +10,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, TypeVar, overload
+
+from rankplan.frozen import frozen
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -60,7 +61,7 @@ def _measured(name: str) -> Iterator[None]:
             durations[name] = durations.get(name, 0.0) + time.perf_counter() - start
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Timing:
     """A finished call on a rank: ``started`` is in seconds since 1970 by the clock of its node, ``seconds`` its length.
 

@@ -30,6 +30,7 @@ from ray.exceptions import (
 
 from rankplan._core import Placement, RankSet
 from rankplan.errors import LaunchError, printable
+from rankplan.frozen import frozen
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.internals import death, memory_shortage, unloadable
 from rankplan.words import ranges_text, shown
@@ -75,7 +76,7 @@ class RankFailure(Exception):
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fault:
     """Why a rank gave no answer: one sentence, and the remote traceback and the exception if known."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from rankplan.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeEntry:
     """A node. ``resources`` are its totals; a node that has left has none."""
 
@@ -18,7 +20,7 @@ class NodeEntry:
     labels: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GroupEntry:
     """A placement group.
 
@@ -39,7 +41,7 @@ class GroupEntry:
     asked: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ActorEntry:
     """An actor that is not dead. Without a process, it has no node (``""``) and holds nothing.
 
@@ -63,7 +65,7 @@ class ActorEntry:
     started: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class JobEntry:
     """A job: the command of its driver, and where that runs. ``metadata`` is what the driver was started with."""
 
@@ -75,7 +77,7 @@ class JobEntry:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Tables:
     """What the head knows at a moment: groups that are not removed, actors that are not dead, all nodes and jobs.
 

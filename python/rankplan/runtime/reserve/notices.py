@@ -13,7 +13,6 @@ import socket
 import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from ray.util.placement_group import placement_group_table
 
 from rankplan._core import Placement, RankSet
 from rankplan.errors import printable
+from rankplan.frozen import frozen
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes
 from rankplan.runtime.ray.answers import ranks_text
 from rankplan.runtime.ray.connection import Connection
@@ -39,7 +39,7 @@ Ranks = dict[int, RankSet]
 """The ranks that use each accelerator of a node, by local index."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Overlap:
     """A component of another job, and its ranks on the accelerators that this job wants, by node rank."""
 
@@ -136,7 +136,7 @@ def overlap_lines(overlaps: Sequence[Overlap]) -> list[str]:
     return lines
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Record:
     """The uses of a node, by Ray's id of it, that the program ``by`` of a job has recorded: ranks by component."""
 

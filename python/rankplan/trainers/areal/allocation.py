@@ -13,10 +13,11 @@ Follows ``ModelAllocation.from_str`` and ``_AllocationMode.from_str`` (4aef98d).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from rankplan.errors import Diagnostic, Label, PlacementError
+from rankplan.frozen import frozen
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.words import nearest
 
@@ -55,7 +56,7 @@ _EXPERTS = re.compile(r"e\s*[0-9]+")
 _APART, _TOGETHER = re.compile(r"\+"), re.compile(r"\|(?!\s*ffn\s*:)")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Allocation:
     """A backend with its sizes; ``world`` is its number of GPUs, ``each`` those of a process."""
 
@@ -133,7 +134,7 @@ def _check_shared(part: _Part, name: str, allocation: Allocation, host: ModeEngi
         raise part.fault(message, "give both the same number of GPUs, or separate them by `+`")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Part:
     """A part of a whole text, which starts at a character of it."""
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from rankplan._core import Short, Taken
@@ -25,6 +25,7 @@ from rankplan.dialects.interface.job import Job
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.placing.placer import Placer
 from rankplan.errors import Diagnostic, PlacementError, Where
+from rankplan.frozen import frozen
 from rankplan.read.text.sizes import Sizes
 from rankplan.trainers.areal import keys
 from rankplan.trainers.areal.allocation import (
@@ -48,7 +49,7 @@ _FIRST_MODE = re.compile(r"m[0-9]|manual|heuristic")
 """What only the modes of the first AReaL have: a model size ``m``."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Engine:
     """An engine: its allocation, and how it gets its GPUs.
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -25,6 +24,7 @@ from rankplan.dialects.keys.key import Key, path_of
 from rankplan.dialects.placing.engines import Engine, engine_sizes
 from rankplan.dialects.placing.placer import Placer
 from rankplan.errors import Diagnostic, KeyPath, Where
+from rankplan.frozen import frozen
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES
@@ -48,7 +48,7 @@ _BACKENDS = {
 """What an algorithm generates with on the nodes of the training, and on nodes of its own."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Nodes:
     """A number of nodes, and the GPUs that are used of each."""
 
@@ -56,7 +56,7 @@ class _Nodes:
     gpus: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Teacher:
     """A teacher on nodes of its own: its component, its nodes and sizes, and where its config states them."""
 

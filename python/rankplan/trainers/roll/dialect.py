@@ -15,7 +15,6 @@ Follows ROLL's ``WorkerConfig.__post_init__``, ``RLVRConfig.__post_init__``, ``R
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain, groupby
 from typing import Any
@@ -24,6 +23,7 @@ from rankplan._core import MAX_PROCESSES, WHOLE_NODE, RankSet, Requests, Taken
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placing.placer import Packing, Placer
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.frozen import frozen
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
@@ -52,7 +52,7 @@ _ENGINES: dict[str, dict[str, tuple[str, ...]]] = {
 """The keys of parallel sizes by strategy; the others have Megatron's."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Role:
     """A role; ``devices`` is ``None`` if it only has a ``world_size``, which is 0 otherwise."""
 

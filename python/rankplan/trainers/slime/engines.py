@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EngineProcess:
     """The position of a rollout process in its engine.
 

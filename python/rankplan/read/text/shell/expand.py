@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from rankplan.frozen import frozen
 from rankplan.read.text.shell.arithmetic import assigned_names, calculated
 from rankplan.read.text.shell.parse import Block
 from rankplan.read.text.shell.sources import Sources
@@ -21,7 +22,7 @@ _BRACES = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
 _LONGEST = 10_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Cause:
     """Why a value is known only when the script runs: the text that decides it, and its offset in the script.
 
@@ -33,7 +34,7 @@ class Cause:
     variable: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Piece:
     """Text of the script at ``start`` to ``end``; with a ``cause``, text that only a run can reveal.
 
@@ -50,7 +51,7 @@ class Piece:
 Value: TypeAlias = tuple[Piece, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """One argument of a command, and its word; with a ``doubt``, whether it is passed depends on the run.
 

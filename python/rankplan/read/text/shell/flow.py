@@ -5,8 +5,9 @@ from __future__ import annotations
 import fnmatch
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from rankplan.frozen import frozen
 from rankplan.read.text.shell.arithmetic import assigned_names
 from rankplan.read.text.shell.expand import (
     Cause,
@@ -38,7 +39,7 @@ from rankplan.read.text.shell.words import Arithmetic, Literal, ShellSyntaxError
 _MOST_STEPS = 50_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Command:
     """A command that a script runs, or may run: its fields, the program that it starts, and the program's arguments.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from rankplan.frozen import frozen
 from rankplan.read.text.shell.expand import Field
 
 _PYTHON = re.compile(r"python[0-9.]*|pypy3?")
@@ -25,7 +25,7 @@ _WORD = re.compile(r"[^-0-9]")
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Launched:
     """What a command starts: a ``program`` (a module, a path or a name; ``None``: unknown) with its arguments.
 

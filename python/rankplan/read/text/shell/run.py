@@ -10,9 +10,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
+from rankplan.frozen import frozen
 from rankplan.read.text.shell.conditions import Tested, holds
 from rankplan.read.text.shell.expand import (
     Cause,
@@ -56,7 +57,7 @@ Open: TypeAlias = Callable[[str, str, str], tuple[str, Origin] | None]
 """Returns the text of a script: by its path, the folder of the command, and the path of the script that names it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Followed:
     """The commands of a script, and its parts that are not followed.
 
