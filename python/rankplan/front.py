@@ -229,7 +229,7 @@ def load_plan(file: str | os.PathLike[str]) -> Plan:
         return Plan.load(file)
     from rankplan.launchers.emit import read_emitted  # most programs read no such files
 
-    return read_emitted(file).plan
+    return read_emitted(file).emitted.plan
 
 
 @frozen

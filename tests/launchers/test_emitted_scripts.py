@@ -13,16 +13,17 @@ import rankplan
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from rankplan import EmitOptions
-from rankplan.launchers import script_file
-from rankplan.launchers.emit import wrong_options
-from rankplan.launchers.options import Draft, Emitted
-from rankplan.launchers.script import split
-from rankplan.launchers.script_file import MPIRUN, SLURM, TORCHRUN, Kind
+from rankplan.launchers import mpirun, slurm, torchrun
+from rankplan.launchers.checks import wrong_options
+from rankplan.launchers.draft import Draft, Emitted
+from rankplan.launchers.script_file import ScriptFile
+from rankplan.launchers.scripts import split
+from rankplan.launchers.table import LAUNCHERS
 from rankplan.testing import placements
 from support.launchers import CASES, planned
 from support.scripts import FACTS, STARTED, plan_lines_of
 
-KINDS: dict[str, Kind] = {"slurm": SLURM, "torchrun": TORCHRUN, "mpirun": MPIRUN}
+KINDS: dict[str, ScriptFile] = {"slurm": slurm.FILE, "torchrun": torchrun.FILE, "mpirun": mpirun.FILE}
 COMMAND = "python {}.py --text 'two words' --cost '$5' --quote \"it's\" --lines \"it's\ntwo\""
 
 
@@ -56,18 +57,18 @@ def rows(plan: rankplan.Plan) -> dict[str, list[tuple[Any, ...]]]:
 def check_laws(plan: rankplan.Plan, target: str, text: str) -> None:
     """The plan reads back, and is written with the same bytes."""
     found = read(target, text)
-    assert wrong_options(found.plan, target, found.options) is None
+    assert wrong_options(found.plan, LAUNCHERS[target], found.options) is None
     assert rows(found.plan) == rows(plan)
     if target != "slurm" or found.options.pin:
         assert found.plan == plan
     head, _ = split(text, KINDS[target].is_own)
-    assert KINDS[target].write(Draft(found.plan, found.options), head) == text
+    assert KINDS[target].compose(Draft(found.plan, found.options), head) == text
 
 
 def read(target: str, text: str) -> Emitted:
     """Return what a script says; no other target takes it."""
-    assert [name for name, one in KINDS.items() if script_file.wrote(one)(text)] == [target]
-    return script_file.read(KINDS[target], "train.sh", text)
+    assert [name for name, one in KINDS.items() if one.recognises(text)] == [target]
+    return KINDS[target].read("train.sh", text)
 
 
 @pytest.mark.parametrize("target", KINDS)
@@ -172,7 +173,7 @@ def test_one_changed_number_is_found(plan: rankplan.Plan, target: str, data: st.
     line = text.count("\n", 0, found.start()) + 1
     changed = text[: found.start()] + str(int(found[0]) + 1) + text[found.end() :]
     with pytest.raises(rankplan.PlacementError) as refused:
-        script_file.read(KINDS[target], "train.sh", changed)
+        KINDS[target].read("train.sh", changed)
     faults = refused.value.diagnostics
     assert all(one.file == "train.sh" for one in faults)
     if line not in plan_lines_of(text):

@@ -9,8 +9,9 @@ import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import EmitOptions, Inventory, PlacementError, Plan
+from rankplan.launchers.draft import Draft
 from rankplan.launchers.groups import pod_groups
-from rankplan.launchers.options import Draft, Options
+from rankplan.launchers.options import Options
 from rankplan.launchers.requests import requests
 from support.launchers import OPTIONS, WITHOUT_RAY, again, documents, places
 from support.outcomes import at_least, outcome

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import click
 
-from rankplan.cli.common import Choice, config_options, output_option, planned
+from rankplan.cli.common import Choice, Name, config_options, output_option, planned
 from rankplan.cli.output import faults_end_it
 from rankplan.errors import PlacementError
 from rankplan.files import write_whole
+from rankplan.guests.doors import GuestError
 from rankplan.launchers.embedded import is_emitted
-from rankplan.launchers.emit import TARGETS
 from rankplan.launchers.emit import emit as emitted
 from rankplan.launchers.options import DEFAULT, EmitOptions, Form, flag, forms
+from rankplan.launchers.table import LAUNCHERS
 from rankplan.plans.plan import Plan
 
 
@@ -57,9 +59,50 @@ def _type(option: str, form: Form) -> dict[str, Any]:
     return {"type": Pair(), "metavar": form.metavar, "multiple": True}
 
 
-@click.command()
+class _Emit(click.Command):
+    """The command, with the options that only the chosen launcher has."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Look for the launcher first: its options are those of the command, too."""
+        ctx.meta[_OWN] = [] if _NO_GUESTS in args else self._own(_launcher_in(args))
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the options of the command and of the launcher."""
+        return [*super().get_params(ctx), *ctx.meta.get(_OWN, ())]
+
+    def _own(self, to: str | None) -> list[click.Parameter]:
+        """Return the options that only a guest has. One that fails has none here; the command tells why."""
+        try:
+            launcher = None if to is None or to in LAUNCHERS.builtin else LAUNCHERS.get(to)
+        except GuestError:
+            launcher = None
+        if launcher is None:
+            return []
+        return [
+            click.Option([flag(option, form), f"{_OWN}{option}"], help=form.help, **_type(option, form))
+            for option, form in launcher.own.items()
+        ]
+
+
+_OWN = "own_option_"
+"""Starts the names of parameters that are options of a guest, and is their key in the context of click."""
+_NO_GUESTS = "--no-guests"
+
+
+def _launcher_in(args: Sequence[str]) -> str | None:
+    """Return the launcher that words of a command line choose, before click reads them."""
+    for word, after in zip_longest(args, args[1:]):
+        if word == "--to":
+            return after
+        if word.startswith("--to="):
+            return word.removeprefix("--to=")
+    return None
+
+
+@click.command(cls=_Emit)
 @click.argument("file", metavar="PLAN", type=click.Path())
-@click.option("--to", required=True, type=click.Choice(list(TARGETS)), help="Launcher to write for.")
+@click.option("--to", required=True, type=Name(LAUNCHERS), help="Launcher to write for.")
 @output_option("Write to this file instead of stdout.")
 @_stated
 @config_options
@@ -87,9 +130,11 @@ def emit(*, file: str, to: str, output: str | None, choice: Choice, **given: Any
 def emit_options(plan: Plan, given: Mapping[str, Any]) -> EmitOptions:
     """Return what the flags of the command state."""
     command = dict(_command(text, list(plan)) for text in given["command"])
-    return EmitOptions(
-        **{**given, "command": command, "levels": dict(given["levels"]), "resource_keys": dict(given["resource_keys"])}
-    )
+    pairs = {option: dict(given[option]) for option in ("levels", "resource_keys")}
+    shared = {option: value for option, value in given.items() if not option.startswith(_OWN)}
+    own = {option.removeprefix(_OWN): value for option, value in given.items() if option not in shared}
+    stated = {option: value for option, value in own.items() if value not in (None, ())}
+    return EmitOptions(**{**shared, **pairs, "command": command, "own": stated})
 
 
 def _command(text: str, components: list[str]) -> tuple[str, str]:

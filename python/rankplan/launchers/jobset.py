@@ -8,9 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rankplan.launchers import faults
+from rankplan.launchers.draft import Draft
 from rankplan.launchers.groups import PodGroup, pod_groups
+from rankplan.launchers.launcher import Launcher
 from rankplan.launchers.merge import ABSENT, USER, Closed
-from rankplan.launchers.options import Draft
+from rankplan.launchers.object_file import POD_OPTIONS, ObjectFile
+from rankplan.launchers.options import JOB
 from rankplan.launchers.pods import (
     INDEX,
     NODE_RANK,
@@ -29,7 +33,7 @@ _INDEX = {INDEX: "metadata.annotations['batch.kubernetes.io/job-completion-index
 """The variable JOB_COMPLETION_INDEX is appended after those of a pod, which cannot use it."""
 
 
-def write(draft: Draft, text: str) -> dict[str, Any]:
+def job_set(draft: Draft, text: str) -> dict[str, Any]:
     """Return the object for a plan with this text."""
     name = draft.options.name
     groups = pod_groups(draft.plan, single=draft.options.pin)
@@ -104,8 +108,7 @@ def command(draft: Draft, components: Sequence[str], masters: Mapping[str, str])
     words: list[Any] = ["rankplan", "exec", PLAN_FILE, "--node", f"$({NODE_RANK})"]
     for name in components:
         if "=" in name:
-            help = "rename the component: `rankplan exec` takes NAME=COMMAND"
-            draft.refuse("emit-name", f"component {name} has = in its name", help)
+            draft.refuse(faults.equals_in_name(name))
         run = f"{name}={draft.options.command(name) or ''}"
         words += ["--master", escaped(f"{name}={masters[name]}"), "--run", escaped(run)]
     return words
@@ -114,3 +117,7 @@ def command(draft: Draft, components: Sequence[str], masters: Mapping[str, str])
 def escaped(text: str) -> str:
     """Return a text that the kubelet turns into this one: ``$(NAME)`` would be the value of a variable, ``$$`` is $."""
     return text.replace("$", "$$")
+
+
+FILE = ObjectFile(compose=job_set, kinds={"JobSet": JOB})
+LAUNCHER = Launcher(name="jobset", write=FILE.write, recognises=FILE.recognises, read=FILE.read, options=POD_OPTIONS)

@@ -6,12 +6,18 @@ feature gate ``RayMultiHostIndexing``), and counts accelerators in ``common.gene
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rankplan.accelerators import vendor
+from rankplan.errors import Diagnostic
+from rankplan.launchers import faults
+from rankplan.launchers.draft import Draft
 from rankplan.launchers.groups import PodGroup, pod_groups
+from rankplan.launchers.launcher import Launcher, Starts
 from rankplan.launchers.merge import ABSENT, USER, Closed, Optional
-from rankplan.launchers.options import JOB, Draft
+from rankplan.launchers.object_file import POD_OPTIONS, ObjectFile
+from rankplan.launchers.options import CLUSTER, JOB
 from rankplan.launchers.pods import (
     INDEX,
     NODE_RANK,
@@ -36,7 +42,7 @@ _COUNTED = ("aws.amazon.com/neuroncore", "google.com/tpu")
 """Resources that KubeRay counts beside those that end in gpu: ``customAcceleratorToRayResourceMap``."""
 
 
-def write(draft: Draft, text: str) -> dict[str, Any]:
+def ray_object(draft: Draft, text: str) -> dict[str, Any]:
     """Return the object for a plan with this text."""
     options = draft.options
     is_job = options.kind == JOB
@@ -103,3 +109,21 @@ def _resources(draft: Draft, group: PodGroup) -> dict[str, Any]:
     key = resource_key(draft, group.accelerator_type)
     counted = key is None or key.endswith("gpu") or key in _COUNTED
     return {row.resource: ABSENT if counted else str(group.num_accelerators)}
+
+
+def _missing(written: Mapping[str, Any]) -> Iterator[Diagnostic]:
+    """Yield the fault of a job whose driver neither an option nor the base states."""
+    if written["kind"] == "RayJob" and "entrypoint" not in written["spec"]:
+        yield faults.no_entrypoint()
+
+
+FILE = ObjectFile(compose=ray_object, kinds={"RayJob": JOB, "RayCluster": CLUSTER}, missing=_missing)
+LAUNCHER = Launcher(
+    name="kuberay",
+    write=FILE.write,
+    recognises=FILE.recognises,
+    read=FILE.read,
+    starts=Starts.DRIVER,
+    options=POD_OPTIONS,
+    kinds=True,
+)

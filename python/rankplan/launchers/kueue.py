@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from rankplan.launchers.options import Draft
+from rankplan.launchers import faults
+from rankplan.launchers.draft import Draft
+from rankplan.launchers.launcher import Launcher, Starts
+from rankplan.launchers.object_file import POD_OPTIONS
 from rankplan.launchers.pods import check_hardware, check_options, level_key, resource_key
 from rankplan.launchers.yaml_text import documents_text
 from rankplan.nodes.inventory import Inventory
@@ -24,8 +27,7 @@ def write(draft: Draft) -> str:
     check_hardware(draft)
     inventory = draft.plan.inventory
     if not inventory.levels:
-        help = "write `levels` and the labels of the nodes in the inventory"
-        draft.refuse("emit-no-levels", "the nodes have no levels, so there is no topology to describe", help)
+        draft.refuse(faults.no_levels())
     levels = [{"nodeLabel": level_key(draft, level)} for level in inventory.levels if level != HOSTNAME]
     by_key: dict[str, dict[str, int]] = {}
     for kind, number in _healthy(inventory).items():
@@ -74,3 +76,6 @@ def _healthy(inventory: Inventory) -> Counter[str]:
         if record.num_accelerators and record.healthy:
             found[record.accelerator_type] += len(nodes) * (record.num_accelerators - len(record.unhealthy))
     return found
+
+
+LAUNCHER = Launcher(name="kueue", write=write, starts=Starts.NOTHING, options=POD_OPTIONS)

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from rankplan.launchers import faults
+from rankplan.launchers.draft import Draft
 from rankplan.launchers.groups import PodGroup, pod_groups
 from rankplan.launchers.jobset import CONTAINER, command, masters_of
+from rankplan.launchers.launcher import Launcher
 from rankplan.launchers.merge import ABSENT
-from rankplan.launchers.options import Draft
+from rankplan.launchers.object_file import POD_OPTIONS, ObjectFile
+from rankplan.launchers.options import JOB
 from rankplan.launchers.pods import (
     GROUP,
     INDEX,
@@ -21,21 +25,18 @@ from rankplan.launchers.pods import (
     pod_requests,
     template,
 )
-from rankplan.words import listed
 
 _LONGEST = 63
 _LABELS = "metadata.labels['leaderworkerset.sigs.k8s.io/{}-index']"
 _INDEX = {GROUP: _LABELS.format("group"), INDEX: _LABELS.format("worker")}
 
 
-def write(draft: Draft, text: str) -> dict[str, Any]:
+def leader_worker_set(draft: Draft, text: str) -> dict[str, Any]:
     """Return the object for a plan with this text."""
     name = draft.options.name
     groups = pod_groups(draft.plan, single=draft.options.pin)
     if len(groups) > 1:
-        message = f"a LeaderWorkerSet starts equal pods, and the plan has {len(groups)} kinds: "
-        help = "use jobset, or kuberay: they have a group per kind of node"
-        draft.refuse("emit-uneven", message + listed([one.name for one in groups]), help)
+        draft.refuse(faults.uneven([group.name for group in groups]))
     check_pods(draft, groups, 1)
     asked = pod_requests(draft, groups)
     size = asked[0][0].size if asked[0] else len(groups[0].nodes)
@@ -74,3 +75,7 @@ def _node_rank(group: PodGroup, size: int) -> str:
     if len(group.nodes) == size:
         return group.node_rank
     return f"{group.nodes.start}+{size}*$({GROUP})+$({INDEX})"
+
+
+FILE = ObjectFile(compose=leader_worker_set, kinds={"LeaderWorkerSet": JOB})
+LAUNCHER = Launcher(name="lws", write=FILE.write, recognises=FILE.recognises, read=FILE.read, options=POD_OPTIONS)

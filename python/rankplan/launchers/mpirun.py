@@ -11,9 +11,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rankplan.launchers import faults
+from rankplan.launchers.draft import Draft
 from rankplan.launchers.embedded import digest, plan_text
-from rankplan.launchers.options import Draft
-from rankplan.launchers.script import (
+from rankplan.launchers.launcher import Launcher
+from rankplan.launchers.script_file import ScriptFile
+from rankplan.launchers.scripts import (
     WAIT,
     Head,
     Stay,
@@ -29,13 +32,12 @@ from rankplan.launchers.script import (
     stays_of,
 )
 from rankplan.plans.plan import Plan
-from rankplan.words import first_node
 
 _EXPANDED = re.compile(r"[\\$`]")
 _ESCAPED = re.compile(r"\\([\\$`])")
 
 
-def write(draft: Draft, head: Head) -> str:
+def compose(draft: Draft, head: Head) -> str:
     """Return the script of a plan. A node without an address is ``emit-no-address``."""
     hosts = _hosts(draft)
     text, files = plan_text(draft.plan), file_names(draft.plan)
@@ -91,8 +93,7 @@ def _hosts(draft: Draft) -> dict[int, str]:
         else:
             missing.append(node)
     if missing:
-        message = f"{first_node(missing[0], len(missing))}: no address that `--host` takes"
-        draft.refuse("emit-no-address", message, "add `ip` (IPv4) or `hostname` to the nodes of the inventory")
+        draft.refuse(faults.no_mpi_host(missing))
         return {}
     return found
 
@@ -120,3 +121,9 @@ def _application(
     for stay in stays:
         yield f"--host {hosts[stay.node]}:{slots[stay.node]} -np {stay.processes} {start}"
     yield "APP"
+
+
+FILE = ScriptFile(
+    compose=compose, sign=re.compile("^OMPI_MCA_", re.MULTILINE), is_own=is_own, options_read=options_read
+)
+LAUNCHER = Launcher(name="mpirun", write=FILE.write, recognises=FILE.recognises, read=FILE.read)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import field, fields, replace
 from itertools import chain
 from typing import Any
 
-from rankplan.errors import Diagnostic, refusal
 from rankplan.frozen import frozen
-from rankplan.plans.plan import Plan
 from rankplan.words import wrong_type
 
 JOB, CLUSTER = "job", "cluster"
@@ -21,10 +19,6 @@ DEFAULT = "*"
 """The key of the command of every component that has none of its own; ``{}`` in it is the component's name."""
 
 
-AGAIN = "write the file again with `rankplan emit`"
-"""The help for a file that is no longer what rankplan wrote."""
-
-
 @frozen
 class Options:
     """What a file says besides the plan; what is not given is left out of it.
@@ -33,7 +27,8 @@ class Options:
     on Ray; ``commands`` are by component, and that of `DEFAULT` is for all others. ``base`` is the path of the user's
     own file. ``queue`` is Kueue's local queue; ``levels`` are node labels by level, ``resource_keys`` the resources
     that count accelerators, by type. ``pin``: only the named hosts. ``kind`` is one of `KINDS`. ``slurm_release`` and
-    ``segment_level`` are Slurm's. Component i has its rendezvous at ``port`` + i.
+    ``segment_level`` are Slurm's. Component i has its rendezvous at ``port`` + i. ``own`` are options that only one
+    launcher has.
     """
 
     name: str = "train"
@@ -53,6 +48,7 @@ class Options:
     slurm_release: str | None = None
     segment_level: str | None = None
     port: int = 29500
+    own: Mapping[str, Any] = field(default_factory=dict)
 
     def command(self, component: str) -> str | None:
         """Return the command of a component, ``None`` if there is none."""
@@ -67,8 +63,8 @@ class Form:
     """How a user states an option: in Python with a value of ``types``, else ``instead`` says what to pass.
 
     On the command line, its flag is ``flag``, with a text shown as ``metavar``. ``repeatable``: each flag adds a pair.
-    ``choices`` are all allowed texts, ``bounds`` those of a number. ``targets`` are the launchers that take it, all by
-    default.
+    ``choices`` are all allowed texts, ``bounds`` those of a number. ``shared``: every launcher takes it; others are
+    named by the launchers that do.
     """
 
     help: str
@@ -79,7 +75,7 @@ class Form:
     repeatable: bool = False
     choices: tuple[str, ...] = ()
     bounds: tuple[int, int] | None = None
-    targets: tuple[str, ...] = ()
+    shared: bool = True
 
     def accepts(self, value: object) -> bool:
         """Return whether a value is of a right type; a truth value is no number."""
@@ -93,15 +89,13 @@ def _form(help: str, **form: Any) -> dict[str, Form]:
     return {"form": Form(help, **form)}
 
 
-_PODS = ("kuberay", "jobset", "lws", "kueue")
-
-
 @frozen(kw_only=True)
 class EmitOptions:
     """What a user states for `emit`; ``None`` is not stated. The flags of ``rankplan emit`` are its fields.
 
-    ``command`` is the command of each component, by name, or one for all in which ``{}`` is the name. `Options` has the
-    meaning of the others. Raises ``TypeError`` for a value of a wrong type.
+    ``command`` is the command of each component, by name, or one for all in which ``{}`` is the name. ``own`` are the
+    options that only this launcher has, by name. `Options` has the meaning of the others. Raises ``TypeError`` for a
+    value of a wrong type.
     """
 
     name: str | None = field(
@@ -127,11 +121,11 @@ class EmitOptions:
             "Your own file of this kind, to merge into.", types=str | os.PathLike, instead="a path", metavar="FILE"
         ),
     )
-    image: str | None = field(default=None, metadata=_form("Image of the containers.", targets=_PODS))
+    image: str | None = field(default=None, metadata=_form("Image of the containers.", shared=False))
     cpus: str | int | None = field(
         default=None,
         metadata=_form(
-            "CPUs of a pod.", types=str | int, instead="a number or a text such as 500m", metavar="N", targets=_PODS
+            "CPUs of a pod.", types=str | int, instead="a number or a text such as 500m", metavar="N", shared=False
         ),
     )
     memory: str | int | None = field(
@@ -141,13 +135,13 @@ class EmitOptions:
             types=str | int,
             instead="a text such as 512Gi",
             metavar="SIZE",
-            targets=_PODS,
+            shared=False,
         ),
     )
-    namespace: str | None = field(default=None, metadata=_form("Namespace of the objects.", targets=_PODS))
+    namespace: str | None = field(default=None, metadata=_form("Namespace of the objects.", shared=False))
     queue: str | None = field(
         default=None,
-        metadata=_form("Local queue of Kueue; needed for `keep` and `segment`.", metavar="NAME", targets=_PODS),
+        metadata=_form("Local queue of Kueue; needed for `keep` and `segment`.", metavar="NAME", shared=False),
     )
     levels: Mapping[str, str] | None = field(
         default=None,
@@ -158,7 +152,7 @@ class EmitOptions:
             flag="--level",
             metavar="LEVEL=LABEL",
             repeatable=True,
-            targets=_PODS,
+            shared=False,
         ),
     )
     resource_keys: Mapping[str, str] | None = field(
@@ -182,11 +176,11 @@ class EmitOptions:
         default=None, metadata=_form("With kuberay: a RayJob (default), or a RayCluster.", choices=KINDS)
     )
     slurm_release: str | None = field(
-        default=None, metadata=_form("Release of Slurm, e.g. 24.05.", metavar="RELEASE", targets=("slurm",))
+        default=None, metadata=_form("Release of Slurm, e.g. 24.05.", metavar="RELEASE", shared=False)
     )
     segment_level: str | None = field(
         default=None,
-        metadata=_form("Level of Slurm's blocks (default: the innermost).", metavar="LEVEL", targets=("slurm",)),
+        metadata=_form("Level of Slurm's blocks (default: the innermost).", metavar="LEVEL", shared=False),
     )
     port: int | None = field(
         default=None,
@@ -194,20 +188,24 @@ class EmitOptions:
             "First rendezvous port (default: 29500).", types=int, instead="a number such as 29500", bounds=(1, 65535)
         ),
     )
+    own: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for option, form in forms():
             value = getattr(self, option)
             if value is not None and not form.accepts(value):
                 raise wrong_type(option, value, form.instead)
+        if self.own is not None and not isinstance(self.own, Mapping):
+            raise wrong_type("own", self.own, "the value of each option of the launcher")
 
-    def unused(self, target: str) -> list[str]:
-        """Return the flags of options that are stated, but that this launcher does not take."""
-        return [
+    def unused(self, options: Collection[str], own: Mapping[str, Form]) -> list[str]:
+        """Return the flags of options that are stated, but that a launcher with these options does not take."""
+        unused = [
             flag(option, form)
             for option, form in forms()
-            if getattr(self, option) and form.targets and target not in form.targets
+            if getattr(self, option) and not form.shared and option not in options
         ]
+        return [*unused, *(flag(option, Form("")) for option in self.own or {} if option not in own)]
 
     def over(self, known: Options) -> Options:
         """Return what a file says that has these options where they are stated, and others where they are not."""
@@ -228,44 +226,28 @@ class EmitOptions:
         elif self.command:
             others = {} if DEFAULT in self.command else known.commands
             changes["commands"] = {**others, **self.command}
+        if self.own:
+            changes["own"] = {**known.own, **self.own}
         return replace(known, **changes)
 
 
 def forms() -> Iterator[tuple[str, Form]]:
     """Yield each option of `EmitOptions`, and how it is stated."""
-    return ((one.name, one.metadata["form"]) for one in fields(EmitOptions))
+    return ((one.name, one.metadata["form"]) for one in fields(EmitOptions) if "form" in one.metadata)
+
+
+def check_own(options: Collection[str], own: Mapping[str, Form]) -> None:
+    """Raise ``ValueError`` for options that no launcher may have: unknown shared ones, or own ones that are shared."""
+    shared = dict(forms())
+    for option in options:
+        if option not in shared or shared[option].shared:
+            some = [name for name, form in shared.items() if not form.shared]
+            raise ValueError(f"unknown option {option!r} in `options`; use some of {', '.join(some)}")
+    for option in own:
+        if option in shared or not option.isidentifier():
+            raise ValueError(f"an option of its own cannot be named {option!r}; use another identifier")
 
 
 def flag(option: str, form: Form) -> str:
     """Return the flag of an option on the command line."""
     return form.flag or f"--{option.replace('_', '-')}"
-
-
-@dataclass(slots=True)
-class Draft:
-    """A file that is being written: the plan, the options, every fault so far, and notes for the user."""
-
-    plan: Plan
-    options: Options
-    faults: list[Diagnostic] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def refuse(self, code: str, message: str, help: str | None = None) -> None:
-        """Record a fact that the target cannot hold, once."""
-        found = Diagnostic(code, message, help)
-        if found not in self.faults:
-            self.faults.append(found)
-
-    def finish(self) -> None:
-        """Raise `PlacementError` with every fault, if there are any."""
-        if self.faults:
-            raise refusal(self.faults)
-
-
-@frozen
-class Emitted:
-    """A file that rankplan has written: the plan, the target, and the options that give the same file again."""
-
-    plan: Plan
-    target: str
-    options: Options

@@ -1,4 +1,4 @@
-"""What every Kubernetes target writes: metadata, pods, the ConfigMap with the plan, and limits of names and sizes."""
+"""What launchers of Kubernetes write: metadata, pods, the ConfigMap with the plan, and limits of names and sizes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rankplan._core import ACCELERATOR, WHOLE_NODE, RankSet
+from rankplan._core import ACCELERATOR, WHOLE_NODE
 from rankplan.accelerators import VENDORS, vendor
+from rankplan.launchers import faults
+from rankplan.launchers.draft import Draft
 from rankplan.launchers.embedded import digest
 from rankplan.launchers.groups import PodGroup, is_label
 from rankplan.launchers.merge import ABSENT, USER, Optional
-from rankplan.launchers.options import Draft
 from rankplan.launchers.requests import Requests, level_order, requests
 from rankplan.nodes.topology.sources import HOSTNAME
-from rankplan.words import counted, nodes_text
 
 PLAN = "rankplan.io/plan"
 """The annotation with the digest of the plan."""
@@ -46,8 +46,7 @@ _NO_NODE_LABELS = ("slurm/", "ray.io/")
 def plan_map(draft: Draft, text: str) -> dict[str, Any]:
     """Return the ConfigMap with the plan. A plan that it cannot hold is ``emit-too-large``."""
     if (size := len(text.encode())) > _MOST_BYTES:
-        message = f"the plan has {size:,} bytes; a ConfigMap holds {_MOST_BYTES:,}"
-        draft.refuse("emit-too-large", message, "use slurm, torchrun or mpirun, whose files hold any plan")
+        draft.refuse(faults.large_for_config_map(size, _MOST_BYTES))
     metadata = {"name": f"{draft.options.name}-plan", **_place(draft), "annotations": {PLAN: digest(text)}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"plan.json": text}}
 
@@ -148,26 +147,19 @@ def resource_key(draft: Draft, accelerator_type: str) -> str | None:
     row = vendor(accelerator_type)
     key = draft.options.resource_keys.get(accelerator_type) or (None if row is None else row.resource_key)
     if key is None:
-        message = f"rankplan knows no Kubernetes resource for accelerators of type {accelerator_type}"
-        help = f"pass --resource-key {accelerator_type}=KEY with the key that `kubectl describe node` shows"
-        draft.refuse("emit-resource-key", message, help)
+        draft.refuse(faults.no_resource(accelerator_type))
     elif not _LABEL_KEY.fullmatch(key) or "/" not in key:
-        message = f"{key} is not the resource of a device plugin"
-        help = f"write --resource-key {accelerator_type}=DOMAIN/NAME, as `kubectl describe node` shows it"
-        draft.refuse("emit-resource-key", message, help)
+        draft.refuse(faults.no_device_plugin(key, accelerator_type))
     return key
 
 
 def level_key(draft: Draft, level: str) -> str:
     """Return the node label of a level; one that is not the key of a label is ``emit-level-key``."""
     label = draft.options.levels.get(level, level)
-    given = level in draft.options.levels
-    found = _LABEL_KEY.fullmatch(label)
-    if found is None or not (given or found["domain"]) or label.startswith(_NO_NODE_LABELS):
-        message = f"the level {level} is not the key of a node label" + (f": {label}" if given else "")
-        draft.refuse(
-            "emit-level-key", message, f"pass --level {level}=LABEL with a key that `kubectl describe node` shows"
-        )
+    is_stated = level in draft.options.levels
+    match = _LABEL_KEY.fullmatch(label)
+    if match is None or not (is_stated or match["domain"]) or label.startswith(_NO_NODE_LABELS):
+        draft.refuse(faults.no_node_label(level, label if is_stated else None))
     return label
 
 
@@ -183,9 +175,7 @@ def kueue_annotations(draft: Draft, asked: Requests, pods: int) -> dict[str, str
     slices = [(level_key(draft, one.level), one.size) for one in asked]
     if draft.options.queue is None:
         if asked:
-            levels = " and ".join(one.level for one in asked)
-            message = f"without a queue, Kubernetes cannot promise nodes in one {levels}"
-            draft.refuse("emit-needs-queue", message, "pass --queue NAME, or remove `keep` and `segment`")
+            draft.refuse(faults.no_queue([slice.level for slice in asked]))
         return {}
     if not slices:
         return {_UNCONSTRAINED: "true"} if level_order(draft) else {}
@@ -193,8 +183,7 @@ def kueue_annotations(draft: Draft, asked: Requests, pods: int) -> dict[str, str
     if slices[0][1] == pods:
         found[_REQUIRED] = slices.pop(0)[0]
     if len(slices) > MOST_LAYERS:
-        message = f"Kueue allows {MOST_LAYERS} layers of slices, not {len(slices)}"
-        draft.refuse("emit-topology", message, "drop a level of `keep` or `segment`")
+        draft.refuse(faults.many_layers(len(slices), MOST_LAYERS))
     if len(slices) == 1:
         found |= {_SLICE_LEVEL: slices[0][0], _SLICE_SIZE: str(slices[0][1])}
     elif slices:
@@ -213,22 +202,16 @@ def check_hardware(draft: Draft) -> None:
     for name, component in draft.plan.items():
         kinds = {run.pattern.resource_type for run in component.rows.runs()}
         for kind in sorted(kinds - {ACCELERATOR, WHOLE_NODE}):
-            message = f"{name} uses {kind}, which is on fixed hosts"
-            help = "use torchrun or mpirun on fixed hosts, or start that component by hand"
-            draft.refuse("emit-hardware", message, help)
+            draft.refuse(faults.fixed_hardware(name, kind))
 
 
 def check_name(draft: Draft, what: str, name: str, most: int, longest: str | None = None) -> None:
     """Refuse a name that Kubernetes refuses: ``longest`` is the longest one that is made from it, by default itself."""
     made = longest or name
     if not is_label(name.ljust(1)):
-        message = f"{what} {name} is not a DNS label"
-        help = f"use a letter, then letters, digits and -, in lower case, at most {most}"
-        draft.refuse("emit-name", message, help)
+        draft.refuse(faults.no_label(what, name, most))
     elif len(made) > most:
-        fits = most - (len(made) - len(name))
-        message = f"{what} {name} is too long: {made} has {len(made)} characters, at most {most} are allowed"
-        draft.refuse("emit-name", message, f"use {counted(fits, 'character')} or less, e.g. {name[:fits].rstrip('-')}")
+        draft.refuse(faults.long_name(what, name, made, most))
 
 
 def check_options(draft: Draft) -> None:
@@ -236,16 +219,12 @@ def check_options(draft: Draft) -> None:
     options = draft.options
     for what, name in (("namespace", options.namespace), ("queue", options.queue)):
         if name is not None and (len(name) > 63 or not _NAME.fullmatch(name) or (what == "namespace" and "." in name)):
-            message = f"{what} {name} is not a name of Kubernetes"
-            draft.refuse("emit-name", message, "use at most 63 letters, digits and -, in lower case")
+            draft.refuse(faults.no_kubernetes_name(what, name))
 
 
 def check_pods(draft: Draft, groups: Sequence[PodGroup], pod_sets: int) -> None:
-    """Refuse what pods of any target cannot hold: more pod sets than Kueue allows, nodes without the name to pin to."""
+    """Refuse what no pods can hold: more pod sets than Kueue allows, nodes without the name to pin to."""
     if draft.options.queue is not None and pod_sets > MOST_POD_SETS:
-        message = f"the plan needs {pod_sets} pod sets; Kueue allows {MOST_POD_SETS}"
-        help = "use fewer kinds of nodes: place components on the same nodes"
-        draft.refuse("emit-too-many-groups", message, help)
-    if draft.options.pin and (unnamed := [one.nodes.start for one in groups if one.hostname is None]):
-        message = f"{nodes_text(RankSet(unnamed))}: no hostname to pin the pod to"
-        draft.refuse("emit-no-address", message, "write `hostname` in the inventory, or drop --pin")
+        draft.refuse(faults.many_pod_sets(pod_sets, MOST_POD_SETS))
+    if draft.options.pin and (unnamed := [group.nodes.start for group in groups if group.hostname is None]):
+        draft.refuse(faults.no_pod_hostname(unnamed))

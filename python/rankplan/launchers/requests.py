@@ -7,14 +7,14 @@ from math import lcm
 from typing import TypeAlias
 
 from rankplan._core import RankSet
+from rankplan.errors import Diagnostic
 from rankplan.frozen import frozen
-from rankplan.launchers.options import Draft
+from rankplan.launchers import faults
+from rankplan.launchers.draft import Draft
 from rankplan.plans.crossings import WORDS
 from rankplan.plans.rules import WORLD
 from rankplan.plans.topology import SEGMENT, NodeRule, NodeRules, stated_levels
 from rankplan.words import nodes_text
-
-CODE = "emit-topology"
 
 
 @frozen
@@ -41,11 +41,10 @@ def requests(draft: Draft, groups: Sequence[range]) -> list[Requests]:
         return [() for _ in groups]
     levels = level_order(draft)
     rules = NodeRules.of(stated, draft.plan, levels, arranging=True, lost=stated_levels(draft.plan.inventory))
-    for _, found in rules.faults:
-        draft.refuse(CODE, found.message, found.help)
+    for _, fault in rules.faults:
+        draft.refuse(Diagnostic(faults.TOPOLOGY, fault.message, fault.help))
     for level in rules.caps:
-        message = f"no launcher keeps the nodes of a {levels[level]} in use below a number"
-        draft.refuse(CODE, message, f"drop `cap.{levels[level]}`, or pin the hosts")
+        draft.refuse(faults.no_cap(levels[level]))
     sizes: list[dict[int, int]] = [{} for _ in groups]
     for rule in rules.kept:
         if rule.level is not None:
@@ -82,9 +81,7 @@ def _ask(draft: Draft, rule: NodeRule, level: str, groups: Sequence[range], size
     for nodes in rule.divided(rule.divisions()[-1]):
         index = starts[nodes[0]]
         if any(starts[node] != index for node in nodes):
-            message = f"{_who(rule, nodes)} must be in one {level}, but a launcher starts these nodes in several groups"
-            help = f"drop `{'.'.join(rule.path)}`, or place it on nodes with equal accelerators and components"
-            draft.refuse(CODE, message, help)
+            draft.refuse(faults.torn_between_groups(_who(rule, nodes), level, rule.path))
             return
         first = groups[index].start
         spans[index].add((nodes[0] - first, nodes[-1] - first))

@@ -1,10 +1,10 @@
-"""Scripts as targets: written over the user's head, recognised, and read back."""
+"""Scripts as files of launchers: written below the user's head, recognised, and read back."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
 from itertools import zip_longest
@@ -13,156 +13,151 @@ from typing import Any
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.files import read_text
 from rankplan.frozen import frozen
-from rankplan.launchers import mpirun, slurm, slurm_options, torchrun
-from rankplan.launchers.options import AGAIN, Draft, Emitted, Options
-from rankplan.launchers.script import CLOSES, DIGEST, OPENS, STRICT, Head, Lines, split
+from rankplan.launchers import faults
+from rankplan.launchers.draft import Draft, Emitted
+from rankplan.launchers.options import Options
+from rankplan.launchers.scripts import CLOSES, DIGEST, OPENS, STRICT, Head, Lines, split
 from rankplan.plans.plan import Plan
 from rankplan.read.text.places import Place
-from rankplan.words import shown
 
-_CODE = "emit-changed"
 _MOST_LINES = 4000
 """Above that many lines that may differ, only the first difference is looked for."""
 
 
-@frozen
-class Kind:
-    """One of the targets whose file is a script.
+def _no_conflicts(head: Head, written: Sequence[str], file: str) -> Iterable[Diagnostic]:
+    return ()
 
-    ``sign``: a line of its body, and of no other's. ``is_own`` tells, by the lines above it, whether a line of the head
-    is rankplan's. ``options_read`` returns the options of a script with a plan and these lines.
+
+def _unchanged(plan: Plan, lines: Sequence[str]) -> Plan:
+    return plan
+
+
+@frozen(kw_only=True)
+class ScriptFile:
+    """The file of a launcher that is a script for bash.
+
+    ``compose`` returns the script of a draft with the user's head; `script` puts its parts together. ``sign`` matches
+    in the body, and in that of no other launcher. ``is_own`` tells, by the lines above it, whether a line of the head
+    is rankplan's. ``options_read`` returns the options of a script with a plan and these lines: a change of any line is
+    found by writing the script again with them.
+
+    ``conflicts`` are the faults of what the user's head states and the lines of rankplan decide. ``restored`` returns
+    the plan with what only the script says of it.
     """
 
-    name: str
-    write: Callable[[Draft, Head], str]
+    compose: Callable[[Draft, Head], str]
     sign: re.Pattern[str]
     is_own: Callable[[str, Sequence[str]], bool]
     options_read: Callable[[Plan, Sequence[str]], Mapping[str, Any]]
+    conflicts: Callable[[Head, Sequence[str], str], Iterable[Diagnostic]] = _no_conflicts
+    restored: Callable[[Plan, Sequence[str]], Plan] = _unchanged
 
+    def write(self, draft: Draft) -> str:
+        """Return the script of a draft, below the head of the user's base. Raises ``OSError`` for a base."""
+        base = draft.options.base
+        if base is None:
+            return self.compose(draft, Head())
+        text = read_text(base)
+        head, _ = split(text, self.is_own)
+        fault = head.fault(base) if text.startswith("#!") else head.unmarked(base)
+        if fault is not None:
+            draft.faults.append(fault)
+        written = self.compose(draft, head)
+        _, own = split(written, self.is_own)
+        draft.faults += self.conflicts(head, [line for _, line in own], base)
+        return written
 
-SLURM = Kind("slurm", slurm.write, re.compile("^(?:sbcast|srun) ", re.M), slurm_options.is_own, slurm.options_read)
-TORCHRUN = Kind("torchrun", torchrun.write, re.compile("^ +torchrun ", re.M), torchrun.is_own, torchrun.options_read)
-MPIRUN = Kind("mpirun", mpirun.write, re.compile("^OMPI_MCA_", re.M), mpirun.is_own, mpirun.options_read)
-_KINDS = (SLURM, TORCHRUN, MPIRUN)
-
-
-def writer(kind: Kind) -> Callable[[Draft], str]:
-    """Return the writer of a target, which puts the script below the user's head."""
-
-    def write(draft: Draft) -> str:
-        head, base = Head(), draft.options.base
-        if base is not None:
-            text = read_text(base)
-            head, _ = split(text, kind.is_own)
-            draft.faults += filter(None, [head.fault(base) if text.startswith("#!") else head.unmarked(base)])
-        found = kind.write(draft, head)
-        if base is not None and kind is SLURM:
-            _, own = split(found, kind.is_own)
-            draft.faults += slurm_options.conflicts(head, [line for _, line in own], base)
-        return found
-
-    return write
-
-
-def wrote(kind: Kind) -> Callable[[str], bool]:
-    """Return the function that tells whether a text is a script of this kind that rankplan wrote."""
-
-    def is_of_kind(text: str) -> bool:
+    def recognises(self, text: str) -> bool:
+        """Whether a text is such a script that rankplan wrote."""
         lines = text.split("\n")
         if STRICT not in lines or not any(line.startswith(DIGEST) for line in lines):
             return False
         body = text.partition(f"\n{STRICT}\n")[2]
-        return next((one for one in _KINDS if one.sign.search(body)), None) is kind
+        return self.sign.search(body) is not None
 
-    return is_of_kind
+    def read(self, path: str, text: str) -> Emitted:
+        """Return the plan in a script, and the options that give the script again.
 
-
-def reader(kind: Kind) -> Callable[[str, str], Emitted]:
-    """Return the reader of a target, which takes a path and a text."""
-    return lambda path, text: read(kind, path, text)
-
-
-def read(kind: Kind, path: str, text: str) -> Emitted:
-    """Return the plan in a script, and the options that give the script again.
-
-    Raises `PlacementError`: ``emit-changed`` with every line that is not what the plan says, ``invalid-plan``.
-    """
-    head, own = split(text, kind.is_own)
-    lines = [line for _, line in own]
-    plan = _plan(path, own)
-    if kind is SLURM:
-        plan = slurm.named_again(plan, lines)
-    options = replace(Options(), **kind.options_read(plan, lines))
-    draft = Draft(plan, options)
-    expected = kind.write(draft, head)
-    faults = [replace(fault, file=path) for fault in draft.faults]
-    if not faults and expected != text:
-        _, wanted = split(expected, kind.is_own)
-        faults = list(_changes(path, own, [line for _, line in wanted]))
-    if kind is SLURM and not faults:
-        faults = [replace(one, code=_CODE) for one in slurm_options.conflicts(head, lines, path)]
-    if faults:
-        raise refusal(faults)
-    return Emitted(plan, kind.name, replace(options, base=path))
+        Raises `PlacementError`: ``emit-changed`` with every line that is not what the plan says, ``invalid-plan``.
+        """
+        head, own = split(text, self.is_own)
+        lines = [line for _, line in own]
+        plan = self.restored(_plan(path, own), lines)
+        options = replace(Options(), **self.options_read(plan, lines))
+        draft = Draft(plan, options)
+        expected = self.compose(draft, head)
+        changes = [replace(fault, file=path) for fault in draft.faults]
+        if not changes and expected != text:
+            _, wanted = split(expected, self.is_own)
+            changes = list(_changes(path, own, [line for _, line in wanted]))
+        if not changes:
+            changes = [replace(fault, code=faults.CHANGED) for fault in self.conflicts(head, lines, path)]
+        if changes:
+            raise refusal(changes)
+        return Emitted(plan, replace(options, base=path))
 
 
 def _plan(path: str, own: Lines) -> Plan:
     """Return the plan in the here-document of a script."""
     first = next((at for at, (_, line) in enumerate(own) if line.endswith(OPENS)), None)
     last = next((at for at, (_, line) in enumerate(own) if line == CLOSES and first is not None and at > first), None)
-    if first is None or last is None:
-        help = AGAIN
-        message = f"no line ends in {OPENS}" if first is None else f"no line is {CLOSES}: the plan does not end"
-        raise PlacementError([Diagnostic(_CODE, message, help, file=path)])
+    if first is None:
+        raise PlacementError([faults.no_plan_lines(path, OPENS)])
+    if last is None:
+        raise PlacementError([faults.unended_plan(path, CLOSES)])
     start = own[first][0]
     try:
         return Plan.from_dict(json.loads("\n".join(line for _, line in own[first + 1 : last])))
     except PlacementError as error:
-        raise PlacementError([replace(one, file=path, line=start) for one in error.diagnostics]) from None
+        raise PlacementError([replace(fault, file=path, line=start) for fault in error.diagnostics]) from None
     except json.JSONDecodeError as error:
-        message, line = "the plan in this script is not JSON", start + error.lineno
-        fault = Diagnostic("invalid-plan", message, AGAIN, file=path, line=line, column=error.colno)
+        fault = faults.script_plan_not_json(path, start + error.lineno, error.colno)
         raise PlacementError([fault]) from None
     except (ValueError, RecursionError):
-        raise PlacementError([Diagnostic("invalid-plan", "the plan is not JSON", file=path, line=start)]) from None
+        raise PlacementError([faults.script_plan_unread(path, start)]) from None
 
 
-def _changes(path: str, found: Lines, wanted: Sequence[str]) -> Iterator[Diagnostic]:
-    """Yield each line that differs from what the plan says, with its place and both values."""
-    lines = [line for _, line in found]
-    start = next((at for at, pair in enumerate(zip_longest(lines, wanted)) if pair[0] != pair[1]), len(lines))
-    end = 0
-    while end < min(len(lines), len(wanted)) - start and lines[-1 - end] == wanted[-1 - end]:
-        end += 1
-    here, there = lines[start : len(lines) - end], wanted[start : len(wanted) - end]
-    if max(len(here), len(there)) > _MOST_LINES:
-        here, there = here[:1], there[:1]
-    for kind, first, last, one, other in SequenceMatcher(None, here, there, autojunk=False).get_opcodes():
+def _changes(path: str, lines: Lines, wanted: Sequence[str]) -> Iterator[Diagnostic]:
+    """Yield each line that differs from what the plan says, with its place and both values.
+
+    What is equal at the start and at the end is skipped first: most changed files differ in few lines.
+    """
+    texts = [text for _, text in lines]
+    pairs = enumerate(zip_longest(texts, wanted))
+    start = next((index for index, (text, planned) in pairs if text != planned), len(texts))
+    equal = 0
+    while equal < min(len(texts), len(wanted)) - start and texts[-1 - equal] == wanted[-1 - equal]:
+        equal += 1
+    stated = texts[start : len(texts) - equal]
+    planned = wanted[start : len(wanted) - equal]
+    if max(len(stated), len(planned)) > _MOST_LINES:
+        stated, planned = stated[:1], planned[:1]
+    matcher = SequenceMatcher(None, stated, planned, autojunk=False)
+    for kind, first, last, planned_first, planned_last in matcher.get_opcodes():
         if kind == "equal":
             continue
-        after = found[start + first][0] if start + first < len(found) else found[-1][0] + 1
-        for mine, theirs in zip_longest(range(first, last), there[one:other]):
-            number, line = (after, None) if mine is None else found[start + mine]
-            yield _change(path, number, line, theirs)
+        after = lines[start + first][0] if start + first < len(lines) else lines[-1][0] + 1
+        for index, line in zip_longest(range(first, last), planned[planned_first:planned_last]):
+            if index is None:
+                yield faults.lost_line(path, after, line, STRICT)
+            else:
+                yield _change(path, *lines[start + index], line)
 
 
-def _change(path: str, number: int, line: str | None, wanted: str | None) -> Diagnostic:
-    """Return the fault of a line that should be another one, or should not be, or is missing."""
-    help = f"{AGAIN}; your own lines go above `{STRICT}`, and your own words after ` -- `"
-    if line is None:
-        message = f"the plan has the line {shown(str(wanted).strip())} here"
-        return Diagnostic(_CODE, message, help, file=path, line=number, column=1)
+def _change(path: str, number: int, line: str, wanted: str | None) -> Diagnostic:
+    """Return the fault of a line that should be another one, or should not exist."""
     if wanted is None:
-        start, end = len(line) - len(line.lstrip()), len(line)
-        message = f"{shown(line.strip())} is not part of the plan"
-        return Place(path, number, start, end, line).of(Diagnostic(_CODE, message, help))
-    words, others = (list(re.finditer(r"\S+", text)) for text in (line, wanted))
-    at = next(
-        (at for at, pair in enumerate(zip_longest(words, others)) if not all(pair) or pair[0][0] != pair[1][0]), 0
-    )
-    word = words[at] if at < len(words) else None
-    mine, theirs = (some[at][0] if at < len(some) else None for some in (words, others))
-    said = shown(theirs) if theirs else "nothing"
-    message = f"{shown(mine) if mine else 'nothing'} is not what the plan says: {said}"
-    start, end = word.span() if word is not None else (len(line), len(line))
-    return Place(path, number, start, end, line).of(Diagnostic(_CODE, message, help))
+        start = len(line) - len(line.lstrip())
+        return Place(path, number, start, len(line), line).of(faults.added_line(line, STRICT))
+    words = list(re.finditer(r"\S+", line))
+    others = list(re.finditer(r"\S+", wanted))
+    index = 0
+    while index < min(len(words), len(others)) and words[index][0] == others[index][0]:
+        index += 1
+    if index == len(words) == len(others):
+        index = 0  # only blanks differ
+    word = words[index] if index < len(words) else None
+    other = others[index] if index < len(others) else None
+    start, end = (len(line), len(line)) if word is None else word.span()
+    fault = faults.changed_line(word and word[0], other and other[0], STRICT)
+    return Place(path, number, start, end, line).of(fault)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rankplan.errors import Diagnostic
-from rankplan.launchers.script import Head
+from rankplan.launchers import faults
+from rankplan.launchers.scripts import Head
 from rankplan.read.text.places import Place
 from rankplan.read.text.sbatch import sbatch_options
 
@@ -80,10 +81,16 @@ def conflicts(head: Head, written: Sequence[str], file: str) -> Iterator[Diagnos
             name, value = option.name, option.value
             if name not in _OWN or (name not in ours and name in _SHARED):
                 continue
-            text = f"`{name}{'=' if value else ''}{value}`"
             own = ours.get(name)
-            told = "the plan decides that" if own is None else f"the plan has `{name}{'=' if own else ''}{own}`"
-            what = "remove the line" if len(options) == 1 else "remove the option"
-            help = f"{what}, and pass --name {value}" if name == "--job-name" else what
-            place = Place(file, number, option.start, option.end, line)
-            yield place.of(Diagnostic("emit-conflict", f"{text}: {told}", help))
+            fault = faults.own_option(
+                _text(name, value),
+                None if own is None else _text(name, own),
+                alone=len(options) == 1,
+                job_name=value if name == "--job-name" else None,
+            )
+            yield Place(file, number, option.start, option.end, line).of(fault)
+
+
+def _text(name: str, value: str) -> str:
+    """Return an option as it is written."""
+    return f"{name}={value}" if value else name

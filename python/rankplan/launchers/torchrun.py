@@ -12,9 +12,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rankplan.launchers import faults
+from rankplan.launchers.draft import Draft
 from rankplan.launchers.embedded import digest, plan_text
-from rankplan.launchers.options import Draft
-from rankplan.launchers.script import (
+from rankplan.launchers.launcher import Launcher
+from rankplan.launchers.script_file import ScriptFile
+from rankplan.launchers.scripts import (
     WAIT,
     Head,
     commands_read,
@@ -31,7 +34,7 @@ from rankplan.plans.plan import Plan
 _START = '      --no-python rankplan exec "$plan" --component '
 
 
-def write(draft: Draft, head: Head) -> str:
+def compose(draft: Draft, head: Head) -> str:
     """Return the script of a plan. Ranks that return to an earlier node are ``emit-order``."""
     text = plan_text(draft.plan)
     body = [
@@ -84,8 +87,7 @@ def _nodes(draft: Draft) -> Iterator[str]:
     for index, (name, component) in enumerate(draft.plan.items()):
         stays = stays_of(component)
         if returns(stays):
-            message = f"the ranks of {name} return to an earlier node; torchrun numbers them node by node"
-            draft.refuse("emit-order", message, "number the nodes so that ranks ascend (`arrange`), or use mpirun")
+            draft.refuse(faults.returning_ranks(name))
             continue
         address = _address(draft, stays[0].node)
         rendezvous = f"--rdzv-backend=static --master-addr={address} --master-port={draft.options.port + index}"
@@ -103,3 +105,9 @@ def _nodes(draft: Draft) -> Iterator[str]:
         yield from [f"  {node})", *launches[node], "    ;;"]
     yield '  *) echo "node rank $RANKPLAN_NODE_RANK is not in this plan" >&2; exit 2 ;;'
     yield "esac"
+
+
+FILE = ScriptFile(
+    compose=compose, sign=re.compile("^ +torchrun ", re.MULTILINE), is_own=is_own, options_read=options_read
+)
+LAUNCHER = Launcher(name="torchrun", write=FILE.write, recognises=FILE.recognises, read=FILE.read)

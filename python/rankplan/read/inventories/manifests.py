@@ -31,7 +31,7 @@ class _Reader:
         found = otherwise if value is None else whole_number(value)
         if found is None or not 0 <= found <= MAX_NODES:
             fault = must_be(path, value, "a whole number", "replace placeholders, and write a number")
-            self.faults.append(self.started.located(path, fault.code, fault.message, fault.help))
+            self.faults.append(self.started.located(path, fault))
             return 0
         return found
 
@@ -118,7 +118,7 @@ def read_pods(path: str | os.PathLike[str]) -> dict[str, Any] | None:
         kind, count = reader.accelerators(spec, start)
         if first + pods > MAX_NODES:
             fault = must_be(("pods",), first + pods, f"at most {MAX_NODES:,}")
-            reader.faults.append(started.located(("spec",), fault.code, fault.message, fault.help))
+            reader.faults.append(started.located(("spec",), fault))
             break
         if pods:
             entry = {"accelerators": count, **({} if kind is None else {"accelerator_type": kind})}
@@ -127,7 +127,7 @@ def read_pods(path: str | os.PathLike[str]) -> dict[str, Any] | None:
     if not entries and not reader.faults:
         message = f"the {started.kind} has no pods, so there are no nodes"
         help = "write replicas, or pass the nodes with --nodes"
-        reader.faults.append(started.located(("spec",), "invalid-inventory", message, help))
+        reader.faults.append(started.located(("spec",), Diagnostic("invalid-inventory", message, help)))
     if reader.faults:
         raise PlacementError(dict.fromkeys(reader.faults))
     return {"nodes": _joined(entries)}

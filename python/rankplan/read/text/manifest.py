@@ -58,9 +58,9 @@ class Object:
                 return None
         return found
 
-    def located(self, path: KeyPath, code: str, message: str, help: str | None = None) -> Diagnostic:
-        """Return a fault at a field, or at the nearest field around it."""
-        return self.document.locate(path, Diagnostic(code, message, help, path=path_text(path)))
+    def located(self, path: KeyPath, fault: Diagnostic) -> Diagnostic:
+        """Return a fault at a field, or at the nearest field around it; labels of another text are left out."""
+        return self.document.locate(path, Diagnostic(fault.code, fault.message, fault.help, path=path_text(path)))
 
 
 def read_objects(file: str | os.PathLike[str], text: str | None = None) -> list[Object]:

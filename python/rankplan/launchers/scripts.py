@@ -1,4 +1,4 @@
-"""What every script target writes: words of a shell, the plan in a here-document, the user's head, and waiting."""
+"""What launchers with a script write: words of a shell, the plan in a here-document, the user's head, and waiting."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from rankplan.errors import Diagnostic
 from rankplan.frozen import frozen
+from rankplan.launchers import faults
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
 
@@ -131,16 +132,14 @@ class Head:
         """Return the fault of a first line that starts another shell."""
         if _INTERPRETER.fullmatch(self.shebang):
             return None
-        message, help = f"the script starts {self.shebang[2:].strip()}; rankplan writes bash", f"write {_SHEBANG}"
-        return Diagnostic("emit-conflict", message, help, file=file, line=1, column=1, source=self.shebang)
+        return faults.other_shell(file, self.shebang, _SHEBANG)
 
     def unmarked(self, file: str) -> Diagnostic | None:
         """Return the fault of commands without a first line that says what reads them: the file may be no script."""
         if not self.commands:
             return None
         number, line = self.commands[0]
-        message, help = "the base has commands and no first line that starts a shell", f"write {_SHEBANG} above them"
-        return Diagnostic("emit-conflict", message, help, file=file, line=number, column=1, source=line)
+        return faults.no_shell(file, number, line, _SHEBANG)
 
 
 def split(text: str, is_own: Callable[[str, Sequence[str]], bool]) -> tuple[Head, Lines]:

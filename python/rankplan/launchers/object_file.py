@@ -1,19 +1,23 @@
-"""Kubernetes files: writing with the user's own parts, and reading back with everything that contradicts the plan."""
+"""Objects of Kubernetes as files of launchers: written with the user's own parts, recognised, and read back."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
+from rankplan.frozen import frozen
+from rankplan.launchers import faults
+from rankplan.launchers.draft import Draft, Emitted
 from rankplan.launchers.embedded import plan_text, portable
 from rankplan.launchers.merge import ABSENT, NAMES, Contradiction, contradictions, merged
-from rankplan.launchers.options import AGAIN, Draft, Emitted, Options
+from rankplan.launchers.options import Options
 from rankplan.launchers.pods import (
     NODE_RANK,
     OPTIONS,
@@ -30,58 +34,110 @@ from rankplan.launchers.yaml_text import documents_text
 from rankplan.nodes.topology.sources import HOSTNAME
 from rankplan.plans.plan import Plan
 from rankplan.read.text.manifest import Object, read_objects
-from rankplan.words import shown
 
-Writer: TypeAlias = Callable[[Draft, str], dict[str, Any]]
-"""Returns the object that starts the pods, for a plan with this text."""
+POD_OPTIONS = ("image", "cpus", "memory", "namespace", "queue", "levels")
+"""The options of launchers that start pods."""
 
 
-def write(draft: Draft, writer: Writer, kind: str) -> str:
-    """Return the file of an object of this kind: a ConfigMap with the plan, and the object, merged with the base.
+def _complete(written: Mapping[str, Any]) -> Iterable[Diagnostic]:
+    return ()
 
-    A base that rankplan has written must be unchanged but for the user's parts; its plan is replaced.
+
+@frozen(kw_only=True)
+class ObjectFile:
+    """The file of a launcher that is an object of Kubernetes which starts pods, beside a ConfigMap with the plan.
+
+    ``compose`` returns the object for a plan with this text, as a tree of what rankplan writes: `USER` where a field is
+    the user's, `ABSENT` where there must be none. Merging with a base, and the comparison of a file with its plan,
+    follow from that tree. ``kinds`` are the kinds of the object, with the value of ``--kind`` for each. ``missing``
+    yields the faults of a merged object without something that neither the plan nor the base states.
     """
-    file = draft.options.base
-    base = [] if file is None else read_objects(file)
-    users = next((one for one in base if one.kind == kind), None)
-    if file is not None and users is None:
-        raise PlacementError([_not_of_kind(file, base, kind)])
-    written_before = users is not None and users.at("metadata", "annotations", PLAN) is not None
-    if file is not None and written_before:
-        _read(base, file, "", writer, {kind: draft.options.kind})
-    if users is not None:
-        draft.options = _named(draft.options, users)
-    check_options(draft)
-    check_hardware(draft)
-    text = plan_text(portable(draft.plan))
-    ours = {"ConfigMap": plan_map(draft, text), kind: writer(draft, text)}
-    written = []
-    for kind_of_one, one in ours.items():
-        theirs = users if kind_of_one == kind else _holder(base)
-        if theirs is not None and not written_before:
-            found = (each for each in contradictions(one, theirs.value) if each.users is not ABSENT)
-            draft.faults += [_conflict(theirs, each) for each in found]
-        written.append(merged(one, {} if theirs is None else theirs.value))
-        base = [other for other in base if other is not theirs]
-    if kind == "RayJob" and "entrypoint" not in written[1]["spec"] and users is not None:
-        help = "pass --entrypoint, or write it in the base"
-        draft.faults.append(users.located(("spec",), "missing-key", "`entrypoint` is missing", help))
-    draft.finish()
-    _without_image(draft, written[1])
-    return documents_text([*written, *(other.value for other in base)])
+
+    compose: Callable[[Draft, str], dict[str, Any]]
+    kinds: Mapping[str, str]
+    missing: Callable[[Mapping[str, Any]], Iterable[Diagnostic]] = _complete
+
+    def write(self, draft: Draft) -> str:
+        """Return the ConfigMap and the object of a draft, merged with the base.
+
+        A base that rankplan has written must be unchanged but for the user's parts; its plan is replaced.
+        """
+        kind = next(kind for kind, option in self.kinds.items() if option == draft.options.kind)
+        file = draft.options.base
+        base = [] if file is None else read_objects(file)
+        users = next((each for each in base if each.kind == kind), None)
+        if file is not None and users is None:
+            kinds = ", ".join(dict.fromkeys(each.kind for each in base)) or "nothing"
+            raise PlacementError([faults.no_object(file, kinds, kind)])
+        written_before = users is not None and users.at("metadata", "annotations", PLAN) is not None
+        if file is not None and written_before:
+            self._read(base, file, [kind])
+        if users is not None:
+            draft.options = _named(draft.options, users)
+        check_options(draft)
+        check_hardware(draft)
+        text = plan_text(portable(draft.plan))
+        holder = _holder(base)
+        held = plan_map(draft, text)
+        started = self.compose(draft, text)
+        if not written_before:
+            for ours, theirs in ((held, holder), (started, users)):
+                if theirs is not None:
+                    draft.faults += _conflicts(ours, theirs)
+        started = merged(started, {} if users is None else users.value)
+        if users is not None:
+            draft.faults += [users.located(("spec",), fault) for fault in self.missing(started)]
+        draft.finish()
+        _without_image(draft, started)
+        held = merged(held, {} if holder is None else holder.value)
+        others = [each.value for each in base if each is not users and each is not holder]
+        return documents_text([held, started, *others])
+
+    def recognises(self, text: str) -> bool:
+        """Whether a text has such an object; rankplan wrote it, if it also has the annotation of a plan."""
+        return re.search(rf"^kind: ['\"]?({'|'.join(self.kinds)})\b", text, re.MULTILINE) is not None
+
+    def read(self, file: str, text: str) -> Emitted:
+        """Return the plan and the options of a file.
+
+        Raises `PlacementError`: ``emit-changed`` for every field that contradicts the plan.
+        """
+        return self._read(read_objects(file, text), file, self.kinds)
+
+    def _read(self, objects: list[Object], file: str, kinds: Iterable[str]) -> Emitted:
+        started = next(each for each in objects if each.kind in kinds)
+        holder = _holder(objects)
+        if holder is None:
+            fault = started.located(("metadata", "annotations", PLAN), faults.no_plan_map())
+            raise PlacementError([fault])
+        plan = _plan(holder)
+        changes: list[Diagnostic] = []
+        options = replace(_options(started, plan, changes), base=file, kind=self.kinds[started.kind])
+        if options.pin:
+            plan = _with_hostnames(plan, started)
+        saved = str(holder.at("data", "plan.json"))
+        draft = Draft(plan, options)
+        for expected, written in ((plan_map(draft, saved), holder), (self.compose(draft, saved), started)):
+            differences = contradictions(expected, written.value)
+            changes += [_changed(written, each) for each in differences if not _is_users(written, each.path)]
+        changes += [started.located(("metadata",), fault) for fault in draft.faults]
+        if changes:
+            raise refusal(changes)
+        return Emitted(plan, options)
 
 
 def _holder(objects: list[Object]) -> Object | None:
     """Return the ConfigMap with the plan."""
-    maps = [one for one in objects if one.kind == "ConfigMap" and one.at("data", "plan.json") is not None]
-    marked = (one for one in maps if one.at("metadata", "annotations", PLAN) is not None)
+    maps = [each for each in objects if each.kind == "ConfigMap" and each.at("data", "plan.json") is not None]
+    marked = (each for each in maps if each.at("metadata", "annotations", PLAN) is not None)
     return next(marked, next(iter(maps), None))
 
 
-def _not_of_kind(file: str, objects: list[Object], kind: str) -> Diagnostic:
-    kinds = ", ".join(dict.fromkeys(one.kind for one in objects)) or "nothing"
-    message = f"the base has {kinds}; it must have a {kind}"
-    return Diagnostic("emit-conflict", message, "pass a file of the same kind, or another --to", file=file)
+def _conflicts(ours: Mapping[str, Any], users: Object) -> Iterator[Diagnostic]:
+    """Yield the conflicts of the user's object with what rankplan writes."""
+    for each in contradictions(ours, users.value):
+        if each.users is not ABSENT:
+            yield _conflict(users, each)
 
 
 def _named(options: Options, users: Object) -> Options:
@@ -94,16 +150,15 @@ def _named(options: Options, users: Object) -> Options:
     return options if options.named or users.name is None else replace(options, name=users.name)
 
 
-def _conflict(users: Object, found: Contradiction) -> Diagnostic:
-    field = _field(users, found.path)
-    if (name := _unknown(found)) is not None:
-        message, help = f"{name} is in no group of the plan", 'remove it, or rename it; "*" stands for every group'
-    elif found.ours is ABSENT:
-        message, help = f"{field} is {shown(found.users)}; the plan has none", "remove it"
+def _conflict(users: Object, contradiction: Contradiction) -> Diagnostic:
+    field = _field(users, contradiction.path)
+    if (name := _unknown(contradiction)) is not None:
+        fault = faults.unknown_group(name)
+    elif contradiction.ours is ABSENT:
+        fault = faults.unplanned_field(field, contradiction.users)
     else:
-        message = f"{field} is {shown(found.users)}; the plan needs {shown(found.ours)}"
-        help = "remove it, or plan what it says"
-    return users.located(found.path, "emit-conflict", message, help)
+        fault = faults.other_value(field, contradiction.users, contradiction.ours)
+    return users.located(contradiction.path, fault)
 
 
 def _field(users: Object, path: KeyPath) -> str:
@@ -113,9 +168,9 @@ def _field(users: Object, path: KeyPath) -> str:
     return f"`{key}`" if name is None else f"`{key}` of {name}"
 
 
-def _unknown(found: Contradiction) -> str | None:
+def _unknown(contradiction: Contradiction) -> str | None:
     """Return the name of an object of the user that the plan does not have."""
-    return _name(found.users) if found.ours is ABSENT else None
+    return _name(contradiction.users) if contradiction.ours is ABSENT else None
 
 
 def _name(value: Any) -> str | None:
@@ -142,56 +197,22 @@ def _without_image(draft: Draft, value: Any) -> None:
             _without_image(draft, part)
 
 
-def read(file: str, text: str, target: str, writer: Writer, kinds: Mapping[str, str]) -> Emitted:
-    """Return the plan and the options of a file; ``kinds`` are the kinds of its object, with the option of each.
-
-    Raises `PlacementError`: ``emit-changed`` for every field that contradicts the plan.
-    """
-    return _read(read_objects(file, text), file, target, writer, kinds)
-
-
-def _read(objects: list[Object], file: str, target: str, writer: Writer, kinds: Mapping[str, str]) -> Emitted:
-    started = next(one for one in objects if one.kind in kinds)
-    holder = _holder(objects)
-    if holder is None:
-        message, help = "the ConfigMap with the plan is missing", AGAIN
-        raise PlacementError([started.located(("metadata", "annotations", PLAN), "emit-changed", message, help)])
-    plan = _plan(holder)
-    faults: list[Diagnostic] = []
-    options = replace(_options(started, plan, faults), base=file, kind=kinds[started.kind])
-    if options.pin:
-        plan = _with_hostnames(plan, started)
-    saved = str(holder.at("data", "plan.json"))
-    draft = Draft(plan, options)
-    expected = {id(holder): plan_map(draft, saved), id(started): writer(draft, saved)}
-    for one in (holder, started):
-        found = contradictions(expected[id(one)], one.value)
-        faults += [_changed(one, each) for each in found if not _is_users(one, each.path)]
-    faults += [started.located(("metadata",), each.code, each.message, each.help) for each in draft.faults]
-    if faults:
-        raise refusal(faults)
-    return Emitted(plan, target, options)
-
-
 def _plan(holder: Object) -> Plan:
     path: KeyPath = ("data", "plan.json")
     try:
         return Plan.from_dict(json.loads(str(holder.at(*path))))
     except PlacementError as error:
-        faults = [holder.located(path, one.code, one.message, one.help) for one in error.diagnostics]
+        raise PlacementError([holder.located(path, fault) for fault in error.diagnostics]) from None
     except (ValueError, RecursionError):
-        message = "the plan in the file is not JSON"
-        faults = [holder.located(path, "emit-changed", message, AGAIN)]
-    raise PlacementError(faults)
+        raise PlacementError([holder.located(path, faults.plan_not_json())]) from None
 
 
-def _options(started: Object, plan: Plan, faults: list[Diagnostic]) -> Options:
+def _options(started: Object, plan: Plan, changes: list[Diagnostic]) -> Options:
     """Return the options that the fields of the object show."""
     path: KeyPath = ("metadata", "annotations", OPTIONS)
     kept = options_read(str(started.at(*path) or ""))
     if kept is None:
-        message = f"`{OPTIONS}` is {shown(started.at(*path))}; it must be options as rankplan writes them"
-        faults.append(started.located(path, "emit-changed", message, AGAIN))
+        changes.append(started.located(path, faults.no_options(OPTIONS, started.at(*path))))
         kept = {}, {}, False
     commands: dict[str, str] = {}
     ports: Counter[int] = Counter()
@@ -221,18 +242,17 @@ def _command_options(value: Any) -> Iterator[tuple[str, str]]:
             yield from _command_options(part)
 
 
-def _changed(users: Object, found: Contradiction) -> Diagnostic:
-    field = _field(users, found.path)
-    help = f"restore it, or change the config and {AGAIN}"
-    if (name := _unknown(found)) is not None:
-        message = f"{name} is in no group of the plan"
-    elif found.users is ABSENT:
-        message = f"{field} is missing; the plan says {shown(found.ours)}"
-    elif found.ours is ABSENT:
-        message = f"{field} is {shown(found.users)}; the plan has none"
+def _changed(users: Object, contradiction: Contradiction) -> Diagnostic:
+    field = _field(users, contradiction.path)
+    if (name := _unknown(contradiction)) is not None:
+        fault = faults.changed_group(name)
+    elif contradiction.users is ABSENT:
+        fault = faults.lost_field(field, contradiction.ours)
+    elif contradiction.ours is ABSENT:
+        fault = faults.added_field(field, contradiction.users)
     else:
-        message = f"{field} is {shown(found.users)}; the plan says {shown(found.ours)}"
-    return users.located(found.path, "emit-changed", message, help)
+        fault = faults.changed_field(field, contradiction.users, contradiction.ours)
+    return users.located(contradiction.path, fault)
 
 
 _USERS = frozenset({"image", "entrypoint", "suspend", "volumes", "volumeMounts"})

@@ -1,0 +1,98 @@
+"""Options that contradict each other, the plan or the launcher."""
+
+from __future__ import annotations
+
+import re
+
+from rankplan.launchers.launcher import Launcher, Starts
+from rankplan.launchers.options import CLUSTER, DEFAULT, JOB, KINDS, Options
+from rankplan.launchers.scripts import shell_words
+from rankplan.launchers.table import LAUNCHERS
+from rankplan.plans.plan import Plan
+from rankplan.words import did_you_mean
+
+_LAST_PORT = 65535
+_QUANTITY = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE])?")
+"""Kubernetes: apimachinery resource.ParseQuantity, without signs."""
+
+
+def wrong_options(plan: Plan, launcher: Launcher, options: Options) -> str | None:
+    """Return what is wrong with the options of a launcher, ``None`` if nothing is."""
+    return (
+        _wrong_way_to_start(launcher, options)
+        or _wrong_kind(launcher, options)
+        or _wrong_amount(options)
+        or _wrong_port(plan, launcher, options)
+        or _wrong_commands(plan, launcher, options)
+        or (None if plan else "the plan has no components")
+    )
+
+
+def _wrong_way_to_start(launcher: Launcher, options: Options) -> str | None:
+    """A launcher takes an entrypoint, or a command for each component; a file has one of the two."""
+    if options.entrypoint is not None and Starts.DRIVER not in launcher.starts:
+        return f"{launcher.name} starts a command per component; use --command, not --entrypoint"
+    if options.commands and Starts.COMMANDS not in launcher.starts:
+        return f"{launcher.name} starts one driver; use --entrypoint, not --command"
+    if options.entrypoint is not None and options.commands:
+        return "use --entrypoint for a driver on Ray, or --command for components without Ray"
+    return None
+
+
+def _wrong_kind(launcher: Launcher, options: Options) -> str | None:
+    """A job has an entrypoint, a cluster has none; only some launchers write clusters."""
+    if options.kind not in KINDS:
+        return f"unknown kind {options.kind!r}; it must be {' or '.join(KINDS)}"
+    if options.kind != JOB and not launcher.kinds:
+        return f"only {', '.join(name for name in LAUNCHERS.builtin if LAUNCHERS[name].kinds)} takes --kind"
+    if options.kind == CLUSTER and options.entrypoint is not None:
+        return "a RayCluster has no entrypoint; use --kind job"
+    if launcher.kinds and options.kind == JOB and options.entrypoint is None and options.base is None:
+        return f"{launcher.name} needs --entrypoint COMMAND, or --kind cluster"
+    return None
+
+
+def _wrong_amount(options: Options) -> str | None:
+    """CPUs and memory are positive quantities of Kubernetes."""
+    for option, size, example in (("--cpus", options.cpus, "32"), ("--memory", options.memory, "512Gi")):
+        if size is None:
+            continue
+        if _QUANTITY.fullmatch(size) is None or not size.strip("0."):
+            return f"{option} {size} is not an amount of Kubernetes; write one such as {example}"
+    return None
+
+
+def _wrong_port(plan: Plan, launcher: Launcher, options: Options) -> str | None:
+    """Without a driver, each component meets on a port of its own."""
+    last = options.port + len(plan) - 1
+    if Starts.COMMANDS not in launcher.starts or options.entrypoint is not None or last <= _LAST_PORT:
+        return None
+    return (
+        f"with --port {options.port}, each component has a port of its own: the last is {last}, and ports end at "
+        f"{_LAST_PORT}"
+    )
+
+
+def _wrong_commands(plan: Plan, launcher: Launcher, options: Options) -> str | None:
+    """The entrypoint, or else the command of each component, is there and can be split into words."""
+    for component in options.commands:
+        if component != DEFAULT and component not in plan:
+            return f"unknown component {component!r}; {did_you_mean(component, plan, 'the components are')}"
+    if Starts.COMMANDS not in launcher.starts:
+        return None
+    if options.entrypoint is not None:
+        return _not_words("the entrypoint", options.entrypoint)
+    commands = {component: options.command(component) or "" for component in plan}
+    for component, command in commands.items():
+        if not command.strip():
+            return f"{component} has no command; pass --command '{component}=COMMAND'"
+    faults = (_not_words(f"the command of {component}", command) for component, command in commands.items())
+    return next(filter(None, faults), None)
+
+
+def _not_words(what: str, command: str) -> str | None:
+    try:
+        shell_words(command)
+    except ValueError as error:
+        return f"{what} cannot be split into words: {error}"
+    return None
