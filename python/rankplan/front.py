@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rankplan.dialects import DIALECTS, Dialect, dialect_of, mixed, no_job, resembled
+from rankplan.dialects import DIALECTS, OWN, Dialect, mixed, no_job, recognised, resembled
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
 from rankplan.files import beginning
 from rankplan.frozen import frozen
@@ -319,8 +319,10 @@ def read_job(
         content: Mapping[str, Any] = config
     else:
         content = load_config(config, overrides)
-    chosen = _dialect(dialect, content)
+    chosen, guest_warnings = _dialect(dialect, content)
     reader = chosen.read(content)
+    for warning in guest_warnings:
+        reader.faults.note(warning)
     inventory = chosen.assumed_inventory(reader) if nodes is None else inventory_from(nodes)
     inventory = inventory.without(without) if without else inventory
     labelled = nodes is not None and not (isinstance(nodes, str) and _SIZE.fullmatch(nodes))
@@ -342,22 +344,24 @@ def inventory_from(nodes: Nodes) -> Inventory:
     return Inventory.load(nodes) if isinstance(nodes, str | os.PathLike) else inventory_of(nodes)
 
 
-def _dialect(name: str | None, config: Mapping[str, Any]) -> Dialect:
+def _dialect(name: str | None, config: Mapping[str, Any]) -> tuple[Dialect, list[Diagnostic]]:
     """Return the dialect with this name, or else the one detected from the keys of the config.
 
-    Raises `PlacementError` for a config with keys of several, unless one is named.
+    With it come warnings about guests that could not be asked for theirs. Raises `PlacementError` for a config with
+    keys of several, unless one is named.
     """
     if name is not None:
         if name not in DIALECTS:
             raise ValueError(f"unknown dialect {name!r}; the dialects are {', '.join(DIALECTS)}")
-        return DIALECTS[name]
+        return DIALECTS[name], []
+    detected = recognised(config)
     if (found := no_job(config)) is not None:
-        raise PlacementError([found])
+        raise PlacementError([found, *detected.warnings])
     reader = Reader(config)
     for path, fault in mixed(config):
         reader.add(path, fault)
     reader.finish()
-    return dialect_of(config)
+    return DIALECTS[detected.name or OWN], detected.warnings
 
 
 def reject_crossings(plan: Plan, *, labelled: bool) -> None:

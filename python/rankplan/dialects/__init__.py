@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from rankplan.dialects.built_in import ASKED, DIALECTS, OWN
+from rankplan.dialects import faults
+from rankplan.dialects.built_in import DIALECTS
 from rankplan.dialects.interface.dialect import Dialect
-from rankplan.dialects.no_job import description, fine_tuning
-from rankplan.errors import Diagnostic, KeyPath
+from rankplan.dialects.no_job import description
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.guests.built_in import ASKED, OWN
 from rankplan.read.text.document import Section
-from rankplan.read.text.programs import Program, started
-from rankplan.words import path_text
+from rankplan.read.text.programs import StartedProgram, started
 
-__all__ = ["ASKED", "DIALECTS", "OWN", "Dialect", "dialect_of", "mixed", "name_of", "no_job", "resembled", "writers"]
+__all__ = [
+    "ASKED",
+    "DIALECTS",
+    "OWN",
+    "Dialect",
+    "asked",
+    "dialect_of",
+    "mixed",
+    "name_of",
+    "no_job",
+    "recognised",
+    "resembled",
+    "with_guests",
+    "writers",
+]
+
+_PLACEMENT = ("cluster", "component_placement")
+"""A config with this key is written in rankplan's own language, whatever guests say."""
+
+
+class Recognised(NamedTuple):
+    """The dialect of a config, ``None`` if nothing tells, and warnings about guests that could not be asked."""
+
+    name: str | None
+    warnings: list[Diagnostic]
 
 
 def asked() -> Iterator[Dialect]:
@@ -22,41 +48,76 @@ def asked() -> Iterator[Dialect]:
         yield DIALECTS[name]
 
 
+def with_guests() -> list[Dialect]:
+    """Return these dialects, and those of other packages that can be used."""
+    return [*asked(), *DIALECTS.usable()[0]]
+
+
 def writers(form: str = "") -> list[str]:
     """Return the names of the dialects that can be written, in a form that an option of `convert` chooses."""
     known = [DIALECTS[name] for name in DIALECTS.builtin]
-    known += DIALECTS.loaded().guests.values()
+    known += DIALECTS.usable()[0]
     return [dialect.name for dialect in known if form in dialect.writers]
 
 
 def name_of(config: Mapping[Any, Any]) -> str:
-    """Return the dialect of the program that gets a config, else the first one whose keys it has, else RLinf's."""
-    return _recognised(config) or OWN
+    """Return the dialect of a config, RLinf's if nothing tells. Raises `PlacementError` if several guests say so."""
+    return recognised(config).name or OWN
 
 
-def _recognised(config: Mapping[Any, Any]) -> str | None:
+def recognised(config: Mapping[Any, Any]) -> Recognised:
+    """Return the dialect of the program that gets a config, else the first one whose keys it has.
+
+    Guests are asked only if rankplan's own dialects do not recognise the config, and it is not in rankplan's own
+    language. Raises `PlacementError` if several of them recognise it.
+    """
     program = _program(config)
-    if program is not None and program.system is not None:
-        return program.system
-    return next((dialect.name for dialect in asked() if dialect.keys.recognises(config)), None)
+    system = None if program is None else program.system
+    if system is not None and system in DIALECTS.builtin:
+        return Recognised(system, [])
+    for dialect in asked():
+        if dialect.keys.recognises(config):
+            return Recognised(dialect.name, [])
+    if system is not None:
+        return Recognised(system, [])
+    return Recognised(None, []) if _has(config, _PLACEMENT) else _recognised_by_guests(config)
 
 
-def _program(config: Mapping[Any, Any]) -> Program | None:
+def _recognised_by_guests(config: Mapping[Any, Any]) -> Recognised:
+    dialects, warnings = DIALECTS.usable()
+    names = []
+    for dialect in dialects:
+        try:
+            if dialect.keys.recognises(config):
+                names.append(dialect.name)
+        except PlacementError as error:
+            warnings += [replace(found, warning=True) for found in error.diagnostics]
+    if len(names) > 1:
+        raise PlacementError([_placed(config, faults.several_recognise(names))])
+    return Recognised(names[0] if names else None, warnings)
+
+
+def _program(config: Mapping[Any, Any]) -> StartedProgram | None:
     return started(config.document) if isinstance(config, Section) else None
+
+
+def _placed(config: Mapping[Any, Any], found: Diagnostic) -> Diagnostic:
+    """Return a fault of a whole config, with its file."""
+    return config.document.locate((), found) if isinstance(config, Section) else found
 
 
 def no_job(config: Mapping[Any, Any]) -> Diagnostic | None:
     """Return the fault of a config that is of no training job, as far as its program or its keys tell."""
-    program, known = _program(config), _recognised(config)
-    if program is not None and program.task:
+    program, name = _program(config), recognised(config).name
+    if program is not None and program.task and program.system in (None, name):
         return program.fault
-    document = config.document if isinstance(config, Section) else None
-    file = None if document is None else document.file
-    told = description(config, file) if known is None else fine_tuning(config) if known == "verl" else None
-    if told is None or program is not None:
-        return None if told is None or program is None else program.fault
-    found = Diagnostic("no-components", *told)
-    return found if document is None else document.locate((), found)
+    if name is None:
+        text = description(config, config.document.file if isinstance(config, Section) else None)
+    else:
+        text = DIALECTS[name].unplaced_text(config)
+    if text is None:
+        return None
+    return _placed(config, Diagnostic("no-components", *text)) if program is None else program.fault
 
 
 def dialect_of(config: Mapping[Any, Any]) -> Dialect:
@@ -66,10 +127,11 @@ def dialect_of(config: Mapping[Any, Any]) -> Dialect:
 
 def resembled(keys: Collection[str]) -> str | None:
     """Return the dialect that has one of these keys at the top of its configs or in their ``cluster`` section."""
-    for dialect in asked():
+    dialects = with_guests()
+    for dialect in dialects:
         if any(key in keys for key in dialect.resembles):
             return dialect.name
-    for dialect in asked():
+    for dialect in dialects:
         for path in (*dialect.keys.telling, *dialect.keys.alone):
             if path[:-1] in ((), ("cluster",)) and path[-1] in keys:
                 return dialect.name
@@ -79,22 +141,20 @@ def resembled(keys: Collection[str]) -> str | None:
 def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:
     """Return the faults of a config whose keys are of several dialects: each key of another one, with its path."""
     name = name_of(config)
-    found: list[tuple[KeyPath, Diagnostic]] = []
     own = DIALECTS[name].keys.known
+    found: list[tuple[KeyPath, Diagnostic]] = []
     for other in (DIALECTS[OWN], *asked()):
         if other.name == name:
             continue
         for path in other.keys.alone:
             is_common = path[-1] in own.get(path[:-1], ())
-            if not is_common and _value_at(config, path) is not None:
-                message = f"`{path_text(path)}` is a key of {other.name}, but the config has keys of {name}"
-                help = f"remove it, or choose with --dialect {other.name} or --dialect {name}"
-                found.append((path, Diagnostic("unknown-key", message, help)))
+            if not is_common and _has(config, path):
+                found.append((path, faults.key_of_another(path, other.name, name)))
     return found
 
 
-def _value_at(config: Any, path: KeyPath) -> Any:
-    """Return the value at a path, ``None`` if it is missing."""
+def _has(config: Any, path: KeyPath) -> bool:
+    """Return whether a config has a value at a path."""
     for key in path:
         config = config.get(key) if isinstance(config, Mapping) else None
-    return config
+    return config is not None

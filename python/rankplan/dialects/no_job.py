@@ -49,14 +49,6 @@ def description(config: Mapping[str, Any], file: str | None) -> tuple[str, str] 
     return message, "pass the config that includes it, or name its system with --dialect"
 
 
-def fine_tuning(config: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return what a config with verl's `trainer` is if it is no job: that of ``verl.trainer.sft_trainer``."""
-    if "actor_rollout_ref" in config or not all(isinstance(config.get(key), Mapping) for key in ("engine", "optim")):
-        return None
-    message = "this is a config of supervised fine-tuning (SFT), not of an RL job: there is no component to place"
-    return message, "pass a config of `verl.trainer.main_ppo`"
-
-
 def _bases(defaults: Any) -> list[str]:
     """Return the configs that Hydra's list of defaults names."""
     listed = [defaults] if isinstance(defaults, str) else defaults if isinstance(defaults, list) else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rankplan.dialects import OWN, asked
+from rankplan.dialects import OWN, with_guests
 from rankplan.dialects.built_in import DIALECTS
 from rankplan.dialects.keys.key import Entry, Kind
 from rankplan.errors import KeyPath
@@ -49,7 +49,7 @@ def properties() -> dict[str, Any]:
 
 
 def _entries() -> Iterator[Entry]:
-    for dialect in asked():
+    for dialect in with_guests():
         yield from dialect.keys.entries
     yield from DIALECTS[OWN].keys.remembering  # its other keys are the models of the `cluster` section
 

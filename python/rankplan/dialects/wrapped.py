@@ -5,6 +5,7 @@ from __future__ import annotations
 from rankplan.dialects.interface.dialect import Dialect
 from rankplan.dialects.keys.key import anything
 from rankplan.dialects.keys.table import KeyTable
+from rankplan.read.text.programs import Program
 from rankplan.trainers.roll.keys import KEYS as ROLL_KEYS
 from rankplan.trainers.verl.keys import KEYS as VERL_KEYS
 
@@ -30,6 +31,15 @@ VERL = Dialect(
         "": "rankplan.trainers.verl.dialect:written",
         "topology": "rankplan.trainers.verl.writing:topology_written",
     },
+    programs=(  # the entry points in verl/trainer and verl/experimental
+        Program(r"verl\.(trainer|experimental)\..*sft\w*", "supervised fine-tuning (SFT)"),
+        Program(r"verl\.\w*trainer\.main_generation\w*", "generation only"),
+        Program(r"verl\.\w*trainer\.main_eval\w*", "evaluation"),
+        Program(r"verl\.(model_merger|utils)\b.*", "preparation of data or checkpoints"),
+        Program(r"verl\..*"),
+    ),
+    trainer="verl.trainer.main_ppo",
+    unplaced="rankplan.trainers.verl.no_job:fine_tuning",
     resembles=("resource_pool_spec",),
 )
 
@@ -38,5 +48,6 @@ ROLL = Dialect(
     system="ROLL",
     keys=ROLL_KEYS,
     planner="rankplan.trainers.roll.dialect",
+    programs=(Program(r"(.*\.)?start_\w+_pipeline", tells=False),),  # examples/start_*_pipeline.py
     writers={"": "rankplan.trainers.roll.dialect:written"},
 )

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from lsprotocol import types
 
-from rankplan.dialects import asked
+from rankplan.dialects import with_guests
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.front import Nodes, check
 from rankplan.frozen import frozen
@@ -23,7 +23,6 @@ from rankplan.launchers.embedded import has_mark
 from rankplan.read.text.document import Document, Section
 from rankplan.read.text.load import SCRIPTS, load_config
 from rankplan.render.report import Report
-from rankplan.trainers.areal.keys import ENGINES
 
 _BREAK = re.compile(r"\r\n|\r|\n")
 _TOP = re.compile(r"^[\"']?(\w+)[\"']?[ \t]*:", re.MULTILINE)
@@ -99,9 +98,10 @@ class Checked:
 @cache
 def _telling() -> set[str]:
     """Return the keys at the top of configs of jobs, by which a text that is no valid YAML counts as one."""
-    keys = {"cluster", *ENGINES}
-    for dialect in asked():
+    keys = {"cluster"}
+    for dialect in with_guests():
         keys |= {str(path[0]) for path in (*dialect.keys.telling, *dialect.keys.alone)}
+        keys.update(*(key.sections for key in dialect.keys.keys))
     return keys
 
 

@@ -9,11 +9,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rankplan.editor.keys import keys_at, words_at
+from rankplan.editor.keys import keys_at, sections_at, words_at
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
 from rankplan.plans.rules import component_names
-from rankplan.trainers.areal.keys import ENGINES
 
 _KEY = re.compile(r" *(?P<dash>-)? *(?P<key>[^\s:#,\[\]{}-][^:#{}\[\]]*?) *:(?= |$)")
 _WORD = re.compile(r"[^\s\[\]{},:\"']*$")
@@ -123,9 +122,9 @@ def proposals(
     if cursor.path[-1:] == ("node_group",):
         labels = dict.fromkeys((*_LABEL.findall(text), "cluster", "node"))
         return [Proposal(label, label, "", "group") for label in labels]
-    if cursor.path[-2:] == ("scheduling_strategy", "target"):
-        engines = [name for name in ENGINES if config is None or name in config]
-        return [Proposal(name, name, "", "component") for name in engines]
+    if sections := sections_at(dialect, cursor.path):
+        present = [name for name in sections if config is None or name in config]
+        return [Proposal(name, name, "", "component") for name in present]
     return [Proposal(word, word, "", "word") for word in words_at(dialect, cursor.path)]
 
 

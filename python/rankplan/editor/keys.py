@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from rankplan.dialects import OWN, asked, name_of
+from rankplan.dialects import OWN, name_of, with_guests
 from rankplan.dialects.keys.key import ANY_ROLE, Kind
 from rankplan.errors import KeyPath
 from rankplan.read.models import ClusterSection
@@ -27,7 +27,7 @@ def keys_at(dialect: str | None, path: KeyPath) -> dict[str, str]:
     found: dict[str, str] = {}
     if dialect in (None, OWN):
         found |= _model_keys(path)
-    for one in asked():
+    for one in with_guests():
         if dialect in (None, one.name):
             for entry in one.keys.entries:
                 inner = _inside(entry.path, path)
@@ -42,11 +42,22 @@ def words_at(dialect: str | None, path: KeyPath) -> list[str]:
     """Return the words that the key at a path takes, if they are few."""
     words = dict.fromkeys(word for schema in _schemas(path) for word in schema.get("enum", ()))
     switch = any(schema.get("type") == "boolean" for schema in _schemas(path))
-    for one in asked():
+    for one in with_guests():
         if dialect in (None, one.name) and not switch:
             switches = (entry.path for entry in one.keys.entries if entry.kind is Kind.SWITCH)
             switch = any(_inside(key, path[:-1]) == path[-1:] for key in switches)
     return [*map(str, words), *(["true", "false"] if switch else [])]
+
+
+def sections_at(dialect: str | None, path: KeyPath) -> tuple[str, ...]:
+    """Return the sections of a config whose names the key at a path takes; none for any other key."""
+    dotted = ".".join(map(str, path))
+    for one in with_guests():
+        if dialect in (None, one.name):
+            for key in one.keys.keys:
+                if key.sections and dotted in key.places():
+                    return key.sections
+    return ()
 
 
 def _inside(key: KeyPath, path: KeyPath) -> KeyPath:

@@ -12,6 +12,7 @@ from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
+from rankplan.read.text.programs import Program
 from rankplan.read.text.reader import Reader
 from rankplan.references import resolved
 
@@ -23,6 +24,10 @@ Writer: TypeAlias = Callable[[Plan], tuple[dict[str, Any], dict[str, str]]]
 """Returns a config for the components of a plan that a dialect can express, and why it cannot express the others."""
 
 
+Unplaced: TypeAlias = Callable[[Mapping[str, Any]], tuple[str, str] | None]
+"""Returns the message and the help for a config that has the keys of a dialect and is of no job."""
+
+
 @frozen(slots=False, kw_only=True)
 class Dialect:
     """A system whose configs rankplan reads.
@@ -32,6 +37,9 @@ class Dialect:
     ``keys`` are the keys by which it places: they recognise a config, and typos, completion, the schema and the guide
     follow from them. ``job`` is the class of its jobs. A system whose configs are not read by keys has a ``planner``
     instead.
+
+    ``programs`` are those that scripts start, ``trainer`` is the one that starts its jobs, as messages name it.
+    ``unplaced`` returns what a config with its keys is if it is no job, and what to pass instead; ``None`` for a job.
 
     ``no_groups`` is empty if the system asks Ray for placement groups, which `pin` binds to nodes. Otherwise it says
     why there are none, and what to use instead.
@@ -49,6 +57,9 @@ class Dialect:
     keys: KeyTable
     job: type[Job] | str | None = None
     planner: Planner | str | None = None
+    programs: tuple[Program, ...] = ()
+    trainer: str = ""
+    unplaced: Unplaced | str | None = None
     no_groups: str = ""
     resembles: tuple[str, ...] = ()
     writers: Mapping[str, Writer | str] = field(default_factory=dict)
@@ -79,6 +90,13 @@ class Dialect:
     def assumed_inventory(self, config: Any) -> Inventory:
         """Return the inventory that a config is probably meant for; see `Planner.assumed_inventory`."""
         return self._planner.assumed_inventory(config)
+
+    def unplaced_text(self, config: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Return what a config with the keys of this dialect is if it is no job, and what to pass instead."""
+        if self.unplaced is None:
+            return None
+        unplaced: Unplaced = resolved(self.unplaced)
+        return unplaced(config)
 
     def written(self, planned: Plan, form: str = "") -> tuple[dict[str, Any], dict[str, str]]:
         """Return a plan as a config of this dialect; see `Writer`. Raises ``KeyError`` for an unknown form."""

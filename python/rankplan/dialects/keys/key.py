@@ -57,7 +57,7 @@ class Key(Generic[T]):
     the section that the value is inherited from. ``default`` is the value that the trainer uses if no path has one, or
     a function of the config. ``tells`` is about ``path``, ``older_tells`` about the fallbacks. ``decides`` completes
     "decides ..." in the guide and in an editor; it is empty if settings of ``memory`` tell. ``least`` is the least
-    size.
+    size. The value is the name of one of the ``sections`` at the top of a config, if there are any.
     """
 
     path: str
@@ -69,6 +69,7 @@ class Key(Generic[T]):
     tells: Recognition = ""
     older_tells: Recognition = ""
     least: int = 1
+    sections: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -261,7 +261,15 @@ class Placer:
                 self.reject(at, fault)
             return None
 
-    def engines(self, name: str, pool: Taken, per_node: int, engine: Engine, share: float | None) -> None:
+    def engines(
+        self,
+        name: str,
+        pool: Taken,
+        per_node: int,
+        engine: Engine,
+        share: float | None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
         """Place engines one after the other on a pool with ``per_node`` accelerators per node, unless it is empty."""
         if not pool:
             return  # the pool is a fault already
@@ -271,7 +279,9 @@ class Placer:
             self.reject(engine.path, fault)
         if not faults:
             engines = engine.size // each
-            self.component(name, pool, engine.where, each, sizes=engine.parallel, share=share, engines=engines)
+            self.component(
+                name, pool, engine.where, each, sizes=engine.parallel, share=share, engines=engines, facts=facts
+            )
 
     def finish(self) -> None:
         """Raise `PlacementError` with every fault so far if there is any."""

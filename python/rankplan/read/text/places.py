@@ -60,7 +60,7 @@ class Places:
         self.base = base
         self.warnings: list[Diagnostic] = list(base.warnings) if base is not None else []
         self.program: Any = getattr(base, "program", None)
-        """The `rankplan.read.text.programs.Program` that a script passes the values to."""
+        """The `rankplan.read.text.programs.StartedProgram` that a script passes the values to."""
         self.used: set[str] = set()
         """The given environment variables that a script reads."""
         self._places: dict[Path, tuple[Place, Place]] = {}

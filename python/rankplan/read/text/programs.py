@@ -1,76 +1,83 @@
-"""The programs that launch scripts start: the system that each belongs to, and whether it is a training job."""
+"""The programs that launch scripts start: the dialect that each belongs to, and whether it is a training job."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import NamedTuple, Protocol
 
 from rankplan.errors import Diagnostic
 from rankplan.frozen import frozen
+from rankplan.guests.built_in import ASKED, DIALECTS
+from rankplan.guests.doors import Door, GuestError, Table
 from rankplan.read.text.document import Source
 from rankplan.read.text.places import Place, Places
 
 JOB = ""
-_SFT, _DPO = "supervised fine-tuning (SFT)", "preference training (DPO)"
-_REWARD = "the training of a reward model"
-_EVALUATION, _GENERATION, _SERVING = "evaluation", "generation only", "serving of a model"
-_DATA = "preparation of data or checkpoints"
-_DEEPSPEED = "PPO in the processes of `deepspeed`, without Ray"
-
-_PROGRAMS: tuple[tuple[str, str | None, str], ...] = (
-    # verl: the entry points in verl/trainer and verl/experimental
-    (r"verl\.(trainer|experimental)\..*sft\w*", "verl", _SFT),
-    (r"verl\.\w*trainer\.main_generation\w*", "verl", _GENERATION),
-    (r"verl\.\w*trainer\.main_eval\w*", "verl", _EVALUATION),
-    (r"verl\.(model_merger|utils)\b.*", "verl", _DATA),
-    (r"verl\..*", "verl", JOB),
-    # OpenRLHF: openrlhf/cli
-    (r"(openrlhf|marti)\.cli\.(multi_agent_)?train_ppo_\w+", "openrlhf", JOB),
-    (r"openrlhf\.cli\.train_ppo", "openrlhf", _DEEPSPEED),
-    (r"openrlhf\.cli\.train_sft", "openrlhf", _SFT),
-    (r"openrlhf\.cli\.train_(dpo|kto)", "openrlhf", _DPO),
-    (r"openrlhf\.cli\.train_(rm|prm)", "openrlhf", _REWARD),
-    (r"openrlhf\.cli\.train_kd", "openrlhf", "knowledge distillation"),
-    (r"openrlhf\.cli\.serve_\w+", "openrlhf", _SERVING),
-    (r"openrlhf\.cli\.(batch_inference|interactive_chat)", "openrlhf", _GENERATION),
-    (r"openrlhf\.cli\.lora_combiner", "openrlhf", _DATA),
-    # SkyRL: skyrl/train/entrypoints, and skyrl_train before
-    (r"skyrl(\.|_)train\.(entrypoints\.)?main_sft", "skyrl", _SFT),
-    (r"skyrl(\.|_)train\.entrypoints\.main_generate", "skyrl", _GENERATION),
-    (r"skyrl(\.|_)train\.entrypoints\.serve\w*", "skyrl", _SERVING),
-    (r"skyrl\.tinker\..*", "skyrl", _SERVING),
-    (r"skyrl(\.|_)train\.inference_engines\..*", "skyrl", _SERVING),
-    (r"skyrl(\.|_)train\..*", "skyrl", JOB),
-    # NeMo-RL: examples/run_*.py; its SFT, DPO and reward models train on a cluster of nodes that rankplan places
-    (r"(.*\.)?run_(vlm_)?(grpo|ppo|sft|dpo|rm|distillation|xtoken_\w*distillation)(_\w+)?", None, JOB),
-    # ROLL: examples/start_*_pipeline.py
-    (r"(.*\.)?start_\w+_pipeline", None, JOB),
-    # slime, and forks of it
-    (r"(.*\.)?train(_async)?", None, JOB),
-)
-"""A pattern of a module, or of the path of a script with dots; its system (``None``: the keys tell), and its task."""
 
 _WORDS: tuple[tuple[str, str], ...] = (
-    ("sft", _SFT),
-    ("dpo kto orpo", _DPO),
-    ("rm reward_model", _REWARD),
-    ("eval evaluate evaluation evaluator", _EVALUATION),
-    ("generate generation generator infer inference", _GENERATION),
-    ("serve server serving launch_server api", _SERVING),
-    ("data dataset datasets preprocess prepare process download convert converter merge merger", _DATA),
+    ("sft", "supervised fine-tuning (SFT)"),
+    ("dpo kto orpo", "preference training (DPO)"),
+    ("rm reward_model", "the training of a reward model"),
+    ("eval evaluate evaluation evaluator", "evaluation"),
+    ("generate generation generator infer inference", "generation only"),
+    ("serve server serving launch_server api", "serving of a model"),
+    (
+        "data dataset datasets preprocess prepare process download convert converter merge merger",
+        "preparation of data or checkpoints",
+    ),
 )
-"""Words in the last name of any other program of Python, and the task that they tell."""
+"""Words in the last name of a program of Python that no dialect has, and the task that they tell."""
 _TRAINING = frozenset({"ppo", "grpo", "dapo", "gspo", "rloo", "reinforce", "rlhf", "rl", "rlvr", "agentic", "train"})
-
-_TRAINERS = {
-    "verl": "verl.trainer.main_ppo",
-    "openrlhf": "openrlhf.cli.train_ppo_ray",
-    "skyrl": "skyrl.train.entrypoints.main_base",
-}
 
 
 @frozen
 class Program:
-    """A program that a script starts: its name as written, its system if that is known, and its task.
+    """Programs of a system: what a script starts.
+
+    ``pattern`` is a regular expression that matches the whole name: of a module, or of the path of a script with dots
+    (``examples.run_grpo`` for ``examples/run_grpo.py``). ``task`` is a phrase for what they do if that is no job that
+    rankplan places, such as ``evaluation``; ``is_rl``: it is an RL job all the same. ``tells``: a config of such a
+    program is written in the dialect; otherwise its keys tell.
+    """
+
+    pattern: str
+    task: str = JOB
+    tells: bool = True
+    is_rl: bool = False
+
+
+class HasPrograms(Protocol):
+    """What the reader of scripts uses of a dialect."""
+
+    @property
+    def name(self) -> str:
+        """The name of the dialect."""
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """The programs of the system; the first one whose pattern matches counts."""
+
+    @property
+    def trainer(self) -> str:
+        """The program that starts its jobs, as messages name it."""
+
+
+class _Known(NamedTuple):
+    """A program of a dialect."""
+
+    dialect: HasPrograms
+    program: Program
+
+
+_TABLE: Table[HasPrograms] = Table(Door.DIALECTS, object, DIALECTS)  # type: ignore[arg-type]  # a low room knows no type
+
+
+@frozen
+class StartedProgram:
+    """A program that a script starts: its name as written, its dialect if that is known, and its task.
 
     ``task`` is `JOB` for a training job, a phrase for anything else, and ``None`` if the program is unknown.
     """
@@ -79,6 +86,8 @@ class Program:
     place: Place
     system: str | None = None
     task: str | None = None
+    trainer: str = ""
+    is_rl: bool = False
     otherwise: Diagnostic | None = None
     """The fault of the script if its values have the keys of no system."""
 
@@ -92,17 +101,16 @@ class Program:
         """The fault of a script whose program is no training job."""
         if not self.task and self.otherwise is not None:
             return self.otherwise
-        other = "" if self.task == _DEEPSPEED else ", not an RL job"
+        other = "" if self.is_rl else ", not an RL job"
         message = f"`{self.name}` is {self.task}{other}: there is no component to place"
-        trainer = _TRAINERS.get(self.system or "")
-        reads = f"`{trainer}`" if trainer else "the trainer of a system"
+        reads = f"`{self.trainer}`" if self.trainer else "the trainer of a system"
         help = f"pass the script of a job: rankplan reads what a script passes to {reads}"
         return self.place.of(Diagnostic("no-components", message, help))
 
 
-def started(source: Source | None) -> Program | None:
+def started(source: Source | None) -> StartedProgram | None:
     """Return the program that a script passes its values to, ``None`` if they come from no script."""
-    program: Program | None = source.program if isinstance(source, Places) else None
+    program: StartedProgram | None = source.program if isinstance(source, Places) else None
     return program
 
 
@@ -110,17 +118,55 @@ def _module(name: str) -> str:
     return re.sub(r"^(\.{0,2}/)+|\.py$", "", name).replace("/", ".")
 
 
-def program_of(name: str, place: Place) -> Program:
-    """Return the program with this module, path or name."""
+def program_of(name: str, place: Place, *, guests: bool = False) -> StartedProgram:
+    """Return the program with this module, path or name; those of guests only if they are asked for."""
     dotted = _module(name)
-    for pattern, system, task in _PROGRAMS:
-        if re.fullmatch(pattern, dotted):
-            return Program(name, place, system, task)
+    found = _matching(_built_in(), name, dotted, place)
+    if found is None and guests:
+        found = _matching(_of_guests(), name, dotted, place)
+    return StartedProgram(name, place, None, _task_of(name, dotted)) if found is None else found
+
+
+def _matching(programs: Sequence[_Known], name: str, dotted: str, place: Place) -> StartedProgram | None:
+    """Return the first of these programs whose pattern matches."""
+    for dialect, program in programs:
+        if re.fullmatch(program.pattern, dotted):
+            system = dialect.name if program.tells else None
+            return StartedProgram(name, place, system, program.task, dialect.trainer, program.is_rl)
+    return None
+
+
+@cache
+def _built_in() -> Sequence[_Known]:
+    """Return the programs of rankplan's own dialects."""
+    return _in_order(_TABLE[name] for name in ASKED)
+
+
+def _of_guests() -> Sequence[_Known]:
+    """Return the programs of guests; one whose code fails is reported when its dialect is asked."""
+    dialects: list[HasPrograms] = []
+    for guest, dialect in _TABLE.loaded().guests.items():
+        with suppress(GuestError), guest.running():
+            for program in dialect.programs:
+                re.compile(program.pattern)
+            dialects.append(dialect)
+    return _in_order(dialects)
+
+
+def _in_order(dialects: Iterable[HasPrograms]) -> Sequence[_Known]:
+    """Return the programs of dialects. Those that tell are first: they are known by more than their last name."""
+    known = [_Known(dialect, program) for dialect in dialects for program in dialect.programs]
+    return sorted(known, key=lambda one: not one.program.tells)
+
+
+def _task_of(name: str, dotted: str) -> str | None:
+    """Return the task of a program of Python by the words of its last name, ``None`` if they tell none."""
     last = dotted.rpartition(".")[2].lower()
     parts = set(re.split(r"[_\W]+", last))
-    python = name.endswith(".py") or re.fullmatch(r"\w+(\.\w+)+", name)
-    if python and not parts & _TRAINING:
-        for words, task in _WORDS:
-            if any(word in parts or word == last for word in words.split()):
-                return Program(name, place, None, task)
-    return Program(name, place)
+    is_python = name.endswith(".py") or re.fullmatch(r"\w+(\.\w+)+", name)
+    if not is_python or parts & _TRAINING:
+        return None
+    for words, task in _WORDS:
+        if any(word in parts or word == last for word in words.split()):
+            return task
+    return None

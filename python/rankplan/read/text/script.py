@@ -15,7 +15,7 @@ from rankplan.read.text.document import Section
 from rankplan.read.text.entrypoints import Entrypoint
 from rankplan.read.text.overrides import OVERRIDE, Override, overridden
 from rankplan.read.text.places import Place, Places, Text, relocated
-from rankplan.read.text.programs import JOB, Program, program_of
+from rankplan.read.text.programs import JOB, StartedProgram, program_of
 from rankplan.read.text.sbatch import sbatch_options
 from rankplan.read.text.shell.expand import Cause, Field, Piece, Value, assumed_by
 from rankplan.read.text.shell.flow import Command
@@ -65,7 +65,7 @@ class _Started:
 
     command: Command
     tokens: list[_Token]
-    program: Program
+    program: StartedProgram
     configured: bool
     """Whether it names a config file."""
 
@@ -96,7 +96,10 @@ def parse_script(
     except RecursionError:
         message = "the script is nested too deeply"
         raise PlacementError([Diagnostic("syntax", message, "split it", file=origin.file)]) from None
-    found = [_started(command, sources) for command in dict.fromkeys(followed.commands)]
+    commands = list(dict.fromkeys(followed.commands))
+    found = [_started(command, sources) for command in commands]
+    if not any(one.program.task == JOB for one in found):
+        found = [_started(command, sources, guests=True) for command in commands]
     chosen = _chosen(found, origin, sources)
     command, tokens = chosen.command, chosen.tokens
     names = [  # the key under which Hydra keeps the name
@@ -178,11 +181,11 @@ def _opened(name: str, folder: str, script: str) -> tuple[str, Text] | None:
     return text, Text(os.path.normpath(path), text)
 
 
-def _started(command: Command, sources: Sources) -> _Started:
+def _started(command: Command, sources: Sources, *, guests: bool = False) -> _Started:
     name = command.program or (command.fields[0].text if command.fields else None) or "this command"
     place = sources.place(command.start, command.start + 1)
     configured = next(_options(command, sources, (*_FILES, *_NAMES)), None) is not None
-    return _Started(command, _tokens(command, sources), program_of(name, place), configured)
+    return _Started(command, _tokens(command, sources), program_of(name, place, guests=guests), configured)
 
 
 def _chosen(found: list[_Started], origin: Text | Entrypoint, sources: Sources) -> _Started:

@@ -23,10 +23,9 @@ BACKEND = text("@.backend", "the backend of an engine, its sizes and its GPUs", 
 SCHEDULING = anything(
     "@.scheduling_spec", "whether the processes of an engine have GPUs, and their groups", at=ENGINE_SECTIONS
 )
-STRATEGY, TARGET = (
-    anything(f"@.scheduling_strategy.{name}", "the engine whose GPUs it shares", at=ENGINE_SECTIONS)
-    for name in ("type", "target")
-)
+_SHARES = "the engine whose GPUs it shares"
+STRATEGY = anything("@.scheduling_strategy.type", _SHARES, at=ENGINE_SECTIONS)
+TARGET = anything("@.scheduling_strategy.target", _SHARES, at=ENGINE_SECTIONS, sections=ENGINES)
 
 KL_COEFFICIENT = number("actor.kl_ctl", "whether there is a reference model, if above 0", default=0.1)
 TEACHER_KIND = text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rankplan.dialects.interface.dialect import Dialect
+from rankplan.read.text.programs import Program
 from rankplan.trainers.nemo_rl.keys import KEYS
 
 DIALECT = Dialect(
@@ -10,5 +11,11 @@ DIALECT = Dialect(
     system="NeMo-RL",
     keys=KEYS,
     job="rankplan.trainers.nemo_rl.job:NemoRlJob",
+    programs=(  # examples/run_*.py; SFT, DPO and reward models train on a cluster of nodes that rankplan places, too
+        Program(
+            r"(.*\.)?run_(vlm_)?(grpo|ppo|sft|dpo|rm|distillation|xtoken_\w*distillation)(_\w+)?",
+            tells=False,
+        ),
+    ),
     resembles=("segment_size",),
 )

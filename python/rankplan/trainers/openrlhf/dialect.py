@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rankplan.dialects.interface.dialect import Dialect
+from rankplan.read.text.programs import Program
 from rankplan.trainers.openrlhf.keys import KEYS
 
 DIALECT = Dialect(
@@ -10,4 +11,16 @@ DIALECT = Dialect(
     system="OpenRLHF",
     keys=KEYS,
     job="rankplan.trainers.openrlhf.job:OpenrlhfJob",
+    programs=(  # openrlhf/cli
+        Program(r"(openrlhf|marti)\.cli\.(multi_agent_)?train_ppo_\w+"),
+        Program(r"openrlhf\.cli\.train_ppo", "PPO in the processes of `deepspeed`, without Ray", is_rl=True),
+        Program(r"openrlhf\.cli\.train_sft", "supervised fine-tuning (SFT)"),
+        Program(r"openrlhf\.cli\.train_(dpo|kto)", "preference training (DPO)"),
+        Program(r"openrlhf\.cli\.train_(rm|prm)", "the training of a reward model"),
+        Program(r"openrlhf\.cli\.train_kd", "knowledge distillation"),
+        Program(r"openrlhf\.cli\.serve_\w+", "serving of a model"),
+        Program(r"openrlhf\.cli\.(batch_inference|interactive_chat)", "generation only"),
+        Program(r"openrlhf\.cli\.lora_combiner", "preparation of data or checkpoints"),
+    ),
+    trainer="openrlhf.cli.train_ppo_ray",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rankplan.dialects.interface.dialect import Dialect
+from rankplan.read.text.programs import Program
 from rankplan.trainers.skyrl.keys import KEYS
 
 DIALECT = Dialect(
@@ -10,4 +11,13 @@ DIALECT = Dialect(
     system="SkyRL",
     keys=KEYS,
     job="rankplan.trainers.skyrl.job:SkyrlJob",
+    programs=(  # skyrl/train/entrypoints, and skyrl_train before
+        Program(r"skyrl(\.|_)train\.(entrypoints\.)?main_sft", "supervised fine-tuning (SFT)"),
+        Program(r"skyrl(\.|_)train\.entrypoints\.main_generate", "generation only"),
+        Program(r"skyrl(\.|_)train\.entrypoints\.serve\w*", "serving of a model"),
+        Program(r"skyrl\.tinker\..*", "serving of a model"),
+        Program(r"skyrl(\.|_)train\.inference_engines\..*", "serving of a model"),
+        Program(r"skyrl(\.|_)train\..*"),
+    ),
+    trainer="skyrl.train.entrypoints.main_base",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rankplan.dialects.interface.dialect import Dialect
+from rankplan.read.text.programs import Program
 from rankplan.trainers.slime.keys import KEYS
 
 DIALECT = Dialect(
@@ -10,5 +11,6 @@ DIALECT = Dialect(
     system="slime",
     keys=KEYS,
     job="rankplan.trainers.slime.job:SlimeJob",
+    programs=(Program(r"(.*\.)?train(_async)?", tells=False),),  # slime, and forks of it
     writers={"": "rankplan.trainers.slime.writing:written"},
 )

@@ -1,0 +1,22 @@
+"""The table of the dialects that rankplan has itself. Every other dialect comes through the door of guests."""
+
+from __future__ import annotations
+
+DIALECTS = {
+    "nemo_rl": "rankplan.trainers.nemo_rl.dialect:DIALECT",
+    "areal": "rankplan.trainers.areal.dialect:DIALECT",
+    "skyrl": "rankplan.trainers.skyrl.dialect:DIALECT",
+    "rlinf": "rankplan.dialects.wrapped:RLINF",
+    "verl": "rankplan.dialects.wrapped:VERL",
+    "slime": "rankplan.trainers.slime.dialect:DIALECT",
+    "roll": "rankplan.dialects.wrapped:ROLL",
+    "openrlhf": "rankplan.trainers.openrlhf.dialect:DIALECT",
+}
+"""The value of each dialect, as help texts list them."""
+
+ASKED = ("nemo_rl", "areal", "skyrl", "verl", "openrlhf", "slime", "roll")
+"""The dialects whose keys recognise a config, in the order in which they are asked: older flags of OpenRLHF are also
+flags of slime."""
+
+OWN = "rlinf"
+"""The dialect of a config that no other one recognises: its `cluster` section is rankplan's own language, too."""

@@ -1,0 +1,151 @@
+"""Dialects of other packages: when they are asked, and what happens if one fails."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import rankplan
+from rankplan import PlacementError
+from rankplan.dialects import DIALECTS, name_of
+from rankplan.guests.doors import GuestError, without_guests
+from support.commands import run
+from support.guests import on_the_path, put_package
+
+TINY = """
+from rankplan.dialects.interface.dialect import Dialect
+from rankplan.dialects.interface.job import Job
+from rankplan.dialects.keys.key import size
+from rankplan.dialects.keys.table import KeyTable
+from rankplan.read.text.programs import Program
+
+GPUS = size("{name}.gpus", "the GPUs", default=1, tells="alone")
+SHARED = size("shared.gpus", "the same", tells="tells")
+
+class TinyJob(Job):
+    def __init__(self, config):
+        self.gpus, self.where = config[GPUS], config.where(GPUS)
+
+    def size(self):
+        return 1, self.gpus
+
+    def place(self, placer):
+        {place}
+        placer.component("trainer", placer.take(self.gpus, "trainer", self.where), self.where)
+
+DIALECT = Dialect(
+    name="{name}",
+    system="{name}",
+    keys=KeyTable((GPUS, SHARED)),
+    job=TinyJob,
+    programs=(Program(r"{name}\\.train"), Program(r"{name}\\.score", "evaluation")),
+    trainer="{name}.train",
+    writers={{"": lambda plan: ({{"{name}": {{"gpus": len(plan["trainer"])}}}}, {{}})}},
+)
+"""
+
+
+def package(folder: Path, name: str, place: str = "") -> None:
+    """Write a package with a dialect."""
+    text = TINY.format(name=name, place=place)
+    put_package(
+        folder, f"{name}-rankplan", {"rankplan.dialects": {name: f"{name}_door:DIALECT"}}, {f"{name}_door": text}
+    )
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Iterator[Path]:
+    """Install the dialect `tiny`, one that cannot be imported, and one with another name than its entry point."""
+    package(tmp_path / "tiny", "tiny")
+    package(tmp_path / "other", "other")
+    broken = {"broken": "broken_door:DIALECT"}
+    put_package(
+        tmp_path / "broken", "broken-rankplan", {"rankplan.dialects": broken}, {"broken_door": "import nowhere"}
+    )
+    wrong = {"wrong": "tiny_door:DIALECT"}
+    put_package(tmp_path / "wrong", "wrong-rankplan", {"rankplan.dialects": wrong})
+    with on_the_path(*(tmp_path / name for name in ("tiny", "other", "broken", "wrong"))):
+        yield tmp_path
+
+
+def test_a_guest_is_asked_if_no_dialect_of_rankplan_recognises_the_config(tiny: Path) -> None:
+    assert name_of({"tiny": {"gpus": 4}}) == "tiny"
+    assert name_of({"tiny": {"gpus": 4}, "actor_rollout_ref": {}}) == "verl"
+    assert name_of({"tiny": {"gpus": 4}, "cluster": {"component_placement": {"actor": 0}}}) == "rlinf"
+    assert len(rankplan.plan({"tiny": {"gpus": 4}}, "1x8")["trainer"]) == 4
+    with without_guests():
+        assert name_of({"tiny": {"gpus": 4}}) == "rlinf"
+
+
+def test_guests_that_cannot_be_used_are_warnings(tiny: Path) -> None:
+    report = rankplan.check({"tiny": {"gpus": 4}}, "1x8")
+    assert report.plan is not None and not report.faults
+    texts = [f"{one.code}: {one.message}" for one in report.warnings if one.code == "guest-failed"]
+    assert texts == [
+        "guest-failed: the dialect `broken` of the package broken-rankplan cannot be imported: "
+        "ModuleNotFoundError: No module named 'nowhere'",
+        "guest-failed: the dialect `wrong` of the package wrong-rankplan calls itself `tiny`; both must have one name",
+    ]
+    quiet = rankplan.check({"trainer": {"nnodes": 1, "n_gpus_per_node": 8}, "actor_rollout_ref": {}}, "1x8")
+    assert "guest-failed" not in {one.code for one in quiet.diagnostics}
+    with pytest.raises(GuestError, match="cannot be imported"):
+        rankplan.plan({"tiny": {"gpus": 4}}, "1x8", dialect="broken")
+
+
+def test_two_guests_that_recognise_a_config_are_a_fault(tiny: Path) -> None:
+    config = {"shared": {"gpus": 4}}
+    with pytest.raises(PlacementError) as caught:
+        rankplan.plan(config, "1x8")
+    (fault,) = caught.value.diagnostics
+    assert (fault.code, fault.message) == ("invalid-value", "several dialects recognise this config: other, tiny")
+    assert fault.help == "choose with --dialect other or --dialect tiny"
+    assert list(rankplan.plan(config, "1x8", dialect="tiny")) == ["trainer"]
+
+
+def test_what_the_code_of_a_guest_raises_is_a_fault_of_its_package(tmp_path: Path) -> None:
+    package(tmp_path, "failing", place="raise KeyError('gone')")
+    with on_the_path(tmp_path):
+        report = rankplan.check({"failing": {"gpus": 4}}, "1x8")
+    (fault,) = report.faults
+    expected = r"the dialect `failing` of the package failing-rankplan raised KeyError: 'gone' \(failing_door.py:\d+\)"
+    assert fault.code == "guest-failed" and re.fullmatch(expected, fault.message)
+
+
+def test_the_script_of_a_guest_is_read(tiny: Path) -> None:
+    path = tiny / "run.sh"
+    path.write_text("echo start\npython -m tiny.train tiny.gpus=6\n")
+    assert len(rankplan.plan(path, "1x8")["trainer"]) == 6
+    path.write_text("python -m tiny.score tiny.gpus=6\n")
+    with pytest.raises(PlacementError, match=r"(?s)`tiny.score` is evaluation, not an RL job.*passes to `tiny.train`"):
+        rankplan.plan(path, "1x8")
+    path.write_text("python -m tiny.train trainer.nnodes=1 trainer.n_gpus_per_node=8 actor_rollout_ref.x=1\n")
+    assert "actor" in rankplan.plan(path, "1x8")
+
+
+def test_a_typo_of_a_guests_key_is_a_fault(tiny: Path) -> None:
+    report = rankplan.check({"tiny": {"gpus": 4, "gpsu": 1}}, "1x8")
+    assert [(one.message, one.help) for one in report.faults] == [("unknown key `gpsu`", "did you mean `gpus`?")]
+
+
+def test_commands_know_the_names_of_guests(tiny: Path) -> None:
+    path = tiny / "conf.yaml"
+    path.write_text("tiny: {gpus: 4}\n")
+    assert "roll|openrlhf|broken|other|tiny|wrong]" in run("check", "--help").stdout.replace("\n", "").replace(" ", "")
+    assert run("plan", str(path), "--nodes", "1x8", "--dialect", "tiny").exit_code == 0
+    converted = run("convert", str(path), "--nodes", "1x8", "--to", "tiny")
+    assert (converted.exit_code, converted.stdout) == (0, "tiny:\n  gpus: 4\n")
+    assert "[rlinf|verl|slime|roll|other|tiny]" in run("convert", "--help").stdout
+    kept_out = run("plan", str(path), "--nodes", "1x8", "--no-guests")
+    assert kept_out.exit_code == 1 and "it has no key of a system that rankplan reads" in kept_out.stderr
+    assert '"gpus"' in run("schema").stdout
+
+
+def test_a_plan_of_a_missing_guest_is_still_a_plan(tiny: Path) -> None:
+    saved = tiny / "plan.json"
+    rankplan.plan({"tiny": {"gpus": 4}}, "1x8").save(saved)
+    with without_guests():
+        assert rankplan.check(saved).plan is not None
+        assert run("show", str(saved)).exit_code == 0
+    assert "tiny" in DIALECTS
