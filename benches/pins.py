@@ -22,7 +22,7 @@ from rankplan import Cluster, Inventory, Plan, Request, plan
 from rankplan.runtime.live.compare import compare
 from rankplan.runtime.live.look import look
 from rankplan_hook.claims import Claims, Store
-from rankplan_hook.install import site
+from rankplan_hook.names import site
 from rankplan_hook.pins import Asked
 from rankplan_hook.wrap import _Store
 from support.claims import Memory, pins_of

@@ -5,19 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
+from rankplan_hook.names import WRAPPED, site
+
 TYPE_CHECKING = False  # importing typing would take longer than all the rest
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
     from typing import Any
-
-WRAPPED = {
-    "ray.util.placement_group": ("placement_group", "remove_placement_group"),
-    "ray.actor": ("ActorClass._remote",),
-    "ray.dashboard.modules.job.sdk": ("JobSubmissionClient.submit_job",),
-}
-"""What is wrapped in which module of Ray, by `rankplan_hook.wrap`."""
 
 
 def install() -> None:
@@ -41,11 +36,6 @@ def __getattr__(name: str) -> Any:
         install()
 
     return setup
-
-
-def site() -> str:
-    """Return the folder that has to be on ``PYTHONPATH``."""
-    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")  # noqa: PTH100, PTH118, PTH120
 
 
 def _wrap(module: ModuleType, *, loaded: bool = False) -> None:

@@ -1,9 +1,16 @@
-"""The names by which a run of ``rankplan pin`` is known: variables, keys of jobs, and keys of the head's store."""
+"""The names that both sides of ``rankplan pin`` share: of a run, of what is wrapped in Ray, of the hook's folder.
+
+Imported in every Python of the command that imports Ray, so it imports nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import os
+
+TYPE_CHECKING = False  # importing typing would take longer than all the rest
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
 
 VARIABLE = "RANKPLAN_PINS"
 """The variable with the id of the run."""
@@ -16,6 +23,18 @@ METADATA = "rankplan_pins"
 
 SETUP = "rankplan_hook.install.run_"
 """The hook of worker processes, before the id of the run: a variable of theirs could be that of another program."""
+
+WRAPPED = {
+    "ray.util.placement_group": ("placement_group", "remove_placement_group"),
+    "ray.actor": ("ActorClass._remote",),
+    "ray.dashboard.modules.job.sdk": ("JobSubmissionClient.submit_job",),
+}
+"""What is wrapped in which module of Ray, by `rankplan_hook.wrap`."""
+
+
+def site() -> str:
+    """Return the folder that has to be on ``PYTHONPATH``."""
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")  # noqa: PTH100, PTH118, PTH120
 
 
 def job_environment(given: Mapping[str, Any], run: str) -> dict[str, Any]:

@@ -20,8 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from rankplan_hook.claims import Claim, Claims
-from rankplan_hook.install import WRAPPED, site
-from rankplan_hook.names import METADATA, NAMESPACE, VARIABLE, job_environment
+from rankplan_hook.names import METADATA, NAMESPACE, VARIABLE, WRAPPED, job_environment, site
 from rankplan_hook.pins import Asked, NotPlanned, Pins
 
 _NODE = "ray.io/node-id"
@@ -212,7 +211,8 @@ _connecting = threading.Lock()
 def _claims() -> Claims | None:
     """Return the claims of the run, for the job that this process is connected to.
 
-    ``None`` without a connection, and in a cluster that `rankplan pin` has not looked at.
+    ``None`` without a connection, and for a job of another cluster that does not belong to the run. Raises `NotPlanned`
+    if the job belongs to it, but its plan is gone.
     """
     import ray
 
@@ -225,9 +225,27 @@ def _claims() -> Claims | None:
         if session not in _state:
             store = _Store()
             data = store.get(f"{run}/plan")
+            if data is None and _job_metadata().get(METADATA) == run:
+                raise _plan_is_gone(run, str(context.gcs_address))
             _state.clear()
             _state[session] = None if data is None else Claims(_decoded(data), store, run, str(context.get_job_id()))
         return _state[session]
+
+
+def _job_metadata() -> Mapping[str, str]:
+    """Return what the job of this process was started with, also in a worker process."""
+    import ray
+
+    return dict(ray._private.worker.global_worker.core_worker.get_job_config().metadata)
+
+
+def _plan_is_gone(run: str, address: str) -> NotPlanned:
+    message = f"this job belongs to run {run} of `rankplan pin`, whose plan is not in the head's store at {address}"
+    help = (
+        "`rankplan pin` has ended, and nothing would be pinned: run it as long as the job (`ray job submit` without "
+        "--no-wait), on the cluster that the job joins"
+    )
+    return NotPlanned("not-pinned", message, help)
 
 
 def _decoded(data: bytes) -> Pins:

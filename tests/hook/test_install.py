@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from rankplan_hook.install import site
+from rankplan_hook.names import site
 
 RAY = {
     "ray/__init__.py": "import ray.util, ray.actor\n",

@@ -144,6 +144,25 @@ def test_a_program_can_submit_a_job_that_asks_for_the_groups(bench: Bench) -> No
     assert process.returncode == 0 and "groups: 1 of 1 pinned" in told, told
 
 
+def test_a_job_that_outlives_its_pin_is_refused(bench: Bench) -> None:
+    """As by ``ray job submit --no-wait``: the job starts when ``rankplan pin`` has ended and removed its plan."""
+    start, said, code, done = (bench.folder / name for name in ("start", "said", "code", "done"))
+    done.touch()
+    bench.go("late-job")
+    program = shlex.join([sys.executable, *bench.command("late-job", 2)])
+    entrypoint = f"until [ -e {start} ]; do sleep 0.1; done; {program} 2> {said}; echo $? > {code}"
+    with job_server(bench.address, bench.folder) as url:
+        words = ["--", sys.executable, "submits.py", entrypoint, str(done)]
+        with bench.running(*words, RAY_API_SERVER_ADDRESS=url) as process:
+            _, told = process.communicate()
+        assert process.returncode == 1 and "error[not-pinned]: no Ray job of the command joined" in told, told
+        start.touch()
+        wait_until(lambda: code.exists() and code.read_text())
+    assert code.read_text() == "1\n", "it ran without its plan"
+    assert "NotPlanned: error[not-pinned]: this job belongs to run " in said.read_text(), said.read_text()
+    assert not (bench.folder / "late-job").exists()
+
+
 def test_a_request_that_the_plan_lacks_is_refused_at_the_call(bench: Bench) -> None:
     with bench.running("--", sys.executable, *bench.command("big", 1, 1)) as process:
         _, told = process.communicate()

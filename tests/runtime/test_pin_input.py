@@ -15,8 +15,7 @@ from rankplan import ClusterError, PlacementError, pin, plan
 from rankplan.cli import main
 from rankplan.runtime.live import commands
 from rankplan.runtime.live.commands import JOB_CONFIG, check_command, command_environment
-from rankplan_hook.install import site
-from rankplan_hook.names import METADATA, VARIABLE
+from rankplan_hook.names import METADATA, VARIABLE, site
 
 VERL = "trainer: {nnodes: 1, n_gpus_per_node: 2}\nalgorithm: {adv_estimator: grpo}\n"
 RLINF = "cluster: {num_nodes: 1, component_placement: {actor: 0-1}}\n"

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import TypeAlias
 
 import ray
-from rankplan_hook.install import WRAPPED
+from rankplan_hook.names import WRAPPED
 from rankplan_hook.patterns import readable
 from rankplan_hook.pins import Pins, Planned, bundles
 

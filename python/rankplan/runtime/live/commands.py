@@ -10,8 +10,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rankplan_hook.install import site
-from rankplan_hook.names import METADATA, VARIABLE, job_environment
+from rankplan_hook.names import METADATA, VARIABLE, job_environment, site
 
 from rankplan.errors import Diagnostic, PlacementError
 

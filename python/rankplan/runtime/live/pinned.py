@@ -11,8 +11,7 @@ from dataclasses import asdict, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import ray as _ray
-from rankplan_hook.install import WRAPPED
-from rankplan_hook.names import VARIABLE
+from rankplan_hook.names import VARIABLE, WRAPPED
 from rankplan_hook.wrap import unwrap, wrap
 from ray.exceptions import RayError
 
