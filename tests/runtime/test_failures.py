@@ -279,31 +279,54 @@ def test_a_rank_that_is_killed_while_it_starts(two_nodes: Cluster, tmp_path: Pat
 
 
 DRIVER = """
-import sys
+import sys, time
 from pathlib import Path
-from rankplan import Cluster, NodePlacementStrategy
-from support.workers import Stuck
+from rankplan import Cluster, NodePlacementStrategy, Worker
+from support.workers import Stuck, note
+
+waits, folder = sys.argv[1], Path(sys.argv[2])
+class Slow(Worker):
+    def step(self):
+        note(folder, self.rank)
+        time.sleep(600)
 
 with Cluster() as cluster:
-    Stuck.create_group(Path(sys.argv[1])).launch(cluster, NodePlacementStrategy([0, 1]))
+    kind = Stuck.create_group(folder) if waits == "launch" else Slow.create_group()
+    kind.launch(cluster, NodePlacementStrategy([0, 1])).step().wait()
 """
+
+ENDS = {
+    signal.SIGINT: (-signal.SIGINT, "KeyboardInterrupt"),
+    signal.SIGTERM: (143, "ended by SIGTERM; its ranks and reservations end with it\n"),
+    signal.SIGKILL: (-signal.SIGKILL, ""),
+}
+"""The exit code of a driver, and the end of its stderr."""
 
 
 @pytest.mark.usefixtures("nothing_stays")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_a_driver_that_is_ended_while_it_launches(two_nodes: Cluster, tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("waits", ["launch", "call"])
+@pytest.mark.parametrize("number", ENDS)
+def test_a_driver_that_is_ended_while_it_waits(
+    two_nodes: Cluster, tmp_path: Path, number: signal.Signals, waits: str
+) -> None:
+    """Ray sees the signal itself if it waits for more than a second."""
     driver = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, tmp_path],
+        [sys.executable, "-c", DRIVER, waits, tmp_path],
         cwd=TESTS,
         env={**os.environ, "RAY_ADDRESS": two_nodes.address},
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
         # Where the tests run in the background, SIGINT is ignored, and what they start inherits that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     for rank in (0, 1):
         stuck(tmp_path, rank)
+    time.sleep(2)
     driver.send_signal(number)
-    assert driver.wait(30) != 0
+    _, told = driver.communicate(timeout=60)
+    code, last = ENDS[number]
+    assert driver.returncode == code, told
+    assert last in told, told
 
 
 @pytest.mark.usefixtures("nothing_stays")

@@ -22,7 +22,7 @@ from rankplan.runtime.nodes.nodes import Nodes, live_nodes
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.ray import timeouts
-from rankplan.runtime.ray.answers import Fault, outcomes, ranks_text
+from rankplan.runtime.ray.answers import Fault, outcomes, ranks_text, wait_for
 from rankplan.runtime.ray.connection import Connection, using_session
 from rankplan.runtime.ray.internals import actor_id, dead_actors
 from rankplan.runtime.ray.signals import Uninterrupted
@@ -345,9 +345,7 @@ def _kill(ranks: Sequence[LiveRank]) -> None:
     """Kill these ranks and wait until Ray reports them dead."""
     for rank in ranks:
         ray.kill(rank.actor)
-    last_words: list[Any] = [rank.actor.look.remote() for rank in ranks]
-    if last_words:
-        ray.wait(last_words, num_returns=len(last_words), timeout=timeouts.KILL, fetch_local=False)
+    wait_for([rank.actor.look.remote() for rank in ranks], timeouts.KILL)
 
 
 @frozen

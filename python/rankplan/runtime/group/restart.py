@@ -25,7 +25,7 @@ from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankReport
 from rankplan.runtime.ray import timeouts
-from rankplan.runtime.ray.answers import Failed, Unanswered, collect, ranks_text
+from rankplan.runtime.ray.answers import Failed, Unanswered, collect, ranks_text, wait_for
 from rankplan.runtime.ray.connection import using_session
 from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve.reserve import places
@@ -227,7 +227,7 @@ def _finish(crew: Crew, leaving: Sequence[LiveRank], timeout: float) -> None:
     # the last answers are on their way
     if answers := answers_of(leaving):
         left = max(timeouts.ANSWER, deadline - time.monotonic())
-        ray.wait(answers, num_returns=len(answers), timeout=left, fetch_local=False)
+        wait_for(answers, left)
 
 
 def answers_of(ranks: Sequence[LiveRank]) -> list[Answer]:

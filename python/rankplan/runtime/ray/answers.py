@@ -33,6 +33,7 @@ from rankplan.errors import LaunchError, printable
 from rankplan.frozen import frozen
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.internals import death, memory_shortage, unloadable
+from rankplan.runtime.ray.signals import termination_kept
 from rankplan.words import ranges_text, shown
 
 _Error = TypeVar("_Error", bound=Exception)
@@ -188,7 +189,8 @@ def collect(
         # without ticks wait once: Ray fetches large answers anew for each ray.get
         patience = left if on_tick is None else min(timeouts.TICK, left)
         try:
-            return list(ray.get(list(answers), timeout=None if patience == math.inf else patience))
+            with termination_kept():
+                return list(ray.get(list(answers), timeout=None if patience == math.inf else patience))
         except GetTimeoutError:
             done = done_in(answers)
             if patience == left and len(done) < len(answers):
@@ -202,15 +204,25 @@ def collect(
 
 def outcomes(answers: Sequence[ray.ObjectRef[Any]], timeout: float) -> list[Any]:
     """Wait at most ``timeout`` seconds; return each answer, its ``Fault`` if it is an exception, or else ``None``."""
-    ray.wait(list(answers), num_returns=len(answers), timeout=timeout)
+    wait_for(answers, timeout, fetch=True)
     arrived = _arrived(answers)
     return [arrived.get(index) for index in range(len(answers))]
 
 
+def wait_for(
+    answers: Sequence[ray.ObjectRef[Any]], timeout: float, *, fetch: bool = False
+) -> list[ray.ObjectRef[Any]]:
+    """Wait at most ``timeout`` seconds; return the answers that have arrived. ``fetch`` large ones to this machine."""
+    if not answers:
+        return []
+    with termination_kept():
+        arrived, _ = ray.wait(list(answers), num_returns=len(answers), timeout=timeout, fetch_local=fetch)
+    return list(arrived)
+
+
 def done_in(answers: Sequence[ray.ObjectRef[Any]]) -> list[int]:
     """Return the indices of the answers that have arrived."""
-    ready, _ = ray.wait(list(answers), num_returns=len(answers), timeout=0)
-    arrived = set(ready)
+    arrived = set(wait_for(answers, 0, fetch=True))
     return [index for index, answer in enumerate(answers) if answer in arrived]
 
 
@@ -219,7 +231,8 @@ def _arrived(answers: Sequence[ray.ObjectRef[Any]]) -> dict[int, Any]:
     arrived: dict[int, Any] = {}
     for index in done_in(answers):
         try:
-            arrived[index] = ray.get(answers[index])
+            with termination_kept():
+                arrived[index] = ray.get(answers[index])
         except RayError as error:
             arrived[index] = Fault.of(error)
     return arrived

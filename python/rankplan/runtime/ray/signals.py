@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import os
 import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Self
 
 _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _ending = False  # whether SIGTERM has been raised, and must not interrupt the cleanup
+_TOLD = b"ended by SIGTERM; its ranks and reservations end with it\n"
 
 
 class TerminationHandler:
@@ -50,7 +53,24 @@ def _exit(number: int, frame: FrameType | None) -> None:
         _ending = True
         # at its end, Python sets the default again for everything but ignored signals
         atexit.register(signal.signal, number, signal.SIG_IGN)
+        with suppress(OSError):
+            os.write(2, _TOLD)
         raise SystemExit(128 + number)
+
+
+@contextmanager
+def termination_kept() -> Iterator[None]:
+    """Raise the ``SystemExit`` of SIGTERM around a function of Ray that waits: Ray itself turns it into one of code 1.
+
+    Ray looks for signals while it waits, and replaces the exception that a handler raises.
+    """
+    before = _ending
+    try:
+        yield
+    except SystemExit as replaced:
+        if _ending and not before:
+            raise SystemExit(128 + signal.SIGTERM) from replaced
+        raise
 
 
 class Uninterrupted:
