@@ -42,6 +42,7 @@ def _wrap(module: ModuleType, *, loaded: bool = False) -> None:
     from rankplan_hook import wrap
 
     wrap.wrap(module, loaded=loaded)
+    wrap.print_refusals_alone()
 
 
 class _Finder:

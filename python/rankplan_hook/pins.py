@@ -21,14 +21,23 @@ _MOST = 6
 
 
 class NotPlanned(RuntimeError):
-    """A request that the plan does not have, or that cannot be placed as planned. Printed as a diagnostic."""
+    """A request that the plan does not have, or that cannot be placed as planned. Printed as a diagnostic.
 
-    def __init__(self, code: str, message: str, help: str) -> None:
-        super().__init__(f"error[{code}]: {message}\n = help: {help}")
+    ``file`` and ``line`` are where the program asks, if that is known.
+    """
+
+    def __init__(self, code: str, message: str, help: str, file: str | None = None, line: int | None = None) -> None:
+        place = f"\n --> {file}:{line}" if file is not None else ""
+        super().__init__(f"error[{code}]: {message}{place}\n = help: {help}")
         self.code, self.message, self.help = code, message, help
+        self.file, self.line = file, line
 
-    def __reduce__(self) -> tuple[type[NotPlanned], tuple[str, str, str]]:
-        return type(self), (self.code, self.message, self.help)
+    def __reduce__(self) -> tuple[type[NotPlanned], tuple[str, str, str, str | None, int | None]]:
+        return type(self), (self.code, self.message, self.help, self.file, self.line)
+
+    def at(self, file: str, line: int) -> NotPlanned:
+        """Return the same error with the place where the program asks."""
+        return type(self)(self.code, self.message, self.help, file, line)
 
 
 class Slot(NamedTuple):

@@ -156,11 +156,40 @@ def _job(original: Any) -> Any:
 def _taken(claims: Claims, asked: Asked) -> Claim:
     try:
         return claims.take(asked)
-    except NotPlanned as fault:
-        content = {"code": fault.code, "message": fault.message, "help": fault.help}
+    except NotPlanned as refusal:
+        fault = refusal.at(*_asking_line())
+        content = {name: getattr(fault, name) for name in ("code", "message", "help", "file", "line")}
         key = f"{os.environ[VARIABLE]}/fault/{uuid.uuid4().hex}"
         _Store().put(key, json.dumps(content).encode(), overwrite=False)
-        raise
+        raise fault from None
+
+
+def _asking_line() -> tuple[str, int]:
+    """Return the file and the line of the program that ask: the nearest ones outside of Ray and this package."""
+    import ray
+
+    inside = tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in (__file__, ray.__file__))  # noqa: PTH100, PTH120
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(inside):
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def print_refusals_alone() -> None:
+    """Let a program that ends by a refused request print that, without the traceback of its calls and of Ray's."""
+    before = sys.excepthook
+    if hasattr(before, "_rankplan"):
+        return
+
+    def excepthook(kind: Any, error: BaseException, traceback: Any) -> None:
+        fault = getattr(error, "cause", error)  # of a task or an actor, Ray raises an error with this cause
+        if isinstance(fault, NotPlanned):
+            print(fault, file=sys.stderr)
+        else:
+            before(kind, error, traceback)
+
+    excepthook._rankplan = True  # type: ignore[attr-defined]
+    sys.excepthook = excepthook
 
 
 def _made(claims: Claims, claim: Claim, kind: str, start: Callable[[], Any], id_of: Callable[[Any], Any]) -> Any:
@@ -226,7 +255,7 @@ def _claims() -> Claims | None:
             store = _Store()
             data = store.get(f"{run}/plan")
             if data is None and _job_metadata().get(METADATA) == run:
-                raise _plan_is_gone(run, str(context.gcs_address))
+                raise _plan_is_gone(run, str(context.gcs_address)).at(*_asking_line())
             _state.clear()
             _state[session] = None if data is None else Claims(_decoded(data), store, run, str(context.get_job_id()))
         return _state[session]
@@ -234,9 +263,10 @@ def _claims() -> Claims | None:
 
 def _job_metadata() -> Mapping[str, str]:
     """Return what the job of this process was started with, also in a worker process."""
-    import ray
+    from ray._private import worker
 
-    return dict(ray._private.worker.global_worker.core_worker.get_job_config().metadata)
+    process: Any = worker.global_worker
+    return dict(process.core_worker.get_job_config().metadata)
 
 
 def _plan_is_gone(run: str, address: str) -> NotPlanned:

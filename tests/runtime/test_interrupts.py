@@ -189,6 +189,23 @@ def test_an_interrupted_search_for_ports(two_nodes: Cluster) -> None:
     assert left(two_nodes) == NOTHING
 
 
+def test_an_interrupted_comparison_of_reports(two_nodes: Cluster) -> None:
+    """No thread has to wait for one that was interrupted, whoever still has the exception."""
+    with Reader.create_group().launch(two_nodes, NodePlacementStrategy([0, 1])) as group:
+        interrupted = []
+        for work in (group.verify, group.refresh_environment):
+            for point in points(work, 60):
+                try:
+                    sys.setprofile(CtrlC(point))
+                    work()
+                except KeyboardInterrupt as error:
+                    interrupted.append(error)
+                finally:
+                    sys.setprofile(None)
+                assert not group._crew.comparing.locked(), point
+        assert interrupted
+
+
 def test_groups_that_are_removed_at_once(two_nodes: Cluster) -> None:
     """Ray keeps the accelerators of a group that is removed while it places it."""
     asked = groups.NamedGroups(two_nodes.connection)

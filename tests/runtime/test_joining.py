@@ -172,7 +172,9 @@ def test_a_given_address_needs_the_mode(plain: Plain) -> None:
 def test_rays_cause_and_advice_are_kept(plain: Plain, variables: dict[str, str], cause: str) -> None:
     done = plain.run("two.yaml", HOME=str(plain.folder / "ray"), **variables)
     assert done.returncode == 1
-    (message,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    looked = plain.python("-m", "rankplan", "live", "--ray", plain.address, HOME=str(plain.folder / "ray"), **variables)
+    assert (looked.returncode, looked.stdout) == (1, "") and looked.stderr.startswith("error: "), looked.stderr
+    (message,) = [line for line in done.stderr.splitlines() if "WARNING services.py" not in line]
     assert message.startswith(f"error: cannot connect to a Ray cluster: {cause}")
     assert "Ensure that the token for the cluster is available in a local file (e.g., ~/.ray/auth_token" in message
     assert message.endswith("https://docs.ray.io/en/latest/ray-security/token-auth.html")

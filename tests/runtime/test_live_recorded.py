@@ -91,6 +91,17 @@ def test_tensor_groups_on_several_nodes_are_found(line: dict[str, Any], tmp_path
         assert torn - allowed <= sum(len(one.ranks) for one in spans) / size <= torn
 
 
+@pytest.mark.parametrize(("roles", "up"), [(0, 0), (1, 8), (2, 16), (3, 24), (4, 26)])
+def test_a_rank_is_up_once_its_role_has_started(roles: int, up: int, tmp_path: Path) -> None:
+    """Four roles of OpenRLHF share eight bundles, one of them with two ranks of four bundles; they start in turn."""
+    line = next(line for line in LINES if line["id"] == "openrlhf-00-odd-join")
+    found = recorded(line, line["pinned"], actors=[0.2] * roles)
+    planned = plan(config(line, tmp_path), cluster(line), dialect="openrlhf")
+    live = compare(look(found.tables(), planned=planned.inventory), planned, "the plan", MINE[:2])
+    assert live.compared is not None
+    assert (live.compared.up, live.compared.ranks) == (up, 26)
+
+
 def test_accelerators_of_other_jobs_are_known() -> None:
     line = next(line for line in LINES if line["cluster"]["held"] and "ends" in line["alone"])
     live = look(recorded(line, line["alone"]).tables())

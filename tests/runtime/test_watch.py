@@ -35,13 +35,20 @@ class Head:
 
 
 def pinned(
-    found: Cluster, requests: list[Request], claims: dict[str, Any], *, strict: bool = False, head: type[Head] = Head
+    found: Cluster,
+    requests: list[Request],
+    claims: dict[str, Any],
+    *,
+    strict: bool = False,
+    head: type[Head] = Head,
+    only: str | None = None,
 ) -> Watch:
-    """A run of a plan of eight ranks with these requests, which has been looked at."""
+    """A run of a plan of eight ranks, or ``only`` of one component, with these requests, which has been looked at."""
     content = [{"ranks": rank, "ip": address, "accelerators": 4} for rank, address in enumerate((SECOND, FIRST))]
     config = from_overrides(["trainer.nnodes=2", "trainer.n_gpus_per_node=4", "algorithm.adv_estimator=grpo"])
     named = plan(config, Inventory.from_dict({"nodes": content}))
-    planned = Plan(named.inventory, named.values(), named.mode, named.dialect, requests)
+    components = named.values() if only is None else [named[only]]
+    planned = Plan(named.inventory, components, named.mode, named.dialect, requests)
     nodes = Nodes((found.ids[SECOND], found.ids[FIRST]), planned.inventory)
     binding = Binding("run", planned, nodes, pins_of(requests))
     watch = Watch(binding, head(found, claims), lambda told: None, 600.0, strict=strict)  # type: ignore[arg-type]
@@ -107,6 +114,9 @@ class Ended(Head):
     def groups(self) -> Any:
         return super().tables().groups
 
+    def actor_ids(self, job_id: str) -> list[str]:
+        return [actor.actor_id for actor in super().tables().actors if actor.job_id == job_id]
+
 
 @pytest.mark.parametrize("hooked", [False, True])
 def test_a_group_without_the_hook_is_told_though_it_was_gone_before_the_next_look(hooked: bool) -> None:
@@ -122,3 +132,43 @@ def test_a_group_without_the_hook_is_told_though_it_was_gone_before_the_next_loo
         "placement group `first` was created without the hook",
     )
     assert fault.message == expected[not hooked]
+
+
+def test_a_claim_counts_once_ray_has_its_group_or_its_actor() -> None:
+    """A process may end between a claim and its request, and Ray may never have heard of it."""
+    found = Cluster([(SECOND, 4), (FIRST, 4)])
+    claims: dict[str, Any] = {"0/0": {"job": MINE, "group": "ff" * 18}, "1/0": {"job": MINE}}
+    requests = [Request("actor", None, (1,) * 4, (node,) * 4) for node in range(2)]
+    watch = pinned(found, requests, claims, head=Ended)
+    assert watch.finish(0) and watch.pinned == (0, 2)
+    claims["0/0"]["group"] = found.group([SECOND] * 4, [1] * 4)
+    assert watch.finish(0) and watch.pinned == (1, 2)
+    assert watch.seen.faults == {}, "both have come"
+
+
+def test_a_look_at_ending_actors_does_not_replace_one_at_all_of_them() -> None:
+    """Engines of two bundles: one whose second actor has ended is up, but its accelerators are not told any more."""
+
+    def tables(*ended: int) -> Cluster:
+        found = Cluster([(SECOND, 4), (FIRST, 4)])
+        for number, address in enumerate((SECOND, FIRST)):
+            group = found.group([address] * 4, [1] * 4)
+            for bundle in range(4):
+                if 4 * number + bundle not in ended:
+                    found.actor(address, [bundle], group=group, bundle=bundle)
+        return found
+
+    first = tables()
+    claims = {f"{number}/0": {"job": MINE, "group": group.group_id} for number, group in enumerate(first._groups)}
+    requests = [Request("rollout", None, (1,) * 4, (node,) * 4) for node in range(2)]
+    watch = pinned(first, requests, claims, only="rollout")
+    for ended in ([1], [1, 3], [1, 3, 5, 7], list(range(8))):
+        watch._head._found = tables(*ended)  # type: ignore[attr-defined]
+        watch.look()
+        live = watch.seen.live
+        assert live is not None and live.compared is not None
+        assert live.compared.on_accelerators == live.compared.ranks == 4 and live.differences == ()
+    live = pinned(tables(1, 3), requests, claims, only="rollout").seen.live
+    assert live is not None and live.compared is not None and live.differences == ()
+    counts = live.compared
+    assert (counts.up, counts.on_nodes, counts.on_accelerators, counts.untold) == (4, 4, 2, 2)

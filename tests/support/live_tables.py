@@ -95,8 +95,11 @@ class Cluster:
         return Tables(tuple(self._nodes), tuple(self._groups), tuple(self._actors), jobs, self._free)
 
 
-def recorded(line: dict[str, Any], run: dict[str, Any]) -> Cluster:
-    """Return the cluster of a recorded question during a recorded run, with an actor on each bundle."""
+def recorded(line: dict[str, Any], run: dict[str, Any], actors: Sequence[float] = (1.0,)) -> Cluster:
+    """Return the cluster of a recorded question during a recorded run.
+
+    Each bundle has ``actors`` with these shares of its accelerators.
+    """
     nodes = [(address, count) for address, count, _ in line["cluster"]["joined"]]
     by_id = line.get("order") == "id"
     ids = list(dict.fromkeys(node for group in line["groups"] for node in group["nodes"])) if by_id else []
@@ -109,5 +112,7 @@ def recorded(line: dict[str, Any], run: dict[str, Any]) -> Cluster:
         if asked["strategy"] is not None:
             group = found.group(asked["nodes"], sizes, name=asked["name"], strategy=asked["strategy"])
         for index, (address, held) in enumerate(zip(asked["nodes"], asked["gpus"], strict=True)):
-            found.actor(address, held, group=group, bundle=None if group is None else index)
+            for share in actors:
+                shares = dict.fromkeys(held, share)
+                found.actor(address, shares, group=group, bundle=None if group is None else index)
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import itertools
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -34,6 +33,7 @@ from rankplan.runtime.ray.answers import (
 )
 from rankplan.runtime.ray.connection import current_session, using_session
 from rankplan.runtime.ray.internals import sending_fault
+from rankplan.runtime.ray.signals import holding
 from rankplan.words import as_int, shown
 
 _tickets = itertools.count()
@@ -243,8 +243,10 @@ class WorkerGroup(RankSelection):
         ``LaunchError`` if anything differs from the plan, ``WorkerError`` if a rank is dead, ``TimeoutError`` after
         ``timeout`` seconds.
         """
-        with self._comparing("verify", timeout) as left:
-            return verified(self._crew.component, *self._asked("look", "verify", left))
+        return self._comparing("verify", timeout, self._verified)
+
+    def _verified(self, timeout: float | None) -> list[RankReport]:
+        return verified(self._crew.component, *self._asked("look", "verify", timeout))
 
     def restart(self, plan: Plan | Component | None = None, timeout: float | None = None) -> list[RankReport]:
         """Start the ranks that are dead, new, or whose place another plan has changed, and return their reports.
@@ -278,25 +280,24 @@ class WorkerGroup(RankSelection):
         row of the new plan. A rank answers once the calls it received before are done, or at once if its class has
         ``async`` methods. Raises like `verify`.
         """
-        with self._comparing("refresh_environment", timeout) as left:
-            with using_session(), self._sending("refresh_environment"):
-                ranks, answers = renewals(self._crew)
-                call = Call(self.component, "refresh_environment", ranks, answers)
-            reports = verified(self.component, ranks, call.wait(left))
-            self._crew.renewed(ranks)
-            return reports
+        return self._comparing("refresh_environment", timeout, self._refreshed)
 
-    @contextmanager
-    def _comparing(self, doing: str, timeout: float | None) -> Iterator[float | None]:
-        """Wait until no other thread compares reports of the ranks, and yield the seconds that are left."""
-        seconds, started = as_wait(timeout), time.monotonic()
-        if not self._crew.comparing.acquire(timeout=-1 if seconds is None else seconds):
-            why = "another thread has verified or refreshed the ranks all this time"
-            raise TimeoutError(f"{self.component}.{doing}(): {why} ({seconds:g} s)")
-        try:
-            yield None if seconds is None else max(0.0, round(seconds - (time.monotonic() - started), 3))
-        finally:
-            self._crew.comparing.release()
+    def _refreshed(self, timeout: float | None) -> list[RankReport]:
+        with using_session(), self._sending("refresh_environment"):
+            ranks, answers = renewals(self._crew)
+            call = Call(self.component, "refresh_environment", ranks, answers)
+        reports = verified(self.component, ranks, call.wait(timeout))
+        self._crew.renewed(ranks)
+        return reports
+
+    def _comparing(
+        self, doing: str, timeout: float | None, compare: Callable[[float | None], list[RankReport]]
+    ) -> list[RankReport]:
+        """Compare reports of the ranks once no other thread does, in the seconds that are left then."""
+        seconds = as_wait(timeout)
+        why = "another thread has verified or refreshed the ranks all this time"
+        late = "" if seconds is None else f"{self.component}.{doing}(): {why} ({seconds:g} s)"
+        return holding(self._crew.comparing, seconds, late, compare)
 
     def wait_for_failure(self, timeout: float | None = None) -> Failure | None:
         """Wait until a rank or its node has died, and return which; ``None`` after ``timeout`` seconds.

@@ -22,6 +22,7 @@ from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.look import look
+from rankplan.runtime.live.runs import Owner, owner_key
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes, pinned
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import outcomes
@@ -45,9 +46,14 @@ class Binding:
     nodes: Nodes
     pins: Pins
 
-    def publish(self, head: Head) -> None:
-        """Write the pins where the processes of the command look for them."""
+    def publish(self, head: Head, job: str | None = None) -> None:
+        """Write the pins where the processes of the command look for them; ``job`` is that of this process, if any."""
+        self.own(head, job)
         head.put(f"{self.run}/plan", self.pins.encoded())
+
+    def own(self, head: Head, job: str | None = None) -> None:
+        """Write that this process lives, and that the run belongs to it."""
+        head.put(owner_key(self.run), Owner.here(job).written())
 
     def withdraw(self, head: Head) -> None:
         """Remove all keys of the run."""

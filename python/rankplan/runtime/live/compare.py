@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from rankplan_hook.patterns import Groups
 
@@ -35,17 +35,50 @@ _BY_BUNDLE = ("number", "id", "topology-id")
 _TENSOR = "tp"
 
 
+_SMALLEST = 0.001
+"""Ray counts shares of accelerators in ten-thousandths."""
+
+
 @frozen
 class Spot:
     """Where a planned accelerator is: its node and local index, as far as Ray tells them.
 
-    ``up``: an actor is in its bundle; if none is, ``why`` tells the reason.
+    ``place`` is the id of its group and the index of its bundle there, or the id of its actor and 0. ``up``: an actor
+    is in it; if none is, ``why`` tells the reason.
     """
 
     node: int | None = None
     index: int | None = None
     up: bool = False
     why: str = ""
+    place: tuple[str, int] | None = None
+
+
+class RankSpots(NamedTuple):
+    """The planned accelerators of a rank, and where each of them is."""
+
+    devices: list[_Device]
+    spots: list[Spot]
+
+    @property
+    def kind(self) -> str | None:
+        """The kind of difference between where its accelerators are planned and where they are, if any."""
+        if any(spot.node is None for spot in self.spots):
+            return "not-running"
+        if any(spot.node != node for (node, _), spot in zip(self.devices, self.spots, strict=True)):
+            return "node"
+        if any(spot.index not in (None, index) for (_, index), spot in zip(self.devices, self.spots, strict=True)):
+            return "accelerators"
+        return None if any(spot.up for spot in self.spots) else "not-running"
+
+    @property
+    def is_told(self) -> bool:
+        """Whether Ray tells all of its accelerators."""
+        return all(spot.index is not None for spot in self.spots)
+
+
+_Table: TypeAlias = Mapping[str, Mapping[int, RankSpots]]
+"""The spots of each rank that the requests tell, by component."""
 
 
 def compare(live: Live, plan: Plan, name: str, job: str | None = None, claims: Claims | None = None) -> Live:
@@ -67,24 +100,53 @@ def compare(live: Live, plan: Plan, name: str, job: str | None = None, claims: C
     for one in differences:
         if one.component and one.kind != "group-spans":
             differing[one.component] = differing.get(one.component, RankSet()) | one.ranks
-    told = [row for rows in table.values() for row in rows.values()]
-    kinds = Counter(_kind(*row) for row in told)
-    known = [all(spot.index is not None for spot in spots) for _, spots in told]
+    rows = [row for of_component in table.values() for row in of_component.values()]
+    kinds = Counter((row.kind, row.is_told) for row in rows)
     compared = Compared(
         name=name,
         plan=plan,
         job=chosen,
-        ranks=len(told),
-        up=sum(any(spot.up for spot in here) for _, here in told),
-        on_nodes=kinds[None] + kinds["accelerators"],
-        on_accelerators=sum(_kind(*row) is None and sure for row, sure in zip(told, known, strict=True)),
+        ranks=len(rows),
+        up=_ranks_up(live, plan, table),
+        on_nodes=sum(kinds[kind, is_told] for kind in (None, "accelerators") for is_told in (True, False)),
+        on_accelerators=kinds[None, True],
+        untold=kinds[None, False],
         groups=certain,
         claimed=sum(not requests[at].optional for at in found),
         differences=tuple(differences),
         differing=differing,
-        places={name: {rank: _place(*row) for rank, row in rows.items()} for name, rows in table.items()},
+        places={name: {rank: _place(*row) for rank, row in ranks.items()} for name, ranks in table.items()},
     )
     return _labelled(replace(live, compared=compared), plan, found, planned)
+
+
+def _ranks_up(live: Live, plan: Plan, table: _Table) -> int:
+    """Return how many ranks have a process.
+
+    The process of a rank is in the bundle of its first accelerator. Several roles may have processes there, and Ray
+    does not tell which actor is of which role. But each role reserves its share: as many ranks of a bundle are up as
+    have room in what its actors reserve. Ranks without a share run in the processes of others, and actors that reserve
+    almost nothing of their bundle tell nothing: there, one actor counts for all.
+    """
+    reserved: Counter[tuple[str, int]] = Counter()
+    marked = set()
+    for actor in live.actors:
+        place = (actor.actor_id, 0) if actor.group is None else (actor.group, actor.bundle or 0)
+        if actor.node is not None and actor.reserved:
+            reserved[place] += actor.amount  # type: ignore[assignment]
+        elif actor.node is not None:
+            marked.add(place)
+    up = 0
+    for name, rows in sorted(table.items(), key=lambda item: plan[item[0]].share or 0.0):
+        share = plan[name].share or 0.0
+        for row in rows.values():
+            first = row.spots[0]
+            if not first.up or first.place is None:
+                continue
+            if first.place in marked or reserved[first.place] >= share - _SMALLEST:
+                up += 1
+                reserved[first.place] -= share  # type: ignore[assignment]
+    return up
 
 
 def asking(live: Live, requests: Sequence[Request]) -> str | None:
@@ -210,16 +272,17 @@ def _spots(live: Live, plan: Plan, found: Claims) -> tuple[dict[_Device, Spot], 
         took, held, spot = found.get(at), None, Spot(why="nothing asked for it")
         if isinstance(took, list):
             actor = took[bundle]
-            spot = Spot(actor.node, None, actor.node is not None, f"its actor is {actor.state}")
+            place = (actor.actor_id, 0)
+            spot = Spot(actor.node, None, actor.node is not None, f"its actor is {actor.state}", place)
             held = actor.accelerators
             planned[actor.actor_id, 0] = devices
         elif took is not None:
             group, index = taken[at, bundle]
             node, held = group.nodes[index] if group.state == "CREATED" else None, group.held[index]
             up = node is not None and (group.group_id, index) in running
-            spot = Spot(
-                node, None, up, group.waits or ("no actor is in its bundle" if node is not None else group.state)
-            )
+            place = (group.group_id, index)
+            why = group.waits or ("no actor is in its bundle" if node is not None else group.state)
+            spot = Spot(node, None, up, why, place)
             planned[group.group_id, index] = devices
         same = held is not None and devices == [(spot.node, local) for local in held]
         known = list(held) if held is not None and len(held) == len(devices) else [None] * len(devices)
@@ -228,28 +291,17 @@ def _spots(live: Live, plan: Plan, found: Claims) -> tuple[dict[_Device, Spot], 
     return spots, planned
 
 
-def _ranks(plan: Plan, spots: Mapping[_Device, Spot]) -> dict[str, dict[int, tuple[list[_Device], list[Spot]]]]:
+def _ranks(plan: Plan, spots: Mapping[_Device, Spot]) -> dict[str, dict[int, RankSpots]]:
     """Return the planned accelerators of each rank that the requests tell, and where these are."""
-    found: dict[str, dict[int, tuple[list[_Device], list[Spot]]]] = {}
+    table: dict[str, dict[int, RankSpots]] = {}
     for name, component in plan.items():
         for row in component:
-            known = [spots[device] for device in row.devices if device in spots]
-            if known:
+            told = [spots[device] for device in row.devices if device in spots]
+            if told:
                 # A predicted process may be on several nodes, which no bundle can be: the others are with the first.
-                here = [spots.get(device, replace(known[0], index=None)) for device in row.devices]
-                found.setdefault(name, {})[row.rank] = (list(row.devices), here)
-    return found
-
-
-def _kind(planned: Sequence[_Device], spots: Sequence[Spot]) -> str | None:
-    """Return the kind of difference between where accelerators are planned and where they are, if any."""
-    if any(spot.node is None for spot in spots):
-        return "not-running"
-    if any(spot.node != node for (node, _), spot in zip(planned, spots, strict=True)):
-        return "node"
-    if any(spot.index not in (None, index) for (_, index), spot in zip(planned, spots, strict=True)):
-        return "accelerators"
-    return None if any(spot.up for spot in spots) else "not-running"
+                of_rank = [spots.get(device, replace(told[0], index=None)) for device in row.devices]
+                table.setdefault(name, {})[row.rank] = RankSpots(list(row.devices), of_rank)
+    return table
 
 
 def _place(planned: Sequence[_Device], spots: Sequence[Spot]) -> tuple[_Device, ...]:
@@ -258,24 +310,25 @@ def _place(planned: Sequence[_Device], spots: Sequence[Spot]) -> tuple[_Device, 
     return tuple((node, index) for node, index in (found if len(found) == len(planned) else planned))
 
 
-def _misplaced(live: Live, table: Mapping[str, Mapping[int, tuple[list[_Device], list[Spot]]]]) -> Iterator[Difference]:
+def _misplaced(live: Live, table: _Table) -> Iterator[Difference]:
     """Yield the ranks that do not run where they are planned; consecutive ones on the same nodes are together."""
     for name, rows in table.items():
 
-        def alike(at: tuple[int, int], rows: Mapping[int, tuple[list[_Device], list[Spot]]] = rows) -> Any:
-            place, rank = at
-            planned, spots = rows[rank]
-            kind = _kind(planned, spots)
-            on, runs_on = frozenset(node for node, _ in planned), frozenset(spot.node for spot in spots)
-            return rank - place, kind, on, runs_on, spots[0].why if kind == "not-running" else ""
+        def alike(at: tuple[int, int], rows: Mapping[int, RankSpots] = rows) -> Any:
+            position, rank = at
+            row = rows[rank]
+            planned_on = frozenset(node for node, _ in row.devices)
+            runs_on = frozenset(spot.node for spot in row.spots)
+            return rank - position, row.kind, planned_on, runs_on, row.spots[0].why if row.kind == "not-running" else ""
 
         for (_, kind, _, _, why), run in groupby(enumerate(rows), alike):
-            if kind is not None:
-                ranks = [rank for _, rank in run]
-                planned = [device for rank in ranks for device in rows[rank][0]]
-                spots = [spot for rank in ranks for spot in rows[rank][1]]
-                places = _places(live, ((spot.node, spot.index) for spot in spots if spot.node is not None))
-                yield Difference(kind, name, RankSet(ranks), _places(live, planned), why or places)
+            if kind is None:
+                continue
+            ranks = [rank for _, rank in run]
+            planned = [device for rank in ranks for device in rows[rank].devices]
+            spots = [spot for rank in ranks for spot in rows[rank].spots]
+            places = _places(live, ((spot.node, spot.index) for spot in spots if spot.node is not None))
+            yield Difference(kind, name, RankSet(ranks), _places(live, planned), why or places)
 
 
 def _places(live: Live, devices: Iterable[tuple[int, int | None]]) -> str:
@@ -346,7 +399,7 @@ def _compare_places(live: Live, plan: Plan, name: str, job: str | None) -> Live:
         found.append(Difference("unused", "", RankSet(), _places(live, unused), "no actor holds them"))
     if others := sorted(used - planned):
         found.append(Difference("not-planned", "", RankSet(), "", _places(live, others)))
-    return replace(live, compared=Compared(name, plan, job, 0, 0, 0, 0, 0, 0, tuple(found), {}, {}))
+    return replace(live, compared=Compared(name, plan, job, 0, 0, 0, 0, 0, 0, 0, tuple(found), {}, {}))
 
 
 def _labelled(live: Live, plan: Plan, found: Claims, planned: Mapping[tuple[str, int], list[_Device]]) -> Live:

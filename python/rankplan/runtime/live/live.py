@@ -15,6 +15,7 @@ from rankplan.runtime.live.devices import with_devices
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.look import look, short
 from rankplan.runtime.live.model import Live
+from rankplan.runtime.live.runs import remove_ended
 from rankplan.runtime.ray.connection import head_of
 from rankplan.runtime.ray.tables import Tables
 from rankplan.words import shown
@@ -66,9 +67,13 @@ class Looks:
             self._config = read_job(plan, "1x1", dialect=dialect, overrides=overrides)
             self._config.reader.finish()  # faults come before a connection
         self._head = head_of(ray)
+        self._cleaned = False
 
     def now(self) -> Live:
         """Look at the cluster."""
+        if not self._cleaned:
+            remove_ended(self._head)
+            self._cleaned = True
         tables = self._head.tables()
         job = _known(tables, self._job)
         if self._plan is None and self._config is not None:

@@ -161,8 +161,9 @@ class Difference:
 class Compared:
     """A comparison with a plan, named ``name``: the ``job`` that was compared, its ranks, and the differences.
 
-    ``ranks`` counts those of the plan, ``up`` those with an actor, ``on_nodes`` those on their nodes and
-    ``on_accelerators`` those that hold the planned accelerators. All are 0 for a plan that does not know its requests.
+    ``ranks`` counts those of the plan, ``up`` those with a process, as far as Ray tells that of roles in one bundle.
+    ``on_nodes`` are on their nodes: ``on_accelerators`` of them hold the planned accelerators, and Ray does not tell
+    all accelerators of the ``untold`` ones. All are 0 for a plan that does not know its requests.
     ``differing`` has the ranks with differences by component, ``places`` the node and the local index of each
     accelerator of a rank: the found ones if Ray tells them all, else the planned ones.
     """
@@ -174,6 +175,7 @@ class Compared:
     up: int
     on_nodes: int
     on_accelerators: int
+    untold: int
     groups: int
     claimed: int
     differences: tuple[Difference, ...]

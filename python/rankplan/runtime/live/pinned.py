@@ -27,6 +27,7 @@ from rankplan.runtime.live.commands import check_command, check_hook_folder, com
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.model import Difference, Live
 from rankplan.runtime.live.report import difference_lines
+from rankplan.runtime.live.runs import remove_ended
 from rankplan.runtime.live.watch import Watch
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.ray import timeouts
@@ -86,7 +87,8 @@ class Ran:
         lines = []
         if self.live is not None and compared is not None:
             on_nodes = f"{compared.on_nodes} of {counted(compared.ranks, 'rank')} on their nodes"
-            lines += [f"{on_nodes}, {compared.on_accelerators} on their accelerators"]
+            untold = f", {compared.untold} on accelerators that Ray does not tell" if compared.untold else ""
+            lines += [f"{on_nodes}, {compared.on_accelerators} on their accelerators{untold}"]
             lines += difference_lines(self.live) if compared.differences else []
         alone = any(one.strategy is None and not one.optional for one in self.plan.requests)
         lines.append(f"groups{' and actors' if alone else ''}: {self.pinned} of {self.requests} pinned")
@@ -105,6 +107,7 @@ class Ran:
             "ranks": None if compared is None else compared.ranks,
             "on_nodes": None if compared is None else compared.on_nodes,
             "on_accelerators": None if compared is None else compared.on_accelerators,
+            "untold_accelerators": None if compared is None else compared.untold,
             "groups": self.requests,
             "pinned": self.pinned,
             "seconds": self.seconds,
@@ -220,7 +223,7 @@ def pinned(plan: Config, ray: str | None = None) -> Iterator[Binding]:
     binding = _looked_at(planned, head, silent, None, lenient=False)
     watch = Watch(binding, head, silent, math.inf)
     modules = [sys.modules[name] for name in WRAPPED if name in sys.modules]
-    binding.publish(head)
+    binding.publish(head, str(_ray.get_runtime_context().get_job_id()))
     os.environ[VARIABLE] = binding.run
     try:
         for module in modules:
@@ -273,6 +276,7 @@ def _looked_at(planned: Planner, head: Head, tell: Tell, node_order: str | None,
     """Look at the cluster as a job of its own, which has ended when the command starts."""
     if tuple(map(int, _ray.__version__.split(".")[:2])) < _OLDEST:
         raise ClusterError(f"Ray {_ray.__version__} cannot bind placement groups to nodes; use 2.49 or later")
+    remove_ended(head)
     tables = head.tables()
     connected = _ray.is_initialized()
     connect(head.address, None)

@@ -241,7 +241,7 @@ def plain(live: Live, *, everything: bool = False) -> dict[str, Any]:
         found["processes"] = [{name: getattr(one, name) for name in names} for one in live.processes]
         found["silent"] = list(live.silent)
     if (compared := live.compared) is not None:
-        counts = ("name", "job", "ranks", "up", "on_nodes", "on_accelerators", "groups", "claimed")
+        counts = ("name", "job", "ranks", "up", "on_nodes", "on_accelerators", "untold", "groups", "claimed")
         found["plan"] = {name: getattr(compared, name) for name in counts}
         found["differences"] = [
             {

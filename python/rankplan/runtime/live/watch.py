@@ -18,7 +18,7 @@ from rankplan.errors import ClusterError, Diagnostic, PlacementError, printable
 from rankplan.runtime.live.binding import Binding
 from rankplan.runtime.live.compare import Claims, compare
 from rankplan.runtime.live.look import look, short
-from rankplan.runtime.live.model import Live, LiveActor, LiveGroup
+from rankplan.runtime.live.model import Compared, Live, LiveActor, LiveGroup
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import GroupEntry, Tables
@@ -34,12 +34,14 @@ class Seen:
     """What a run has shown so far. Each fault is kept under what it is about, so that it is told once.
 
     ``claims`` are the last ones of the plan's requests, ``claimed`` the ids of all groups and actors that came by the
-    hook. ``live`` is what ran when its places were last compared, ``seconds`` the time until all ranks were up.
+    hook, ``made`` those that Ray has had. ``live`` is what ran when its places were last compared, ``seconds`` the time
+    until all ranks were up.
     """
 
     faults: dict[object, Diagnostic] = field(default_factory=dict)
     claims: Claimed = field(default_factory=dict)
     claimed: set[str] = field(default_factory=set)
+    made: set[str] = field(default_factory=set)
     detached: dict[str, str] = field(default_factory=dict)
     live: Live | None = None
     seconds: float | None = None
@@ -71,7 +73,7 @@ class Watch:
         self._timeout = timeout
         self._strict = strict
         self._up = up
-        self._started = time.monotonic()
+        self._started = self._told_life = time.monotonic()
         self._since: dict[object, float] = {}
         self._compared: object = None
         self._running = False
@@ -80,6 +82,9 @@ class Watch:
     def look(self) -> None:
         """Read the tables, and tell what is new."""
         try:
+            if time.monotonic() - self._told_life >= timeouts.BEAT:
+                self._binding.own(self._head)
+                self._told_life = time.monotonic()
             tables = self._head.tables()
             values = self._head.values(f"{self._binding.run}/")
         except (ClusterError, RayError) as error:
@@ -89,6 +94,8 @@ class Watch:
         jobs = {job.job_id for job in tables.jobs if job.metadata.get(METADATA) == self._binding.run}
         self._jobs |= jobs
         self._running = any(job.job_id in jobs and not job.ended for job in tables.jobs)
+        self.seen.made.update(group.group_id for group in tables.groups)
+        self.seen.made.update(actor.actor_id for actor in tables.actors)
         groups = {group.group_id: group for group in tables.groups if group.job_id in jobs}
         self._check_pinned(groups)
         self._check_nodes(tables)
@@ -105,6 +112,9 @@ class Watch:
         while self._running and time.monotonic() < deadline:
             time.sleep(timeouts.TICK)
             self.look()
+        with suppress(ClusterError, RayError):  # some may have come and gone between two looks
+            self.seen.made.update(group.group_id for group in self._head.groups())
+            self.seen.made.update(actor_id for job in self._jobs for actor_id in self._head.actor_ids(job))
         self._check_came(code)
         return not self._running
 
@@ -135,13 +145,17 @@ class Watch:
 
     @property
     def pinned(self) -> tuple[int, int]:
-        """The number of requests of the plan that have come, and of all."""
+        """The number of requests of the plan that Ray has had as groups or actors, and of all."""
         slots = list(self._binding.pins.all_slots())
-        return sum(slot in self.seen.claims for slot in slots), len(slots)
+        claims = [self.seen.claims.get(slot, {}) for slot in slots]
+        return sum(_taker(claim) in self.seen.made for claim in claims), len(slots)
 
     def _missing(self) -> str | None:
-        have, all = self.pinned
-        return self._binding.pins.left(lambda slot: slot in self.seen.claims) if have < all else None
+        """Return the requests of the plan that have not come, if any."""
+        claims = self.seen.claims
+        if all(slot in claims for slot in self._binding.pins.all_slots()):
+            return None
+        return self._binding.pins.left(claims.__contains__)
 
     def _read(self, values: Mapping[str, bytes]) -> None:
         """Read the claims and the refused requests. A claim of a later generation replaces an earlier one."""
@@ -153,11 +167,10 @@ class Watch:
             except ValueError:
                 continue
             if kind == "fault":
-                texts = [printable(str(content.get(name, ""))) for name in ("code", "message", "help")]
-                self._fault(key, Diagnostic(texts[0], texts[1], texts[2] or None))
+                self._fault(key, _refusal(content))
             if kind != "claim" or "void" in content:
                 continue
-            self.seen.claimed.add(str(content.get("group") or content.get("actor")))
+            self.seen.claimed.add(_taker(content))
             if not rest[0].startswith("spare"):
                 slot, generation = Slot.read(rest[0]), int(rest[1])
                 if generation >= newest.get(slot, 0):
@@ -248,6 +261,8 @@ class Watch:
                 self._note("timeout", f"after {self._timeout:g} s, {text}")
             return
         self._compared = state
+        if seen.live is not None and _told(compared) < _told(seen.live.compared):
+            return  # its actors are ending: what they held is not told any more
         before, seen.live = seen.live, live
         for one in live.differences:
             if one.kind == "node" or (one.kind == "accelerators" and self._strict):
@@ -290,6 +305,29 @@ class Watch:
         if ("told", key) not in self._since:
             self._since["told", key] = 0.0
             self._tell(text)
+
+
+def _refusal(content: Mapping[str, Any]) -> Diagnostic:
+    """Return a refused request as the hook has written it down."""
+    texts = {name: printable(str(content.get(name) or "")) for name in ("code", "message", "help", "file")}
+    line = content.get("line")
+    return Diagnostic(
+        texts["code"],
+        texts["message"],
+        texts["help"] or None,
+        file=texts["file"] or None,
+        line=line if isinstance(line, int) else None,
+    )
+
+
+def _taker(claim: Mapping[str, Any]) -> str:
+    """Return the id of the group or the actor that has taken a request, empty before Ray has made it."""
+    return str(claim.get("group") or claim.get("actor") or "")
+
+
+def _told(compared: Compared | None) -> int:
+    """Return the number of ranks of which Ray tells all accelerators."""
+    return 0 if compared is None else compared.ranks - compared.untold
 
 
 def _named(group: GroupEntry) -> str:

@@ -209,9 +209,7 @@ def outcomes(answers: Sequence[ray.ObjectRef[Any]], timeout: float) -> list[Any]
     return [arrived.get(index) for index in range(len(answers))]
 
 
-def wait_for(
-    answers: Sequence[ray.ObjectRef[Any]], timeout: float, *, fetch: bool = False
-) -> list[ray.ObjectRef[Any]]:
+def wait_for(answers: Sequence[ray.ObjectRef[Any]], timeout: float, *, fetch: bool = False) -> list[ray.ObjectRef[Any]]:
     """Wait at most ``timeout`` seconds; return the answers that have arrived. ``fetch`` large ones to this machine."""
     if not answers:
         return []

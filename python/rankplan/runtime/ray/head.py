@@ -16,6 +16,7 @@ from ray._raylet import (  # type: ignore[attr-defined]  # compiled, not in the 
     GcsClient,
     GcsClientOptions,
     GlobalStateAccessor,
+    JobID,
 )
 from ray.core.generated import common_pb2, gcs_pb2
 
@@ -52,6 +53,15 @@ class Head:
     def put(self, key: str, value: bytes) -> None:
         """Write a value to the key-value store, in rankplan's namespace. Raises ``ClusterError``."""
         self._store().internal_kv_put(key.encode(), value, overwrite=True, namespace=NAMESPACE)
+
+    def get(self, key: str) -> bytes | None:
+        """Return the value of a key, ``None`` without one. Raises ``ClusterError``."""
+        found: bytes | None = self._store().internal_kv_get(key.encode(), NAMESPACE)
+        return found
+
+    def keys(self, prefix: str) -> list[str]:
+        """Return all keys that start like this. Raises ``ClusterError``."""
+        return sorted(key.decode() for key in self._store().internal_kv_keys(prefix.encode(), NAMESPACE))
 
     def values(self, prefix: str) -> dict[str, bytes]:
         """Return the values of all keys that start like this. Raises ``ClusterError``."""
@@ -92,6 +102,12 @@ class Head:
             jobs=tuple(map(_job, map(_Gcs.JobTableData.FromString, jobs))),
             free={one.node_id.hex(): dict(one.resources_available) for one in free},
         )
+
+    def actor_ids(self, job_id: str) -> list[str]:
+        """Return the ids of all actors of a job, also of those that are dead. Raises ``ClusterError``."""
+        self._check()
+        actors = map(_Gcs.ActorTableData.FromString, self._accessor.get_actor_table(JobID.from_hex(job_id), None))
+        return [actor.actor_id.hex() for actor in actors]
 
     def groups(self) -> list[GroupEntry]:
         """Read the table of placement groups, with those that Ray has removed. Raises ``ClusterError``."""

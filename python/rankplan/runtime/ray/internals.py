@@ -11,8 +11,9 @@ from __future__ import annotations
 import os
 import re
 import socket
+import tempfile
 from collections.abc import Container, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
 from logging import CRITICAL, getLogger
 from pathlib import Path
@@ -106,7 +107,8 @@ def introduce(address: str) -> None:
     """Raise Ray's error at once if the head refuses this process; ``ray.init`` takes 20 seconds and names no cause."""
     if _tokens is not None:
         _tokens.ensure_token_if_auth_enabled(None, create_token_if_missing=False)
-    GcsClient(address=address)
+    with _error_instead_of_log():
+        GcsClient(address=address)
 
 
 def unused_token() -> bool:
@@ -171,6 +173,28 @@ def _silent(module: str) -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+@contextmanager
+def _error_instead_of_log() -> Iterator[None]:
+    """Hold back what Ray's C++ part writes to stderr; if an error follows, drop it, because the error says the same."""
+    try:
+        shown = os.dup(2)
+    except OSError:  # it is closed
+        yield
+        return
+    try:
+        with tempfile.TemporaryFile() as held_back:
+            os.dup2(held_back.fileno(), 2)
+            try:
+                yield
+            finally:
+                os.dup2(shown, 2)
+            held_back.seek(0)
+            with suppress(OSError):
+                os.write(2, held_back.read())
+    finally:
+        os.close(shown)
 
 
 def available_resources() -> dict[str, dict[str, float]]:

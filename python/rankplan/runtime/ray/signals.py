@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+_Value = TypeVar("_Value")
 
 _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _ending = False  # whether SIGTERM has been raised, and must not interrupt the cleanup
+_TURN = 0.1
+"""Seconds that a signal may wait while a lock is awaited."""
+
 _TOLD = b"ended by SIGTERM; its ranks and reservations end with it\n"
 
 
@@ -102,6 +109,27 @@ class Uninterrupted:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self._pending.append(number)
+
+
+def holding(lock: threading.Lock, seconds: float | None, late: str, work: Callable[[float | None], _Value]) -> _Value:
+    """Return what ``work`` returns while the lock is held; it gets the seconds that are left of ``seconds``, if any.
+
+    Raises ``TimeoutError`` with the message ``late``. A signal at any moment leaves the lock free: unlike a context
+    manager, `finally` is in this function from before the lock is taken, and its first call frees it.
+    """
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
+    holds = False
+    try:
+        while not holds:
+            left = max(0.0, deadline - time.monotonic())
+            with Uninterrupted():  # in short turns, after each of which a signal takes effect
+                holds = lock.acquire(timeout=min(_TURN, left))
+            if not holds and left == 0:
+                raise TimeoutError(late)
+        return work(None if seconds is None else max(0.0, round(deadline - time.monotonic(), 3)))
+    finally:
+        if holds:
+            lock.release()
 
 
 def _in_main_thread() -> bool:
