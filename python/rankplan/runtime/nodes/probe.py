@@ -25,6 +25,7 @@ from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
 from rankplan.plans.node_order import NODE_RANK
+from rankplan.runtime.nodes import faults
 from rankplan.runtime.nodes.nodes import (
     BY_ADDRESS,
     BY_LABEL,
@@ -93,7 +94,7 @@ def find_nodes(
             known |= {node.node_id: node for node in probed(new, math.ceil(left))}
             continue
         else:
-            nodes = [known[node_id] for node_id in entries]
+            nodes = without_replaced([known[node_id] for node_id in entries])
             quiet = not starting or time.monotonic() - max(node.started for node in nodes) >= timeouts.LAST_JOIN
             try:
                 ordered, source = in_order(nodes, num_nodes, facts, driver, needed)
@@ -179,12 +180,22 @@ def probed(entries: Sequence[dict[str, Any]], timeout: float) -> list[FoundNode]
     return nodes
 
 
+def without_replaced(nodes: Sequence[FoundNode]) -> list[FoundNode]:
+    """Return the nodes without those that were started again, with their hostname and address.
+
+    The head notices the death of a raylet only after 15 s. Until then it also lists the node as it was, which does not
+    answer. Several raylets on one machine all answer.
+    """
+    answering = {(node.spec.hostname, node.spec.ip) for node in nodes if node.fault is None}
+    return [node for node in nodes if node.fault is None or (node.spec.hostname, node.spec.ip) not in answering]
+
+
 def _fault(place: str, fault: Fault | None, timeout: float) -> ClusterError:
     if fault is None:
-        return ClusterError(f"node {place}: it did not start a process for rankplan within {timeout:g} s")
+        return faults.no_process(place, timeout)
     if isinstance(fault.cause, ClusterError):
         return ClusterError(f"node {place}: {fault.cause}")
-    error = ClusterError(f"node {place}: the probe {fault.reason}; install the same version of rankplan on every node")
+    error = faults.full_disk(place, fault.reason) if fault.is_full_disk else faults.probe_failed(place, fault.reason)
     error.__cause__ = fault.cause
     return error
 
@@ -323,7 +334,7 @@ def refreshed(nodes: Nodes, dead: dict[int, NodeSpec], timeout: float) -> Nodes:
 
     See ``Cluster.refresh``. A node that was started again also has its marks again.
     """
-    alive = {node.node_id: node for node in probed(list(live_nodes().values()), timeout)}
+    alive = {node.node_id: node for node in without_replaced(probed(list(live_nodes().values()), timeout))}
     ids = list(nodes.ids)
     known = [nodes.inventory.node(rank) for rank in range(len(ids))]
     new = [node for node in alive.values() if node.node_id not in ids]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import math
+import os
 import pickle
 import time
 import traceback
@@ -20,6 +22,7 @@ from ray.exceptions import (
     ActorUnschedulableError,
     GetTimeoutError,
     ObjectLostError,
+    OutOfDiskError,
     OutOfMemoryError,
     RayActorError,
     RayError,
@@ -108,6 +111,15 @@ class Fault:
             case _:
                 reason = f"gave no answer: {_summary(error)}"
         return cls(reason, cause=error)
+
+    @property
+    def is_full_disk(self) -> bool:
+        """Whether the cause is a disk without room, or a quota that is used up."""
+        if isinstance(self.cause, OutOfDiskError):
+            return True
+        numbers = (errno.ENOSPC, errno.EDQUOT)
+        of_system = isinstance(self.cause, OSError) and self.cause.errno in numbers
+        return of_system or any(os.strerror(number) in self.reason for number in numbers)
 
     def noted(self, error: _Error) -> _Error:
         """Add the remote traceback to an error, as a note that Python prints below it, and return the error."""
