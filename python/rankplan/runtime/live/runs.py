@@ -10,12 +10,13 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import psutil
 from rankplan_hook.names import METADATA, VARIABLE
 
+from rankplan.frozen import frozen
 from rankplan.runtime.nodes.processes import family
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.head import Head
@@ -25,7 +26,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE = Path("/proc/self/ns/pid")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Owner:
     """The process that a run belongs to: ``rankplan pin``, or the program of `rankplan.pinned` with its ``job``.
 
