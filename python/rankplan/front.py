@@ -282,7 +282,7 @@ class Job:
             inventory = in_order(inventory, self.dialect.node_order(self.reader), node_ids)
         found = self.dialect.plan(self.reader, inventory, isolate_accelerator=isolate is not False, pinned=pinned)
         reject_empty(found, self.reader)
-        reject_crossings(found, labelled=self.labelled)
+        reject_crossings(found, labelled=self.labelled, cluster=inventory)
         return found
 
     def announce_torn(self, plan: Plan) -> None:
@@ -364,12 +364,12 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> tuple[Dialect, list
     return DIALECTS[detected.name or OWN], detected.warnings
 
 
-def reject_crossings(plan: Plan, *, labelled: bool) -> None:
+def reject_crossings(plan: Plan, *, labelled: bool, cluster: Inventory) -> None:
     """Raise `PlacementError` if the plan breaks its rules, with the place of each.
 
-    Unless the labels of the nodes are known, only the level ``node`` is checked.
+    Unless the labels of the nodes are known, only the level ``node`` is checked. ``cluster``: see `Plan.rule_faults`.
     """
-    if faults := plan.rule_faults(labelled=labelled):
+    if faults := plan.rule_faults(labelled=labelled, cluster=cluster):
         raise refusal(list(dict.fromkeys(faults)))
 
 

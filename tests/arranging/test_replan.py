@@ -187,12 +187,15 @@ def test_components_that_cannot_all_use_other_accelerators_leave_together_as_the
 
 def test_the_only_node_with_a_level_may_be_lost() -> None:
     labels = [{"block": "b"}, {"block": "b", "nvlink": "d"}, {"block": "b"}]
-    nodes = [{"ranks": rank, "accelerators": 8, "labels": each} for rank, each in enumerate(labels)]
+    nodes = [
+        {"ranks": rank, "hostname": f"node-{rank}", "accelerators": 8, "labels": each}
+        for rank, each in enumerate(labels)
+    ]
     inventory = Inventory.from_dict({"nodes": nodes})
     section = {"num_nodes": 2, "topology": {"levels": ["block", "nvlink"]}, "component_placement": {"actor": "0-15"}}
     before = ComponentPlacement({"cluster": section}, inventory).plan()
     after = replan(before, inventory, without=["node-1"]).plan
-    assert after.inventory.levels == ("block",) and after == after.on(after.inventory)
+    assert after.inventory.levels == ("block", "nvlink") and after == after.on(after.inventory)
 
 
 def test_a_whole_node_rank_leaves_if_all_its_components_use_the_accelerator() -> None:
@@ -277,7 +280,7 @@ def test_a_plan_of_another_cluster_is_refused() -> None:
 
 
 def test_a_spare_with_other_hardware_does_not_fit() -> None:
-    nodes = [{"ranks": 0, "accelerators": 8}, {"ranks": 1, "accelerators": 4}, {"ranks": 2, "accelerators": 8}]
+    nodes = [{"ranks": rank, "hostname": f"h{rank}", "accelerators": each} for rank, each in enumerate((8, 4, 8))]
     mixed = Inventory.from_dict({"nodes": nodes})
     before = plan(first(mixed, 2), actor=("0-11", Parallel()))
     after = replan(before, mixed, without=["node-0"]).plan
@@ -290,7 +293,9 @@ LEVELS = ("zone", "block", "nvlink")
 
 
 def test_a_level_that_no_node_has_counts_before_and_after_hardware_is_excluded() -> None:
-    nodes = [{"ranks": rank, "accelerators": 2, "labels": {"zone": "a"}} for rank in range(3)]
+    nodes = [
+        {"ranks": rank, "hostname": f"node-{rank}", "accelerators": 2, "labels": {"zone": "a"}} for rank in range(3)
+    ]
     full = Inventory.from_dict({"nodes": nodes}).with_levels(("zone", "nvlink"))
     assert [level.level for level in full.domains] == list(full.without(["node-0"]).levels) == ["zone", "nvlink"]
     found = replan(plan(first(full, 2), actor=("0-3", Parallel())), full, without=["node-0"]).arrangement
@@ -454,13 +459,17 @@ def test_renumbering_never_fails_where_the_last_groups_suffice(renumber: bool) -
 
 def test_a_rule_about_groups_holds_on_nodes_without_its_labels() -> None:
     labels = [{"nvlink": "a"}, {}, {}]
-    entries = [{"ranks": rank, "accelerators": 4, "labels": one} for rank, one in enumerate(labels)]
+    entries = [
+        {"ranks": rank, "hostname": f"node-{rank}", "accelerators": 4, "labels": one} for rank, one in enumerate(labels)
+    ]
     nodes = Inventory.from_dict({"nodes": entries, "levels": ["nvlink"]})
     role = {"actor": {"placement": "0-7", "parallel": {"tp": 4}}}
     section = {"num_nodes": 2, "component_placement": role, "topology": {"keep": {"actor": {"tp": "nvlink"}}}}
     after = replan(ComponentPlacement({"cluster": section}, nodes).plan(), nodes, without=["node-0"]).plan
     after.check_keep()
-    assert after.inventory.levels == () and after == after.on(after.inventory) == Plan.from_dict(after.to_dict())
+    assert after.inventory.levels == ("nvlink",) and after == after.on(after.inventory) == Plan.from_dict(
+        after.to_dict()
+    )
 
 
 def test_a_job_on_one_node_that_is_lost_has_moved() -> None:

@@ -20,7 +20,14 @@ from rankplan.words import counted
 def job(nodes: int, placement: str, parallel: Parallel) -> Plan:
     """Return a job on nodes with 4 accelerators."""
     entry = {"placement": placement, "parallel": asdict(parallel)}
-    return rankplan.plan({"cluster": {"num_nodes": nodes, "component_placement": {"policy": entry}}}, f"{nodes}x4")
+    return rankplan.plan({"cluster": {"num_nodes": nodes, "component_placement": {"policy": entry}}}, cluster(nodes))
+
+
+def cluster(nodes: int) -> Inventory:
+    """Return nodes with 4 accelerators."""
+    return Inventory.from_dict(
+        {"nodes": [{"ranks": rank, "hostname": f"node-{rank}", "accelerators": 4} for rank in range(nodes)]}
+    )
 
 
 def unit(each: int, parallel: Parallel) -> int:
@@ -71,6 +78,6 @@ def test_the_last_set_is_that_of_all_sets(case: tuple[int, Parallel, int]) -> No
 def test_the_help_names_a_component_that_can_shrink(tp: int, more: str) -> None:
     before = job(4, "0-15", Parallel(tp=tp))
     with pytest.raises(PlacementError) as refused:
-        replan(before, Inventory.uniform(3, 4), without=["node-1"])
+        replan(before, cluster(3), without=["node-1"])
     shrink = ", or shrink a component that has data groups" if more else ""
     assert refused.value.help == f"add spare nodes to the inventory{shrink}{more}"

@@ -177,7 +177,7 @@ CHANGES: list[tuple[Callable[[dict[str, Any]], None], list[str]]] = [
     (at("requests", value=None), ["requests: `requests` is null; it must be a list"]),
     (at("inventory", "nodes", value=[]), ["inventory.nodes: `nodes` is empty"]),
     (at("inventory", value={"node": []}), ["inventory: the inventory has no `nodes`"]),
-    (at("inventory", "levels", value=["rck"]), ["inventory.levels[0]: no node has the label `rck`"]),
+    (at("inventory", "levels", value=3), ["inventory.levels: `levels` is 3; it must be a list"]),
     (
         at("cluster", "num_nodes", value=2**70),
         [f"cluster.num_nodes: `num_nodes` is {2**70}; it must be 16777216 or less"],

@@ -115,10 +115,20 @@ pub type Stated = (Inventory, Option<Vec<String>>);
 /// Every fault, in the order in which they are found.
 pub fn read_inventory(nodes: &Value, levels: Option<&Value>, names: &Names) -> Result<Stated, Vec<Fault>> {
     let mut reader = Reader::new(Some(names));
-    read_inventory_at(&mut reader, nodes, levels, &Place::WHOLE).ok_or(reader.faults)
+    let stated = read_inventory_at(&mut reader, nodes, levels, &Place::WHOLE);
+    if let Some((inventory, Some(levels))) = &stated {
+        let at_levels = Place::WHOLE.name("levels");
+        for (index, fault) in unlabelled(levels, inventory) {
+            reader.add(&at_levels.index(index), fault);
+        }
+    }
+    match stated {
+        Some(stated) if reader.faults.is_empty() => Ok(stated),
+        _ => Err(reader.faults),
+    }
 }
 
-/// The same of an inventory at a place; `None` after faults.
+/// The same of an inventory at a place; `None` after faults. The nodes of a plan may lack the labels of a level.
 pub fn read_inventory_at(
     reader: &mut Reader<'_>,
     nodes: &Value,
@@ -135,12 +145,7 @@ pub fn read_inventory_at(
             reader.add(&at_nodes, fault);
             None
         }
-        Ok(inventory) => {
-            for (index, fault) in unlabelled(levels.as_deref().unwrap_or_default(), &inventory) {
-                reader.add(&at_levels.index(index), fault);
-            }
-            (reader.faults.len() == before).then_some((inventory, levels))
-        }
+        Ok(inventory) => (reader.faults.len() == before).then_some((inventory, levels)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import TypeAlias
 
 from rankplan._core import Arrangement as Found
 from rankplan._core import Hierarchy, Problem, RankSet
-from rankplan.arranging import rules
+from rankplan.arranging import faults, rules
 from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.hierarchy import crossings, domains_at, hierarchy_of, layouts
 from rankplan.arranging.refusal import Refusal
@@ -66,6 +67,18 @@ class Arrangement:
         """The nodes in their new order, the spares last, without node groups."""
         return self.present.reordered([*self.nodes, *self.spares])
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the nodes in their new order to an inventory file, atomically.
+
+        Raises `PlacementError` (``invalid-value``) for nodes without a hostname and an address that have a new rank:
+        the file could not say which machines they are. Raises ``OSError`` if it cannot be written.
+        """
+        order = [*self.nodes, *self.spares]
+        unnamed = RankSet(node for node in _nameless(self.present) if order[node] != node)
+        if unnamed:
+            raise PlacementError([faults.nameless_nodes_reordered(unnamed)])
+        self.inventory.save(path)
+
 
 def arrange(
     plan: Plan,
@@ -116,7 +129,8 @@ class Task:
     ``excluded`` is the hardware of the inventory that it cannot use; nodes that are named by their rank keep it.
     ``old`` has, by node rank, the rank in the inventory of the node that it may keep, or ``None``; it is empty without
     an old plan. ``were`` has the node that each had, lost or not; ``pinned`` the node that it must keep, if it is not
-    empty. ``whole_group``: see `replan`. ``before`` are the crossings before, if they are known.
+    empty. ``whole_group``: see `replan`. ``before`` are the crossings before, if they are known. ``held``: node ranks
+    without processes keep their nodes, which are no spares then.
     """
 
     inventory: Inventory
@@ -129,6 +143,7 @@ class Task:
     pinned: Sequence[int | None] = ()
     whole_group: bool = False
     before: list[list[int]] | None = None
+    held: bool = False
 
     def solve(self) -> Arrangement:
         """Find a node for every node rank.
@@ -183,14 +198,13 @@ class Task:
 
         Raises `PlacementError` with every fault, also for what must stay within a node and is on several node ranks.
         """
-        rules = NodeRules.of(self.network.rules, self.parts, self.network.levels, arranging=True)
-        faults = [_placed(path, found) for path, found in rules.faults]
-        within = [rule for rule in rules.kept if rule.level is None]
-        faults += [
-            Diagnostic("group-spans", *found) for rule in within if (found := broken(rule, self.parts, self.planned))
-        ]
-        if faults:
-            raise PlacementError(faults)
+        rules = NodeRules.of(self.network.rules, self.parts, self.network.levels, arranging=self._new)
+        wrong = [_placed(path, fault) for path, fault in rules.faults]
+        for rule in rules.kept:
+            if rule.level is None and (crossing := broken(rule, self.parts, self.planned)):
+                wrong.append(Diagnostic("group-spans", *crossing))
+        if wrong:
+            raise PlacementError(wrong)
         rules.kept = [rule for rule in rules.kept if rule.level is not None]
         rules.preferred = [rule for rule in rules.preferred if rule.level is not None]
         return rules
@@ -236,8 +250,40 @@ class Task:
     def usable(self) -> list[int]:
         """The ranks in the inventory of the nodes that are not excluded, or kept as they are."""
         whole = RankSet(node for node, accelerators in self.excluded.marks.items() if accelerators is None)
-        kept = RankSet(node for rank, node in self.excluded.named.items() if self._new and rank not in self.needed)
-        return list(RankSet(range(self.inventory.num_nodes)) - whole - kept)
+        named = RankSet(node for rank, node in self.excluded.named.items() if self._new and rank not in self.needed)
+        nodes = RankSet(range(self.inventory.num_nodes)) - whole - named - self._nameless_spares
+        if self.held:
+            idle = RankSet(range(self.planned.num_nodes)) - self.needed
+            nodes -= RankSet(place for rank in idle if (place := self._places_before[rank]) is not None)
+        return list(nodes)
+
+    # A repaired plan knows a node without a hostname and an address by its rank only. Such a node keeps its node rank,
+    # and such a node rank its node: in any other rank it would be another machine for whoever reads the plan. `arrange`
+    # is free to number nodes.
+
+    @cached_property
+    def _nameless_ranks(self) -> RankSet:
+        """The node ranks with processes that can only be on the node of the same rank."""
+        if self._new:
+            return RankSet()
+        return RankSet(rank for rank in _nameless(self.planned) & self.needed if self._places_before[rank] == rank)
+
+    @cached_property
+    def _nameless_spares(self) -> RankSet:
+        """The nodes that no node rank with processes can be on, since their own rank has none."""
+        return RankSet() if self._new else _nameless(self.inventory) - self.needed
+
+    @cached_property
+    def _places_before(self) -> Sequence[int | None]:
+        return self.were or self._places
+
+    def _check_nameless(self, unfit: Mapping[int, RankSet], position: Mapping[int, int]) -> None:
+        """Raise `PlacementError` (``too-few-nodes``) if a node is lost that only its rank tells from others."""
+        lost = RankSet(
+            rank for rank in self._nameless_ranks if rank not in position or rank in unfit.get(position[rank], ())
+        )
+        if lost:
+            raise PlacementError([faults.nameless_node_lost(lost)])
 
     @cached_property
     def hierarchy(self) -> Hierarchy:
@@ -275,9 +321,10 @@ class Task:
         for rank in self.needed:
             rank_classes[rank] = needs[rank]
         unfit: dict[int, RankSet] = {}
-        for node, unsuited in chain(self._unfit(), self._reserved()):
+        for node, unsuited in chain(self._unfit(), self._reserved(), self._out_of_place()):
             if (index := position.get(node)) is not None:
                 unfit[index] = unfit.get(index, RankSet()) | unsuited
+        self._check_nameless(unfit, position)
         old = [None if node is None else position.get(node) for node in self.old]
         pinned: list[int | None] = [None] * self.planned.num_nodes
         for rank, place in self._fixtures():
@@ -306,14 +353,21 @@ class Task:
         )
 
     def _caps(self) -> Iterator[tuple[int, list[int]]]:
-        """Yield each level with caps, and what they leave of each domain beside other jobs."""
+        """Yield each level with caps, and what they leave of each domain beside other jobs.
+
+        Nodes that the plan has already are left to it: other jobs that came later make no survivor move.
+        """
         usable = self.usable
+        places = self.old or self.pinned
+        own = [place for rank in self.needed if places and (place := places[rank]) is not None]
         for level, most in self.rules.caps.items():
             ids = self.domains[level].ids
             taken = Counter(ids[node] for node in self.inventory.taken)
+            had = Counter(ids[node] for node in own)
             left = [most] * len(self.hierarchy.sizes(level))
-            for index, domain in enumerate(self.hierarchy.at(level)) if taken else ():
-                left[domain] = max(0, most - taken[ids[usable[index]]])
+            for index, domain in enumerate(self.hierarchy.at(level)) if taken or had else ():
+                name = ids[usable[index]]
+                left[domain] = max(most - taken[name], had[name])
             yield level, left
 
     def _unfit(self) -> Iterator[tuple[int, RankSet]]:
@@ -344,14 +398,22 @@ class Task:
             if others:
                 yield from ((place, others) for rank in ranks if (place := places[rank]) is not None)
 
+    def _out_of_place(self) -> Iterator[tuple[int, RankSet]]:
+        """Yield each node without names that is for a new node rank, with all other node ranks."""
+        for node in () if self._new else _nameless(self.inventory) & self.needed - self._nameless_ranks:
+            yield node, self.needed - RankSet([node])
+
     def _fixtures(self) -> Iterator[tuple[int, int | None]]:
-        """Yield the node ranks that keep their nodes, and these: those with configured hardware, such as robots;
-        those that are pinned; without an old plan those that a name excludes by their rank.
+        """Yield the node ranks that keep their nodes, and these.
+
+        They are those with configured hardware, such as robots; those that are pinned; those whose nodes have no names;
+        without an old plan, those that a name excludes by their rank.
         """
         for group in () if self.planned.facts is None else self.planned.facts.node_groups:
             if group.hardware is not None:
                 yield from ((rank, self._places[rank]) for rank, _ in group.hardware.counts())
         yield from enumerate(self.pinned)
+        yield from ((rank, rank) for rank in self._nameless_ranks)
         if self._new:
             yield from ((rank, node) for rank, node in self.excluded.named.items() if rank < self.planned.num_nodes)
 
@@ -413,6 +475,12 @@ class Task:
     def equipment(self, kind: int) -> str:
         """Return the accelerators of a kind of hardware in words."""
         return equipment(*self.hardware[2][kind])
+
+
+def _nameless(inventory: Inventory) -> RankSet:
+    """Return the nodes without a hostname and an address."""
+    nodes = (nodes for nodes, record in inventory.stretches() if not (record.hostname or record.ip))
+    return RankSet(chain.from_iterable(nodes))
 
 
 def equipment(accelerator_type: str, count: int, model: str | None) -> str:

@@ -70,11 +70,23 @@ def resize(
 
 @frozen
 class _Sized:
-    """The task to find nodes for components of another size, and facts and rules with their node ranks."""
+    """The task to find nodes for components of another size, and facts and rules with their node ranks.
+
+    ``added`` has the node ranks that each component gets, ``cost`` is that of the arrangement.
+    """
 
     task: Task
     facts: ClusterFacts | None
     rules: Rules
+    added: Mapping[str, Sequence[int]]
+    cost: list[int]
+
+    def node_of(self, rank: int) -> int | None:
+        """Return the node that was found for a node rank, by its rank in the inventory."""
+        if isinstance(self.task.answer, Refusal):
+            return None
+        node = self.task.answer[1].nodes[rank]
+        return None if node is None else self.task.usable[node]
 
 
 class _Sizing:
@@ -99,25 +111,72 @@ class _Sizing:
         self._rules = plan.rules.with_pools_on(RankSet(range(left)))
 
     def sized(self, grow: Mapping[str, int]) -> _Sized | Refusal | None:
-        """Return nodes for so many more data groups, or why there are none; ``None`` if there are too few nodes."""
+        """Return nodes for so many more data groups, or why there are none; ``None`` if there are too few nodes.
+
+        Node ranks without processes keep their nodes as long as the spares suffice, so that the plan is the same again
+        once it has shrunk. Where they do not, such node ranks get processes. The solver chooses among the spares and
+        the nodes of all these ranks, for the first of them. Then the first of them, or else those whose nodes it
+        chose, get the processes in place, unless that costs more.
+        """
+        spared = self._sized(grow, {name: [] for name in grow}, held=True)
+        if isinstance(spared, _Sized):
+            return spared
+        first = self._first_unused(grow)
+        free = self._sized(grow, first, held=False)
+        if first is None or not isinstance(free, _Sized):
+            return free
+        home = {self._places[rank]: rank for rank, node in enumerate(self._pinned) if node is None}
+        chosen = {
+            name: sorted(home[node] for rank in ranks if (node := free.node_of(rank)) in home)
+            for name, ranks in free.added.items()
+        }
+        for reused in (first, chosen):
+            in_place = self._sized(grow, reused, held=True)
+            if isinstance(in_place, _Sized) and in_place.cost <= free.cost:
+                return in_place
+        return free
+
+    def _first_unused(self, grow: Mapping[str, int]) -> dict[str, list[int]] | None:
+        """Return node ranks without processes for the nodes that the inventory lacks; ``None`` if they are too few."""
+        reused: dict[str, list[int]] = {}
+        taken, count = RankSet(), len(self._places)
+        for name, groups in grow.items():
+            part = self._parts[name]
+            step, node = Step.of(part), part.rows[len(part) - 1].cluster_node_rank
+            more = step.times(name, groups) * step.nodes
+            lacking = max(0, count + more - self._inventory.num_nodes)
+            reused[name] = self._unused(part, node, lacking, taken)
+            if len(reused[name]) < lacking:
+                return None
+            taken |= RankSet(reused[name])
+            count += more - lacking
+        return reused
+
+    def _sized(
+        self, grow: Mapping[str, int], reused: Mapping[str, Sequence[int]] | None, *, held: bool
+    ) -> _Sized | Refusal | None:
+        """Return nodes for so many more data groups on these node ranks without processes, and on new ones.
+
+        With ``held``, these ranks, and all others without processes, keep their nodes.
+        """
+        if reused is None:
+            return None
         order, facts = list(self._places), self._facts
-        rules, taken = dict[str, Rule](), RankSet()
+        rules, added, taken = dict[str, Rule](), dict[str, list[int]](), RankSet()
         for name, count in grow.items():
             part = self._parts[name]
             step, node = Step.of(part), part.rows[len(part) - 1].cluster_node_rank
-            times = step.times(name, count)
-            more = times * step.nodes
-            lacking = max(0, len(order) + more - self._inventory.num_nodes)
-            reused = self._unused(part, node, lacking, taken)
-            if len(reused) < lacking:
+            more = step.times(name, count) * step.nodes
+            if not more:
+                continue
+            if more < len(reused[name]) or len(order) + more - len(reused[name]) > self._inventory.num_nodes:
                 return None
-            new = range(len(order), len(order) + more - lacking)
-            if more:
-                order += [self._places[node]] * len(new)
-                facts = facts and resized_facts(facts, len(order), part.node_groups[0], new, like=node)
-                taken |= RankSet(reused)
-                ranks = [*reused, *new]
-                rules[name] = self._rule(name, self._resources(part, self._planned(order, facts), ranks), step)
+            new = range(len(order), len(order) + more - len(reused[name]))
+            order += [self._places[node]] * len(new)
+            facts = facts and resized_facts(facts, len(order), part.node_groups[0], new, like=node)
+            taken |= RankSet(reused[name])
+            added[name] = [*reused[name], *new]
+            rules[name] = self._rule(name, self._resources(part, self._planned(order, facts), added[name]), step)
         planned = self._planned(order, facts)
         parts = {}
         for name, part in self._parts.items():
@@ -126,6 +185,8 @@ class _Sizing:
             parts[name] = moved_to(part, planned) if rule is None else resized(part, planned, rule, groups)
         none = [None] * (len(order) - len(self._places))
         pinned, were = [*self._pinned, *none], [*self._places, *none]
+        for rank in taken if held else ():
+            pinned[rank] = self._places[rank]
         task = Task(
             self._inventory,
             planned,
@@ -135,11 +196,13 @@ class _Sizing:
             were=were,
             pinned=pinned,
             before=self._crossings,
+            held=held,
         )
         try:
             if isinstance(task.answer, Refusal):
                 return task.answer
-            return _Sized(task, facts, self._rules.with_pools_on(RankSet(range(len(order))) - taken))
+            rules_left = self._rules.with_pools_on(RankSet(range(len(order))) - taken)
+            return _Sized(task, facts, rules_left, added, task.answer[1].cost)
         except PlacementError as error:
             if error.code != "too-few-nodes":
                 raise
@@ -154,9 +217,10 @@ class _Sizing:
         return unmarked(found)
 
     def _unused(self, part: Component, like: int, count: int, taken: RankSet) -> list[int]:
-        """Return the last ``count`` node ranks without processes that a component can use, or all if there are fewer.
+        """Return ``count`` node ranks without processes that a component can use, or all if there are fewer.
 
-        Growth uses them where the inventory has too few nodes for new node ranks.
+        Growth uses them where the inventory has too few nodes for new node ranks: those whose nodes can be used first,
+        then those after the last node of the component, so that its rule stays a rank map.
         """
         if part.node_groups[0] not in (CLUSTER, NODE):
             return []
@@ -169,7 +233,12 @@ class _Sizing:
             for rank, node in nodes
             if (node.accelerator_type, node.num_accelerators) == (wanted.accelerator_type, wanted.num_accelerators)
         ]
-        return alike[len(alike) - count :] if count else []
+        marks, last = self._excluded.marks, max(part.used_nodes())
+
+        def preference(rank: int) -> tuple[bool, bool, int]:
+            return self._places[rank] in marks, rank < last, rank
+
+        return sorted(alike, key=preference)[:count]
 
     def _resources(self, part: Component, planned: Inventory, ranks: Sequence[int]) -> list[int]:
         """Return the resources of node ranks; in a node group of its own, these are the last ones."""

@@ -79,10 +79,10 @@ def unmarked(inventory: Inventory) -> Inventory:
     facts = inventory.facts
     if not inventory.marks and not (facts and facts.exclude):
         return inventory
-    entries = [
-        record.changed(healthy=True, unhealthy=RankSet()) if record.unhealthy or not record.healthy else record
-        for _, record in inventory.stretches()
-    ]
+    entries = []
+    for _, record in inventory.stretches():
+        usable = record.healthy and not record.unhealthy and record.taken is None
+        entries.append(record if usable else record.changed(healthy=True, unhealthy=RankSet(), taken=None))
     return Inventory(entries, facts and replace(facts, exclude=()), inventory.levels or None)
 
 

@@ -96,7 +96,7 @@ def arrange(
             click.echo("no group crosses a domain, before or after")
         click.echo(arrangement_line(found))
         if output is not None:
-            found.inventory.save(output)
+            found.save(output)
         else:
             click.echo("\n".join(node_lines(found)))
 

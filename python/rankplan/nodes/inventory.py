@@ -58,9 +58,9 @@ class Inventory:
         return found
 
     def _derived(self, core: Core, facts: ClusterFacts | None) -> Inventory:
-        """Return the inventory of other nodes, with the levels of this one that are keys of their labels."""
-        levels = self._stated_levels
-        return Inventory._of(core, facts, levels and entries.labelled(levels, core))
+        """Return the inventory of some of these nodes, with the levels of all: a node may lack the label of a level."""
+        levels = detect(self.core.label_keys()) if self._stated_levels is None else self._stated_levels
+        return Inventory._of(core, facts, levels or None)
 
     @classmethod
     def uniform(
@@ -114,10 +114,15 @@ class Inventory:
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
         levels = self.written_levels()
+        if levels is not None:
+            levels = list(entries.labelled(levels, self.core))
         return {**({} if levels is None else {"levels": levels}), "nodes": self.core.described()}
 
     def written_levels(self) -> list[str] | None:
-        """Return the levels that a file states; ``None`` if none are known, and none would be detected."""
+        """Return the levels that the file of a plan states; ``None`` if none are known, and none would be detected.
+
+        The file of an inventory states those of them that a node has a label of.
+        """
         return list(self.levels) if self.levels or detect(self.core.label_keys()) else None
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -155,8 +160,9 @@ class Inventory:
         The first that is stated counts: those of a config, those of the inventory, those detected from the labels.
         """
         if self._facts is not None and self._facts.levels is not None:
-            # a fault of the config unless no node has any label
-            return entries.labelled(self._facts.levels, self.core)
+            # The nodes of a plan may lack all labels of a level: each is a domain of its own there. Without any labels
+            # in the whole cluster, no domains are known.
+            return self._facts.levels if self._stated_levels or self.core.label_keys() else ()
         if self._stated_levels is not None:
             return self._stated_levels
         return detect(self.core.label_keys())

@@ -288,10 +288,11 @@ class Plan(Mapping[str, Component]):
         help = "lower the shares, or place the components on different accelerators"
         return Diagnostic("share-overflow", message, help)
 
-    def rule_faults(self, *, labelled: bool = True) -> list[Diagnostic]:
+    def rule_faults(self, *, labelled: bool = True, cluster: Inventory | None = None) -> list[Diagnostic]:
         """Return what breaks the rules, and unknown names in them, each where its rule is stated.
 
         ``labelled``: whether the labels of the nodes are known; otherwise only rules about nodes are checked.
+        ``cluster`` has the nodes of the plan and others: those that other jobs have taken count for ``cap``.
         """
         if not self._rules:
             return []
@@ -299,7 +300,7 @@ class Plan(Mapping[str, Component]):
         from rankplan.plans.topology import topology_faults
 
         found: list[tuple[KeyPath, Diagnostic]] = []
-        found += topology_faults(self._rules, self, self._inventory, labelled=labelled)
+        found += topology_faults(self._rules, self, self._inventory, labelled=labelled, cluster=cluster)
         found += pool_faults(self._rules.pools, self)
         faults = [self._rules.where(*path).locate(fault) for path, fault in found]
         return sorted(faults, key=lambda fault: (fault.line or 0, fault.column or 0))

@@ -117,6 +117,13 @@ class Rules:
             "cap": _plain(self.cap),
         }
 
+    @property
+    def has_plain_segments(self) -> bool:
+        """Whether segments are stated without a level: they are those of the innermost one."""
+        if self.segment is None or isinstance(self.segment, int):
+            return self.segment is not None
+        return any(isinstance(size, int) for size in self.segment.values())
+
     def named_levels(self) -> set[str]:
         """Return the levels that the rules name, without ``node``."""
         named: set[str] = set()
@@ -179,12 +186,14 @@ NO_RULES = Rules()
 
 
 def with_named_levels(facts: ClusterFacts, rules: Rules, inventory: Inventory) -> ClusterFacts:
-    """Return facts that state the levels of an inventory if rules name some of them.
+    """Return facts that state the levels of an inventory if rules depend on them.
 
-    These levels count when a plan is made: later nodes may lack their labels.
+    These levels count when a plan is made: its nodes, and later ones, may lack their labels.
     """
-    named = rules.named_levels() if facts.levels is None else set()
-    if named and named.issubset(inventory.levels):
+    if facts.levels is not None or not inventory.levels:
+        return facts
+    named = rules.named_levels()
+    if (named or rules.has_plain_segments) and named.issubset(inventory.levels):
         return replace(facts, levels=inventory.levels)
     return facts
 

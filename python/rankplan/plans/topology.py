@@ -191,11 +191,14 @@ class _Finder:
         return [tuple(one) for one in self.parts[name].layout.node_sets(kind)]
 
     def level(self, level: str, path: tuple[str, ...]) -> int | None:
-        """Return the index of a level; an unknown one is a fault, if the labels are known."""
+        """Return the index of a level; an unknown one is a fault, if the labels are known.
+
+        On nodes that have lost all labels, ``keep`` cannot hold; the other rules say nothing.
+        """
         levels = self.rules.levels
         if level in levels:
             return levels.index(level)
-        if self.labelled:
+        if self.labelled and (path[0] == "keep" or level not in self.lost):
             known = [*levels, NODE_LEVEL] if path[0] in ("keep", "prefer") else levels
             self.rules.faults.append((path, unknown("level", level, known, "the levels are")))
         return None
@@ -220,11 +223,18 @@ class _Finder:
 
 
 def topology_faults(
-    stated: Rules, parts: Mapping[str, Component], inventory: Inventory, *, labelled: bool = True, complete: bool = True
+    stated: Rules,
+    parts: Mapping[str, Component],
+    inventory: Inventory,
+    *,
+    labelled: bool = True,
+    complete: bool = True,
+    cluster: Inventory | None = None,
 ) -> Iterator[Fault]:
     """Yield the faults of ``keep``, ``segment`` and ``cap``, and of the names and sizes of all rules, with their paths.
 
-    See `NodeRules.of` for the arguments.
+    ``cluster`` has the nodes of the plan and others, which other jobs may have taken. See `NodeRules.of` for the other
+    arguments.
     """
     if not stated.about_nodes:
         return
@@ -234,10 +244,9 @@ def topology_faults(
     for rule in rules.kept:
         if found := broken(rule, parts, inventory):
             yield rule.path, Diagnostic("segment-incomplete" if rule.kind == SEGMENT else "group-spans", *found)
-    used = used_nodes(parts.values()) | inventory.taken
     for level, most in rules.caps.items():
         domains = inventory.domains[level]
-        counts = Counter(domains.ids[node] for node in used)
+        counts = _nodes_in_use(parts, inventory, inventory if cluster is None else cluster, level)
         crowded = [(domain, count) for domain, count in sorted(counts.items()) if count > most]
         if crowded:
             domain, count = crowded[0]
@@ -245,6 +254,21 @@ def topology_faults(
             message = f"{counted(count, 'node')} of {domains.level} domain {domains.text(domain)}{more} are in use"
             help = "`rankplan arrange` looks for nodes in more domains"
             yield ("cap", domains.level), Diagnostic("domain-too-small", f"{message}; `cap` allows {most}", help)
+
+
+def _nodes_in_use(parts: Mapping[str, Component], inventory: Inventory, cluster: Inventory, level: int) -> Counter[int]:
+    """Return how many nodes of each domain that components use are in use, also by other jobs of the cluster."""
+    domains = inventory.domains[level]
+    counts = Counter(domains.ids[node] for node in used_nodes(parts.values()))
+    if not (taken := cluster.taken):
+        return counts
+    elsewhere = cluster.domains_at(inventory.levels)[level]
+    index = {name: number for number, name in enumerate(domains.names) if name[-1] is not None}
+    for node in taken:
+        number = index.get(elsewhere.names[elsewhere.ids[node]])
+        if number is not None and number in counts:
+            counts[number] += 1
+    return counts
 
 
 def topology_warnings(stated: Rules, parts: Mapping[str, Component], inventory: Inventory) -> Iterator[Fault]:
