@@ -12,7 +12,7 @@ from click.testing import Result
 from rankplan import ComponentPlacement, Inventory, Plan, diff
 from rankplan._core import RankSet
 from rankplan.render.changes import blocks
-from rankplan.trainers.roll import dialect as roll
+from rankplan.trainers.roll.dialect import DIALECT as roll
 from support.commands import run
 
 pytestmark = pytest.mark.usefixtures("own_folder")

@@ -13,7 +13,7 @@ from click.shell_completion import BashComplete
 from rankplan import Inventory, error_codes
 from rankplan.cli.commands import COMMANDS, main
 from rankplan.dialects import DIALECTS
-from rankplan.trainers.roll import dialect as roll
+from rankplan.trainers.roll.dialect import DIALECT as roll
 from support.commands import run
 from support.paths import DOCS, HELP
 

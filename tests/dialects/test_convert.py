@@ -16,7 +16,7 @@ from rankplan.dialects import DIALECTS, writers
 from rankplan.dialects.convert import convert
 from rankplan.plans.rules import NO_RULES
 from rankplan.rlinf import dialect as rlinf
-from rankplan.trainers.roll import dialect as roll
+from rankplan.trainers.roll.dialect import DIALECT as roll
 from rankplan.trainers.slime.dialect import DIALECT as slime
 from support.cases import Case, valid_cases
 from support.cases import planned as case_planned

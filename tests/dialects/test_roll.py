@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, diff
-from rankplan.trainers.roll import dialect as roll
+from rankplan.trainers.roll.device_mapping import parse_device_mapping
+from rankplan.trainers.roll.dialect import DIALECT as roll
 from rankplan.trainers.roll.keys import KEYS as ROLL
 from rankplan.trainers.slime.dialect import DIALECT as slime
 from support.configs import refused
@@ -99,13 +100,13 @@ def test_a_name_that_cannot_be_printed_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", DEVICES)
 def test_a_device_mapping_is_read_as_python_reads_it(text: str) -> None:
-    assert roll.parse_device_mapping(text) == DEVICES[text]
+    assert parse_device_mapping(text) == DEVICES[text]
 
 
 @pytest.mark.parametrize(("text", "code", "place", "message"), REFUSED, ids=[row[0][:30] for row in REFUSED])
 def test_anything_else_is_refused_with_its_place(text: str, code: str, place: str | None, message: str | None) -> None:
     with pytest.raises(PlacementError) as caught:
-        roll.parse_device_mapping(text)
+        parse_device_mapping(text)
     error = caught.value
     assert error.code == code
     assert error.help
@@ -119,9 +120,9 @@ def test_anything_else_is_refused_with_its_place(text: str, code: str, place: st
     [([0, True], "syntax"), (["0"], "syntax"), (5, "syntax"), (b"0", "syntax"), ([-1], "resource-out-of-range")],
 )
 def test_lists_hold_whole_numbers(mapping: Any, code: str) -> None:
-    assert roll.parse_device_mapping((4, 2)) == [4, 2]
+    assert parse_device_mapping((4, 2)) == [4, 2]
     with pytest.raises(PlacementError) as caught:
-        roll.parse_device_mapping(mapping)
+        parse_device_mapping(mapping)
     assert caught.value.code == code
 
 
@@ -149,7 +150,7 @@ TEXTS = st.recursive(
 @given(TEXTS | st.text(alphabet="0123456789,()[]+*- rangelistfo", max_size=40))
 def test_no_text_is_read_differently_from_python(text: str) -> None:
     try:
-        found = roll.parse_device_mapping(text)
+        found = parse_device_mapping(text)
     except PlacementError:
         return
     outcome("read")
@@ -324,6 +325,19 @@ def test_gpus_per_node_that_the_nodes_do_not_have_are_told_how_many_they_have(wr
     with pytest.raises(PlacementError, match=f"num_gpus_per_node is {written}, but node 0 has 8") as refused:
         roll.plan(config, Inventory.uniform(num_nodes=1, num_accelerators=8))
     assert refused.value.help == "write 8, remove the key if nodes differ, or use another cluster"
+
+
+def test_gpus_per_node_that_no_machine_has_are_a_fault(tmp_path: Path) -> None:
+    text = "num_gpus_per_node: 1099511627776\na: {device_mapping: [0]}\n"
+    assert refused(roll, text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
+        "1:20 invalid-value: num_gpus_per_node is 1099511627776, but node 0 has 8 accelerators"
+    ]
+
+
+def test_a_role_whose_name_is_a_number_is_read_like_any_other() -> None:
+    role = {"device_mapping": [0, 1, 2], "num_gpus_per_worker": 2}
+    with pytest.raises(PlacementError, match=r"cannot be divided into workers of 2 \(num_gpus_per_worker 2\)"):
+        roll.plan({1: role}, Inventory.uniform(num_nodes=1, num_accelerators=8))
 
 
 def test_an_empty_device_mapping_is_shown_where_it_stands(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from rankplan import Inventory, Parallel, PlacementError, load_config
 from rankplan.dialects import dialect_of
 from rankplan.parallel import ENGINE_ORDER
 from rankplan.rlinf import dialect as rlinf
-from rankplan.trainers.roll import dialect as roll
+from rankplan.trainers.roll.dialect import DIALECT as roll
 from rankplan.trainers.slime.dialect import DIALECT as slime
 
 

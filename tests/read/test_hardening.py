@@ -31,7 +31,7 @@ from rankplan import (
     replan,
 )
 from rankplan.testing import check_plan, cluster_sections, inventories
-from rankplan.trainers.roll import dialect as roll
+from rankplan.trainers.roll.dialect import DIALECT as roll
 from rankplan.trainers.slime.dialect import DIALECT as slime
 from support.outcomes import at_least, outcome
 

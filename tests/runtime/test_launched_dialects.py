@@ -15,7 +15,7 @@ import ray
 from rankplan import Cluster, Inventory, load_config
 from rankplan.dialects import dialect_of
 from rankplan.runtime.reserve.notices import is_notice
-from rankplan.trainers.roll import dialect as roll
+from rankplan.trainers.roll.dialect import DIALECT as roll
 from rankplan.trainers.slime.dialect import DIALECT as slime
 from rankplan.trainers.slime.engines import EngineProcess, dist_init_addrs, engine_processes
 from ray.util.placement_group import placement_group_table

@@ -27,7 +27,7 @@ from rankplan.testing import (
     placements,
     rank_sets,
 )
-from rankplan.trainers.roll import dialect as roll
+from rankplan.trainers.roll.dialect import DIALECT as roll
 from rankplan.trainers.slime.dialect import DIALECT as slime
 from support import oracle
 

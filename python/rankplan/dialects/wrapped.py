@@ -6,7 +6,6 @@ from rankplan.dialects.interface.dialect import Dialect
 from rankplan.dialects.keys.key import anything
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.read.text.programs import Program
-from rankplan.trainers.roll.keys import KEYS as ROLL_KEYS
 from rankplan.trainers.verl.keys import KEYS as VERL_KEYS
 
 PLACEMENT = anything("cluster.component_placement", "the placement of each component", tells="others")
@@ -41,13 +40,4 @@ VERL = Dialect(
     trainer="verl.trainer.main_ppo",
     unplaced="rankplan.trainers.verl.no_job:fine_tuning",
     resembles=("resource_pool_spec",),
-)
-
-ROLL = Dialect(
-    name="roll",
-    system="ROLL",
-    keys=ROLL_KEYS,
-    planner="rankplan.trainers.roll.dialect",
-    programs=(Program(r"(.*\.)?start_\w+_pipeline", tells=False),),  # examples/start_*_pipeline.py
-    writers={"": "rankplan.trainers.roll.dialect:written"},
 )

@@ -9,7 +9,7 @@ DIALECTS = {
     "rlinf": "rankplan.dialects.wrapped:RLINF",
     "verl": "rankplan.dialects.wrapped:VERL",
     "slime": "rankplan.trainers.slime.dialect:DIALECT",
-    "roll": "rankplan.dialects.wrapped:ROLL",
+    "roll": "rankplan.trainers.roll.dialect:DIALECT",
     "openrlhf": "rankplan.trainers.openrlhf.dialect:DIALECT",
 }
 """The value of each dialect, as help texts list them."""

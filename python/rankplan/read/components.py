@@ -9,7 +9,7 @@ from operator import mul
 from typing import Any
 
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, NODE, WHOLE_NODE
-from rankplan.errors import Diagnostic, Faults, KeyPath, PlacementError
+from rankplan.errors import Diagnostic, Faults, KeyPath, PlacementError, Where
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE, Parallel
 from rankplan.plans.component import Component
@@ -21,12 +21,12 @@ ASSUMED = 8
 """Accelerators per node if neither the config nor an inventory says how many."""
 
 
-def lacks_accelerators(reader: Reader, inventory: Inventory, path: KeyPath) -> bool:
-    """Record a fault if no node has an accelerator, and return whether that is so."""
+def lacks_accelerators(faults: Faults, inventory: Inventory, where: Where) -> bool:
+    """Record a fault at a place if no node has an accelerator, and return whether that is so."""
     if inventory.core.accelerators():
         return False
     help = "use nodes with accelerators; --nodes 2x8 means two nodes with eight each"
-    reader.add(path, Diagnostic("no-resources", "the cluster has no accelerators", help))
+    faults.add(where, Diagnostic("no-resources", "the cluster has no accelerators", help))
     return True
 
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.placing.placer import Placer
+from rankplan.errors import Faults
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.requests import NodeOrder
 
@@ -15,11 +16,14 @@ class Job(ABC):
     """The values of a config whose components take their accelerators by number.
 
     The constructor reads the values of the config, and records their faults in ``config.faults``. The other methods
-    are called for a config without faults. A job is read once, and placed several times: methods change nothing in it.
+    are called for a config without faults, unless the job ``finds_all``. A job is read once, and placed several times:
+    methods change nothing in it.
     """
 
     sorts_first: ClassVar[bool] = False
     """Whether the trainer sorts all nodes before it takes accelerators, and not only those of a pool."""
+    finds_all: ClassVar[bool] = False
+    """Whether faults of the config are reported together with those of its places, and not before them."""
 
     @abstractmethod
     def __init__(self, config: Config) -> None:
@@ -37,6 +41,6 @@ class Job(ABC):
         """Return by what the trainer sorts the nodes that Ray gives it; ``None`` if it does not sort them."""
         return None
 
-    def inventory(self, inventory: Inventory) -> Inventory:
-        """Return the nodes that the config uses: by default, all of them."""
+    def inventory(self, inventory: Inventory, collector: Faults, *, pinned: bool) -> Inventory:
+        """Return the nodes that the config uses: by default, all of them. Nodes that contradict it are faults."""
         return inventory

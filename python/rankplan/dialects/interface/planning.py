@@ -65,12 +65,13 @@ class JobPlanner:
     ) -> Plan:
         """Return the plan of a config on an inventory; see `Planner.plan`."""
         reader = self.read(config).fork()
-        reader.finish()
         job: Job = reader.state
-        if job.size()[1]:
-            lacks_accelerators(reader, inventory, ())
-        reader.finish()
-        nodes = job.inventory(inventory)
+        if not job.finds_all:
+            reader.finish()
+            if job.size()[1]:
+                lacks_accelerators(reader.faults, inventory, reader.where(()))
+            reader.finish()
+        nodes = job.inventory(inventory, reader.faults, pinned=pinned)
         order = job.node_order()
 
         def placed(*, whole: bool) -> Plan:
@@ -92,13 +93,18 @@ class JobPlanner:
     def node_order(self, config: Any) -> NodeOrder | None:
         """Return by what the trainer of a config sorts its nodes; see `Planner.node_order`."""
         reader = self.read(config)
-        reader.finish()
         job: Job = reader.state
+        if not job.finds_all:
+            reader.finish()
         return job.node_order()
 
     def assumed_inventory(self, config: Any) -> Inventory:
         """Return as many equal nodes as the config needs. Raises `PlacementError` with every fault of the config."""
         reader = self.read(config)
-        reader.finish()
         job: Job = reader.state
-        return assumed(reader, *job.size())
+        if not job.finds_all:
+            reader.finish()
+        inventory = assumed(reader, *job.size())
+        if reader.faults:
+            self.plan(reader, inventory)  # raises them, with those of the places
+        return inventory

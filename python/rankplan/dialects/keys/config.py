@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
 from rankplan.dialects.keys.key import Key, Kind, in_section, path_of
 from rankplan.errors import Diagnostic, Faults, KeyPath, Where
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
-from rankplan.read.text.reader import LARGEST, Reader, number_fault
+from rankplan.read.text.reader import Reader, misspelt_key, number_fault
 from rankplan.read.text.sizes import Sizes
 from rankplan.read.text.unresolved import RESOLVE, unresolved
-from rankplan.words import as_int, must_be
+from rankplan.words import as_int, misspelt, must_be
 
 T = TypeVar("T")
 
@@ -135,6 +135,23 @@ class Config:
         path = path_of(section) if isinstance(section, str) else section
         return Config(self._reader, self.faults, path, overrides=overrides, flags=self.flags)
 
+    def inside(self, path: KeyPath, section: Mapping[Any, Any]) -> Config:
+        """Return the config with a section that was found at a path, as `under` does.
+
+        A walk over the config also finds sections in lists, and those whose keys are no texts.
+        """
+        return Config(self._reader.within(path, section), self.faults, path, flags=self.flags)
+
+    def reject_misspelt(self, name: str, known: Collection[str]) -> None:
+        """Record the fault of a key of the section that looks like a typo of one of these."""
+        near = misspelt(name, known)
+        if near is not None:
+            self.faults.add(self.named(name), misspelt_key(name, near))
+
+    def section_at(self, key: Key[Any]) -> Config:
+        """Return the config with the section that is at a key, as `under` does."""
+        return self.under(self.path(key))
+
     @property
     def section(self) -> Mapping[Any, Any]:
         """The section in which keys that start with ``@`` are read, empty if it is missing; or the whole config."""
@@ -160,17 +177,19 @@ class Config:
         A kind may have several keys, of which the last one with a value counts. Experts are divided like other tensors
         unless an expert-tensor size is stated (Megatron-LM: ``ModelParallelConfig.__post_init__``).
         """
-        by_kind = {kind: (each,) if isinstance(each, Key) else tuple(each) for kind, each in keys.items()}
         faults = len(self.faults)
         stated: dict[str, int] = {}
         places: dict[str, Where] = {}
-        for kind, several in by_kind.items():
+        paths: dict[str, KeyPath] = {}
+        for kind, each in keys.items():
+            several = (each,) if isinstance(each, Key) else each
+            paths[kind] = self.path(several[0])
             for key in several:
                 size = self.get(key, None)
                 if size is not None:
                     stated[kind] = size
                     places[kind] = self.where(key)
-        paths = {kind: self.path(several[0]) for kind, several in by_kind.items()}
+                    paths[kind] = self.path(key)
         place = self.place if at is None else self.where(at)
         if len(self.faults) > faults:
             return Sizes(NO_SIZES, place, places, paths)
@@ -184,8 +203,8 @@ def _type_fault(key: Key[Any], value: Any, path: KeyPath, least: int) -> Diagnos
     if key.kind is Kind.SIZE:
         fault = number_fault(value, path, least)
         number = as_int(value)
-        if fault is None and number is not None and number > LARGEST:
-            return must_be(path, value, f"{LARGEST:,} or less", f"use {LARGEST:,} or less")
+        if fault is None and number is not None and key.most is not None and number > key.most:
+            return must_be(path, value, f"{key.most:,} or less", f"use {key.most:,} or less")
         return fault
     if key.kind is Kind.SWITCH and not isinstance(value, bool):
         return must_be(path, value, "true or false", "write true or false")

@@ -11,6 +11,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
+from rankplan.read.text.reader import LARGEST
 
 T = TypeVar("T")
 
@@ -18,7 +19,7 @@ SECTION = "@"
 """The first part of a path below the section of a component."""
 
 ANY_ROLE = "*"
-"""The first part of a path in the section of any role; a role may have any name."""
+"""The section of any role, which may have any name."""
 
 Recognition = Literal["", "tells", "alone", "others"]
 """What a key says about the dialect of a config that has it.
@@ -52,12 +53,13 @@ class Kind(Enum):
 class Key(Generic[T]):
     """A key of a config. Make one with `size`, `switch`, `text`, ... and read it with ``config[key]``.
 
-    ``path`` is dotted: ``trainer.nnodes``. ``@.nnodes`` stands in each section of ``at``; ``*.world_size`` in the
-    section of any role. ``fallbacks`` are read in this order if ``path`` has no value: the names in older versions, or
+    ``path`` is dotted: ``trainer.nnodes``. ``@.nnodes`` stands in each section of ``at``, which may be that of
+    `ANY_ROLE`. ``fallbacks`` are read in this order if ``path`` has no value: the names in older versions, or
     the section that the value is inherited from. ``default`` is the value that the trainer uses if no path has one, or
     a function of the config. ``tells`` is about ``path``, ``older_tells`` about the fallbacks. ``decides`` completes
-    "decides ..." in the guide and in an editor; it is empty if settings of ``memory`` tell. ``least`` is the least
-    size. The value is the name of one of the ``sections`` at the top of a config, if there are any.
+    "decides ..." in the guide and in an editor; it is empty if settings of ``memory`` tell. ``least`` and ``most`` are
+    the least and the largest size; ``None`` is no limit. The value is the name of one of the ``sections`` at the top of
+    a config, if there are any.
     """
 
     path: str
@@ -69,6 +71,7 @@ class Key(Generic[T]):
     tells: Recognition = ""
     older_tells: Recognition = ""
     least: int = 1
+    most: int | None = LARGEST
     sections: tuple[str, ...] = ()
 
     @property

@@ -25,9 +25,9 @@ class KeyTable:
     The latter place nothing and recognise nothing; ``memory`` are their roles, or the reference ``"module:NAME"`` of
     these, which is imported when they are used. ``never`` is the path of a key that no config of the dialect has;
     ``tells`` recognises a config without a telling key. ``flags``: the keys are flags, which may be written as on a
-    command line (``--num-gpus`` for ``num_gpus``), and stand beside flags of other programs: the dialect finds typos
-    itself. ``older`` has the path of a key in older versions of the system, by its path; the fallbacks of a `Key` say
-    the same.
+    command line (``--num-gpus`` for ``num_gpus``), and stand beside flags of other programs. The typos of flags, and
+    without ``finds_typos`` all of them, are found by the job. ``older`` has the path of a key in older versions of the
+    system, by its path; the fallbacks of a `Key` say the same.
     """
 
     keys: tuple[Key[Any], ...]
@@ -35,6 +35,7 @@ class KeyTable:
     never: str = "cluster"
     tells: Callable[[Mapping[Any, Any]], bool] = lambda config: False
     flags: bool = False
+    finds_typos: bool = True
     older: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
 
     def recognises(self, config: Mapping[Any, Any]) -> bool:
@@ -125,7 +126,7 @@ class KeyTable:
         def checked(reader: Reader) -> Any:
             reader.older = self.older
             reader.asked.update(entry.path for entry in self.placing)
-            if not self.flags:
+            if self.finds_typos and not self.flags:
                 self._reject_typos(reader)
             return state(reader)
 

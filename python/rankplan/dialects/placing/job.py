@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placing.placer import Packing, Placer
@@ -66,7 +65,7 @@ class Job(ABC):
         reader.finish()
         job: Job = reader.state
         if job.size()[1]:
-            lacks_accelerators(reader, inventory, ())
+            lacks_accelerators(reader.faults, inventory, reader.where(()))
         reader.finish()
         inventory = job.inventory(reader, inventory)
         reader.finish()
@@ -99,16 +98,3 @@ class Job(ABC):
         reader.finish()
         job: Job = reader.state
         return assumed(reader, *job.size())
-
-
-class KeyJob(Job):
-    """A job whose values are read from a `Config`, by the keys of its dialect."""
-
-    @abstractmethod
-    def __init__(self, config: Config) -> None:
-        """Read the values, and record their faults."""
-
-    @classmethod
-    def read(cls, config: Any) -> Reader:
-        """Read a config; see `Job.read`."""
-        return cls.keys.read(config, lambda reader: cls(Config(reader, reader.faults)))

@@ -57,6 +57,7 @@ class Placer:
         self, reader: Reader, inventory: Inventory, packing: Packing = PREDICTED, *, isolate: bool = True
     ) -> None:
         self.reader = reader
+        self.faults = reader.faults
         self.inventory = inventory
         self.packing = packing
         self.visibility = "own" if isolate else "node"

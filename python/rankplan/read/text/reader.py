@@ -104,6 +104,13 @@ class Reader:
         other.faults, other._sections = self.faults.copy(), {**self._sections}
         return other
 
+    def within(self, path: KeyPath, section: Mapping[Any, Any]) -> Self:
+        """Return a reader of the same config that has a section at a path already; both share their faults."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._sections = {**self._sections, path: section}
+        return other
+
     def aside(self) -> Self:
         """Return a reader with the same content whose values decide no placement."""
         other = self.fork()
@@ -329,7 +336,7 @@ class Reader:
         """Record a fault if a key, at a path within the content, looks like a typo of one of these; return whether."""
         if (near := misspelt(key, known)) is None:
             return False
-        self.add(path, Diagnostic("unknown-key", f"unknown key `{path[-1]}`", f"did you mean `{near}`?"))
+        self.add(path, misspelt_key(path[-1], near))
         return True
 
     def add_all(self, path: KeyPath, error: PlacementError) -> None:
@@ -373,6 +380,11 @@ def number_fault(value: Any, path: KeyPath, least: int) -> Diagnostic | None:
     if isinstance(value, str) and re.fullmatch("[0-9]{1,20}", value):
         help = "remove the quotes"
     return must_be(path, value, f"a whole number of {least} or more", help)
+
+
+def misspelt_key(name: str | int, near: str) -> Diagnostic:
+    """Return the fault of a key that looks like a typo of another one."""
+    return Diagnostic("unknown-key", f"unknown key `{name}`", f"did you mean `{near}`?")
 
 
 def not_a_mapping(name: str, value: Any, help: str = "write num_nodes and component_placement in it") -> Diagnostic:

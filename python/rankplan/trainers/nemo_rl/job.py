@@ -23,7 +23,7 @@ from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key, path_of
 from rankplan.dialects.placing.engines import Engine, engine_sizes
 from rankplan.dialects.placing.placer import Placer
-from rankplan.errors import Diagnostic, KeyPath, Where
+from rankplan.errors import Diagnostic, Faults, KeyPath, Where
 from rankplan.frozen import frozen
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
@@ -268,7 +268,7 @@ class NemoRlJob(Job):
         """Return ``cluster.num_nodes`` and ``cluster.gpus_per_node``."""
         return self.num_nodes, self.gpus_per_node
 
-    def inventory(self, inventory: Inventory) -> Inventory:
+    def inventory(self, inventory: Inventory, collector: Faults, *, pinned: bool) -> Inventory:
         """Return the nodes of the config, if it states segments of them."""
         if self.segment is None or self.num_nodes > inventory.num_nodes:
             return inventory

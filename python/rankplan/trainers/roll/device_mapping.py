@@ -18,15 +18,15 @@ from itertools import chain
 
 from rankplan._core import MAX_PROCESSES, MAX_RANK, Taken
 from rankplan.errors import Diagnostic, Label, PlacementError, refusal
-from rankplan.words import as_int, must_be, shown
+from rankplan.trainers.roll import faults
+from rankplan.words import as_int
 
 _LARGEST = 1 << 60  # intermediate results may exceed the largest rank
 _MOST_STEPS = 1 << 18  # half a second
-_HELP = "write list(range(0,8)), [0,1,2,3], or several of these with +"
 _LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")  # Python's, which are fewer than those of str.splitlines
-_CUT = "close it, and quote it inside YAML braces, where a comma ends the text"
+_LONGEST = 60
 
-_Numbers: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+_OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: int.__add__,
     ast.Sub: int.__sub__,
     ast.Mult: int.__mul__,
@@ -40,64 +40,56 @@ def parse_device_mapping(mapping: str | Sequence[int]) -> list[int]:
     ``resource-out-of-range`` for a number below 0 or above 4,294,967,294, ``too-many-processes`` for more than
     16,777,216 numbers.
     """
-    return list(chain.from_iterable(_pieces(mapping)))
+    return list(chain.from_iterable(_ranges(mapping)))
 
 
 def devices_of(mapping: str | Sequence[int]) -> Taken:
     """Return the accelerators of `parse_device_mapping`. Raises the same."""
-    ranges: list[tuple[int, int]] = []
-    for piece in _pieces(mapping):
-        if piece.step == 1:
-            ranges.append((piece[0], piece[-1]))
+    bounds: list[tuple[int, int]] = []
+    for numbers in _ranges(mapping):
+        if numbers.step == 1:
+            bounds.append((numbers[0], numbers[-1]))
         else:
-            ranges += ((number, number) for number in piece)
-    return Taken(ranges)
+            bounds += ((number, number) for number in numbers)
+    return Taken(bounds)
 
 
-def _pieces(mapping: str | Sequence[int]) -> list[range]:
+def _ranges(mapping: str | Sequence[int]) -> list[range]:
     """Return the numbers of a ``device_mapping`` as ranges, none of them empty."""
     if isinstance(mapping, str):
         return _Expression(mapping).read()
     if not isinstance(mapping, Sequence) or isinstance(mapping, bytes):
-        fault = must_be("device_mapping", mapping, "text or a list", _HELP)
-        raise PlacementError([replace(fault, code="syntax")])
+        raise PlacementError([faults.not_devices(mapping)])
     if len(mapping) > MAX_PROCESSES:
-        raise PlacementError([_too_many(len(mapping))])
-    pieces: list[range] = []
-    for written in mapping:
-        if (device := as_int(written)) is None:
-            fault = Diagnostic("syntax", f"{shown(written)} is not an accelerator", "write whole numbers")
-            raise PlacementError([fault])
+        raise PlacementError([faults.too_many_devices(len(mapping))])
+    ranges: list[range] = []
+    for value in mapping:
+        device = as_int(value)
+        if device is None:
+            raise PlacementError([faults.not_a_device(value)])
         if not 0 <= device <= MAX_RANK:
-            raise refusal([_not_there(device)])
-        _append(pieces, device)
-    return pieces
+            raise refusal([faults.no_such_device(device)])
+        _append(ranges, device)
+    return ranges
 
 
-def _append(pieces: list[range], number: int) -> None:
+def _append(ranges: list[range], number: int) -> None:
     """Add a number to ranges, to the last one if it continues that."""
-    if pieces and pieces[-1].step == 1 and pieces[-1].stop == number:
-        pieces[-1] = range(pieces[-1].start, number + 1)
+    if ranges and ranges[-1].step == 1 and ranges[-1].stop == number:
+        ranges[-1] = range(ranges[-1].start, number + 1)
     else:
-        pieces.append(range(number, number + 1))
-
-
-def _not_there(device: int) -> Diagnostic:
-    return Diagnostic("resource-out-of-range", f"accelerator {device} is out of range", f"use 0 to {MAX_RANK}")
-
-
-def _too_many(count: int) -> Diagnostic:
-    message = f"{count:,} accelerators; a component can have at most {MAX_PROCESSES:,} processes"
-    return Diagnostic("too-many-processes", message, "split the component")
+        ranges.append(range(number, number + 1))
 
 
 def _short(node: ast.expr) -> str:
     """Return the text of an expression, cut if it is long: the place of the fault shows it in full."""
     text = ast.unparse(node)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
 class _Expression:
+    """A text, and the variables of the comprehensions around the part of it that is read."""
+
     def __init__(self, text: str) -> None:
         self._text = text
         self._start = len(text) - len(text.lstrip())
@@ -105,40 +97,38 @@ class _Expression:
         self._variables: dict[str, int] = {}
 
     def read(self) -> list[range]:
+        """Return the numbers of the text as ranges, none of them empty."""
         if self._start == len(self._text):
-            raise self._fault_at(0, self._start, "the text is empty")
+            raise self._fault_at(0, self._start, faults.empty_text())
         try:
             with warnings.catch_warnings(action="ignore"):  # Python warns of `1for`
                 tree = ast.parse(self._text[self._start :], mode="eval").body
-            pieces = self._listed(self._sequence(tree))
+            ranges = _as_list(self._sequence(tree))
         except PlacementError:
             raise
         except SyntaxError as error:
-            at = max(self._start, self._offset(error.lineno or 1, (error.offset or 1) - 1))
-            message = f"this is not a list of numbers: {error.msg}"
-            help = _CUT if "never closed" in error.msg else _HELP
-            raise self._fault_at(at, min(at + 1, len(self._text)), message, help) from None
+            start = max(self._start, self._offset(error.lineno or 1, (error.offset or 1) - 1))
+            raise self._fault_at(start, min(start + 1, len(self._text)), faults.no_python(error.msg)) from None
         except (RecursionError, MemoryError):
-            message = "the expression is too long or too deeply nested"
-            raise self._fault_at(0, len(self._text), message, "write one list: [0, 1, 2]") from None
+            raise self._fault_at(0, len(self._text), faults.too_complex()) from None
         except ValueError:
-            raise self._fault_at(0, len(self._text), "this is not a list of numbers") from None
-        ends = [end for piece in pieces for end in (piece[0], piece[-1])]
-        lowest, highest = min(ends, default=0), max(ends, default=0)
-        if lowest < 0 or highest > MAX_RANK:
-            wrong = lowest if lowest < 0 else highest
-            place = tree
-            if isinstance(tree, (ast.List, ast.Tuple)) and not any(isinstance(one, ast.Starred) for one in tree.elts):
-                place = tree.elts[list(chain.from_iterable(pieces)).index(wrong)]
-            raise refusal([self._at(place, _not_there(wrong))])
-        return pieces
+            raise self._fault_at(0, len(self._text), faults.not_numbers()) from None
+        self._check_devices(tree, ranges)
+        return ranges
 
-    @staticmethod
-    def _listed(sequence: range | list[range]) -> list[range]:
-        """Return the numbers of a sequence as those of a list."""
-        if isinstance(sequence, range):
-            return [sequence] if sequence else []
-        return sequence
+    def _check_devices(self, tree: ast.expr, ranges: list[range]) -> None:
+        """Raise the fault of a number that no accelerator has: at an item of a plain list, else at the whole text."""
+        ends: list[int] = []
+        for numbers in ranges:
+            ends += (numbers[0], numbers[-1])
+        lowest, highest = min(ends, default=0), max(ends, default=0)
+        if lowest >= 0 and highest <= MAX_RANK:
+            return
+        wrong = lowest if lowest < 0 else highest
+        place = tree
+        if isinstance(tree, (ast.List, ast.Tuple)) and not any(isinstance(item, ast.Starred) for item in tree.elts):
+            place = tree.elts[list(chain.from_iterable(ranges)).index(wrong)]
+        raise refusal([self._located(place, faults.no_such_device(wrong))])
 
     def _sequence(self, node: ast.expr) -> range | list[range]:
         """Return a range, which is no list yet, or the numbers of a list as ranges."""
@@ -146,62 +136,74 @@ class _Expression:
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 return self._items(items)
             case ast.Call(func=ast.Name(id="range"), args=arguments, keywords=[]) if 1 <= len(arguments) <= 3:
-                bounds = [self._number(argument) for argument in arguments]
-                if bounds[2:] == [0]:
-                    raise self._fault(arguments[2], "a range cannot have a step of 0", "use a step of 1 or more")
-                self._check_size(node, len(range(*bounds)))
-                return range(*bounds)
+                return self._range(node, arguments)
             case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner], keywords=[]):
-                return self._listed(self._sequence(inner))
+                return _as_list(self._sequence(inner))
             case ast.BinOp(left=left, op=ast.Add(), right=right):
-                pieces: list[range] = []
-                sequences = [(part, self._sequence(part)) for part in (left, right)]
-                for part, found in sequences:
-                    if isinstance(found, range):
-                        raise self._fault(part, "a range cannot be added", f"write list({_short(part)})")
-                    pieces += found
-                self._check_size(node, sum(map(len, pieces)))
-                return pieces
+                return self._sum(node, (left, right))
             case ast.BinOp(left=left, op=ast.Mult(), right=right):
-                if self._is_number(left):
+                if _is_number(left):
                     left, right = right, left
-                repeated, times = self._sequence(left), self._number(right)
-                if isinstance(repeated, range):
-                    raise self._fault(left, "a range cannot be repeated", f"write list({_short(left)})")
-                self._check_size(node, sum(map(len, repeated)) * times)
-                return repeated * times
+                return self._repeated(node, left, right)
             case ast.ListComp(
                 elt=element, generators=[ast.comprehension(target=ast.Name(id=name), ifs=[], iter=each, is_async=0)]
             ):
                 return self._comprehension(element, name, each)
-        raise self._fault(node, f"`{_short(node)}` is not a list of numbers")
+        raise self._fault(node, faults.not_numbers(_short(node)))
+
+    def _range(self, node: ast.expr, arguments: Sequence[ast.expr]) -> range:
+        bounds = [self._number(argument) for argument in arguments]
+        if bounds[2:] == [0]:
+            raise self._fault(arguments[2], faults.step_of_zero())
+        self._check_size(node, len(range(*bounds)))
+        return range(*bounds)
+
+    def _sum(self, node: ast.expr, parts: Sequence[ast.expr]) -> list[range]:
+        ranges: list[range] = []
+        sequences: list[range | list[range]] = []
+        for part in parts:
+            sequences.append(self._sequence(part))
+        for part, sequence in zip(parts, sequences, strict=True):
+            if isinstance(sequence, range):
+                raise self._fault(part, faults.range_added(_short(part)))
+            ranges += sequence
+        self._check_size(node, sum(map(len, ranges)))
+        return ranges
+
+    def _repeated(self, node: ast.expr, sequence: ast.expr, times: ast.expr) -> list[range]:
+        ranges = self._sequence(sequence)
+        count = self._number(times)
+        if isinstance(ranges, range):
+            raise self._fault(sequence, faults.range_repeated(_short(sequence)))
+        self._check_size(node, sum(map(len, ranges)) * count)
+        return ranges * count
 
     def _items(self, items: Sequence[ast.expr]) -> list[range]:
-        pieces: list[range] = []
+        ranges: list[range] = []
         count = 0
         for item in items:
             if isinstance(item, ast.Starred):
-                found = self._listed(self._sequence(item.value))
-                count += sum(map(len, found))
-                pieces += found
+                inner = _as_list(self._sequence(item.value))
+                count += sum(map(len, inner))
+                ranges += inner
             else:
                 count += 1
-                _append(pieces, self._number(item))
+                _append(ranges, self._number(item))
             self._check_size(item, count)
-        return pieces
+        return ranges
 
     def _comprehension(self, element: ast.expr, name: str, each: ast.expr) -> list[range]:
-        values, outer = self._listed(self._sequence(each)), self._variables
+        values = _as_list(self._sequence(each))
         steps = sum(map(len, values))
         if steps > _MOST_STEPS:
-            message = f"the comprehension has {steps:,} steps; at most {_MOST_STEPS:,} are evaluated"
-            raise self._fault(each, message, "write list(range(start, stop, step))")
-        pieces: list[range] = []
+            raise self._fault(each, faults.too_many_steps(steps, _MOST_STEPS))
+        outer = self._variables
+        ranges: list[range] = []
         for value in chain.from_iterable(values):
             self._variables = {**outer, name: value}
-            _append(pieces, self._number(element))
+            _append(ranges, self._number(element))
         self._variables = outer
-        return pieces
+        return ranges
 
     def _number(self, node: ast.expr) -> int:
         match node:
@@ -211,34 +213,29 @@ class _Expression:
                 number = -self._number(operand)
             case ast.Name(id=name) if name in self._variables:
                 number = self._variables[name]
-            case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _Numbers:
-                number = _Numbers[type(operator)](self._number(left), self._number(right))
+            case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
+                number = _OPERATORS[type(operator)](self._number(left), self._number(right))
             case _:
-                raise self._fault(node, f"`{_short(node)}` is not a whole number")
+                raise self._fault(node, faults.not_a_number(_short(node)))
         if abs(number) > _LARGEST:
-            raise self._fault(node, "this number is too large", f"use numbers up to {MAX_RANK}")
+            raise self._fault(node, faults.too_large())
         return number
-
-    @staticmethod
-    def _is_number(node: ast.expr) -> bool:
-        if isinstance(node, ast.BinOp):
-            return _Expression._is_number(node.left) and _Expression._is_number(node.right)
-        return isinstance(node, (ast.Constant, ast.UnaryOp, ast.Name))
 
     def _check_size(self, node: ast.expr, count: int) -> None:
         if count > MAX_PROCESSES:
-            raise PlacementError([self._at(node, _too_many(count))])
+            raise self._fault(node, faults.too_many_devices(count))
 
-    def _fault(self, node: ast.expr, message: str, help: str = _HELP) -> PlacementError:
-        return PlacementError([self._at(node, Diagnostic("syntax", message, help))])
+    def _fault(self, node: ast.expr, fault: Diagnostic) -> PlacementError:
+        return PlacementError([self._located(node, fault)])
 
-    def _fault_at(self, start: int, end: int, message: str, help: str = _HELP) -> PlacementError:
-        return PlacementError([Diagnostic("syntax", message, help, (Label(start, end),), self._text)])
+    def _fault_at(self, start: int, end: int, fault: Diagnostic) -> PlacementError:
+        return PlacementError([replace(fault, labels=(Label(start, end),), text=self._text)])
 
-    def _at(self, node: ast.expr, diagnostic: Diagnostic) -> Diagnostic:
+    def _located(self, node: ast.expr, fault: Diagnostic) -> Diagnostic:
+        """Return a fault with the place of an expression in the text."""
         start = self._bytes_offset(node.lineno, node.col_offset)
         end = self._bytes_offset(node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
-        return replace(diagnostic, labels=(Label(start, end),), text=self._text)
+        return replace(fault, labels=(Label(start, end),), text=self._text)
 
     def _offset(self, line: int, column: int) -> int:
         """Characters before a place in the text that was parsed."""
@@ -247,3 +244,17 @@ class _Expression:
     def _bytes_offset(self, line: int, column: int) -> int:
         """The same for a column in bytes, as Python's syntax tree counts."""
         return self._offset(line, len(self._lines[line - 1].encode()[:column].decode()))
+
+
+def _as_list(sequence: range | list[range]) -> list[range]:
+    """Return the numbers of a sequence as those of a list."""
+    if isinstance(sequence, range):
+        return [sequence] if sequence else []
+    return sequence
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Return whether an expression is a number rather than a sequence, by its form."""
+    if isinstance(node, ast.BinOp):
+        return _is_number(node.left) and _is_number(node.right)
+    return isinstance(node, (ast.Constant, ast.UnaryOp, ast.Name))

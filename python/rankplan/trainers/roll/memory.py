@@ -89,11 +89,11 @@ ROLES = (
                 only="training forward",
             ),
             unless("@.model_args.freeze_module_prefix", f"{_S}.additional_configs", only="training forward"),
-            layers("@.model_args.model_config_kwargs", _S),
+            layers("@.model_args.model_config_kwargs", keys.STRATEGY_CONFIG),
             setting(
                 "lora",
                 size("@.model_args.lora_rank", default=8),
-                anything("@.model_args.lora_target"),
+                keys.ADAPTER,
                 by=convert.adapters,
             ),
             # Megatron
