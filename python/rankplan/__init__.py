@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rankplan.front import plan as plan
     from rankplan.front import requests as requests
     from rankplan.front import tune as tune
+    from rankplan.guests.doors import without_guests as without_guests
     from rankplan.launchers.emit import emit as emit
     from rankplan.launchers.options import EmitOptions as EmitOptions
     from rankplan.memory.needs import Need as Need
@@ -144,6 +145,7 @@ _NAMES = {
     "runtime.rank.spec": ("RankReport",),
     "runtime.rank.timing": ("Timing",),
     "runtime.reserve.reserve": ("Reservation",),
+    "guests.doors": ("without_guests",),
     "launchers.emit": ("emit",),
     "launchers.options": ("EmitOptions",),
     "tuning.costs": ("ComponentCosts", "Costs", "WeightSync"),

@@ -20,6 +20,16 @@ import rankplan
 @click.command()
 @click.argument("words", nargs=-1)
 def hello(words):
+    if "fault" in words:
+        rankplan.plan({"cluster": {"num_nodes": 1, "component_placement": {"actor": "9-1"}}})
+    if "missing" in words:
+        open("/nowhere/at/all")
+    if "bug" in words:
+        {}["key"]
+    if "usage" in words:
+        raise click.UsageError("use other words")
+    if "exit" in words:
+        raise SystemExit(7)
     click.echo(" ".join(words))
 """
 
@@ -70,6 +80,22 @@ def test_a_broken_guest_is_a_fault_and_spoils_no_other_command() -> None:
     assert run("explain", "syntax").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("word", "code", "message"),
+    [
+        ("fault", 1, "error[reversed-range]: "),
+        ("missing", 1, "error: /nowhere/at/all: No such file or directory"),
+        ("bug", 1, "the command `hello` of the package good-guest raised KeyError: 'key' (good_command.py:13)"),
+        ("usage", 2, "Error: use other words"),
+        ("exit", 7, ""),
+    ],
+)
+def test_a_guest_ends_like_a_command_of_rankplan(word: str, code: int, message: str) -> None:
+    done = run("hello", word)
+    assert done.exit_code == code and message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_an_unknown_command_may_be_a_misspelt_guest() -> None:
     done = run("helo")
     assert done.exit_code == 2 and "unknown command `helo`; did you mean `hello`?" in done.stderr
@@ -80,6 +106,9 @@ def test_guests_are_kept_out() -> None:
     assert done.exit_code == 2 and "unknown command `hello`" in done.stderr
     assert "hello" not in run("--no-guests", "--help").output
     assert run("hello", "x").output == "x\n"
+    assert run("check", "--no-guests", "--nonsense").exit_code == 2
+    assert run("check", "x.yaml", "--no-guests", "--nodes", "none").exit_code == 2
+    assert "hello" in TABLE
 
 
 def test_a_shell_completes_guests_without_their_code() -> None:

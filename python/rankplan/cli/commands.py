@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from rankplan.cli import signals
 from rankplan.errors import printable
-from rankplan.guests.doors import Door, GuestError, Table, guests, without_guests
+from rankplan.guests.doors import Door, Guest, GuestError, Table, guests, without_guests
 
 COMMANDS = {
     "arrange": "Order nodes so that few parallel groups cross a domain.",
@@ -43,6 +43,9 @@ TABLE = Table(Door.COMMANDS, click.Command, {name: f"rankplan.cli.{name}:{name}"
 OVERRIDES = "rankplan.overrides"
 """The key, in the context of click, of the words after ``--``."""
 
+_GUEST = "rankplan.guest"
+"""The key, in the context of click, of the guest whose command runs."""
+
 _NOT_OVERRIDING = frozenset({"explain", "schema", "diff", "inventory", "lsp"})
 """Commands that read no config, or several."""
 
@@ -52,7 +55,7 @@ _WITH_COMMAND = frozenset({"run", "exec", "pin"})
 
 def _keep_guests_out(ctx: click.Context, param: click.Parameter, value: object) -> None:
     if value:
-        ctx.with_resource(without_guests())
+        ctx.find_root().with_resource(without_guests())  # that of the command is left open if its words are wrong
 
 
 no_guests_option = click.option(
@@ -111,7 +114,10 @@ class Commands(click.Group):
             from rankplan.words import did_you_mean  # imports the core, which known commands import themselves
 
             raise click.UsageError(f"unknown command `{args[0]}`; {did_you_mean(args[0], TABLE)}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and name not in COMMANDS:
+            ctx.meta[_GUEST] = TABLE.guest(name)
+        return name, command, rest
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that start like this, without importing a command."""
@@ -134,9 +140,20 @@ class Commands(click.Group):
             return super().make_context(*arguments, **keywords)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Escape control characters in errors about the words of the command."""
+        """Escape control characters in errors about the words of the command. What a guest raises is a fault."""
         with _printable_errors():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except (click.ClickException, click.Abort, click.exceptions.Exit):
+                raise
+            except Exception as error:
+                guest: Guest | None = ctx.meta.get(_GUEST)
+                if guest is None:
+                    raise
+                from rankplan.cli.output import faults_end_it  # imports the core
+
+                with faults_end_it(), guest.running():
+                    raise error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the words after ``--`` as overrides; ``run`` passes them to the worker, and guests read them."""

@@ -15,7 +15,7 @@ from rankplan.launchers import faults
 from rankplan.launchers.checks import wrong_options
 from rankplan.launchers.draft import Draft, Emitted
 from rankplan.launchers.launcher import Reader
-from rankplan.launchers.options import EmitOptions, Options
+from rankplan.launchers.options import EmitOptions, Options, check_values
 from rankplan.launchers.table import LAUNCHERS
 from rankplan.plans.plan import Plan
 from rankplan.words import did_you_mean, wrong_type
@@ -109,6 +109,7 @@ def emit(plan: Plan | str | os.PathLike[str], to: str, options: EmitOptions | No
         raise ValueError(f"unknown target {to!r}; {did_you_mean(to, LAUNCHERS, 'the targets are')}")
     if unused := stated.unused(launcher.options, launcher.own):
         raise ValueError(f"{to} does not take {' and '.join(unused)}")
+    check_values(stated.own or {}, launcher.own)
     complete = stated.over(saved)
     if (wrong := wrong_options(plan, launcher, complete)) is not None:
         raise ValueError(wrong)

@@ -248,6 +248,18 @@ def check_own(options: Collection[str], own: Mapping[str, Form]) -> None:
             raise ValueError(f"an option of its own cannot be named {option!r}; use another identifier")
 
 
+def check_values(stated: Mapping[str, Any], own: Mapping[str, Form]) -> None:
+    """Raise ``TypeError`` or ``ValueError`` for values of a launcher's own options that these cannot have."""
+    for option, value in stated.items():
+        form = own[option]
+        if not form.accepts(value):
+            raise wrong_type(option, value, form.instead)
+        if form.choices and value not in form.choices:
+            raise ValueError(f"{option} is {value!r}; it must be one of {', '.join(form.choices)}")
+        if form.bounds is not None and not form.bounds[0] <= value <= form.bounds[1]:
+            raise ValueError(f"{option} is {value!r}; it must be from {form.bounds[0]} to {form.bounds[1]}")
+
+
 def flag(option: str, form: Form) -> str:
     """Return the flag of an option on the command line."""
     return form.flag or f"--{option.replace('_', '-')}"
