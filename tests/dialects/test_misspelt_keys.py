@@ -9,6 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from rankplan.dialects import DIALECTS, dialect_of
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.keys.key import Key
 from rankplan.errors import KeyPath, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.read.text.load import load_config
@@ -181,23 +183,24 @@ def test_faults_of_the_command_line_and_of_the_file_are_counted_together(tmp_pat
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_size_and_switch_that_is_read_is_in_the_table(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: set[tuple[KeyPath, str]] = set()
+def test_every_key_that_is_read_is_in_the_table(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys: set[Key[Any]] = set()
+    switches: set[KeyPath] = set()
 
-    def noting(kind: str) -> Any:
-        value = getattr(Reader, kind)
+    def path(config: Config, key: Key[Any], read: Any = Config.path) -> Any:
+        keys.add(key)
+        return read(config, key)
 
-        def noted(reader: Reader, path: KeyPath, *more: Any, **named: Any) -> Any:
-            read.add((path, kind))
-            return value(reader, path, *more, **named)
+    def switch(reader: Reader, path: KeyPath, read: Any = Reader.switch, **named: Any) -> Any:
+        switches.add(path)
+        return read(reader, path, **named)
 
-        return noted
-
-    monkeypatch.setattr(Reader, "size", noting("size"))
-    monkeypatch.setattr(Reader, "switch", noting("switch"))
+    monkeypatch.setattr(Config, "path", path)
+    monkeypatch.setattr(Reader, "switch", switch)
     (tmp_path / "config.yaml").write_text(BASES[name])
     config, dialect = load_config(tmp_path / "config.yaml"), DIALECTS[name]
     dialect.plan(config, dialect.assumed_inventory(config))
-    assert read <= {(entry.path, entry.kind.value) for entry in TABLES[name].placing}
+    of_hydra = {key for key in keys if key.path.startswith("hydra.")}
+    assert keys - of_hydra <= set(TABLES[name].keys)
+    assert switches <= {entry.path for entry in TABLES[name].placing}
+    assert keys or switches

@@ -13,7 +13,6 @@ from rankplan.trainers.areal.dialect import DIALECT as areal
 from rankplan.trainers.skyrl.dialect import DIALECT as skyrl
 from rankplan.trainers.skyrl.keys import KEYS as SKYRL
 from support.configs import from_overrides, nodes
-from support.dialects import TABLES
 from support.goldens import VERDICTS, lines
 
 SKYRL_WORDS = [line for line in lines("skyrl_sizes") if line["kind"] == "overrides"]
@@ -24,14 +23,6 @@ STATED += ["generator.inference_engine.tensor_parallel_size=1"]
 def sizes(path: Path | str) -> dict[str, int]:
     """Return the number of processes of each component of a file."""
     return Counter({name: len(one) for name, one in plan(path).items()})
-
-
-@pytest.mark.parametrize("name", [name for name, table in TABLES.items() if table.older])
-def test_an_older_key_is_a_row_of_the_table(name: str) -> None:
-    """What a run alone reveals is named for a key that decides, whatever its version."""
-    table = TABLES[name]
-    decides = {entry.path for entry in table.placing}
-    assert {older for path, older in table.older.items() if path in decides and older != path} <= decides
 
 
 @pytest.mark.parametrize("line", SKYRL_WORDS[::3], ids=[line["id"] for line in SKYRL_WORDS[::3]])
@@ -130,6 +121,9 @@ def test_sizes_of_easyr1_reach_the_plan_and_the_faults(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(EASY.replace("ulysses_size: 1", "ulysses_size: 2"))
     assert plan(path)["actor"].parallel.cp == 2
+    critic = "  critic: {ulysses_sequence_parallel_size: 2}\n"  # before ulysses_size
+    path.write_text(EASY.replace("grpo", "gae").replace("worker:\n", f"worker:\n{critic}"))
+    assert plan(path)["critic"].parallel.cp == 2
     path.write_text(EASY.replace("tensor_parallel_size: 2", "tensor_parallel_size: 16"))
     (fault,) = checked(path).faults
     assert (fault.path, fault.line) == ("worker.rollout.tensor_parallel_size", 4)

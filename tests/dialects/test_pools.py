@@ -11,7 +11,7 @@ from rankplan import Inventory
 from rankplan._core import Free, RankSet, Taken
 from rankplan.dialects.placing.engines import Engine, engine_faults
 from rankplan.parallel import NO_SIZES
-from rankplan.trainers.verl import dialect as verl
+from rankplan.trainers.verl.dialect import DIALECT as verl
 from support.configs import from_overrides, nodes
 from support.goldens import lines
 

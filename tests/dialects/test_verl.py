@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan import Component, Inventory, PlacementError, Plan
 from rankplan.dialects.convert import convert
-from rankplan.trainers.verl import dialect as verl
+from rankplan.trainers.verl.dialect import DIALECT as verl
 from support import oracle_verl
 from support.configs import from_overrides, nodes
 from support.goldens import check_verdict, lines, named

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rankplan import Component, Inventory, PlacementError, Plan, replan
 from rankplan._core import Chunks
 from rankplan.dialects.convert import convert
-from rankplan.trainers.verl import dialect as verl
+from rankplan.trainers.verl.dialect import DIALECT as verl
 from support.configs import from_overrides, nodes
 from support.outcomes import at_least, outcome
 from support.paths import ROOT, TESTS

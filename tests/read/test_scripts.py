@@ -18,7 +18,7 @@ from rankplan.read.text.shell.arithmetic import calculated
 from rankplan.read.text.shell.run import follow
 from rankplan.read.text.shell.sources import Sources
 from rankplan.trainers.slime.dialect import DIALECT as slime
-from rankplan.trainers.verl import dialect as verl
+from rankplan.trainers.verl.dialect import DIALECT as verl
 from support.configs import from_overrides
 from support.outcomes import at_least, outcome
 from support.paths import EXAMPLES

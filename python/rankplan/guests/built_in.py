@@ -7,7 +7,7 @@ DIALECTS = {
     "areal": "rankplan.trainers.areal.dialect:DIALECT",
     "skyrl": "rankplan.trainers.skyrl.dialect:DIALECT",
     "rlinf": "rankplan.dialects.wrapped:RLINF",
-    "verl": "rankplan.dialects.wrapped:VERL",
+    "verl": "rankplan.trainers.verl.dialect:DIALECT",
     "slime": "rankplan.trainers.slime.dialect:DIALECT",
     "roll": "rankplan.trainers.roll.dialect:DIALECT",
     "openrlhf": "rankplan.trainers.openrlhf.dialect:DIALECT",

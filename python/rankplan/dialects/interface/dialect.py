@@ -19,6 +19,7 @@ from rankplan.references import resolved
 if TYPE_CHECKING:  # what plans is imported when a config is planned
     from rankplan.dialects.interface.job import Job
     from rankplan.dialects.interface.planning import Planner
+    from rankplan.dialects.keys.config import Config
 
 Writer: TypeAlias = Callable[[Plan], tuple[dict[str, Any], dict[str, str]]]
 """Returns a config for the components of a plan that a dialect can express, and why it cannot express the others."""
@@ -35,8 +36,8 @@ class Dialect:
     ``name`` is the word that users write: ``--dialect NAME``. ``system`` is what messages call the system.
 
     ``keys`` are the keys by which it places: they recognise a config, and typos, completion, the schema and the guide
-    follow from them. ``job`` is the class of its jobs. A system whose configs are not read by keys has a ``planner``
-    instead.
+    follow from them. ``job`` is the class of its jobs, or a function that returns the job of a config. A system whose
+    configs are not read by keys has a ``planner`` instead.
 
     ``programs`` are those that scripts start, ``trainer`` is the one that starts its jobs, as messages name it.
     ``unplaced`` returns what a config with its keys is if it is no job, and what to pass instead; ``None`` for a job.
@@ -55,7 +56,7 @@ class Dialect:
     name: str
     system: str
     keys: KeyTable
-    job: type[Job] | str | None = None
+    job: Callable[[Config], Job] | str | None = None
     planner: Planner | str | None = None
     programs: tuple[Program, ...] = ()
     trainer: str = ""

@@ -25,6 +25,11 @@ class Job(ABC):
     finds_all: ClassVar[bool] = False
     """Whether faults of the config are reported together with those of its places, and not before them."""
 
+    states_memory: bool = True
+    """Whether the keys of memory say what its components keep."""
+    has_defaults: bool = True
+    """Whether a key that is missing has its default: no other config, which is not read, states it."""
+
     @abstractmethod
     def __init__(self, config: Config) -> None:
         """Read the values, and record their faults."""
@@ -39,6 +44,10 @@ class Job(ABC):
 
     def node_order(self) -> NodeOrder | None:
         """Return by what the trainer sorts the nodes that Ray gives it; ``None`` if it does not sort them."""
+        return None
+
+    def assumed(self) -> Inventory | None:
+        """Return the nodes that the config is meant for where none are given; ``None``: those of its `size`."""
         return None
 
     def inventory(self, inventory: Inventory, collector: Faults, *, pinned: bool) -> Inventory:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -49,7 +49,7 @@ class JobPlanner:
 
     dialect: str
     keys: KeyTable
-    job: type[Job]
+    job: Callable[[Config], Job]
 
     def read(self, config: Any) -> Reader:
         """Read a config; see `Planner.read`. Flags may be an ``argparse.Namespace``."""
@@ -79,16 +79,18 @@ class JobPlanner:
             packing = Packing(pinned=pinned, whole=whole, order=order, sorted_first=job.sorts_first)
             placer = Placer(attempt, nodes, packing, isolate=isolate_accelerator)
             job.place(placer)
-            return placer.plan(self.dialect, self._memory(attempt))
+            return placer.plan(self.dialect, self._memory(attempt, job))
 
         if pinned:
             with suppress(PlacementError):  # whole steps may leave too little for what comes after them
                 return placed(whole=True)
         return placed(whole=False)
 
-    def _memory(self, reader: Reader) -> MemoryReader:
+    def _memory(self, reader: Reader, job: Job) -> MemoryReader:
         """Return what reads the memory of components from the keys of a config."""
-        return MemoryReader(reader, self.keys.roles, names=self.keys.written(reader.content))
+        roles = self.keys.roles if job.states_memory else ()
+        names = self.keys.written(reader.content)
+        return MemoryReader(reader, roles, defaults=job.has_defaults, names=names)
 
     def node_order(self, config: Any) -> NodeOrder | None:
         """Return by what the trainer of a config sorts its nodes; see `Planner.node_order`."""
@@ -99,12 +101,12 @@ class JobPlanner:
         return job.node_order()
 
     def assumed_inventory(self, config: Any) -> Inventory:
-        """Return as many equal nodes as the config needs. Raises `PlacementError` with every fault of the config."""
+        """Return the nodes that the config needs. Raises `PlacementError` with every fault of the config."""
         reader = self.read(config)
         job: Job = reader.state
         if not job.finds_all:
             reader.finish()
-        inventory = assumed(reader, *job.size())
+        inventory = job.assumed() or assumed(reader, *job.size())
         if reader.faults:
             self.plan(reader, inventory)  # raises them, with those of the places
         return inventory

@@ -12,7 +12,7 @@ from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.read.text.reader import Reader, misspelt_key, number_fault
 from rankplan.read.text.sizes import Sizes
 from rankplan.read.text.unresolved import RESOLVE, unresolved
-from rankplan.words import as_int, misspelt, must_be
+from rankplan.words import as_int, misspelt, must_be, path_text
 
 T = TypeVar("T")
 
@@ -67,6 +67,11 @@ class Config:
         """Return whether the config has a value at a key, of whatever type."""
         return self._at(self.path(key)) is not None
 
+    def is_known_when_run(self, key: Key[Any]) -> bool:
+        """Return whether only a run of the launch script tells the value at a key."""
+        path = path_text(self.path(key))
+        return any(warning.path == path for warning in self._reader.warnings)
+
     def has(self, key: Key[Any]) -> bool:
         """Return whether the config has a key at the top, even without a value."""
         return any(path[0] in self.section for path in self.paths(key))
@@ -85,10 +90,13 @@ class Config:
         return next(filter(self._reader.has, self.paths(key)), own)
 
     def paths(self, key: Key[Any]) -> list[KeyPath]:
-        """Return the path of a key in this config, and those of its fallbacks."""
+        """Return the path of a key in this config, those of its fallbacks, and where a fork has it."""
         paths = []
         for dotted in key.paths:
             paths += self._paths_of(dotted)
+        moved = key.moved.get(".".join(map(str, self._section)))
+        if moved is not None:
+            paths.append(path_of(moved))
         return paths
 
     def _paths_of(self, dotted: str) -> list[KeyPath]:
@@ -119,8 +127,8 @@ class Config:
         """Return the place of a key, for a fault of the key rather than of its value."""
         return self._reader.where(self.path(key), key=True)
 
-    def value_place(self, name: str) -> Where:
-        """Return the place of a value of the section by the name of its key."""
+    def value_place(self, name: str | int) -> Where:
+        """Return the place of a value of the section by the name of its key; of an item of a list, by its number."""
         return self._reader.where((*self._section, name))
 
     def named(self, name: str) -> Where:
@@ -151,6 +159,15 @@ class Config:
     def section_at(self, key: Key[Any]) -> Config:
         """Return the config with the section that is at a key, as `under` does."""
         return self.under(self.path(key))
+
+    def inner(self, name: str) -> Config:
+        """Return the config with a section inside this one, in which keys that start with ``@`` are read."""
+        return self.under((*self._section, name))
+
+    @property
+    def name(self) -> str:
+        """The dotted path of the section, empty for the whole config."""
+        return path_text(self._section)
 
     @property
     def section(self) -> Mapping[Any, Any]:

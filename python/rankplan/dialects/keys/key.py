@@ -5,7 +5,8 @@ Recognition, the detection of typos, reading, the schema, the guide and the help
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
 from enum import Enum
 from typing import Any, Generic, Literal, TypeVar, overload
 
@@ -55,11 +56,12 @@ class Key(Generic[T]):
 
     ``path`` is dotted: ``trainer.nnodes``. ``@.nnodes`` stands in each section of ``at``, which may be that of
     `ANY_ROLE`. ``fallbacks`` are read in this order if ``path`` has no value: the names in older versions, or
-    the section that the value is inherited from. ``default`` is the value that the trainer uses if no path has one, or
-    a function of the config. ``tells`` is about ``path``, ``older_tells`` about the fallbacks. ``decides`` completes
-    "decides ..." in the guide and in an editor; it is empty if settings of ``memory`` tell. ``least`` and ``most`` are
-    the least and the largest size; ``None`` is no limit. The value is the name of one of the ``sections`` at the top of
-    a config, if there are any.
+    the section that the value is inherited from. ``moved`` is the path that a fork has for the key of one section, by
+    that section; it is read last. ``default`` is the value that the trainer uses if no path has one, or a function of
+    the config. ``tells`` is about ``path``, ``older_tells`` about the fallbacks. ``decides`` completes "decides ..." in
+    the guide and in an editor; it is empty if settings of ``memory`` tell. ``least`` and ``most`` are the least and the
+    largest size; ``None`` is no limit. The value is the name of one of the ``sections`` at the top of a config, if
+    there are any.
     """
 
     path: str
@@ -73,6 +75,7 @@ class Key(Generic[T]):
     least: int = 1
     most: int | None = LARGEST
     sections: tuple[str, ...] = ()
+    moved: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -88,6 +91,7 @@ class Key(Generic[T]):
         """Yield every dotted path that it may have in a config."""
         for dotted in self.paths:
             yield from self._places_of(dotted)
+        yield from self.moved.values()
 
     def telling(self, *tells: Recognition) -> Iterator[str]:
         """Yield the dotted paths that say one of these about the dialect of a config."""

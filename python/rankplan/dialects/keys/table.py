@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field
 from functools import cached_property
 from typing import Any
 
@@ -26,8 +25,7 @@ class KeyTable:
     these, which is imported when they are used. ``never`` is the path of a key that no config of the dialect has;
     ``tells`` recognises a config without a telling key. ``flags``: the keys are flags, which may be written as on a
     command line (``--num-gpus`` for ``num_gpus``), and stand beside flags of other programs. The typos of flags, and
-    without ``finds_typos`` all of them, are found by the job. ``older`` has the path of a key in older versions of the
-    system, by its path; the fallbacks of a `Key` say the same.
+    without ``finds_typos`` all of them, are found by the job.
     """
 
     keys: tuple[Key[Any], ...]
@@ -36,7 +34,6 @@ class KeyTable:
     tells: Callable[[Mapping[Any, Any]], bool] = lambda config: False
     flags: bool = False
     finds_typos: bool = True
-    older: Mapping[KeyPath, KeyPath] = field(default_factory=dict)
 
     def recognises(self, config: Mapping[Any, Any]) -> bool:
         """Return whether a config is written in the dialect."""
@@ -124,7 +121,6 @@ class KeyTable:
         """Return the reader of a config, with a fault for each likely typo, as `Reader.of` does."""
 
         def checked(reader: Reader) -> Any:
-            reader.older = self.older
             reader.asked.update(entry.path for entry in self.placing)
             if self.finds_typos and not self.flags:
                 self._reject_typos(reader)

@@ -7,6 +7,7 @@ from rankplan._core import Taken
 from rankplan.errors import Diagnostic, KeyPath, Where
 from rankplan.frozen import frozen
 from rankplan.parallel import ENGINE_ORDER, Parallel
+from rankplan.read.text.sizes import Sizes
 from rankplan.words import counted
 
 
@@ -19,7 +20,7 @@ class Engine:
 
     size: int
     keys: str
-    parallel: Parallel
+    parallel: Parallel | Sizes
     path: KeyPath | Where
     where: KeyPath | Where
 

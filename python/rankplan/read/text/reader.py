@@ -64,8 +64,6 @@ class Reader:
         """How the keys of a dialect state the memory of each component."""
         self.unknown_models: dict[KeyPath, Diagnostic] = {}
         """The models that are known by no name and no file, by the path of their names."""
-        self.older: Mapping[KeyPath, KeyPath] = {}
-        """The path of a key in older versions of the system or in a fork, by its path; read if only it has a value."""
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix
         self._outer = self._prefix if config is None else config.path if isinstance(config, Section) else ()
@@ -155,7 +153,6 @@ class Reader:
             self.add_in_config(path, diagnostic)
 
     def _add(self, whole: KeyPath, diagnostic: Diagnostic) -> None:
-        whole = self.stated(whole)
         diagnostic = self._located(whole, diagnostic)
         self.faults.record(self._position(whole[len(self._outer) :], diagnostic), diagnostic)
 
@@ -168,7 +165,6 @@ class Reader:
         return self._located(self._outer + path, diagnostic)
 
     def _located(self, whole: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
-        whole = self.stated(whole)
         diagnostic = replace(diagnostic, path=path_text(whole))
         if self._document is None or not (self._whole_file or whole[: len(self._prefix)] == self._prefix):
             return diagnostic
@@ -177,7 +173,7 @@ class Reader:
     def where(self, path: KeyPath, *, key: bool = False) -> Where:
         """Return the place of the value at a path within the config, or of its ``key``."""
         located = self.located(path, Diagnostic("unknown-key" if key else "", ""))
-        return replace(Where.at(located), order=self._position(self.stated(path), located))
+        return replace(Where.at(located), order=self._position(path, located))
 
     def value(self, mapping: Mapping[Any, Any], key: Any, path: KeyPath) -> Any:
         """Return a value of a mapping at ``path`` in the config, ``None`` if it is missing.
@@ -215,11 +211,6 @@ class Reader:
             self._sections[path] = self.mapping(self.section_at(path[:-1]), path[-1], path[:-1])
         return self._sections[path]
 
-    def stated(self, path: KeyPath) -> KeyPath:
-        """Return a path within the config as the config writes it: that of an older version if it only has that."""
-        older = self.older.get(path)
-        return older if older is not None and self.has(older) and not self.has(path) else path
-
     def has(self, path: KeyPath) -> bool:
         """Return whether the config has a value at a path."""
         here: Any = self._sections[()]
@@ -232,7 +223,6 @@ class Reader:
 
     def at(self, path: KeyPath) -> Any:
         """Return the value at a path, ``None`` if it is missing."""
-        path = self.stated(path)
         return self.value(self.section_at(path[:-1]), path[-1], path[:-1])
 
     def resolved(self, value: Any, path: KeyPath, depth: int = 0) -> Any:
@@ -263,19 +253,8 @@ class Reader:
             return found[0] if found["default"] is None else plain_scalar(found["default"].strip())
         return self.resolved(selected, sections[:-1], depth + 1)
 
-    def size(self, path: KeyPath, default: int, least: int = 1) -> int:
-        """Return the number at a path; the default if it is missing or invalid, which is recorded."""
-        path = self.stated(path)
-        value = self.at(path)
-        number = default if value is None else self.number(value, path, least)
-        if number is not None and number > LARGEST:
-            self.add_in_config(path, must_be(path, value, f"{LARGEST:,} or less", f"use {LARGEST:,} or less"))
-            return default
-        return default if number is None else number
-
     def switch(self, path: KeyPath, *, default: bool = False) -> bool:
         """Return the boolean at a path; the default if it is missing or invalid, which is recorded."""
-        path = self.stated(path)
         value = self.at(path)
         if isinstance(value, bool) or value is None:
             return default if value is None else value
@@ -284,17 +263,12 @@ class Reader:
 
     def coefficient(self, path: KeyPath, default: float) -> float:
         """Return the real number at a path; the default if it is missing or invalid, which is recorded."""
-        path = self.stated(path)
         value = self.at(path)
         if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
             return default if value is None else float(value)
         help = RESOLVE if unresolved(value) else f"write a number such as {default}"
         self.add_in_config(path, must_be(path, value, "a number", help))
         return default
-
-    def sizes(self, path: KeyPath, keys: Mapping[str, Collection[str]], order: str = ORDER) -> Parallel:
-        """Return the parallel sizes in the section at a path; none if any is invalid, which is recorded."""
-        return self.sizes_in(self.section_at(path), keys, path, order) or NO_SIZES
 
     def sizes_in(
         self, mapping: Mapping[Any, Any], keys: Mapping[str, Collection[str]], path: KeyPath, order: str = ORDER

@@ -1,108 +1,182 @@
-"""The keys by which verl places (1dda039: `trainer/config`), and those of EasyR1, a fork (b44b311)."""
+"""The keys by which verl places (1dda039: `trainer/config`), and those of EasyR1, a fork of it (b44b311)."""
 
 from __future__ import annotations
 
-from rankplan.dialects.keys.key import anything, size, switch, text
+from typing import NamedTuple
+
+from rankplan.dialects.keys.key import Key, anything, size, switch, text
 from rankplan.dialects.keys.megatron import megatron_sizes
 from rankplan.dialects.keys.table import KeyTable, keys_in
 
 ACTOR_ROLLOUT_REF = "actor_rollout_ref"
+MODEL = f"{ACTOR_ROLLOUT_REF}.model"
 ACTOR = f"{ACTOR_ROLLOUT_REF}.actor"
 REFERENCE = f"{ACTOR_ROLLOUT_REF}.ref"
 ROLLOUT = f"{ACTOR_ROLLOUT_REF}.rollout"
-MODEL = f"{ACTOR_ROLLOUT_REF}.model"
 CRITIC = "critic"
 REWARD = "reward.reward_model"
+OLDER_REWARD = "reward_model"
+"""The reward model before verl 0.7.1."""
 REWARD_ENGINE = f"{REWARD}.rollout"
+TRAINER = "trainer"
+OWN_ROLLOUT = "rollout"
+"""The nodes of the rollout of an asynchronous trainer."""
 TEACHERS = "distillation"
-TRAINED = (ACTOR, REFERENCE, CRITIC)
-ENGINES = (ROLLOUT, REWARD_ENGINE)
+TOPOLOGY = "topology"
 
-TOPOLOGY = tuple(
-    anything(f"topology.{name}", "the placement, in a draft of verl's", tells="tells")
+TRAINED = (ACTOR, REFERENCE, CRITIC)
+"""The sections of roles with a process per GPU."""
+ENGINES = (ROLLOUT, REWARD_ENGINE)
+"""The sections of engines; those of teachers have any name."""
+
+
+class PoolKeys(NamedTuple):
+    """The keys of a pool: its nodes, and its GPUs of each."""
+
+    nodes: Key[int | None]
+    gpus: Key[int | None]
+
+
+def _pool(section: str, decides: str) -> PoolKeys:
+    return PoolKeys(*(size(f"@.{name}", decides, at=(section,)) for name in ("nnodes", "n_gpus_per_node")))
+
+
+TOPOLOGY_LISTS = CLUSTERS, DEVICE_POOLS, MODELS = tuple(
+    anything(f"{TOPOLOGY}.{name}", "the placement, in a draft of verl's", tells="tells")
     for name in ("clusters", "device_pools", "models")
 )
-ACTOR_ROLLOUT_REF_SECTION = anything(ACTOR_ROLLOUT_REF, "actor, rollout and reference model", tells="alone")
-USE_KL_IN_REWARD = switch("algorithm.use_kl_in_reward", "whether there is a reference model")
-MODEL_ENGINE = anything("model_engine", "the engine of the training")
-TRAINER_NODES, TRAINER_GPUS = (
-    size(f"trainer.{name}", "the pool of the training", tells="tells") for name in ("nnodes", "n_gpus_per_node")
+ROLES_SECTION = anything(ACTOR_ROLLOUT_REF, "actor, rollout and reference model", tells="alone")
+TRAINER_POOL = PoolKeys(
+    *(
+        size(f"@.{name}", "the pool of the training", at=(TRAINER,), tells="tells")
+        for name in ("nnodes", "n_gpus_per_node")
+    )
 )
+ROLLOUT_POOL = _pool(ROLLOUT, "the pool of a separate rollout; GPUs of each server")
+OWN_ROLLOUT_POOL = _pool(OWN_ROLLOUT, "the pool of an asynchronous rollout")
+REWARD_POOL = _pool(REWARD, "the pool of the reward model")
+TEACHER_POOL = _pool(TEACHERS, "the pool of the teachers")
+
 USE_V1 = switch("trainer.use_v1", "whether `trainer.v1` counts", default=True)
 TRAINER_MODE = text("trainer.v1.trainer_mode", "`separate_async`: whether the rollout has a pool, too")
-OWN_POOL = tuple(
-    size(f"rollout.{name}", "the pool of an asynchronous rollout") for name in ("nnodes", "n_gpus_per_node")
-)
-HYBRID = tuple(
+TRAINER_GENERATES = tuple(
     switch(f"async_training.{name}", "whether the trainer generates, too")
     for name in ("use_trainer_do_validate", "use_dynamic_resource_scheduling")
 )
+
 _ADAPTER = "an adapter, which needs no reference model"
-LORA_RANK = size(f"{MODEL}.lora_rank", _ADAPTER, fallbacks=(f"{MODEL}.lora.rank",))
+LORA_RANK = size(f"{MODEL}.lora_rank", _ADAPTER, least=0, fallbacks=(f"{MODEL}.lora.rank",))
+LORA_SECTION_RANK = size(f"{MODEL}.lora.rank", _ADAPTER, least=0, fallbacks=("worker.actor.model.lora.rank",))
 LORA_ADAPTER = anything(f"{MODEL}.lora_adapter_path", _ADAPTER)
-ROLLOUT_POOL = tuple(
-    size(f"{ROLLOUT}.{name}", "the pool of a separate rollout; GPUs of each server")
-    for name in ("nnodes", "n_gpus_per_node")
-)
+_HAS_REFERENCE = "whether there is a reference model"
+USE_KL_LOSS = switch(f"{ACTOR}.use_kl_loss", _HAS_REFERENCE)
+USE_KL_IN_REWARD = switch("algorithm.use_kl_in_reward", _HAS_REFERENCE)
+DISABLE_KL = switch("algorithm.disable_kl", "whether there is no reference model, in EasyR1")
+CRITIC_ENABLED = switch("critic.enable", "whether there is a critic")
+ESTIMATOR = anything("algorithm.adv_estimator", "whether there is a critic")
+
+_ENGINE = "the size of an engine"
 ENGINE_SIZES = {
-    kind: size(f"@.{name}", "the size of an engine", at=ENGINES)
-    for kind, name in (
-        ("tp", "tensor_model_parallel_size"),
-        ("dp", "data_parallel_size"),
-        ("pp", "pipeline_model_parallel_size"),
-        ("ep", "expert_parallel_size"),
-    )
+    "tp": size(
+        "@.tensor_model_parallel_size",
+        _ENGINE,
+        default=2,
+        at=ENGINES,
+        moved={ROLLOUT: "worker.rollout.tensor_parallel_size"},
+    ),
+    "dp": size("@.data_parallel_size", _ENGINE, default=1, at=ENGINES),
+    "pp": size("@.pipeline_model_parallel_size", _ENGINE, default=1, at=ENGINES),
 }
+"""The sizes of an engine (verl: ``RolloutConfig``)."""
+ENGINE_EXPERTS = size("@.expert_parallel_size", _ENGINE, default=1, at=ENGINES)
+ENGINE_NAME = text("@.name", "which sizes an engine may have", at=ENGINES)
 DISAGGREGATED = switch("@.disaggregation.enabled", "whether other engines prefill", at=ENGINES)
-USE_KL_LOSS = switch(f"{ACTOR}.use_kl_loss", "whether there is a reference model")
+_PREFILL = "the size of an engine whose prefill is apart"
+PREFILL_REPLICAS = size("@.disaggregation.prefill_replicas", _PREFILL, default=1, at=ENGINES)
+DECODE_REPLICAS = size("@.disaggregation.decode_replicas", _PREFILL, default=1, at=ENGINES)
+DECODE_TENSOR = size("@.disaggregation.decode_tensor_model_parallel_size", _PREFILL, at=ENGINES)
+
+MODEL_ENGINE = anything("model_engine", "the engine of the training")
+STRATEGY = text("@.strategy", "the engine of the training", at=TRAINED)
 _FSDP = "sizes of training with FSDP"
-ULYSSES = size("@.ulysses_sequence_parallel_size", _FSDP, at=TRAINED)
-FSDP_SIZE = size("@.fsdp_config.fsdp_size", _FSDP, at=TRAINED)
-FSDP_ULYSSES = size("@.fsdp_config.ulysses_sequence_parallel_size", _FSDP, at=TRAINED)
-TURBO_SHARDS, TURBO_ULYSSES = (
-    size(f"@.fsdp_config.turbo_config.distributed.{name}", "sizes of training with FSDP-Turbo", at=TRAINED)
-    for name in ("fully_shard_parallel_size", "ulysses_parallel_size")
+ULYSSES = size(
+    "@.ulysses_sequence_parallel_size",
+    _FSDP,
+    default=1,
+    at=TRAINED,
+    moved={ACTOR: "worker.actor.ulysses_size", CRITIC: "worker.critic.ulysses_size"},
 )
-MEGATRON = megatron_sizes("sizes of training with Megatron", *(f"{section}.megatron" for section in TRAINED))
+FSDP_SIZE = size(
+    "@.fsdp_config.fsdp_size",
+    _FSDP,
+    default=-1,
+    least=-1,
+    at=TRAINED,
+    moved={ACTOR: "worker.actor.fsdp.fsdp_size", CRITIC: "worker.critic.fsdp.fsdp_size"},
+)
+FSDP_ULYSSES = size(
+    "@.fsdp_config.ulysses_sequence_parallel_size",
+    _FSDP,
+    default=1,
+    at=TRAINED,
+    moved={
+        ACTOR: "worker.actor.ulysses_sequence_parallel_size",
+        CRITIC: "worker.critic.ulysses_sequence_parallel_size",
+    },
+)
+_TURBO = "sizes of training with FSDP-Turbo"
+TURBO_SIZE = size(
+    "@.fsdp_config.turbo_config.distributed.fully_shard_parallel_size", _TURBO, default=-1, least=-1, at=TRAINED
+)
+TURBO_ULYSSES = size("@.fsdp_config.turbo_config.distributed.ulysses_parallel_size", _TURBO, default=1, at=TRAINED)
+
+
+def _inside(section: str) -> tuple[str, ...]:
+    """Return a section inside that of each role with a process per GPU."""
+    return tuple(f"{role}.{section}" for role in TRAINED)
+
+
+MEGATRON = megatron_sizes("sizes of training with Megatron", *_inside("megatron"))
 MEGATRON_LITE = {
-    kind: size(
-        f"@.{kind}",
-        "sizes of training with Megatron Lite",
-        at=tuple(f"{section}.engine" for section in TRAINED),
-    )
-    for kind in MEGATRON
+    kind: size(f"@.{kind}", "sizes of training with Megatron Lite", at=_inside("engine")) for kind in MEGATRON
 }
-CRITIC_ENABLED = switch(f"{CRITIC}.enable", "whether there is a critic")
-REWARD_POOL = tuple(size(f"{REWARD}.{name}", "the pool of the reward model") for name in ("nnodes", "n_gpus_per_node"))
-REWARD_ENABLED = switch(f"{REWARD}.enable", "whether there is a reward model")
-REWARD_APART = switch(f"{REWARD}.enable_resource_pool", "whether the reward model has its own pool")
-TEACHER_POOL = tuple(size(f"{TEACHERS}.{name}", "the pool of the teachers") for name in ("nnodes", "n_gpus_per_node"))
+TORCHTITAN = {
+    kind: size(f"@.{name}_parallel_size", "sizes of training with TorchTitan", at=_inside("torchtitan"))
+    for kind, name in (("tp", "tensor"), ("cp", "context"), ("ep", "expert"), ("pp", "pipeline"))
+}
+_VEOMNI = "sizes of training with VeOmni"
+VEOMNI = {
+    kind: size(f"@.{name}_parallel_size", _VEOMNI, at=_inside("veomni"))
+    for kind, name in (("cp", "ulysses"), ("ep", "expert"))
+}
+VEOMNI_FSDP_SIZE = size("@.fsdp_size", _VEOMNI, default=-1, least=-1, at=_inside("veomni"))
+
+REWARD_ENABLED = switch("@.enable", "whether there is a reward model", at=(REWARD,))
+REWARD_HAS_POOL = switch("@.enable_resource_pool", "whether the reward model has its own pool", at=(REWARD,))
+
 TEACHERS_ENABLED = switch(f"{TEACHERS}.enabled", "whether there are teachers")
 TEACHER_MODELS = anything(f"{TEACHERS}.teacher_models", "the teachers and the sizes of their engines")
+NUM_REPLICAS = size("@.num_replicas", "the number of engines of a teacher", least=0)
+"""A teacher may have any name."""
 
-EASY_TENSOR = size("worker.rollout.tensor_parallel_size", "the size of an engine, in EasyR1")
-EASY_ULYSSES = tuple(
-    size(f"worker.{role}.{name}", "sizes of training, in EasyR1")
-    for role in ("actor", "critic")
-    for name in ("ulysses_size", "ulysses_sequence_parallel_size")
+EASY_R1 = anything("worker", "the roles, in EasyR1")
+
+ENTRY_NAME = anything("@.name", "the name of an entry of a topology")
+ENTRY_POOL = PoolKeys(
+    size("@.nnodes", "the nodes of a cluster or a pool"),
+    size("@.n_gpus_per_node", "the GPUs of each"),
 )
-EASY_SHARDS = tuple(size(f"worker.{role}.fsdp.fsdp_size", "the same") for role in ("actor", "critic"))
-EASY_LORA = size("worker.actor.model.lora.rank", f"{_ADAPTER}, in EasyR1")
-DISABLE_KL = switch("algorithm.disable_kl", "whether there is no reference model, in EasyR1")
+POOL_CLUSTER = anything("@.cluster", "the cluster of a pool")
+POOL_ATTRIBUTES = anything("@.attributes", "the attributes of a pool")
+STANDBY = switch("@.standby", "whether a pool stays free")
+ELASTIC = switch("@.elastic", "whether a pool may grow and shrink")
+FAULT_TOLERANT = switch("@.fault_tolerant", "whether a pool outlives a failure, which places nothing")
+LEAST_GPUS = size("@.min_gpus", "the fewest GPUs of a pool")
+MOST_GPUS = size("@.max_gpus", "the most GPUs of a pool")
+PROTECTS = anything("@.protects", "the pools that a reserve is for")
+WORKER = anything("@.worker", "what a model is")
+CONFIG_KEY = anything("@.config_key", "the section with the sizes of a model")
+RESOURCE_POOL = anything("@.resource_pool", "the pool of a model")
+"""Keys of the entries of a topology, which stand in lists."""
 
-_EASY = {
-    "actor_rollout_ref.rollout.tensor_model_parallel_size": "worker.rollout.tensor_parallel_size",
-    "actor_rollout_ref.actor.ulysses_sequence_parallel_size": "worker.actor.ulysses_size",
-    "actor_rollout_ref.actor.fsdp_config.ulysses_sequence_parallel_size": "worker.actor.ulysses_sequence_parallel_size",
-    "actor_rollout_ref.actor.fsdp_config.fsdp_size": "worker.actor.fsdp.fsdp_size",
-    "actor_rollout_ref.model.lora.rank": "worker.actor.model.lora.rank",
-    "critic.ulysses_sequence_parallel_size": "worker.critic.ulysses_size",
-    "critic.fsdp_config.fsdp_size": "worker.critic.fsdp.fsdp_size",
-}
-"""The keys of EasyR1 by verl's."""
-
-KEYS = KeyTable(
-    keys_in(globals()),
-    "rankplan.trainers.verl.memory:ROLES",
-    older={tuple(path.split(".")): tuple(own.split(".")) for path, own in _EASY.items()},
-)
+KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.verl.memory:ROLES")

@@ -338,7 +338,6 @@ def _engine(
 
 _TEACHER_MODELS = f"{keys.TEACHERS}.teacher_models"
 _TEACHER = "@.inference"
-_ENGINE_NAME = text(f"{keys.ROLLOUT}.name")
 _ENGINE_DTYPE = text(f"{keys.ROLLOUT}.dtype", default="bfloat16")
 
 ROLES = (
@@ -350,7 +349,7 @@ ROLES = (
         keys.ROLLOUT,
         _MODEL_PATH,
         requests=256,
-        name=_ENGINE_NAME,
+        name=keys.ENGINE_NAME,
         dtype=_ENGINE_DTYPE,
         disaggregated=keys.DISAGGREGATED,
     ),
@@ -359,7 +358,7 @@ ROLES = (
         keys.REWARD_ENGINE,
         text(f"{keys.REWARD}.model_path"),
         requests=1024,
-        name=text(f"{keys.REWARD_ENGINE}.name"),
+        name=keys.ENGINE_NAME,
         dtype=text(f"{keys.REWARD_ENGINE}.dtype", default="bfloat16"),
         disaggregated=keys.DISAGGREGATED,
     ),
@@ -369,7 +368,7 @@ ROLES = (
         _TEACHER,
         text("@.model_path"),
         requests=1024,
-        name=text(f"{_TEACHER}.name", fallbacks=(_ENGINE_NAME.path,)),
+        name=text(f"{_TEACHER}.name", fallbacks=(f"{keys.ROLLOUT}.name",)),
         dtype=text(f"{_TEACHER}.dtype", default="bfloat16", fallbacks=(_ENGINE_DTYPE.path,)),
         disaggregated=anything(f"{_TEACHER}.disaggregation.enabled"),
     ),

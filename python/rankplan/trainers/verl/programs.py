@@ -2,64 +2,121 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
+
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.keys.key import anything
+from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
+from rankplan.read.text.overrides import CHOICES
+
+
+class OlderReward(Enum):
+    """What a program does with the section ``reward_model``."""
+
+    IGNORED = auto()
+    MOVED = auto()
+    """It takes it for ``reward.reward_model``."""
+    WORKERS = auto()
+    """The reward model there has one process per accelerator of the training."""
+    USUAL_WORKERS = auto()
+    """So, and the program's own config enables it."""
 
 
 @frozen
 class Program:
     """What a program starts; ``None`` where the config decides.
 
-    ``apart`` is whether the rollout has nodes of its own, ``engine`` the engine of the training in its own config.
+    ``is_asynchronous``: the rollout has nodes of its own. ``engine`` is the engine of the training in the program's own
+    config. ``unread`` is the key by which the program places processes, if that is not verl's way.
     """
 
-    apart: bool | None = None
+    is_asynchronous: bool | None = None
     critic: bool | None = None
     reference: bool | None = None
     engine: str | None = None
-    reward_workers: bool = False
-    """Whether the reward model has one process per accelerator of the training, enabled in ``reward_model``."""
-    rewarded: bool = False
-    """Whether the reward model is enabled in the program's own config."""
-    moves_reward: bool = False
-    """Whether the program takes the section ``reward_model`` for ``reward.reward_model``."""
-
+    older_reward: OlderReward = OlderReward.IGNORED
     unread: str = ""
-    """The key by which the program places processes, if that is not verl's way."""
 
 
-_SHARED, _OWN_ROLES = Program(apart=False), Program(apart=False, reward_workers=True)
-_FULLY_ASYNC = Program(apart=True, moves_reward=True)
+_SYNCHRONOUS = Program(is_asynchronous=False)
+_WITH_WORKERS = Program(is_asynchronous=False, older_reward=OlderReward.WORKERS)
+_FULLY_ASYNC = Program(is_asynchronous=True, older_reward=OlderReward.MOVED)
 PROGRAMS = {
     # verl (1dda039): the ``main`` of each module
-    "trainer.main_ppo": _SHARED,
-    "trainer.main_ppo_v0": _SHARED,
-    "trainer.main_ppo_sync": _SHARED,
+    "trainer.main_ppo": _SYNCHRONOUS,
+    "trainer.main_ppo_v0": _SYNCHRONOUS,
+    "trainer.main_ppo_sync": _SYNCHRONOUS,
     "fully_async_policy.fully_async_main": _FULLY_ASYNC,
-    "one_step_off_policy.main_ppo": Program(apart=True),
+    "one_step_off_policy.main_ppo": Program(is_asynchronous=True),
     # verl-recipe (48ea0a7): ``TaskRunner.run`` or ``main_task`` of each module
     "grpo_main": Program(unread="async_resources"),
-    "main_atropos": Program(apart=False, critic=False),
-    "dapo.main_dapo": _SHARED,
-    "dapo_transfer_queue.main_dapo": Program(apart=False, engine="megatron", reward_workers=True),
-    "main_dance": _OWN_ROLES,
-    "main_entropy": _OWN_ROLES,
-    "main_flowrl": _OWN_ROLES,
-    "main_gkd": Program(apart=True, critic=False, reference=False, engine="megatron"),
-    "gvpo_main_ppo": _OWN_ROLES,
-    "histoSpec.main_ppo": _OWN_ROLES,
-    "partial_rollout.main_ppo": _SHARED,
-    "main_prime": Program(apart=False, critic=False, reward_workers=True, rewarded=True),
-    "main_rep_exp": _OWN_ROLES,
+    "main_atropos": Program(is_asynchronous=False, critic=False),
+    "dapo.main_dapo": _SYNCHRONOUS,
+    "dapo_transfer_queue.main_dapo": Program(
+        is_asynchronous=False, engine="megatron", older_reward=OlderReward.WORKERS
+    ),
+    "main_dance": _WITH_WORKERS,
+    "main_entropy": _WITH_WORKERS,
+    "main_flowrl": _WITH_WORKERS,
+    "main_gkd": Program(is_asynchronous=True, critic=False, reference=False, engine="megatron"),
+    "gvpo_main_ppo": _WITH_WORKERS,
+    "histoSpec.main_ppo": _WITH_WORKERS,
+    "partial_rollout.main_ppo": _SYNCHRONOUS,
+    "main_prime": Program(is_asynchronous=False, critic=False, older_reward=OlderReward.USUAL_WORKERS),
+    "main_rep_exp": _WITH_WORKERS,
     "reward_queue.main": _FULLY_ASYNC,
-    "main_spin": Program(apart=False, critic=False, reference=True, reward_workers=True),
-    "spo_main_ppo": _OWN_ROLES,
-    "main_sppo": Program(apart=False, critic=False, reward_workers=True),
+    "main_spin": Program(is_asynchronous=False, critic=False, reference=True, older_reward=OlderReward.WORKERS),
+    "spo_main_ppo": _WITH_WORKERS,
+    "main_sppo": Program(is_asynchronous=False, critic=False, older_reward=OlderReward.WORKERS),
 }
 """The programs by the end of their modules; any other program starts what the config says."""
+
+EASY_R1 = "verl.trainer.main"
+"""The program of EasyR1."""
+
+_FSDP = ("ppo_trainer", "fully_async_ppo_trainer", "one_step_off_ppo_trainer")
+_MEGATRON = tuple(name.replace("trainer", "megatron_trainer") for name in _FSDP)
+_CONFIG_NAME = anything("hydra.job.config_name", "the config with the defaults")
+_CHOICES = anything(".".join(map(str, CHOICES)), "the files of config groups")
 
 
 def program_of(module: str) -> Program:
     """Return what a module starts."""
     parts = module.split(".")
-    ends = (".".join(parts[start:]) for start in range(len(parts)))
-    return next((PROGRAMS[end] for end in ends if end in PROGRAMS), Program())
+    for start in range(len(parts)):
+        program = PROGRAMS.get(".".join(parts[start:]))
+        if program is not None:
+            return program
+    return Program()
+
+
+def config_name(config: Config) -> str:
+    """Return the name of the config that the command line chooses, empty if it chooses none.
+
+    Its defaults are Megatron's, or those of an asynchronous trainer.
+    """
+    return str(config[_CONFIG_NAME] or "").removesuffix(".yaml")
+
+
+def has_own_defaults(config: Config) -> bool:
+    """Return whether a config has verl's own defaults, as far as the command line tells."""
+    return config_name(config) in ("", *_FSDP, *_MEGATRON)
+
+
+def usual_engine(config: Config) -> str | None:
+    """Return the engine of the training that the chosen config or the program has by default, if it tells."""
+    name = config_name(config)
+    if "megatron" in name:
+        return "megatron"
+    if name in _FSDP or (not name and config.program.startswith("verl.")):
+        return "fsdp"
+    return None
+
+
+def chosen_engine(config: Config, role: KeyPath) -> str | None:
+    """Return the engine of the file that the command line chooses for a role: ``actor@actor_rollout_ref.actor=...``."""
+    name = str(role[-1])
+    group = f"{name}@{'.'.join(map(str, role))}"
+    chosen = config.entry(_CHOICES, config.under(CHOICES).section, group)
+    return str(chosen or "").removesuffix(f"_{name}") or None

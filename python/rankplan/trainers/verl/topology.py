@@ -27,343 +27,402 @@ from typing import Any
 
 from rankplan._core import Free, RankSet, Taken
 from rankplan._core import Inventory as Core
+from rankplan.dialects.interface.job import Job
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.keys.key import Key, path_of
 from rankplan.dialects.placing.placer import Placer
-from rankplan.errors import Diagnostic, KeyPath
+from rankplan.errors import Diagnostic, KeyPath, Where
 from rankplan.frozen import frozen
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.rules import NO_RULES, Places, Pool, Rules
-from rankplan.read.text.reader import Reader
-from rankplan.trainers.verl.sizes import ENGINE_SECTIONS, engine_at, training_at
-from rankplan.words import counted, misspelt, must_be, nodes_text, unknown
+from rankplan.plans.requests import NodeOrder
+from rankplan.plans.rules import NO_RULES, Places, Rules
+from rankplan.plans.rules import Pool as PoolRule
+from rankplan.read.text.reader import misspelt_key
+from rankplan.trainers.verl import faults, keys
+from rankplan.trainers.verl.engines import SECTIONS, Engines, read_engines
+from rankplan.trainers.verl.training import Training, read_training
+from rankplan.words import misspelt
 
-_BLOCK: KeyPath = ("topology",)
-_SHARED = 3
+TRAINED = ("actor", "ref", "critic")
+"""The workers with a process per accelerator."""
+_WORKERS = (*TRAINED, *SECTIONS)
+
+_USERS = 3
 """``max_colocate_count`` of verl's pools."""
 
-_SIZE = ("nnodes", "n_gpus_per_node")
-_KEYS = {
-    "clusters": ("name", *_SIZE),
-    "device_pools": ("name", "cluster", *_SIZE, "attributes"),
-    "models": ("name", "worker", "config_key", "resource_pool"),
+_ENTRIES: dict[Key[Any], tuple[Key[Any], ...]] = {
+    keys.CLUSTERS: (keys.ENTRY_NAME, *keys.ENTRY_POOL),
+    keys.DEVICE_POOLS: (keys.ENTRY_NAME, keys.POOL_CLUSTER, *keys.ENTRY_POOL, keys.POOL_ATTRIBUTES),
+    keys.MODELS: (keys.ENTRY_NAME, keys.WORKER, keys.CONFIG_KEY, keys.RESOURCE_POOL),
 }
-_SWITCHES = ("standby", "elastic", "fault_tolerant")
-_BOUNDS = ("min_gpus", "max_gpus")
-_ATTRIBUTES = (*_SWITCHES, *_BOUNDS, "protects")
-
-_TRAINED = ("actor", "ref", "critic")
+"""The keys of an entry of each list."""
+_ATTRIBUTES = (
+    keys.STANDBY,
+    keys.ELASTIC,
+    keys.FAULT_TOLERANT,
+    keys.LEAST_GPUS,
+    keys.MOST_GPUS,
+    keys.PROTECTS,
+)
 
 
 @frozen
 class _Cluster:
+    """A cluster: its nodes, and the accelerators of each, with their places."""
+
     nodes: int
-    each: int
+    gpus_per_node: int
+    nodes_at: Where
+    gpus_at: Where
 
 
 @frozen
 class _DevicePool:
-    path: KeyPath
+    """A pool of a cluster: with ``is_standby``, a reserve for the models of the pools that it protects.
+
+    An elastic one has at least and at most so many accelerators. ``entry`` and ``attributes`` are its sections.
+    """
+
     cluster: str
     nodes: int
-    each: int
-    standby: bool
+    gpus_per_node: int
+    is_standby: bool
     protects: Sequence[str]
-    bounds: tuple[int | None, int | None] = (None, None)
+    least_gpus: int | None
+    most_gpus: int | None
+    entry: Config
+    attributes: Config
+
+    @property
+    def gpus(self) -> int:
+        """All its accelerators."""
+        return self.nodes * self.gpus_per_node
 
 
 @frozen
 class _Model:
+    """A model on a pool: engines, or processes that train or compute, one per accelerator."""
+
     name: str
     worker: str
     pool: str
-    path: KeyPath
-    section: KeyPath
+    runs: Engines | Training
 
 
-class Topology:
-    """The clusters, pools and models of a ``topology`` section; its faults are recorded when it is read."""
+def has_topology(config: Config) -> bool:
+    """Return whether a config states its placement as a topology."""
+    return bool(config.under(keys.TOPOLOGY).section)
 
-    def __init__(self, reader: Reader) -> None:
-        self.reader = reader
-        self.clusters: dict[str, _Cluster] = {}
-        self.pools: dict[str, _DevicePool] = {}
+
+class TopologyJob(Job):
+    """The clusters, pools and models of a ``topology`` section.
+
+    It states no memory: the draft does not say which keys a model has.
+    """
+
+    states_memory = False
+
+    def __init__(self, config: Config) -> None:
+        clusters = dict(_named_entries(config, keys.CLUSTERS))
+        self.clusters = {name: _read_cluster(entry) for name, entry in clusters.items()}
+        pools = dict(_named_entries(config, keys.DEVICE_POOLS))
+        self.pools = {name: self._read_pool(entry, name) for name, entry in pools.items()}
         self.models: list[_Model] = []
-        for path, entry, name in self._named("clusters"):
-            self.clusters[name] = _Cluster(*self._size(entry, path))
-        for path, entry, name in self._named("device_pools"):
-            self._read_pool(path, entry, name)
-        for path, entry, name in self._named("models"):
-            self._read_model(path, entry, name)
-        self._check()
+        for name, entry in _named_entries(config, keys.MODELS):
+            self._read_model(config, entry, name)
+        self._check_pools(config)
 
-    @classmethod
-    def read(cls, reader: Reader) -> Topology | None:
-        """Return the topology that a config states, if any."""
-        return cls(reader) if reader.section_at(_BLOCK) else None
+    def _read_pool(self, entry: Config, name: str) -> _DevicePool:
+        """Return a pool; it is a fault if its cluster is unknown, or has smaller nodes."""
+        cluster = _read_name(entry, keys.POOL_CLUSTER)
+        nodes, gpus = _read_size(entry)
+        attributes = entry.inner(keys.POOL_ATTRIBUTES.name)
+        _check_names(attributes, _ATTRIBUTES)
+        is_standby = attributes[keys.STANDBY]
+        is_elastic = attributes[keys.ELASTIC]
+        attributes.get(keys.FAULT_TOLERANT)  # which may be a fault
+        least, most = None, None
+        if nodes * gpus and isinstance(attributes.raw(keys.ELASTIC), bool | None):
+            least, most = _read_bounds(attributes, nodes * gpus, is_standby=is_standby, is_elastic=is_elastic)
+        pool = _DevicePool(
+            cluster or "", nodes, gpus, is_standby, _read_protects(attributes), least, most, entry, attributes
+        )
+        if cluster is None:
+            return pool
+        if cluster not in self.clusters:
+            fault = faults.unknown_name("cluster", cluster, self.clusters)
+            entry.faults.add(entry.where(keys.POOL_CLUSTER), fault)
+        elif gpus > self.clusters[cluster].gpus_per_node > 0:
+            fault = faults.pool_wider_than_nodes(name, gpus, cluster, self.clusters[cluster].gpus_per_node)
+            entry.faults.add(entry.where(keys.ENTRY_POOL.gpus), fault)
+        return pool
 
-    def _named(self, key: str) -> Iterator[tuple[KeyPath, Mapping[Any, Any], str]]:
-        """Yield the entries of a list with their paths and names; unknown keys are carried through with a warning."""
-        entries, path = self.reader.at((*_BLOCK, key)), (*_BLOCK, key)
-        if not isinstance(entries, list) or not entries:
-            code = "missing-key" if entries is None else "invalid-value"
-            message = f"`{key}` is missing" if entries is None else f"`{key}` must be a list with at least one entry"
-            self.reader.add(path, Diagnostic(code, message, f"write a list of {{{', '.join(_KEYS[key][:4])}}}"))
-            return
-        seen: set[str] = set()
-        for index, entry in enumerate(entries):
-            here = (*path, index)
-            if not isinstance(entry, Mapping):
-                self.reader.add(here, must_be(here, entry, "a mapping", f"write {{{', '.join(_KEYS[key][:4])}}}"))
-                continue
-            self._warn_unknown(entry, _KEYS[key], here)
-            name = self._text(entry, "name", here)
-            if name in seen:
-                message = f"`{key}` has two entries named `{name}`"
-                self.reader.add((*here, "name"), Diagnostic("duplicate-key", message, "choose another name"))
-            elif name is not None:
-                seen.add(name)
-                yield here, entry, name
-
-    def _warn_unknown(self, entry: Mapping[Any, Any], known: Sequence[str], path: KeyPath) -> None:
-        for key in entry:
-            if key not in known and not self.reader.reject_misspelt(str(key), known, (*path, str(key))):
-                message = f"`{key}` is not a key of verl's draft: it is carried through, and places nothing"
-                fault = Diagnostic("unknown-key", message, f"known: {', '.join(known)}")
-                self.reader.warn((*path, str(key)), fault)
-
-    def _text(self, entry: Mapping[Any, Any], key: str, path: KeyPath) -> str | None:
-        """Return a text of an entry; a missing one is a fault."""
-        value = self.reader.value(entry, key, path)
-        if isinstance(value, str) and value:
-            return value
-        if value is None:
-            self.reader.add(path, Diagnostic("missing-key", f"`{key}` is missing", f"add `{key}`"))
-        else:
-            self.reader.add((*path, key), must_be((key,), value, "a text", "write a name"))
-        return None
-
-    def _size(self, entry: Mapping[Any, Any], path: KeyPath) -> tuple[int, int]:
-        nodes, each = (self._count(entry, key, path) for key in _SIZE)
-        return nodes or 0, each or 0
-
-    def _count(self, entry: Mapping[Any, Any], key: str, path: KeyPath) -> int | None:
-        if self.reader.value(entry, key, path) is None:
-            if not any(misspelt(str(other), (key,)) for other in entry):
-                self.reader.add(path, Diagnostic("missing-key", f"`{key}` is missing", f"add `{key}: 1`"))
-            return None
-        return self.reader.number(entry[key], (*path, key), 1)
-
-    def _read_pool(self, path: KeyPath, entry: Mapping[Any, Any], name: str) -> None:
-        cluster, (nodes, each) = self._text(entry, "cluster", path), self._size(entry, path)
-        attributes = self.reader.mapping(entry, "attributes", path)
-        where = (*path, "attributes")
-        self._warn_unknown(attributes, _ATTRIBUTES, where)
-        switches = {key: self._switch(attributes, key, where) for key in _SWITCHES}
-        bounds: tuple[int | None, int | None] = None, None
-        if nodes * each and switches["elastic"] is not None:
-            bounds = self._bounds(attributes, where, nodes * each, switches)
-        protects, standby = self._protects(attributes, where), bool(switches["standby"])
-        self.pools[name] = _DevicePool(path, cluster or "", nodes, each, standby, protects, bounds)
-        if cluster is not None and cluster not in self.clusters:
-            self.reader.add((*path, "cluster"), _unknown("cluster", cluster, self.clusters))
-        elif cluster is not None and each > self.clusters[cluster].each > 0:
-            message = f"pool `{name}` takes {each} accelerators of a node, but nodes of cluster `{cluster}` have "
-            message += str(self.clusters[cluster].each)
-            help = f"use {self.clusters[cluster].each}, and more nodes"
-            self.reader.add((*path, "n_gpus_per_node"), Diagnostic("resource-out-of-range", message, help))
-
-    def _protects(self, attributes: Mapping[Any, Any], path: KeyPath) -> list[str]:
-        names = self.reader.value(attributes, "protects", path)
-        if not isinstance(names, list | None):
-            help = "write the names of pools in brackets"
-            self.reader.add((*path, "protects"), must_be(("protects",), names, "a list", help))
-            return []
-        return [str(name) for name in names or ()]
-
-    def _switch(self, attributes: Mapping[Any, Any], key: str, path: KeyPath) -> bool | None:
-        value = self.reader.value(attributes, key, path)
-        if isinstance(value, bool | None):
-            return bool(value)
-        self.reader.add((*path, key), must_be((key,), value, "true or false", "write true or false"))
-        return None
-
-    def _bounds(
-        self, attributes: Mapping[Any, Any], path: KeyPath, total: int, switches: Mapping[str, bool | None]
-    ) -> tuple[int | None, int | None]:
-        """Return how few and how many accelerators an elastic pool may have."""
-        given = {
-            key: self.reader.number(attributes[key], (*path, key), 1)
-            for key in _BOUNDS
-            if self.reader.value(attributes, key, path) is not None
-        }
-        least, most = given.get("min_gpus") or 1, given.get("max_gpus") or total
-        if given and switches["standby"]:
-            key = next(iter(given))
-            message = f"`{key}` has no effect: the pool is standby, and bounds are about its models"
-            self.reader.add((*path, key), Diagnostic("invalid-value", message, f"remove {key}, or standby"))
-        elif given and not switches["elastic"]:
-            key = next(iter(given))
-            message = f"`{key}` has no effect: the pool is not elastic"
-            self.reader.add((*path, key), Diagnostic("invalid-value", message, f"add `elastic: true`, or remove {key}"))
-        elif "max_gpus" in given and least > most:
-            message = f"min_gpus {least} is more than max_gpus {most}"
-            help = f"use at most {most}, or a larger max_gpus"
-            self.reader.add((*path, "min_gpus"), Diagnostic("invalid-value", message, help))
-        elif given and not least <= total <= most:
-            key, bound = ("min_gpus", "less") if total < least else ("max_gpus", "more")
-            message = f"the pool has {total} accelerators, {bound} than {key} {given[key]}"
-            help = f"use {total}, or change nnodes or n_gpus_per_node"
-            self.reader.add((*path, key), Diagnostic("invalid-value", message, help))
-        return given.get("min_gpus"), given.get("max_gpus")
-
-    def _read_model(self, path: KeyPath, entry: Mapping[Any, Any], name: str) -> None:
-        worker, pool = self._text(entry, "worker", path), self._text(entry, "resource_pool", path)
-        key = self._text(entry, "config_key", path)
-        if worker is not None and worker not in (*_TRAINED, *ENGINE_SECTIONS):
-            self.reader.add((*path, "worker"), _unknown("worker", worker, [*_TRAINED, *ENGINE_SECTIONS]))
+    def _read_model(self, config: Config, entry: Config, name: str) -> None:
+        """Read a model, and record the fault of a worker or a pool that it cannot have."""
+        worker = _read_name(entry, keys.WORKER)
+        pool = _read_name(entry, keys.RESOURCE_POOL)
+        section = _read_name(entry, keys.CONFIG_KEY)
+        if worker is not None and worker not in _WORKERS:
+            fault = faults.unknown_name("worker", worker, _WORKERS)
+            entry.faults.add(entry.where(keys.WORKER), fault)
         elif pool is not None and pool not in self.pools:
-            self.reader.add((*path, "resource_pool"), _unknown("pool", pool, self.pools))
-        elif pool is not None and self.pools[pool].standby:
-            message = f"model `{name}` is on pool `{pool}`, which is standby: it is a reserve without models"
-            free = [other for other, one in self.pools.items() if not one.standby]
-            help = f"use {' or '.join(free) or 'another pool'}, or remove standby"
-            self.reader.add((*path, "resource_pool"), Diagnostic("invalid-value", message, help))
-        elif worker is not None and pool is not None and key is not None:
-            self.models.append(_Model(name, worker, pool, path, tuple(key.split("."))))
+            fault = faults.unknown_name("pool", pool, self.pools)
+            entry.faults.add(entry.where(keys.RESOURCE_POOL), fault)
+        elif pool is not None and self.pools[pool].is_standby:
+            fault = faults.model_on_reserve(name, pool, self._pools_of_models())
+            entry.faults.add(entry.where(keys.RESOURCE_POOL), fault)
+        elif worker is not None and pool is not None and section is not None:
+            runs = _read_worker(config, worker, path_of(section), self.pools[pool].gpus)
+            self.models.append(_Model(name, worker, pool, runs))
 
-    def _check(self) -> None:
+    def _pools_of_models(self, besides: str = "") -> list[str]:
+        """Return the pools that may have models, without one of them."""
+        return [name for name, pool in self.pools.items() if name != besides and not pool.is_standby]
+
+    def _check_pools(self, config: Config) -> None:
         """Check what a standby pool protects, and that every pool has a use."""
-        broken, used = bool(self.reader.faults), {model.pool for model in self.models}
+        has_faults = bool(config.faults)
+        used = {model.pool for model in self.models}
         for name, pool in self.pools.items():
-            where, protects = (*pool.path, "attributes"), pool.protects
-            others = [one for one, other in self.pools.items() if one != name and not other.standby]
-            for index, other in enumerate(protects):
-                if other == name:
-                    found = Diagnostic("invalid-value", f"pool `{name}` protects itself", _named(others))
-                elif other not in self.pools:
-                    found = _unknown("pool", other, others)
-                elif self.pools[other].standby:
-                    message = f"pool `{other}` is standby: it has no models to protect"
-                    found = Diagnostic("invalid-value", message, _named(others))
-                else:
-                    continue
-                self.reader.add((*where, "protects", index), found)
-            if protects and not pool.standby:
-                message = f"pool `{name}` protects others, but is no reserve"
-                self.reader.add((*where, "protects"), Diagnostic("invalid-value", message, "add `standby: true`"))
-            if not broken and name not in used and not pool.standby:
-                message = f"no model is on pool `{name}`: its {pool.nodes * pool.each} accelerators stay idle"
-                help = "remove the pool, or add `attributes: {standby: true}`"
-                self.reader.warn((*pool.path, "name"), Diagnostic("idle-accelerators", message, help))
+            for index, other in enumerate(pool.protects):
+                fault = self._protection_fault(name, other)
+                if fault is not None:
+                    where = pool.attributes.inner(keys.PROTECTS.name).value_place(index)
+                    config.faults.add(where, fault)
+            if pool.protects and not pool.is_standby:
+                config.faults.add(pool.attributes.where(keys.PROTECTS), faults.no_reserve(name))
+            if not has_faults and name not in used and not pool.is_standby:
+                config.faults.warn(pool.entry.where(keys.ENTRY_NAME), faults.unused_pool(name, pool.gpus))
+
+    def _protection_fault(self, name: str, protected: str) -> Diagnostic | None:
+        """Return the fault of a pool that protects another one, ``None`` if it may."""
+        others = self._pools_of_models(besides=name)
+        if protected == name:
+            return faults.own_reserve(name, others)
+        if protected not in self.pools:
+            return faults.unknown_name("pool", protected, others)
+        if self.pools[protected].is_standby:
+            return faults.reserve_of_reserve(protected, others)
+        return None
+
+    def node_order(self) -> NodeOrder:
+        """Return addresses as text (``sort_placement_group_by_node_ip``)."""
+        return "text"
 
     def size(self) -> tuple[int, int]:
         """Return the nodes of all clusters, each with as many accelerators as a node of the largest cluster."""
-        return sum(one.nodes for one in self.clusters.values()), max(one.each for one in self.clusters.values())
+        clusters = self.clusters.values()
+        return sum(cluster.nodes for cluster in clusters), max(cluster.gpus_per_node for cluster in clusters)
 
     def assumed(self) -> Inventory:
         """Return the nodes of all clusters."""
-        nodes = [
-            {"ranks": list(ranks), "accelerators": one.each}
-            for one, ranks in zip(self.clusters.values(), self._ranks().values(), strict=True)
-        ]
+        nodes = []
+        for name, ranks in self._node_ranks().items():
+            nodes.append({"ranks": list(ranks), "accelerators": self.clusters[name].gpus_per_node})
         return Inventory.from_dict({"nodes": nodes})
 
-    def _ranks(self) -> dict[str, range]:
+    def _node_ranks(self) -> dict[str, range]:
         """Return the node ranks of each cluster: those after the nodes of the clusters before it."""
-        ends = list(accumulate((one.nodes for one in self.clusters.values()), initial=0))
-        return {name: range(*span) for name, span in zip(self.clusters, pairwise(ends), strict=True)}
+        ends = accumulate((cluster.nodes for cluster in self.clusters.values()), initial=0)
+        spans = zip(self.clusters, pairwise(ends), strict=True)
+        return {name: range(start, stop) for name, (start, stop) in spans}
 
     def place(self, placer: Placer) -> None:
         """Place every model on its pool."""
-        reader, core = placer.reader, placer.inventory.core
+        core = placer.inventory.core
         free: dict[str, Free] = {}
-        for index, (name, ranks) in enumerate(self._ranks().items()):
-            each = self.clusters[name].each
-            smaller = RankSet().union(*(nodes for size, nodes in core.nodes_by_size().items() if size < each))
-            small = next(iter(smaller & RankSet(ranks)), None)
-            if ranks.stop > core.num_nodes or small is not None:
-                has = f"{core.num_nodes} nodes exist"
-                if small is not None:
-                    has = f"node {small} has {core.num_accelerators(small)}"
-                message = f"cluster `{name}` needs nodes {ranks.start}-{ranks.stop - 1} with {each} accelerators, but "
-                help = "use a larger cluster, or fewer nodes or accelerators per node"
-                path = (*_BLOCK, "clusters", index, "nnodes" if small is None else "n_gpus_per_node")
-                reader.add(path, Diagnostic("resource-out-of-range", message + has, help))
-            free[name] = Free.first_of(core, ranks.start, ranks.stop, each)
-        if reader.faults:
+        for name, ranks in self._node_ranks().items():
+            self._check_cluster(placer, name, ranks)
+            free[name] = Free.first_of(core, ranks.start, ranks.stop, self.clusters[name].gpus_per_node)
+        if placer.faults:
             return
-        places = {name: self._take(reader, name, pool, free[pool.cluster]) for name, pool in self.pools.items()}
-        if not reader.faults:
-            placer.rules = self._rules(reader, core, places)
+        taken = {name: _take(placer, name, pool, free[pool.cluster]) for name, pool in self.pools.items()}
+        if not placer.faults:
+            placer.rules = self._rules(placer, core, taken)
             if placer.rules:
                 placer.inventory = placer.inventory.with_facts(NO_FACTS, planned=True)
         for model in self.models:
-            if places[model.pool]:
-                self._place_model(placer, model, places[model.pool])
+            if taken[model.pool]:
+                self._place_model(placer, model, taken[model.pool])
 
-    def _rules(self, reader: Reader, core: Core, places: Mapping[str, Taken]) -> Rules:
+    def _check_cluster(self, placer: Placer, name: str, ranks: range) -> None:
+        """Record the fault of a cluster whose nodes do not exist, or have too few accelerators."""
+        core = placer.inventory.core
+        cluster = self.clusters[name]
+        gpus = cluster.gpus_per_node
+        smaller = RankSet().union(*(nodes for size, nodes in core.nodes_by_size().items() if size < gpus))
+        first_small = next(iter(smaller & RankSet(ranks)), None)
+        if first_small is not None:
+            present = core.num_accelerators(first_small)
+            fault = faults.small_node_of_cluster(name, ranks, gpus, first_small, present)
+            placer.reject(cluster.gpus_at, fault)
+        elif ranks.stop > core.num_nodes:
+            fault = faults.missing_nodes_of_cluster(name, ranks, gpus, core.num_nodes)
+            placer.reject(cluster.nodes_at, fault)
+
+    def _rules(self, placer: Placer, core: Core, taken: Mapping[str, Taken]) -> Rules:
         """Return the reserves and bounds of the pools, if they state any.
 
         The node of a reserve is whole: one that other pools use, too, is reserved for none of them.
         """
-        used_nodes = {name: taken.used_nodes(core) for name, taken in places.items()}
-        known, shared_nodes = RankSet(), RankSet()
-        for nodes in used_nodes.values():
-            shared_nodes |= known & nodes
-            known |= nodes
+        nodes = {name: of_pool.used_nodes(core) for name, of_pool in taken.items()}
+        shared_nodes = _shared_nodes(nodes.values())
         used = {model.pool for model in self.models}
-        entries: list[Pool] = []
 
-        def place(name: str) -> tuple[int, int]:
+        def start(name: str) -> tuple[int, int]:
             """Return where a pool starts; of those on one node, the last one taken comes first."""
-            node, index = core.place(places[name].first)
+            node, index = core.place(taken[name].first)
             return node, -index
 
-        for name in sorted(self.pools, key=place):
+        rules: list[PoolRule] = []
+        for name in sorted(self.pools, key=start):
             pool = self.pools[name]
+            places: Places = {(): pool.entry.place}
             protects = tuple(dict.fromkeys(other for other in pool.protects if other in used))
-            least, most = pool.bounds
-            where: Places = {(): reader.where(pool.path)}
             if name in used:
-                components = tuple(model.name for model in self.models if model.pool == name)
-                entries.append(Pool(name, components, least, most, places=where))
+                models = tuple(model.name for model in self.models if model.pool == name)
+                rules.append(PoolRule(name, models, pool.least_gpus, pool.most_gpus, places=places))
             elif protects:
-                whole = used_nodes[name] - shared_nodes
-                entries += [Pool(name, node_ranks=whole, protects=protects, places=where)] if whole else []
-                if shared := used_nodes[name] & shared_nodes:
-                    message = f"pool `{name}` reserves a part of {nodes_text(shared)}: replan takes only whole nodes"
-                    found = Diagnostic("idle-accelerators", message, "give the pool nodes of its own")
-                    reader.warn((*pool.path, "attributes", "protects"), found)
-        return Rules(pools=tuple(entries)) if any(pool.decides for pool in entries) else NO_RULES
-
-    def _take(self, reader: Reader, name: str, pool: _DevicePool, free: Free) -> Taken:
-        """Take the nodes of a pool: the first ones of its cluster with enough free accelerators."""
-        room = min(free.bundles(pool.each), pool.nodes)
-        taken = free.in_bundles(room * pool.each, [pool.each])
-        if room == pool.nodes and isinstance(taken, Taken):
-            return taken
-        message = f"pool `{name}` needs {counted(pool.nodes, 'node')} with {pool.each} free accelerators each; "
-        message += f"cluster `{pool.cluster}` has room for {room}; {counted(free.left, 'accelerator')} left"
-        help = "use fewer nodes or accelerators per node, or more nodes in the cluster"
-        reader.add((*pool.path, "nnodes"), Diagnostic("resource-out-of-range", message, help))
-        return Taken()
+                whole = nodes[name] - shared_nodes
+                if whole:
+                    rules.append(PoolRule(name, node_ranks=whole, protects=protects, places=places))
+                shared = nodes[name] & shared_nodes
+                if shared:
+                    placer.faults.warn(pool.attributes.where(keys.PROTECTS), faults.shared_reserve(name, shared))
+        return Rules(pools=tuple(rules)) if any(rule.decides for rule in rules) else NO_RULES
 
     def _place_model(self, placer: Placer, model: _Model, taken: Taken) -> None:
         """Place a model on its pool; those that train share its accelerators (verl: one Ray actor)."""
-        if model.worker in _TRAINED:
-            trained = sum(one.worker in _TRAINED for one in self.models if one.pool == model.pool)
-            role = model.section if model.section[-1] == model.worker else (*model.section, model.worker)
-            sizes, where = training_at(placer.reader, role, len(taken), None)
-            placer.component(model.name, taken, where, sizes=sizes, share=placer.share(_SHARED * trained))
+        if isinstance(model.runs, Engines):
+            share = None if model.worker == "rollout" else placer.share(_USERS)
+            model.runs.place(placer, model.name, taken, self.pools[model.pool].gpus_per_node, share)
             return
-        engine = engine_at(placer.reader, (*model.section, ENGINE_SECTIONS[model.worker]))
-        share = None if model.worker == "rollout" else placer.share(_SHARED)
-        placer.engines(model.name, taken, self.pools[model.pool].each, engine, share)
+        trained = sum(other.worker in TRAINED for other in self.models if other.pool == model.pool)
+        sizes = model.runs.sizes
+        placer.component(model.name, taken, sizes.where, sizes=sizes, share=placer.share(_USERS * trained))
 
 
-def _named(pools: Sequence[str]) -> str:
-    return f"name pools with models: {', '.join(pools)}" if pools else "add a pool with models"
+def _named_entries(config: Config, key: Key[Any]) -> Iterator[tuple[str, Config]]:
+    """Yield the names of the entries of a list, with their sections; unknown keys are warnings."""
+    names = [of_entry.name for of_entry in _ENTRIES[key]]
+    entries = config.raw(key)
+    if not isinstance(entries, list) or not entries:
+        fault = faults.missing_list(key.name, names) if entries is None else faults.no_list(key.name, names)
+        config.faults.add(config.where(key), fault)
+        return
+    seen: set[str] = set()
+    for index, entry in enumerate(entries):
+        path: KeyPath = (*path_of(key.path), index)
+        if not isinstance(entry, Mapping):
+            config.faults.add(config.under(path).place, faults.no_entry(path, entry, names))
+            continue
+        section = config.inside(path, entry)
+        _check_names(section, _ENTRIES[key])
+        name = _read_name(section, keys.ENTRY_NAME)
+        if name in seen:
+            config.faults.add(section.where(keys.ENTRY_NAME), faults.double_name(key.name, str(name)))
+        elif name is not None:
+            seen.add(name)
+            yield name, section
 
 
-def _unknown(kind: str, name: str, known: Iterable[str]) -> Diagnostic:
-    return unknown(kind, name, known, f"the {kind}s are", code="invalid-value")
+def _check_names(section: Config, known: Sequence[Key[Any]]) -> None:
+    """Warn of the keys of a section that the draft does not have; one that looks like a typo is a fault."""
+    names = [key.name for key in known]
+    for name in section.section:
+        if name in names:
+            continue
+        near = misspelt(str(name), names)
+        if near is None:
+            section.faults.warn(section.named(str(name)), faults.extra_key(name, names))
+        else:
+            section.faults.add(section.named(str(name)), misspelt_key(str(name), near))
+
+
+def _read_name(entry: Config, key: Key[Any]) -> str | None:
+    """Return the name at a key of an entry; a missing one is a fault."""
+    value = entry.raw(key)
+    if isinstance(value, str) and value:
+        return value
+    if value is None:
+        entry.faults.add(entry.place, faults.missing_key(key.name))
+    else:
+        entry.faults.add(entry.where(key), faults.no_name(key.name, value))
+    return None
+
+
+def _read_size(entry: Config) -> tuple[int, int]:
+    """Return the nodes and the accelerators of each that an entry states; a missing number is a fault, and 0."""
+    sizes = []
+    for key in keys.ENTRY_POOL:
+        is_misspelt = any(misspelt(str(name), (key.name,)) for name in entry.section)
+        if not entry.stated(key) and not is_misspelt:
+            entry.faults.add(entry.place, faults.missing_key(key.name, ": 1"))
+        sizes.append(entry[key] or 0)
+    nodes, gpus = sizes
+    return nodes, gpus
+
+
+def _read_cluster(entry: Config) -> _Cluster:
+    nodes, gpus = _read_size(entry)
+    return _Cluster(nodes, gpus, entry.where(keys.ENTRY_POOL.nodes), entry.where(keys.ENTRY_POOL.gpus))
+
+
+def _read_protects(attributes: Config) -> list[str]:
+    """Return the names of the pools that a pool protects."""
+    names = attributes.raw(keys.PROTECTS)
+    if not isinstance(names, list | None):
+        attributes.faults.add(attributes.where(keys.PROTECTS), faults.no_names(keys.PROTECTS.name, names))
+        return []
+    return [str(name) for name in names or ()]
+
+
+def _read_bounds(attributes: Config, gpus: int, *, is_standby: bool, is_elastic: bool) -> tuple[int | None, int | None]:
+    """Return how few and how many accelerators an elastic pool may have, and record bounds without effect or sense."""
+    stated = [key for key in (keys.LEAST_GPUS, keys.MOST_GPUS) if attributes.stated(key)]
+    least, most = attributes[keys.LEAST_GPUS], attributes[keys.MOST_GPUS]
+    if not stated:
+        return None, None
+    name = stated[0].name
+    if is_standby:
+        attributes.faults.add(attributes.where(*stated), faults.bounds_of_reserve(name))
+    elif not is_elastic:
+        attributes.faults.add(attributes.where(*stated), faults.bounds_of_rigid_pool(name))
+    elif least is not None and most is not None and least > most:
+        attributes.faults.add(attributes.where(keys.LEAST_GPUS), faults.crossed_bounds(least, most))
+    elif least is not None and gpus < least:
+        fault = faults.pool_out_of_bounds(gpus, keys.LEAST_GPUS.name, least)
+        attributes.faults.add(attributes.where(keys.LEAST_GPUS), fault)
+    elif most is not None and gpus > most:
+        fault = faults.pool_out_of_bounds(gpus, keys.MOST_GPUS.name, most)
+        attributes.faults.add(attributes.where(keys.MOST_GPUS), fault)
+    return least, most
+
+
+def _read_worker(config: Config, worker: str, section: KeyPath, gpus: int) -> Engines | Training:
+    """Return what a worker runs, as the section of its model says, on so many accelerators."""
+    if worker in SECTIONS:
+        return read_engines(config.under((*section, SECTIONS[worker])))
+    role = section if section[-1] == worker else (*section, worker)
+    return read_training(config, role, gpus)
+
+
+def _take(placer: Placer, name: str, pool: _DevicePool, free: Free) -> Taken:
+    """Take the nodes of a pool: the first ones of its cluster with enough free accelerators."""
+    room = min(free.bundles(pool.gpus_per_node), pool.nodes)
+    taken = free.in_bundles(room * pool.gpus_per_node, [pool.gpus_per_node])
+    if room == pool.nodes and isinstance(taken, Taken):
+        return taken
+    fault = faults.small_cluster(name, pool.nodes, pool.gpus_per_node, pool.cluster, room, free.left)
+    placer.reject(pool.entry.where(keys.ENTRY_POOL.nodes), fault)
+    return Taken()
+
+
+def _shared_nodes(nodes_of_pools: Iterable[RankSet]) -> RankSet:
+    """Return the nodes that several pools use."""
+    used, shared = RankSet(), RankSet()
+    for nodes in nodes_of_pools:
+        shared |= used & nodes
+        used |= nodes
+    return shared

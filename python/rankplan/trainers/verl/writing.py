@@ -13,7 +13,10 @@ from rankplan.frozen import frozen
 from rankplan.parallel import ENGINE_ORDER, MEGATRON
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
-from rankplan.trainers.verl.sizes import ENGINE_SECTIONS, KEYS
+from rankplan.trainers.verl import keys as verl_keys
+from rankplan.trainers.verl.engines import SECTIONS as ENGINE_SECTIONS
+
+KEYS = {kind: key.name for kind, key in verl_keys.ENGINE_SIZES.items()}
 
 _POOL = ("nnodes", "n_gpus_per_node")
 _TRAINING = ("actor", "critic", "ref")

@@ -1,0 +1,115 @@
+"""The engines of verl: of the rollout, of a reward model and of teachers."""
+
+from __future__ import annotations
+
+from rankplan._core import Short, Taken
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.placing.engines import Engine, division_fault, engine_sizes, idle_fault
+from rankplan.dialects.placing.placer import Placer
+from rankplan.errors import NOWHERE, Diagnostic, Where
+from rankplan.frozen import frozen
+from rankplan.read.text.sizes import Sizes
+from rankplan.trainers.verl import faults, keys
+from rankplan.trainers.verl.pools import Pool, group_name
+
+_USERS = 2
+"""``max_colocate_count`` of the pools that an engine has for itself."""
+
+SECTIONS = {"rollout": "rollout", "reward": "rollout", "teacher": "inference"}
+"""The section of an engine's sizes, inside that of its role."""
+
+
+@frozen
+class Engines:
+    """The engines of a component: all are alike. ``fault`` is why verl starts none with their experts."""
+
+    engine: Engine
+    fault: Diagnostic | None = None
+    fault_at: Where = NOWHERE
+
+    @property
+    def size(self) -> int:
+        """The accelerators of an engine."""
+        return self.engine.size
+
+    def place(self, placer: Placer, name: str, taken: Taken, per_node: int, share: float | None) -> None:
+        """Place engines one after the other on a pool with ``per_node`` accelerators per node, unless it is empty."""
+        self._check(placer)
+        placer.engines(name, taken, per_node, self.engine, share)
+
+    def place_alone(self, placer: Placer, name: str, pool: Pool, prefix: str) -> None:
+        """Place engines that each have nodes of their own (verl: ``RolloutReplica.init_standalone``).
+
+        An engine on its own takes room where it finds it: a node of the config may be a part of a real one. The groups
+        of the pool of an engine have a name with a prefix.
+        """
+        self._check(placer)
+        engine = self.engine
+        per_process = min(pool.gpus_per_node, engine.size)
+        if pool.gpus > placer.free:
+            pool.take_nodes(placer)  # which is a fault
+            return
+        fault = division_fault(name, engine, per_process, pool.gpus) or idle_fault(name, engine, pool.gpus)
+        if fault is not None:
+            placer.reject(engine.path, fault)
+            return
+
+        def torn(short: Short) -> Diagnostic:
+            number = short.bundles * per_process // engine.size
+            return faults.torn_engine(number, name, per_process, engine.keys, short.free)
+
+        taken = placer.bundles(pool.gpus, [per_process], name, engine.path, torn)
+        processes = engine.size // per_process
+        pools = group_name(processes, per_process), processes
+        placer.ask(name, taken, per_group=per_process, name=prefix, pools=pools, order="text")
+        share = placer.share(_USERS)
+        sizes = engine.parallel
+        placer.component(name, taken, engine.where, per_process, sizes=sizes, share=share, engines=processes)
+
+    def _check(self, placer: Placer) -> None:
+        if self.fault is not None:
+            placer.reject(self.fault_at, self.fault)
+
+
+def read_engines(section: Config) -> Engines:
+    """Return the engines that the sizes in a section make; a tensor size that is not stated is 2, as in verl.
+
+    Follows verl's ``LLMServerManager._initialize_llm_servers``.
+    """
+    sizes = {kind: section[key] for kind, key in keys.ENGINE_SIZES.items()}
+    tensor, data, pipeline = sizes.values()
+    if section[keys.DISAGGREGATED]:
+        return Engines(_disaggregated(section, tensor))
+    experts = section[keys.ENGINE_EXPERTS]
+    is_whole = experts == tensor * data
+    largest = max(sizes, key=lambda kind: (sizes[kind], kind == "tp"))
+    places = {kind: section.where(key) for kind, key in keys.ENGINE_SIZES.items() if section.stated(key)}
+    paths = {kind: section.path(key) for kind, key in keys.ENGINE_SIZES.items()}
+    engine = Engine(
+        tensor * data * pipeline,
+        _text(sizes, is_default="tp" not in places),
+        Sizes(engine_sizes(tensor, pipeline, experts if is_whole else 1), section.place, places, paths),
+        section.where(keys.ENGINE_SIZES[largest]),
+        section.place,
+    )
+    if experts == 1 or is_whole or section[keys.ENGINE_NAME] == "trtllm":
+        return Engines(engine)
+    fault = faults.experts_of_engine(experts, tensor * data)
+    return Engines(engine, fault, section.where(keys.ENGINE_EXPERTS))
+
+
+def _text(sizes: dict[str, int], *, is_default: bool) -> str:
+    """Return the sizes of an engine as messages name them; ``is_default``: the config states no tensor size."""
+    parts = [f"{keys.ENGINE_SIZES[kind].name} {size}" for kind, size in sizes.items() if size > 1 or kind == "tp"]
+    if is_default:
+        parts[0] = f"verl's default {parts[0]}; the file does not set it"
+    return " x ".join(parts)
+
+
+def _disaggregated(section: Config, tensor: int) -> Engine:
+    """Return an engine with other processes for the prefill."""
+    prefill = section[keys.PREFILL_REPLICAS]
+    decode = section[keys.DECODE_REPLICAS] * section.get(keys.DECODE_TENSOR, tensor)
+    text = f"prefill {prefill} x {tensor} + decode {decode}"
+    where = section.inner("disaggregation").place
+    return Engine(prefill * tensor + decode, text, Sizes(where=where), where, where)

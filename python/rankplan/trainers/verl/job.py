@@ -1,0 +1,173 @@
+"""verl: pools of ``n_gpus_per_node`` accelerators on ``nnodes`` nodes, roles on them, and engines of their sizes.
+
+The training has one process per accelerator: worker r of a pool with P per node is on its node r // P. Actor, critic
+and reference model are one Ray actor in verl, and share its part of the accelerator here. The rollout's engines take
+consecutive accelerators of the same pool (hybrid), or have accelerators of their own (``rollout.nnodes`` at the top of
+the config, or ``trainer.v1.trainer_mode: separate_async``). A reward model and teachers have engines too.
+
+In pool order, each pool takes the first nodes with enough free accelerators. The components are ``actor``, ``ref``,
+``critic``, ``rollout``, ``rollout_standalone``, ``reward`` and ``teacher``, as far as the config has them. Faults are
+``resource-out-of-range`` for pools that do not fit, ``spans-nodes`` and ``parallel-idle`` for engines that verl would
+start on a wrong node, or not at all.
+
+EasyR1, a fork, has its keys in ``worker``. There is a critic only with the estimator gae, and a reference model unless
+``algorithm.disable_kl`` is set (EasyR1: ``RayPPOTrainer.__init__``, b44b311).
+
+The program that a script starts decides some roles (`rankplan.trainers.verl.programs`). A config with a ``topology``
+section follows a draft of verl's (`rankplan.trainers.verl.topology`).
+
+Follows verl's ``ResourcePoolManager.create_resource_pool``, ``RayResourcePool.get_placement_groups``,
+``PPOTrainer._init_resource_pool_mgr`` and ``RolloutReplica.__init__`` (1dda039).
+"""
+
+from __future__ import annotations
+
+from rankplan._core import Taken
+from rankplan.dialects.interface.job import Job
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.placing.placer import Placer
+from rankplan.plans.requests import NodeOrder
+from rankplan.trainers.verl import faults, keys
+from rankplan.trainers.verl.pools import Pool, read_pool
+from rankplan.trainers.verl.programs import EASY_R1, has_own_defaults, program_of
+from rankplan.trainers.verl.reward import Form, read_reward_model
+from rankplan.trainers.verl.rollout import Trainer, read_rollout, read_trainer
+from rankplan.trainers.verl.teachers import Teachers, read_teachers
+from rankplan.trainers.verl.topology import TopologyJob, has_topology
+from rankplan.trainers.verl.training import Training, read_training
+
+_USERS = 3
+"""``max_colocate_count`` of verl's pools."""
+
+_ESTIMATORS_WITH_CRITIC = (None, "gae", "masked_gae", "bi_level_gae", "turn_wise_gae")
+"""Estimators that need a critic, verl's default among them; all but gae are VAGEN's."""
+
+
+class VerlJob(Job):
+    """The pools and the roles of a verl config."""
+
+    def __init__(self, config: Config) -> None:
+        self.program = program_of(config.program)
+        if self.program.unread:
+            fault = faults.unread_placement(config.program, self.program.unread)
+            config.faults.add(config.named(self.program.unread), fault)
+        self.is_easy_r1 = config.has(keys.EASY_R1) or config.program == EASY_R1
+        self.states_memory = not self.is_easy_r1
+        self.has_defaults = has_own_defaults(config)
+        self.trainer = read_trainer(config, self.program)
+        self.pool = read_pool(config.under(keys.TRAINER), keys.TRAINER_POOL, usual_nodes=1)
+        self.rollout = read_rollout(config, self.trainer, self.pool)
+        self.reward = read_reward_model(config, self.trainer, self.program.older_reward)
+        self.teachers: Teachers | None = read_teachers(config)
+        self.trained = self._read_trained(config)
+
+    def _read_trained(self, config: Config) -> dict[str, Training]:
+        """Return the roles that verl makes one Ray actor of, with their sizes."""
+        sections = {"actor": keys.ACTOR}
+        if self._has_reference(config):
+            sections["ref"] = keys.REFERENCE
+        if self._has_critic(config):
+            sections["critic"] = keys.CRITIC
+        if self.reward.form is Form.WORKERS:
+            sections["reward"] = keys.OLDER_REWARD
+        return {
+            name: read_training(config, tuple(section.split(".")), self.pool.gpus, self.program.engine)
+            for name, section in sections.items()
+        }
+
+    def _has_reference(self, config: Config) -> bool:
+        """Return whether there is a reference model (verl: ``need_reference_policy``)."""
+        if self.program.reference is not None:
+            return self.program.reference
+        ranks = [config[keys.LORA_RANK], config[keys.LORA_SECTION_RANK]]
+        if any(ranks) or config.stated(keys.LORA_ADAPTER):
+            return False  # the actor without its adapter is the reference model
+        if self.is_easy_r1:
+            return not config[keys.DISABLE_KL]
+        return config[keys.USE_KL_LOSS] or config[keys.USE_KL_IN_REWARD]
+
+    def _has_critic(self, config: Config) -> bool:
+        """Return whether there is a critic (verl: ``need_critic``); an asynchronous trainer fails with one."""
+        if self.program.critic is not None:
+            return self.program.critic
+        estimator = config[keys.ESTIMATOR]
+        if self.is_easy_r1:
+            return bool(estimator == "gae")
+        has_critic = config.get(keys.CRITIC_ENABLED, estimator in _ESTIMATORS_WITH_CRITIC)
+        if has_critic and self.trainer is Trainer.ASYNCHRONOUS:
+            _refuse_critic(config)
+        return has_critic
+
+    def node_order(self) -> NodeOrder:
+        """Return addresses as text (``sort_placement_group_by_node_ip``)."""
+        return "text"
+
+    def size(self) -> tuple[int, int]:
+        """Return as many nodes as the pools have, each with as many accelerators as the largest pool has per node."""
+        teachers = None if self.teachers is None else self.teachers.pool
+        pools = [self.pool, self.rollout.pool, self.reward.pool, teachers]
+        used = [pool for pool in pools if pool is not None and pool.nodes]
+        return sum(pool.nodes for pool in used), max(pool.gpus_per_node for pool in used)
+
+    def place(self, placer: Placer) -> None:
+        """Place the training and its engines, the reward model, the teachers, and engines with nodes of their own.
+
+        verl makes the pools before it starts a role on them; a standalone engine takes its nodes when it starts.
+        """
+        is_asynchronous = self.trainer is Trainer.ASYNCHRONOUS
+        training = self.pool.take(placer, "actor", "trainer_pool" if is_asynchronous else "global_pool")
+        reward = self._take_reward(placer, training)
+        teachers = Taken()
+        if self.teachers is not None:
+            teachers = self.teachers.pool.take(placer, "teacher", "teacher_pool")
+        if training:
+            self._place_training(placer, training)
+            if self.rollout.gpus_per_server is not None:
+                self.rollout.engines.place(placer, "rollout", training, self.rollout.gpus_per_server, None)
+            if reward:
+                self._place_reward(placer, reward)
+        if self.teachers is not None:
+            self.teachers.place(placer, teachers, placer.share(_USERS))
+        if self.rollout.pool is not None:
+            name = "rollout" if self.rollout.gpus_per_server is None else "rollout_standalone"
+            self.rollout.engines.place_alone(placer, name, self.rollout.pool, "rollout_pool_")
+
+    def _take_reward(self, placer: Placer, training: Taken) -> Taken:
+        """Take the accelerators of the reward model's engines, unless they take nodes of their own."""
+        if self.reward.pool is None:
+            return training
+        if self.trainer is not Trainer.ASYNCHRONOUS:
+            return self.reward.pool.take(placer, "reward", "reward_pool")
+        if self.reward.engines is not None:
+            self.reward.engines.place_alone(placer, "reward", self.reward.pool, "rollout_pool_reward_")
+        return Taken()
+
+    def _place_training(self, placer: Placer, training: Taken) -> None:
+        """Place the roles with a process per accelerator."""
+        share = placer.share(_USERS * len(self.trained))
+        for name, trained in self.trained.items():
+            engine = "fsdp" if trained.engine == "fsdp2" else trained.engine
+            sizes = trained.sizes
+            placer.component(name, training, sizes.where, sizes=sizes, share=share, facts={"engine": engine})
+
+    def _place_reward(self, placer: Placer, taken: Taken) -> None:
+        """Place the engines of the reward model, on the accelerators of the training or on its pool."""
+        if self.reward.engines is None:
+            return
+        pool: Pool = self.pool if self.reward.pool is None else self.reward.pool
+        self.reward.engines.place(placer, "reward", taken, pool.gpus_per_node, placer.share(_USERS))
+
+
+def _refuse_critic(config: Config) -> None:
+    """Record the critic of an asynchronous trainer, unless only a run tells whether there is one."""
+    if config.is_known_when_run(keys.CRITIC_ENABLED) or config.is_known_when_run(keys.ESTIMATOR):
+        return
+    stated = list(filter(config.stated, (keys.CRITIC_ENABLED, keys.ESTIMATOR)))
+    if stated or config.program.startswith("verl."):
+        where = config.where(*stated, keys.ESTIMATOR)
+        config.faults.add(where, faults.asynchronous_critic(by_default=not stated))
+
+
+def job_of(config: Config) -> Job:
+    """Return the job of a config: with the pools of a topology, or with those of the roles."""
+    return TopologyJob(config) if has_topology(config) else VerlJob(config)

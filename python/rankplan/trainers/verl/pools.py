@@ -1,0 +1,62 @@
+"""verl's pools: a number of nodes, and of accelerators on each."""
+
+from __future__ import annotations
+
+from rankplan._core import Taken
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.placing.placer import Placer
+from rankplan.errors import Where
+from rankplan.frozen import frozen
+from rankplan.plans.requests import repeated
+from rankplan.read.components import ASSUMED
+from rankplan.trainers.verl import faults
+from rankplan.trainers.verl.keys import PoolKeys
+
+
+@frozen
+class Pool:
+    """A pool of a section: its nodes, and its accelerators of each. ``where`` is the place of its size."""
+
+    name: str
+    nodes: int
+    gpus_per_node: int
+    where: Where
+
+    @property
+    def gpus(self) -> int:
+        """All its accelerators."""
+        return self.nodes * self.gpus_per_node
+
+    def take(self, placer: Placer, component: str, prefix: str) -> Taken:
+        """Take its accelerators for a component, and record its requests, a group a node; too few are a fault."""
+        taken = self.take_nodes(placer)
+        name = f"{prefix}{group_name(self.nodes, self.gpus_per_node)}"
+        placer.ask(component, taken, per_group=self.gpus_per_node, name=name, strategy="STRICT_PACK", order="text")
+        return taken
+
+    def take_nodes(self, placer: Placer) -> Taken:
+        """Take its accelerators; too few are a fault."""
+        return placer.nodes(self.nodes, self.gpus_per_node, f"the pool of {self.name}", self.where)
+
+
+def read_pool(
+    section: Config, keys: PoolKeys, *, usual_nodes: int = 0, least_nodes: int = 1, usual_gpus: int = ASSUMED
+) -> Pool:
+    """Return the pool of a section; missing nodes are a fault if the usual ones are too few."""
+    for key in keys:
+        if key.name in section.section and not section.stated(key):
+            section.faults.add(section.where(key), faults.empty_size(key.name))
+    if usual_nodes < least_nodes and not section.stated(keys.nodes):
+        section.faults.add(section.place, faults.missing_nodes(section.name))
+    stated = [key for key in keys if section.stated(key)]
+    return Pool(
+        section.name,
+        section.get(keys.nodes, usual_nodes, least=least_nodes),
+        section.get(keys.gpus, usual_gpus),
+        section.where(*stated) if stated else section.place,
+    )
+
+
+def group_name(nodes: int, gpus: int) -> str:
+    """Return the name of a pool's groups without their numbers (verl: ``RayResourcePool.get_placement_groups``)."""
+    return f"verl_group_{gpus}{repeated(f'_{gpus}', nodes - 1)}:"
