@@ -13,7 +13,7 @@ DIALECT = Dialect(
     job="rankplan.trainers.verl.job:job_of",
     writers={
         "": "rankplan.trainers.verl.writing:written",
-        "topology": "rankplan.trainers.verl.writing:topology_written",
+        "topology": "rankplan.trainers.verl.topology_writing:topology_written",
     },
     programs=(  # the entry points in verl/trainer and verl/experimental
         Program(r"verl\.(trainer|experimental)\..*sft\w*", "supervised fine-tuning (SFT)"),

@@ -8,6 +8,25 @@ from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
 from rankplan.words import counted, must_be, nodes_text, unknown
 
+# Why a component cannot be written
+
+NEEDS_ACTOR = "verl needs an actor"
+NO_ROLE = "verl has no such role"
+NO_WORKER = "verl's draft has no such worker"
+ON_ACTOR = "verl places it on the actor's accelerators"
+SEVERAL_GPUS = "its processes do not have one accelerator each"
+SEVERAL_MACHINE_TYPES = "its nodes are of several machine types"
+UNEVEN_NODES = "its accelerators are not as many on each node, in order"
+UNEVEN_PROCESSES = "its processes have different numbers of accelerators"
+
+
+def part_of(other: str) -> str:
+    """Return the reason for a component with some of the accelerators of another one."""
+    return f"it has a part of the accelerators of {other}"
+
+
+# Programs
+
 
 def unread_placement(program: str, key: str) -> Diagnostic:
     """Return the fault of a program that places its processes by a key of its own."""
