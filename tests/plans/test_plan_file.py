@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, Request
 from rankplan._core import Requests
+from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
 from support.goldens import lines
 from support.paths import ROOT
 from support.recorded_trainers import cluster, config
@@ -218,6 +219,56 @@ CHANGES: list[tuple[Callable[[dict[str, Any]], None], list[str]]] = [
         ["components.a.memory.share: `share` says nothing about `training`"],
     ),
     (
+        at("components", "a", "memory", value={"training": "fsdp", "model": "Qwen/x"}),
+        ["components.a.memory.model: model 'Qwen/x' is in no table, and there is no such file or folder"],
+    ),
+    (
+        at("cluster", "node_groups", 0, "label", value="node"),
+        ["cluster.node_groups[0].label: the label `node` is reserved: it always means all nodes, counted as nodes"],
+    ),
+    (
+        at("cluster", "node_groups", 0, "node_ranks", value="0-3"),
+        ["cluster.node_groups[0].node_ranks: node_ranks 0-3 are out of range: the cluster has 3 nodes, ranks 0-2"],
+    ),
+    (
+        at("cluster", "node_groups", 0, "env_configs", value=[{"node_ranks": "all", "env_vars": {"RANK": 1, "A": []}}]),
+        [
+            "cluster.node_groups[0].env_configs[0].env_vars.RANK: variable `RANK` is set by the plan",
+            "cluster.node_groups[0].env_configs[0].env_vars.A: variable `A` is []; it must be text",
+        ],
+    ),
+    (
+        at("cluster", "node_groups", 0, "hardware", value={"type": "Arm", "configs": [{"node_rank": 2}, {"node": 1}]}),
+        ["cluster.node_groups[0].hardware.configs[1]: `node_rank` is missing"],
+    ),
+    (
+        at("cluster", "topology", "keep", value={"a": {"tp": "rack", "zz": "rack"}, "a+b": {"tp": "rack"}}),
+        [
+            "cluster.topology.keep.a.zz: unknown kind of group `zz`",
+            "cluster.topology.keep.a+b.tp: `+` joins components for `world` only, not for tp",
+        ],
+    ),
+    (
+        at("cluster", "topology", "segment", value={"a": {"rack": 0}}),
+        ["cluster.topology.segment.a.rack: `rack` is 0; it must be a whole number of 1 or more"],
+    ),
+    (
+        at("cluster", "topology", "levels", value=["node", "node"]),
+        [
+            "cluster.topology.levels[0]: the level `node` is always the innermost one",
+            "cluster.topology.levels[1]: the level `node` is always the innermost one",
+        ],
+    ),
+    (
+        at("cluster", "pools", value=[{"name": "p", "components": ["a"]}, {"name": "r", "node_ranks": 2}]),
+        ["cluster.pools[1]: `protects` is missing: pool `r` reserves nodes for no other pool"],
+    ),
+    (
+        at("cluster", "host_memory", value="80"),
+        ["cluster.host_memory: `host_memory` is '80'; it must be a size from 1 MiB to 1 EiB"],
+    ),
+    (at("cluster", "exclud", value=[]), ["cluster.exclud: unknown key `exclud`"]),
+    (
         at("components", "b", "rule", "packed", value=[0, 7, 2]),
         ["components.b.rule.packed: `packed` is [0, 7, 2]; it must be a list of 4 values"],
     ),
@@ -281,6 +332,43 @@ def test_the_faults_of_all_parts_are_found_in_the_order_of_the_file() -> None:
         "inventory.nodes[0].accelerators",
         "components.a.rule",
     ]
+
+
+def test_faults_of_the_cluster_hide_none_of_components() -> None:
+    def change(content: dict[str, Any]) -> None:
+        at("cluster", "exclude", value=[3])(content)
+        at("components", "a", "memory", value={})(content)
+
+    assert [fault.partition(": ")[0] for fault in faults(changed(change))] == [
+        "cluster.exclude[0]",
+        "components.a.memory",
+    ]
+
+
+def test_every_stage_of_deepspeed_comes_back() -> None:
+    for stage in range(4):
+        settings = {"training": "deepspeed", "params": 7e9, "zero_stage": stage}
+        plan = Plan.from_dict(changed(at("components", "a", "memory", value=settings)))
+        memory = plan["a"].memory
+        assert memory is not None and memory.zero_stage == stage
+
+
+WORDS = {
+    "training": FRAMEWORKS,
+    "engine": ENGINES,
+    "precision": PRECISIONS,
+    "cache_precision": PRECISIONS,
+    "optimizer": OPTIMIZERS,
+    "recompute": RECOMPUTE,
+    "sleep": SLEEP,
+}
+
+
+@pytest.mark.parametrize(("key", "words"), WORDS.items(), ids=WORDS)
+def test_the_core_knows_the_words_of_memory(key: str, words: Collection[str]) -> None:
+    *first, last = words
+    (found,) = faults(changed(at("components", "a", "memory", value={key: 1})))
+    assert found.endswith(f"`{key}` is 1; it must be {', '.join(first)} or {last}")
 
 
 def test_names_in_a_row_are_checked_as_expressions() -> None:

@@ -17,6 +17,7 @@
 //! | [`order`] | the orders in which trainers sort nodes |
 //! | [`taken`], [`steps`], [`free`] | accelerators in the order taken; whole steps; first fit on what is free |
 //! | [`group_names`], [`node_runs`], [`requests`], [`sorting`] | what a trainer asks Ray for: names, nodes, groups, and these with nodes as it sorts them |
+//! | `group_table`, `network_table`, `memory_table`, [`cluster_reader`] | what a plan states of node groups, the network, memory and pools |
 //! | [`request_file`], [`plan_reader`], [`plan_file`] | requests in the file of a plan; values to the parts of a plan, and back |
 //! | [`table`], [`columns`], [`runs`] | one row per process, stored as columns; rows as runs |
 //! | `builder`, [`assign`] | a rule and a pool to a table |
@@ -33,18 +34,22 @@ pub mod assign;
 mod builder;
 mod check;
 pub mod chunks;
+pub mod cluster_reader;
 pub mod columns;
 pub mod diagnostic;
 pub mod domains;
 mod fault;
 pub mod free;
 pub mod group_names;
+mod group_table;
 pub mod groups;
 pub mod ids;
 pub mod inventory;
 pub mod machine;
 pub mod memory;
+mod memory_table;
 mod messages;
+mod network_table;
 pub mod node;
 pub mod node_reader;
 pub mod node_runs;

@@ -1,13 +1,16 @@
 //! Reads the file of a plan: the tables of its fields, and the parts of the plan with every fault.
 
 use crate::chunks::Chunks;
+use crate::cluster_reader::read_cluster;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::MAX_PROCESSES;
+use crate::memory_table::read_memory;
 use crate::node_reader::{Stated, read_inventory_at};
 use crate::packed::Packed;
 use crate::rank_map::RankMap;
+use crate::read::names::Names;
 use crate::read::place::{Fault, Place};
-use crate::read::reader::{Names, Reader, must_be, one_of};
+use crate::read::reader::{Reader, must_be, one_of};
 use crate::read::record::{Read, Record};
 use crate::read::shown::{all_printable, shown};
 use crate::read::spelling::{USUAL, nearest};
@@ -143,7 +146,7 @@ pub struct Component {
 pub struct Entry {
     /// The name of the component.
     pub name: String,
-    /// What it keeps in memory: the value in the file, not read yet.
+    /// What it keeps in memory, as plain values; the model as it is stated.
     pub memory: Option<Value>,
     /// Everything else; `None` after faults.
     pub component: Option<Component>,
@@ -154,7 +157,7 @@ pub struct Entry {
 pub struct Saved {
     /// The nodes, and the levels that they state.
     pub inventory: Option<Stated>,
-    /// The cluster section, if there is one.
+    /// What is stated of the cluster, as plain values; `None` also after faults.
     pub cluster: Option<Value>,
     /// The name of the placement mode.
     pub mode: Option<String>,
@@ -186,7 +189,9 @@ pub fn read_plan(content: &Value, version: i64, names: &Names) -> Saved {
     if reader.faults.is_empty() {
         let at = Place::WHOLE.name("inventory");
         saved.inventory = read_nodes(&mut reader, part("inventory"), &at);
-        saved.cluster = content.get("cluster").filter(|cluster| **cluster != Value::Null).cloned();
+        let at = Place::WHOLE.name("cluster");
+        let cluster = content.get("cluster").filter(|cluster| **cluster != Value::Null);
+        saved.cluster = cluster.and_then(|cluster| read_cluster(&mut reader, cluster, &at));
         saved.components = read_components(&mut reader, part("components"));
         if let Some(requests) = content.get("requests") {
             let nodes = saved.inventory.as_ref().map(|(inventory, _)| inventory.num_nodes());
@@ -256,8 +261,11 @@ fn read_components(reader: &mut Reader<'_>, content: &Value) -> Vec<Entry> {
     for (key, state) in pairs.iter() {
         match key {
             Value::Text(name) if all_printable(name) => {
-                let component = read_component(reader, state, &outer.name(name));
-                let memory = state.get(MEMORY).filter(|memory| **memory != Value::Null).cloned();
+                let at = outer.name(name);
+                let component = read_component(reader, state, &at);
+                let memory = state.get(MEMORY).filter(|memory| **memory != Value::Null);
+                let at = at.name(MEMORY);
+                let memory = memory.and_then(|memory| read_memory(reader, memory, &at)).map(Record::plain);
                 entries.push(Entry { name: name.clone(), memory, component });
             }
             _ => {
@@ -284,7 +292,7 @@ fn read_component(reader: &mut Reader<'_>, state: &Value, at: &Place<'_>) -> Opt
     }
     beside.sort_by(|(one, _), (other, _)| one.cmp(other));
     let placed = placed?;
-    (reader.faults.len() == before).then(|| Component { placed, settings: plain(record), beside })
+    (reader.faults.len() == before).then(|| Component { placed, settings: record.plain(), beside })
 }
 
 fn read_placed(reader: &mut Reader<'_>, record: &mut Record, at: &Place<'_>) -> Option<Placed> {
@@ -323,26 +331,4 @@ fn read_rule(reader: &mut Reader<'_>, mut record: Record, at: &Place<'_>) -> Opt
     let located = |diagnostic| Fault { path: at.path(), diagnostic, text: text.clone() };
     reader.faults.extend(faults.into_iter().map(located));
     None
-}
-
-/// What a record says, as plain values.
-fn plain(record: Record) -> Value {
-    Value::map(record.0.into_iter().map(|(name, read)| (name, plain_value(read))))
-}
-
-fn plain_value(read: Read) -> Value {
-    match read {
-        Read::Bool(on) => Value::Bool(on),
-        Read::Int(number) => Value::from(number),
-        Read::Float(number) => Value::from(number),
-        Read::Text(text) => Value::from(text),
-        Read::Ranks(ranks) => Value::Ranks(ranks),
-        Read::Null => Value::Null,
-        Read::Plain(value) => value,
-        Read::List(items) => Value::list(items.into_iter().map(plain_value)),
-        Read::Map(pairs) => {
-            Value::Map(pairs.into_iter().map(|(key, value)| (plain_value(key), plain_value(value))).collect())
-        }
-        Read::Record(record) => plain(record),
-    }
 }

@@ -2,9 +2,9 @@
 
 use rankplan_core::plan_file::{self, Parts};
 use rankplan_core::plan_reader::{Rule, Saved, known_version, read_plan};
+use rankplan_core::read::names::Names;
 use rankplan_core::read::parse::parse;
 use rankplan_core::read::place::{in_order, path_text};
-use rankplan_core::read::reader::Names;
 use rankplan_core::read::value::Value;
 
 const PLAN: &str = r#"{
@@ -23,7 +23,7 @@ const PLAN: &str = r#"{
 "#;
 
 fn names() -> Names {
-    Names { accelerators: vec!["NV_GPU".to_owned()], hardware: Vec::new() }
+    Names { accelerators: vec!["NV_GPU".to_owned()], hardware: Vec::new(), variables: vec!["RANK".to_owned()] }
 }
 
 fn content(text: &str) -> Value {

@@ -1,5 +1,6 @@
 //! `NodeSpec`, and the facts of its accelerators and network cards.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyIndexError;
@@ -7,8 +8,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rankplan_core::node::Node;
 use rankplan_core::node_reader::{NODE, change, read_node};
+use rankplan_core::read::names::Names;
 use rankplan_core::read::place::Place;
-use rankplan_core::read::reader::{Names, Reader};
+use rankplan_core::read::reader::Reader;
 use rankplan_core::read::value::Value;
 
 use crate::errors::OrRaise;
@@ -59,7 +61,14 @@ impl NodeSpec {
 pub fn known_names(py: Python<'_>) -> PyResult<Names> {
     let accelerators = py.import("rankplan.accelerators")?.getattr("TYPES")?.extract()?;
     let hardware = py.import("rankplan.hardware.types")?.getattr("HARDWARE_TYPES")?.extract()?;
-    Ok(Names { accelerators, hardware })
+    Ok(Names { accelerators, hardware, variables: Vec::new() })
+}
+
+/// The same names, and the environment variables that a plan sets: `rankplan.environment.reserved_variables()`.
+pub fn known_names_and_variables(py: Python<'_>) -> PyResult<Names> {
+    let variables: HashSet<String> =
+        py.import("rankplan.environment")?.call_method0("reserved_variables")?.extract()?;
+    Ok(Names { variables: variables.into_iter().collect(), ..known_names(py)? })
 }
 
 /// The fields in the order of their table: an attribute with another name has that.

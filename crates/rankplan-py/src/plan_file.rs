@@ -12,7 +12,7 @@ use rankplan_core::read::value::Value;
 
 use crate::errors::located;
 use crate::inventory::Inventory;
-use crate::node::known_names;
+use crate::node::known_names_and_variables;
 use crate::pool::AnyRule;
 use crate::requests::Requests;
 use crate::rules::{Chunks, Packed, RankMap};
@@ -29,7 +29,7 @@ pub struct SavedPlan {
     inventory: Option<Py<Inventory>>,
     /// The levels of the network that the inventory states.
     levels: Option<Vec<String>>,
-    /// The cluster section as plain values, if there is one.
+    /// What is stated of the cluster, as plain values; `None` also after faults.
     cluster: Py<PyAny>,
     /// The name of the placement mode.
     mode: Option<String>,
@@ -110,7 +110,7 @@ impl PlanFile {
 
     /// Return the parts of a plan of a version that can be read, and every fault.
     fn read(&self, py: Python<'_>) -> PyResult<SavedPlan> {
-        let names = known_names(py)?;
+        let names = known_names_and_variables(py)?;
         let version = self.version().unwrap_or(plan_reader::VERSION);
         let Saved { inventory, cluster, mode, dialect, components, requests, faults } =
             py.detach(|| plan_reader::read_plan(&self.0, version, &names));

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from rankplan.frozen import frozen
 from rankplan.nodes.groups import NodeGroup
 
@@ -30,6 +33,20 @@ class ClusterFacts:
     order: str = BY_ADDRESS
     accelerator_memory: int | None = None
     host_memory: int | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ClusterFacts:
+        """Return the facts of a ``cluster`` section that the core has read."""
+        topology = values.get("topology", {})
+        levels = topology.get("levels")
+        return cls(
+            node_groups=tuple(map(NodeGroup.of, values.get("node_groups", ()))),
+            exclude=tuple(values.get("exclude", ())),
+            levels=None if levels is None else tuple(levels),
+            order=topology.get("order", BY_ADDRESS),
+            accelerator_memory=values.get("accelerator_memory"),
+            host_memory=values.get("host_memory"),
+        )
 
     def groups_within(self, num_nodes: int) -> tuple[NodeGroup, ...]:
         """Return the node groups that lie within the first nodes."""

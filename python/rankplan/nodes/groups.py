@@ -27,6 +27,12 @@ class NodeEnvironment:
     interpreter: str | None = None
     path_mode: str = PREPEND
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> NodeEnvironment:
+        """Return the environment of an entry of ``env_configs`` that the core has read."""
+        interpreter = values.get("python_interpreter_path")
+        return cls(values["node_ranks"], values.get("env_vars", {}), interpreter, values.get("path_env", PREPEND))
+
     def plain(self) -> dict[str, Any]:
         """Return the keys and values of an entry of ``env_configs``."""
         return {
@@ -61,6 +67,18 @@ class GroupHardware:
         for piece in self.pieces or ():
             self._by_node.setdefault(piece.node_rank, []).append(piece)
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> GroupHardware:
+        """Return the hardware of a mapping that the core has read."""
+        configs = values.get("configs")
+        if configs is None:
+            return cls(values["type"])
+        pieces = []
+        for config in configs:
+            stated = {key: value for key, value in config.items() if key != "node_rank"}
+            pieces.append(Piece(config["node_rank"], stated))
+        return cls(values["type"], tuple(pieces))
+
     def counts(self) -> list[tuple[int, int]]:
         """Return (node rank, number of pieces) for every node with hardware, ascending."""
         return sorted((node, len(pieces)) for node, pieces in self._by_node.items())
@@ -84,6 +102,15 @@ class NodeGroup:
     environments: tuple[NodeEnvironment, ...] = ()
     hardware: GroupHardware | None = None
     ignore_hardware: bool = False
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> NodeGroup:
+        """Return the group of an entry of ``node_groups`` that the core has read."""
+        environments = tuple(map(NodeEnvironment.of, values.get("env_configs", ())))
+        stated = values.get("hardware")
+        hardware = None if stated is None else GroupHardware.of(stated)
+        ignored = values.get("ignore_hardware", False)
+        return cls(values["label"], values["node_ranks"], environments, hardware, ignored)
 
     def environment(self, node_rank: int) -> tuple[dict[str, str], str | None]:
         """Return the variables and the interpreter of a node in the group."""

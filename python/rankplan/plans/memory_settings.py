@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from rankplan.errors import Diagnostic
+from rankplan._core import read_part
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.frozen import frozen
+from rankplan.plans import faults
 from rankplan.plans.model import Model
 
 KINDS = ("training", "forward", "engine", "resident")
@@ -24,6 +26,13 @@ FITTING = {
     | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"},
 }
 """The keys that say something about each kind."""
+
+_FRAMEWORK = {
+    "zero_stage": "deepspeed",
+    "whole_gradients": "fsdp",
+    **dict.fromkeys(("distributed_optimizer", "sequence_parallel", "first_layers", "last_layers"), "megatron"),
+}
+"""The framework of the keys that only one of them has."""
 
 COUNTS = ("length", "tokens", "micro_batch", "lora", "first_layers", "last_layers", "chunks", "sequences")
 """Settings that are whole numbers from 1 to ``LARGEST_COUNT``."""
@@ -113,3 +122,60 @@ class MemorySettings:
         if self.model is not None and self.model.named:
             values["model"] = self.model.name
         return values
+
+
+Fault = tuple[KeyPath, Diagnostic]
+"""A fault, and its path within the settings."""
+
+
+def read_settings(value: Any) -> tuple[MemorySettings | None, list[Fault]]:
+    """Return the settings that a value of ``memory`` states, or every fault."""
+    values, found = read_part("memory", value)
+    if values is not None:
+        return settings_of(values)
+    faults_within: list[Fault] = [(path[1:], fault) for path, fault in found]
+    if isinstance(value, Mapping) and not any(path[:1] == ("model",) for path, _ in faults_within):
+        faults_within += _model(value.get("model"))[1]
+    return None, faults_within
+
+
+def settings_of(values: Mapping[str, Any]) -> tuple[MemorySettings | None, list[Fault]]:
+    """Return the settings of values that the core has read one by one, or the faults of their sum."""
+    model, found = _model(values.get("model"))
+    if found:
+        return None, found
+    settings = MemorySettings(**{**values, "model": model})
+    fault = _unfit(values)
+    if fault is None and (ends := settings.ends_fault(model)) is not None:
+        fault = (), ends
+    return (settings, []) if fault is None else (None, [fault])
+
+
+def _model(source: Any) -> tuple[Model | None, list[Fault]]:
+    """Return the model that is stated, if any is."""
+    if source is None:
+        return None, []
+    try:
+        return Model.of(source), []
+    except PlacementError as error:
+        return None, [(("model",), fault) for fault in error.diagnostics]
+
+
+def _unfit(values: Mapping[str, Any]) -> Fault | None:
+    """Return the fault of settings that do not go together."""
+    kinds = [kind for kind in KINDS if values.get(kind)]
+    if len(kinds) != 1:
+        return (), faults.no_kind_of_memory(kinds)
+    kind = kinds[0]
+    for key in sorted(values):
+        if values[key] in (None, False):
+            continue
+        if key not in FITTING[kind]:
+            return (key,), faults.idle_setting(key, kind, KINDS)
+        own = _FRAMEWORK.get(key)
+        if own is not None and values[kind] not in (own, True):
+            return (key,), faults.setting_of_another(key, kind, values[kind], own)
+    for first, second in (("model", "params"), ("tokens", "micro_batch")):
+        if values.get(first) is not None and values.get(second) is not None:
+            return (second,), faults.both_stated(first, second)
+    return None

@@ -1,7 +1,7 @@
 """The file of a plan: its decisions as JSON, written and read by the core.
 
-Rows are not stored: the rules give them again. Two parts are plain values here, each read by one function: the section
-of the cluster, and what a component keeps in memory.
+Rows are not stored: the rules give them again. The core reads each value; what several values must not state together
+is checked here: node groups, pools, settings of memory, and components on the nodes of the plan.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from rankplan._core import PLAN_VERSION, PlanFile, Requests
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where, refusal
 from rankplan.files import read_text, write_whole
 from rankplan.kinds import PLAN
-from rankplan.nodes.facts import NO_FACTS
-from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.facts import NO_FACTS, ClusterFacts
+from rankplan.nodes.group_rules import group_faults
+from rankplan.nodes.inventory import Inventory, configured
 from rankplan.parallel import Parallel
 from rankplan.plans.cluster_values import cluster_values
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Rule, Settings, check_size
-from rankplan.plans.memory_settings import MemorySettings
-from rankplan.plans.rules import NO_RULES, Rules
+from rankplan.plans.memory_settings import MemorySettings, settings_of
+from rankplan.plans.pool_rules import stated_pool_faults
+from rankplan.plans.rules import NO_RULES, Rules, with_named_levels
 from rankplan.words import path_text, shown
 
 _LARGEST = 1 << 30
@@ -67,19 +69,6 @@ def _stated(settings: Settings) -> dict[str, Any]:
             value = float(value)
         values[field.name] = value
     return values
-
-
-def _with_cluster(inventory: Inventory, cluster: Mapping[str, Any] | None, file: str | None) -> tuple[Inventory, Rules]:
-    """Return an inventory with what ``cluster`` of a plan states of the nodes, and its rules."""
-    if cluster is None:
-        return inventory, NO_RULES
-    from rankplan.read.section import read_section, with_section
-
-    reading = read_section(cluster)
-    found = with_section(inventory, reading, planned=True)
-    rules = reading.rules.stated_at(lambda path: Where(path_text(("cluster", *path)), file))
-    states_nothing = "node_groups" not in cluster and reading.facts == NO_FACTS
-    return inventory if states_nothing else found, rules
 
 
 def save(path: Path, plan: PlanFile) -> None:
@@ -140,17 +129,19 @@ def _read(plan: PlanFile, file: str | None) -> Saved:
     if saved.inventory is None:
         raise _refused(plan, faults)
     inventory = Inventory.of_core(saved.inventory, saved.levels)
-    try:
-        inventory, rules = _with_cluster(inventory, saved.cluster, file)
-    except PlacementError as error:
-        raise PlacementError([*(_placed(one) for one in _sorted(plan, faults)), *error.diagnostics]) from None
+    is_cluster_known = not any(path[:1] == ("cluster",) for path, _ in faults)
+    rules = NO_RULES
+    if saved.cluster is not None:
+        inventory, rules, found = _with_cluster(inventory, saved.cluster, file)
+        is_cluster_known = not found
+        faults += found
     components: list[Component] = []
     processes = 0
     for name, stated, rest in saved.components:
         path: KeyPath = ("components", name)
-        memory, found = _memory(stated, (*path, "memory"))
-        faults += found
-        if rest is None or found:
+        memory, found = (None, []) if stated is None else settings_of(stated)
+        faults += (((*path, "memory", *inner), fault) for inner, fault in found)
+        if rest is None or found or not is_cluster_known:
             continue
         try:
             component = _component(name, inventory, memory, *rest)
@@ -167,13 +158,23 @@ def _read(plan: PlanFile, file: str | None) -> Saved:
     return inventory, components, mode, saved.dialect, saved.requests, rules
 
 
-def _memory(stated: Any, path: KeyPath) -> tuple[MemorySettings | None, list[_Fault]]:
-    """Return what a component states about its memory, or the faults of that."""
-    if stated is None:
-        return None, []
-    from rankplan.read.memory import read_memory
-
-    return read_memory(stated, path)
+def _with_cluster(
+    inventory: Inventory, cluster: Mapping[str, Any], file: str | None
+) -> tuple[Inventory, Rules, list[_Fault]]:
+    """Return an inventory with what ``cluster`` of a plan states of the nodes, the rules of the plan, and faults."""
+    facts, rules = ClusterFacts.of(cluster), Rules.of(cluster)
+    num_nodes = cluster["num_nodes"]
+    found: list[_Fault] = []
+    for path, fault in group_faults(dict(enumerate(facts.node_groups)), num_nodes):
+        found.append((("node_groups", *path), fault))
+    for path, fault in stated_pool_faults(dict(enumerate(rules.pools)), (), num_nodes, ()):
+        found.append((("pools", *path), fault))
+    if not found and ("node_groups" in cluster or facts != NO_FACTS):
+        facts = with_named_levels(facts, rules, inventory)
+        inventory, unfit = configured(inventory, facts, num_nodes, planned=True)
+        found += ((("topology", *path) if path[0] == "levels" else path, fault) for path, fault in unfit)
+    rules = rules.stated_at(lambda path: Where(path_text(("cluster", *path)), file))
+    return inventory, rules, [(("cluster", *path), fault) for path, fault in found]
 
 
 def _no_plan(content: Any) -> Diagnostic:

@@ -23,6 +23,9 @@ KEPT_KINDS = (*GROUP_KINDS, WORLD)
 ALL = "all"
 """Takes the place of a component in ``segment`` and ``balance``: all nodes of the plan."""
 
+TOPOLOGY_RULES = ("keep", "segment", "prefer", "balance", "cap")
+"""The keys of ``topology`` that are rules about components; its other keys are facts of nodes."""
+
 TOGETHER = "+"
 """Joins the components whose nodes ``world`` means together."""
 
@@ -65,6 +68,12 @@ class Pool:
     protects: tuple[str, ...] = ()
     places: Places = field(default_factory=dict, compare=False, repr=False)
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Pool:
+        """Return the pool of an entry of ``pools`` that the core has read."""
+        lists = {key: tuple(values.get(key, ())) for key in ("components", "protects")}
+        return cls(**{**values, **lists})
+
     @property
     def decides(self) -> bool:
         """Whether it has bounds or nodes; another one is only a name for components."""
@@ -101,6 +110,13 @@ class Rules:
     cap: Cap = field(default_factory=dict)
     pools: tuple[Pool, ...] = ()
     places: Places = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Rules:
+        """Return the rules of a ``cluster`` section that the core has read, without their places."""
+        topology = values.get("topology", {})
+        stated = {key: topology[key] for key in TOPOLOGY_RULES if key in topology}
+        return cls(**stated, pools=tuple(map(Pool.of, values.get("pools", ()))))
 
     @property
     def about_nodes(self) -> bool:

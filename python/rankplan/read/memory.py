@@ -63,6 +63,7 @@ def _is_number(text: str) -> bool:
 
 
 _Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT), BeforeValidator(number)]
+_Stage = Annotated[int, Field(ge=0, le=3), BeforeValidator(number)]
 _Number = Annotated[float, BeforeValidator(_float), Field(allow_inf_nan=False)]
 _SIZE_SCHEMA = {"type": ["string", "integer"], "examples": ["80 GiB"]}
 Bytes = Annotated[int, BeforeValidator(_bytes), WithJsonSchema(_SIZE_SCHEMA)]
@@ -144,7 +145,7 @@ class MemoryEntry(Model):
     whole_gradients: bool = Field(
         default=False, description="FSDP: gradients stay whole until the last micro-batch of a step."
     )
-    zero_stage: Annotated[_Count, Field(ge=0, le=3)] | None = Field(default=None, description="DeepSpeed: its stage.")
+    zero_stage: _Stage | None = Field(default=None, description="DeepSpeed: its stage.")
     lora: _Count | None = Field(default=None, description="Rank of the adapters; the model itself is frozen.")
     first_layers: _Count | None = Field(default=None, description="Layers of the first pipeline stage.")
     last_layers: _Count | None = Field(default=None, description="Layers of the last pipeline stage.")

@@ -9,10 +9,12 @@
 //! | `spelling.rs` | a word, and the known ones | the one that it may be a misspelling of |
 //! | `place.rs` | | where a value is; a fault with its path |
 //! | `record.rs` | | what values say |
+//! | `names.rs` | | the names that a program has registered |
 //! | `table.rs` | | the fields of a mapping: name, kind, bounds |
 //! | `reader.rs` | a value and a kind | what it says, or faults |
 
 pub mod json;
+pub mod names;
 pub mod parse;
 pub mod place;
 pub mod reader;

@@ -106,6 +106,13 @@ pub struct Fault {
     pub text: Option<String>,
 }
 
+impl Fault {
+    /// The fault of the value at a place.
+    pub fn at(place: &Place<'_>, diagnostic: Diagnostic) -> Self {
+        Fault { path: place.path(), diagnostic, text: None }
+    }
+}
+
 /// The faults in the order of a content, each once.
 pub fn in_order(mut faults: Vec<Fault>, content: &Value) -> Vec<Fault> {
     faults.sort_by_cached_key(|fault| position(content, &fault.path));

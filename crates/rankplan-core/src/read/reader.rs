@@ -4,6 +4,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::MAX_RANK;
 use crate::machine::{DISTANCES, MAX_CPU, cpu_list, parse_groups, pci_address};
 use crate::rank_set::RankSet;
+use crate::read::names::Names;
 use crate::read::place::{Fault, Place};
 use crate::read::record::{Read, Record};
 use crate::read::shown::{all_printable, quoted, shown};
@@ -12,15 +13,6 @@ use crate::read::table::{Absent, Field, Kind, Table};
 use crate::read::value::Value;
 use crate::selection::ResourceKind;
 use crate::syntax::parse_rank_set;
-
-/// The names that a program has registered.
-#[derive(Clone, Debug, Default)]
-pub struct Names {
-    /// The types of accelerators.
-    pub accelerators: Vec<String>,
-    /// The types of other hardware that have a model of their own. Any other type may be named, too.
-    pub hardware: Vec<String>,
-}
 
 /// Reads values, and collects their faults in the order in which it finds them.
 pub struct Reader<'a> {
@@ -37,6 +29,12 @@ pub const RESOLVE: &str = "write the value, or pass the config after Hydra has r
 const CUT: &str = "quote the placement: inside YAML braces a comma ends the text";
 /// The kinds of groups that an order of slots names, in the usual one.
 const SLOT_ORDER: [&str; 5] = ["tp", "cp", "ep", "dp", "pp"];
+/// No stated size is smaller or larger: 80 is a forgotten unit.
+const SMALLEST_SIZE: i64 = 1 << 20;
+const LARGEST_SIZE: i64 = 1 << 60;
+/// The most digits of a size before the point, and after it.
+const MOST_SIZE_DIGITS: usize = 18;
+const MOST_DECIMALS: usize = 9;
 const A_NUMBER: &str = "write a number such as 1";
 
 impl<'a> Reader<'a> {
@@ -47,7 +45,7 @@ impl<'a> Reader<'a> {
 
     /// Record a fault.
     pub fn add(&mut self, at: &Place<'_>, diagnostic: Diagnostic) {
-        self.faults.push(Fault { path: at.path(), diagnostic, text: None });
+        self.faults.push(Fault::at(at, diagnostic));
     }
 
     fn refuse<T>(&mut self, at: &Place<'_>, diagnostic: Diagnostic) -> Option<T> {
@@ -115,6 +113,20 @@ impl<'a> Reader<'a> {
             Kind::List { of, empty } => self.list(value, at, of, empty),
             Kind::Map { keys, values } => self.map(value, at, keys, values),
             Kind::Record(table) => self.record(value, at, table).map(Read::Record),
+            Kind::Label => self.label(value, at).map(Read::Text),
+            Kind::AbsolutePath => self.absolute_path(value, at).map(Read::Text),
+            Kind::Real { least, above, most } => self.real(value, at, least, above, most).map(Read::Float),
+            Kind::Bytes => match bytes(value) {
+                Some(size) => Some(Read::Int(size)),
+                None => self.refuse(at, not_a_size(&at.named(), value)),
+            },
+            Kind::Own(read) => match read(value, at, self.names) {
+                Ok(found) => Some(found),
+                Err(faults) => {
+                    self.faults.extend(faults);
+                    None
+                }
+            },
             Kind::ListOr { of, or } => match value {
                 Value::List(_) => self.list(value, at, of, true),
                 _ => self.read(or, value, at),
@@ -132,6 +144,52 @@ impl<'a> Reader<'a> {
             Value::Text(text) => Some(text.clone()),
             _ => self.wrong_type(value, at, "text", "write text; quote it if it looks like something else"),
         }
+    }
+
+    /// A name, or a whole number that is taken as one.
+    fn label(&mut self, value: &Value, at: &Place<'_>) -> Option<String> {
+        match value {
+            Value::Int(number) => Some(number.text()),
+            Value::Text(text) if all_printable(text) => Some(text.clone()),
+            _ => {
+                let message = format!("{} is not a label", shown(value));
+                self.refuse(at, invalid(message, "write a name, e.g. a800; quote it if it looks like a number"))
+            }
+        }
+    }
+
+    fn absolute_path(&mut self, value: &Value, at: &Place<'_>) -> Option<String> {
+        let Some(Read::Text(path)) = self.read(&Kind::Name, value, at) else { return None };
+        if path.starts_with('/') && all_printable(&path) {
+            return Some(path);
+        }
+        self.wrong_type(value, at, "an absolute path", "write the path on the node, e.g. /opt/venv/bin/python3")
+    }
+
+    fn real(&mut self, value: &Value, at: &Place<'_>, least: i64, above: bool, most: i64) -> Option<f64> {
+        let number = match value {
+            Value::Int(number) => number.value as f64,
+            Value::Float(number) => number.value,
+            Value::Text(text) => match text.trim().parse::<f64>() {
+                Ok(number) if !number.is_nan() => number,
+                _ => {
+                    let help = if unresolved(value) { RESOLVE } else { "write a number" };
+                    return self.wrong_type(value, at, "a number", help);
+                }
+            },
+            Value::Bool(_) => return self.wrong_type(value, at, "a number", "write a number"),
+            _ => return self.wrong_type(value, at, "a number", "write a number such as 0.5"),
+        };
+        if !number.is_finite() {
+            return self.wrong_type(value, at, "a number below 1e308", A_NUMBER);
+        }
+        let limit = match number {
+            _ if above && number <= least as f64 => format!("more than {least}"),
+            _ if number < least as f64 => format!("{least} or more"),
+            _ if number > most as f64 => format!("{most} or less"),
+            _ => return Some(number),
+        };
+        self.wrong_type(value, at, &limit, &format!("use {limit}"))
     }
 
     fn count(&mut self, value: &Value, at: &Place<'_>, least: i64, most: i64) -> Option<i64> {
@@ -503,8 +561,62 @@ pub fn one_of(words: &[&str]) -> String {
     }
 }
 
+/// The bytes that a value states: a whole number, or a number and a unit.
+pub fn bytes(value: &Value) -> Option<i64> {
+    let size = match value {
+        Value::Int(number) => number.value,
+        Value::Text(text) => size_of(text)?,
+        _ => return None,
+    };
+    (SMALLEST_SIZE..=LARGEST_SIZE).contains(&size).then_some(size)
+}
+
+/// The bytes of a text such as `80 GiB` or `1.5TB`.
+fn size_of(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let (number, unit) = text.split_at(text.find(|letter: char| !in_number(letter)).unwrap_or(text.len()));
+    let (whole, part) = number.split_once('.').map_or((number, None), |(whole, part)| (whole, Some(part)));
+    let part_fits = part.is_none_or(|part| (1..=MOST_DECIMALS).contains(&part.len()) && !part.contains('.'));
+    if !(1..=MOST_SIZE_DIGITS).contains(&whole.len()) || !part_fits {
+        return None;
+    }
+    let unit = unit.trim_start().to_ascii_uppercase();
+    let scale = match unit.as_str() {
+        "" | "B" => 1.0,
+        _ => {
+            let power = 1 + "KMGTP".find(unit.chars().next()?)?;
+            let base: f64 = match &unit[1..] {
+                "IB" | "I" => 1024.0,
+                "B" => 1000.0,
+                _ => return None,
+            };
+            base.powi(power as i32)
+        }
+    };
+    Some((number.parse::<f64>().ok()? * scale) as i64)
+}
+
+fn in_number(letter: char) -> bool {
+    letter.is_ascii_digit() || letter == '.'
+}
+
+/// The fault of a value that states no bytes.
+pub fn not_a_size(name: &str, value: &Value) -> Diagnostic {
+    let help = if unresolved(value) { RESOLVE } else { "write a number and a unit, such as 80 GiB" };
+    must_be(name, value, "a size from 1 MiB to 1 EiB", help)
+}
+
+/// A whole number, or a text of at most nine digits.
+pub fn whole_number(value: &Value) -> Option<i64> {
+    match value {
+        Value::Int(number) => Some(number.value),
+        Value::Text(text) if text.len() <= 9 && is_digits(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
 /// A value as a word that may be misspelt: Python's name of it.
-fn as_word(value: &Value) -> String {
+pub fn as_word(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
         Value::Null => "None".to_owned(),

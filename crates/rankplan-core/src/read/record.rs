@@ -38,6 +38,11 @@ impl Record {
         self.0.iter().any(|(known, _)| *known == name)
     }
 
+    /// What the fields say, as plain values.
+    pub fn plain(self) -> Value {
+        Value::map(self.0.into_iter().map(|(name, read)| (name, read.plain())))
+    }
+
     /// Take a field out.
     pub fn take(&mut self, name: &str) -> Option<Read> {
         let index = self.0.iter().position(|(known, _)| *known == name)?;
@@ -47,6 +52,24 @@ impl Record {
 
 /// Conversions to the types that the kinds of fields give; the default for any other.
 impl Read {
+    /// What it says, as a plain value.
+    pub fn plain(self) -> Value {
+        match self {
+            Read::Bool(on) => Value::Bool(on),
+            Read::Int(number) => Value::from(number),
+            Read::Float(number) => Value::from(number),
+            Read::Text(text) => Value::from(text),
+            Read::Ranks(ranks) => Value::Ranks(ranks),
+            Read::Null => Value::Null,
+            Read::Plain(value) => value,
+            Read::List(items) => Value::list(items.into_iter().map(Read::plain)),
+            Read::Map(pairs) => {
+                Value::Map(pairs.into_iter().map(|(key, value)| (key.plain(), value.plain())).collect())
+            }
+            Read::Record(record) => record.plain(),
+        }
+    }
+
     /// A text.
     pub fn into_text(self) -> String {
         if let Read::Text(text) = self { text } else { String::new() }

@@ -3,7 +3,13 @@
 //! A table is data: readers walk it, and a JSON schema can be printed from it.
 
 use crate::diagnostic::Diagnostic;
-use crate::read::record::Record;
+use crate::read::names::Names;
+use crate::read::place::{Fault, Place};
+use crate::read::record::{Read, Record};
+use crate::read::value::Value;
+
+/// Reads a value of which only one table knows what it must be.
+pub type Own = fn(&Value, &Place<'_>, Option<&Names>) -> Result<Read, Vec<Fault>>;
 
 /// What a value must be.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +28,17 @@ pub enum Kind {
         /// The largest one.
         most: f64,
     },
+    /// A finite real number between whole ones, or its text.
+    Real {
+        /// The least one.
+        least: i64,
+        /// Whether it must be above the least one.
+        above: bool,
+        /// The largest one.
+        most: i64,
+    },
+    /// Bytes from 1 MiB to 1 EiB: a whole number, or a number and a unit, such as `80 GiB`.
+    Bytes,
     /// True or false, also as people write them: `yes`, `off`, 1.
     Switch,
     /// True or false.
@@ -30,6 +47,10 @@ pub enum Kind {
     Text,
     /// A text that is not empty.
     Name,
+    /// A name, or a whole number that is taken as one.
+    Label,
+    /// The absolute path of a file.
+    AbsolutePath,
     /// A hostname or an address, with these characters besides ASCII letters and digits. It does not start with `-`.
     Host(&'static str),
     /// A set of ranks: a range as text, a whole number, or a list of them.
@@ -78,6 +99,8 @@ pub enum Kind {
     },
     /// A mapping with known keys.
     Record(&'static Table),
+    /// What a function of the table's own file reads.
+    Own(Own),
     /// A list of values of a kind, or a value of another kind that is no list.
     ListOr {
         /// The kind of each item.
