@@ -61,7 +61,7 @@ def crew_on(nodes: Nodes) -> Crew:
 
 @pytest.fixture(autouse=True)
 def _no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew_module, "_kill", lambda ranks: None)
+    monkeypatch.setattr(crew_module, "_kill", lambda component, ranks: None)
 
 
 def start(crew: Crew, nodes: Nodes, *ranks: int) -> None:

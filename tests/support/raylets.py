@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ray import cluster_utils
@@ -15,17 +16,17 @@ SOON = {
 
 
 class Raylets(cluster_utils.Cluster):
-    """Some nodes, from 127.0.0.2 on, of which all but the first can be killed."""
+    """Some nodes, from 127.0.0.2 on, of which all but the first can be killed. ``settings`` are those of Ray."""
 
-    def __init__(self, count: int, **options: Any) -> None:
+    def __init__(self, count: int, *, settings: Mapping[str, int] = SOON, **options: Any) -> None:
         super().__init__()
-        self._options = options
+        self._settings, self._options = dict(settings), options
         for rank in range(count):
             self.start(rank)
 
     def start(self, rank: int) -> None:
         """Start the node with this address; the first one is the head."""
-        head = {"_system_config": SOON, "include_dashboard": False, "no_monitor": True}
+        head = {"_system_config": self._settings, "include_dashboard": False, "no_monitor": True}
         self.add_node(
             num_cpus=8,
             node_ip_address=f"127.0.0.{rank + 2}",

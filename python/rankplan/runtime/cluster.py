@@ -26,6 +26,7 @@ from rankplan.runtime.nodes.simulate import Raylets
 from rankplan.runtime.rank.host import this_process
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import as_timeout
+from rankplan.runtime.ray.asking import HeadSilent, answers_within
 from rankplan.runtime.ray.connection import (
     Connection,
     Report,
@@ -135,6 +136,9 @@ class Cluster:
                 inventory = with_section(inventory, reading, planned=self._raylets is not None)
             exports = find_exports(forward_env)
             self.nodes = Nodes(tuple(node.node_id for node in found), inventory, self._raylets is not None, exports)
+        except HeadSilent as silent:
+            self.close()
+            raise ClusterError(str(silent)) from None
         except BaseException:
             self.close()
             raise
@@ -249,14 +253,14 @@ class Cluster:
         """Probe the nodes again, and return the current inventory. No node rank changes.
 
         Nodes that have left are not ``healthy`` any more: no plan may use them. A node that was started again, with its
-        hostname and address, has its rank again. Nodes that have joined come last, as spares, also those beyond
-        ``num_nodes``; unusable ones are skipped, with a warning. Groups are left alone: see `replan` and
-        ``WorkerGroup.restart``. Raises ``LaunchError`` if the cluster was closed or Ray has
-        ended, ``ValueError`` for an invalid timeout.
+        hostname and address, has its rank again, also before Ray has noticed that it was gone. Nodes that have joined
+        come last, as spares, also those beyond ``num_nodes``; unusable ones are skipped, with a warning. Groups are
+        left alone: see `replan` and ``WorkerGroup.restart``. Raises ``LaunchError`` if the cluster was closed, Ray has
+        ended, or its head does not answer in that time, ``ValueError`` for an invalid timeout.
         """
         seconds = as_timeout(timeout)
-        self.connection.check_alive()
-        with self._refreshing, using_session(), self.connection.progress() as report:
+        with self._refreshing, using_session(), answers_within(seconds), self.connection.progress() as report:
+            self.connection.check_alive()
             report("looking at the nodes again")
             self.nodes = refreshed(self.nodes, self._dead, seconds)
         return self.inventory

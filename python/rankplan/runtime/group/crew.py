@@ -18,13 +18,15 @@ from rankplan._core import Placement, RankSet
 from rankplan.errors import LaunchError, WorkerError
 from rankplan.frozen import frozen
 from rankplan.plans.component import Component, Visibility
+from rankplan.runtime.group import faults
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.ray import timeouts
-from rankplan.runtime.ray.answers import Fault, outcomes, ranks_text, wait_for
+from rankplan.runtime.ray.answers import Fault, is_fault, outcomes, ranks_text, wait_for
+from rankplan.runtime.ray.asking import HeadSilent, answers_within
 from rankplan.runtime.ray.connection import Connection, using_session
-from rankplan.runtime.ray.internals import actor_id, dead_actors
+from rankplan.runtime.ray.internals import actor_id, dead_actors, lost_connection
 from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve.notices import Notice, Overlap, overlap_lines
 from rankplan.runtime.reserve.reserve import Place, Reservation, places
@@ -214,7 +216,7 @@ class Crew:
                 self._return_masters(masters)
                 outdated, self._notices = self._notices[:-1], self._notices[-1:]
                 if self.connection.is_current:
-                    _kill(replaced)
+                    _kill(self.component, replaced)
                 heirs = {rank.placement.rank: rank for rank in ranks}
                 for rank in replaced:
                     if (heir := heirs.get(rank.placement.rank)) is not None:
@@ -286,13 +288,13 @@ class Crew:
             self.leaving = []
             newcomers, self.newcomers = self.newcomers, []
             if self.connection.is_current:
-                _kill(newcomers)
+                _kill(self.component, newcomers)
             self._announced = [], self.nodes
             while len(self._notices) > 1:
                 self._notices.pop().withdraw()
 
     def end(self) -> None:
-        """Kill the ranks and return their ports; returns only when all ranks are dead."""
+        """Kill the ranks and return their ports; returns when all ranks are dead, or warns of those that may not be."""
         with Uninterrupted():
             with self._lock:
                 if self.ended:
@@ -300,7 +302,7 @@ class Crew:
                 self.ended = True
                 self.connection.leave(self)
                 if self.connection.is_current:
-                    _kill([*self.ranks, *self.newcomers, *self.leaving])
+                    _kill(self.component, [*self.ranks, *self.newcomers, *self.leaving])
                 PORTS.give_back_all(self)
                 for notice in self._notices:
                     notice.withdraw()
@@ -341,11 +343,43 @@ class Crew:
             raise WorkerError(text, self.component)
 
 
-def _kill(ranks: Sequence[LiveRank]) -> None:
-    """Kill these ranks and wait until Ray reports them dead."""
+def _kill(component: str, ranks: Sequence[LiveRank]) -> None:
+    """Kill these ranks, wait until they are dead, and warn of those that may not be.
+
+    The head kills them. Without it, each is asked to end itself, which it does once it is in no call.
+    """
     for rank in ranks:
         ray.kill(rank.actor)
-    wait_for([rank.actor.look.remote() for rank in ranks], timeouts.KILL)
+    left = _outliving(ranks, timeouts.KILL)
+    if not left:
+        return
+    lost = lost_connection(timeouts.REMOVE)
+    if lost is not None:
+        for rank in left:
+            rank.actor.leave.remote()
+        left = _outliving(left, timeouts.LEAVE)
+    if left:
+        rows = [rank.placement for rank in left]
+        _logger.warning("%s", faults.may_run(component, rows, lost, timeouts.ORPHAN))
+
+
+def _outliving(ranks: Sequence[LiveRank], seconds: float) -> list[LiveRank]:
+    """Wait until these ranks are dead; return those that are not known to be. A rank that answers is alive.
+
+    Once some have not ended within a moment, the wait is over if the head does not answer.
+    """
+    questions: dict[Answer, LiveRank] = {rank.actor.is_alive.remote(): rank for rank in ranks}
+    deadline = time.monotonic() + seconds
+    while questions and (left := deadline - time.monotonic()) > 0:
+        for answer in wait_for(list(questions), min(timeouts.TICK, left)):
+            rank = questions.pop(answer)
+            if not is_fault(answer):
+                questions[rank.actor.is_alive.remote()] = rank
+        if questions:
+            if lost_connection(timeouts.REMOVE) is not None and seconds > timeouts.LEAVE:
+                break
+            time.sleep(timeouts.KILL_POLL)
+    return list(questions.values())
 
 
 @frozen
@@ -378,21 +412,34 @@ def dead_ranks(ranks: Sequence[LiveRank]) -> list[LiveRank]:
 def wait_for_failure(crew: Crew, timeout: float | None, known: set[str]) -> Failure | None:
     """Return which ranks are dead as soon as some are; ``None`` after ``timeout`` seconds.
 
-    ``known`` are the actors that do not count; those found are added. Raises ``WorkerError`` if the group ends.
+    ``known`` are the actors that do not count; those found are added. Raises ``WorkerError`` if the group ends, and if
+    the head has not answered at the end of that time.
     """
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     while True:
-        with using_session():
-            _check_running(crew)
-            dead = [rank for rank in dead_ranks(list(crew.ranks)) if actor_id(rank.actor) not in known]
-            if dead:
-                _check_running(crew)  # its end kills its ranks
-                known.update(actor_id(rank.actor) for rank in dead)
-                return _failure(crew.component, dead)
+        try:
+            with using_session(), answers_within(None if timeout is None else deadline - time.monotonic()):
+                if (failure := _new_failure(crew, known)) is not None:
+                    return failure
+        except HeadSilent as silent:
+            if time.monotonic() >= deadline:
+                raise WorkerError(f"{crew.component}: {silent}", crew.component) from None
         left = deadline - time.monotonic()
         if left <= 0:
             return None
         time.sleep(min(timeouts.WATCH, left))
+
+
+def _new_failure(crew: Crew, known: set[str]) -> Failure | None:
+    """Return which ranks have died that are not ``known``, if any, and add them."""
+    _check_running(crew)
+    dead = [rank for rank in dead_ranks(list(crew.ranks)) if actor_id(rank.actor) not in known]
+    if not dead:
+        return None
+    _check_running(crew)  # its end kills its ranks
+    failure = _failure(crew.component, dead)
+    known.update(actor_id(rank.actor) for rank in dead)
+    return failure
 
 
 def watch(crew: Crew, on_failure: Callable[[Failure], object]) -> None:

@@ -304,7 +304,8 @@ class WorkerGroup(RankSelection):
 
         No call needs to be in flight. A dead process is noticed within a second; a node once Ray knows of it: at once
         if its raylet ends in order, else after 15 s with Ray's default settings. Returns at once while ranks are dead.
-        Raises ``WorkerError`` if the group is shut down meanwhile, ``ValueError`` for an invalid timeout.
+        Raises ``WorkerError`` if the group is shut down meanwhile, or the head does not answer when the time is over,
+        and ``ValueError`` for an invalid timeout.
         """
         self._running("wait_for_failure")
         return wait_for_failure(self._crew, as_wait(timeout), set())
@@ -386,7 +387,10 @@ class WorkerGroup(RankSelection):
             raise
 
     def shutdown(self) -> None:
-        """End the ranks, even during a call; may be called again. A reservation passed to ``launch`` stays."""
+        """End the ranks, even during a call; may be called again. A reservation passed to ``launch`` stays.
+
+        Logs a warning with ranks that may still run: a head that does not answer cannot end those in a call.
+        """
         self._crew.end()
 
     def __enter__(self) -> Self:

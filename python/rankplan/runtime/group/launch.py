@@ -24,8 +24,9 @@ from rankplan.runtime.rank.ports import PORTS, free_block
 from rankplan.runtime.rank.spec import RankReport, RankSpec, differences, shared_devices
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Failed, Fault, Unanswered, collect, launch_error, outcomes, ranks_text
+from rankplan.runtime.ray.asking import HeadSilent, ask
 from rankplan.runtime.ray.connection import using_session
-from rankplan.runtime.ray.internals import has_process
+from rankplan.runtime.ray.internals import has_process, own_address
 from rankplan.runtime.ray.timeouts import launch_timeout
 from rankplan.words import nodes_text
 
@@ -111,12 +112,13 @@ def _created(crew: Crew, nodes: Nodes, specs: Sequence[RankSpec]) -> list[LiveRa
     strategies = [held.strategy(name, spec.placement, nodes) if held else pinned(spec.node_id) for spec in specs]
     is_async = has_async_methods(terms.worker[0])
     kind, threads = (AsyncHostActor, [at_a_time or 1]) if is_async else (HostActor, [])
-    newcomers = []
+    newcomers, driver = [], own_address()
     for spec, strategy in zip(specs, strategies, strict=True):
         options = {"runtime_env": spec.runtime_env(), "max_concurrency": at_a_time}
         given = {key: value for key, value in options.items() if value is not None}
         create = kind.options(scheduling_strategy=strategy, **given).remote
-        newcomers.append(crew.add(spec, partial(create, f"{name}:{spec.placement.rank}", *threads)))
+        rank = partial(create, f"{name}:{spec.placement.rank}", driver, *threads)
+        newcomers.append(crew.add(spec, partial(ask, rank)))
     return newcomers
 
 
@@ -125,7 +127,9 @@ _free_block = ray.remote(num_cpus=0)(free_block)
 
 def _port_on(node_id: str, choice: range) -> ray.ObjectRef[int | None]:
     """Find a free port on a node whose ranks may be busy."""
-    found: ray.ObjectRef[int | None] = _free_block.options(scheduling_strategy=pinned(node_id)).remote(choice, 1)
+    found: ray.ObjectRef[int | None] = ask(
+        lambda: _free_block.options(scheduling_strategy=pinned(node_id)).remote(choice, 1)
+    )
     return found
 
 
@@ -144,7 +148,13 @@ def new_master(crew: Crew, nodes: Nodes, first: Placement, search: object) -> Ma
 
 def _not_up(component: str, ranks: Sequence[LiveRank], late: set[int], timeout: float, undone: str) -> LaunchError:
     """Return the error with the state of the late ranks, which must not have been killed yet."""
-    bare = {index for index in late if not has_process(ranks[index].actor)}
+    try:
+        bare = {index for index in late if not has_process(ranks[index].actor)}
+    except HeadSilent as silent:
+        first = ranks[min(late)].placement
+        text = f"{component}: {len(late)} of {len(ranks)} ranks did not come up within {timeout:g} s, so the group is "
+        text += f"not {undone}: {silent}"
+        return LaunchError(text, component, first.rank, first.cluster_node_rank)
     if 0 in bare:
         late = bare  # the others wait for the port of rank 0
     states = []

@@ -28,6 +28,7 @@ from rankplan.runtime.rank.hardware import hardware_of
 from rankplan.runtime.rank.spec import DEVICES, ENVIRONMENT, RankSpec
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Failed, Unanswered, collect, launch_error, outcomes, plain
+from rankplan.runtime.ray.asking import ask
 from rankplan.words import nodes_text
 
 _logger = logging.getLogger("rankplan")
@@ -150,10 +151,12 @@ def check_interpreters(specs: Sequence[RankSpec]) -> None:
     wanted = {(spec.node_id, spec.interpreter): spec for spec in reversed(specs) if spec.interpreter is not None}
     if not wanted:
         return
-    tries = [
-        _fault_of.options(scheduling_strategy=pinned(node)).remote(path, spec.at_start, timeouts.INTERPRETER)
-        for (node, path), spec in wanted.items()
-    ]
+    tries = ask(
+        lambda: [
+            _fault_of.options(scheduling_strategy=pinned(node)).remote(path, spec.at_start, timeouts.INTERPRETER)
+            for (node, path), spec in wanted.items()
+        ]
+    )
     try:
         faults = collect(tries, timeouts.INTERPRETER_TASK)
     except (Failed, Unanswered):

@@ -26,6 +26,7 @@ from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankReport
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Failed, Unanswered, collect, ranks_text, wait_for
+from rankplan.runtime.ray.asking import answers_within
 from rankplan.runtime.ray.connection import using_session
 from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve.reserve import places
@@ -36,7 +37,7 @@ _logger = logging.getLogger("rankplan")
 
 def restart(crew: Crew, plan: Plan | Component | None, timeout: float | None) -> list[RankReport]:
     """Start the ranks that are new, dead or elsewhere in this plan, and end the others; see ``WorkerGroup.restart``."""
-    with crew.restarting, using_session():
+    with crew.restarting, using_session(), answers_within(timeout):
         crew.connection.check_alive()
         crew.check_open()
         terms, old, here = crew.terms, list(crew.ranks), crew.nodes

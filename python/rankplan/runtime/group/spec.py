@@ -27,6 +27,7 @@ from rankplan.runtime.group.ranks import check_interpreters, rank_specs
 from rankplan.runtime.rank.host import MOST_CALLS
 from rankplan.runtime.rank.spec import PROOFS
 from rankplan.runtime.ray.answers import as_timeout
+from rankplan.runtime.ray.asking import answers_within
 from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation
 from rankplan.words import as_int, shown, wrong_type
@@ -102,7 +103,7 @@ class GroupSpec:
         ``ValueError`` and ``TypeError`` for an invalid argument.
         """
         check_cluster(cluster)
-        cluster.connection.check_alive()
+        cluster.connection.check_open()
         if max_concurrency is not None and as_int(max_concurrency) not in range(1, MOST_CALLS + 1):
             raise ValueError(
                 f"max_concurrency is {shown(max_concurrency)}; it must be a whole number from 1 to {MOST_CALLS}, the "
@@ -117,6 +118,8 @@ class GroupSpec:
         if on_failure is not None and not callable(on_failure):
             raise TypeError(f"on_failure is {shown(on_failure)}; pass a function of the group and the failure")
         seconds = None if timeout is None else as_timeout(timeout)
+        with answers_within(seconds):
+            cluster.connection.check_alive()
         if name is not None and not (isinstance(name, str) and name and name.isprintable()):
             raise ValueError(f"name is {shown(name)}; it must be a non-empty printable string")
         if placement_strategy is None:
@@ -144,7 +147,8 @@ class GroupSpec:
                 reservation = make_reservation(cluster.connection, nodes, {component.name: component})
                 reservation.release_when_unused()
             crew = Crew(terms, cluster.connection, nodes, reservation)
-            bring_up(crew, specs, seconds)
+            with answers_within(seconds):
+                bring_up(crew, specs, seconds)
             group = WorkerGroup(crew)
             if on_failure is not None:
                 watch(crew, partial(on_failure, group))

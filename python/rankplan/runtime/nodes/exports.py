@@ -17,6 +17,7 @@ from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, PAT
 from rankplan.runtime.nodes.nodes import inherited, pinned
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Fault, outcomes
+from rankplan.runtime.ray.asking import ask
 from rankplan.words import counted, shown
 
 _LOCAL = (
@@ -121,7 +122,10 @@ def _absolute(folders: str) -> str:
 
 def environment_of(node_id: str) -> ray.ObjectRef[dict[str, str]]:
     """Return the environment that Ray starts processes with on a node, as a reference."""
-    return _inherited.options(scheduling_strategy=pinned(node_id)).remote()
+    answer: ray.ObjectRef[dict[str, str]] = ask(
+        lambda: _inherited.options(scheduling_strategy=pinned(node_id)).remote()
+    )
+    return answer
 
 
 _inherited = ray.remote(num_cpus=0)(inherited)

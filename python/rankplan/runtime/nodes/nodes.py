@@ -28,6 +28,7 @@ from rankplan.plans.component import Component
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.fitting import fitted
 from rankplan.plans.topology import check_topology
+from rankplan.runtime.ray.asking import ask
 from rankplan.words import Name, listed, natural
 
 NODE_RANK_LABEL = "rankplan.io/node-rank"
@@ -230,8 +231,8 @@ def pinned(node_id: str) -> NodeAffinitySchedulingStrategy:
 
 
 def live_nodes() -> dict[str, dict[str, Any]]:
-    """Return Ray's entries of the live nodes, by Ray's id of the node."""
-    return {entry["NodeID"]: entry for entry in ray.nodes() if entry["Alive"]}
+    """Return Ray's entries of the live nodes, by Ray's id of the node. Raises `HeadSilent`."""
+    return {entry["NodeID"]: entry for entry in ask(ray.nodes) if entry["Alive"]}
 
 
 def inherited() -> dict[str, str]:

@@ -44,6 +44,7 @@ from rankplan.runtime.nodes.nodes import (
 )
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Fault, outcomes
+from rankplan.runtime.ray.asking import ask
 from rankplan.runtime.ray.connection import Report
 from rankplan.runtime.ray.internals import accelerator_managers
 from rankplan.words import counted
@@ -81,20 +82,23 @@ def find_nodes(
     deadline = time.monotonic() + timeout
     known: dict[str, FoundNode] = {}
     driver = str(ray.get_runtime_context().get_node_id())
+    fewest = 1 if needed else num_nodes or 1
     while True:
         entries = live_nodes()
         late = time.monotonic() >= deadline
-        if len(entries) < (1 if needed else num_nodes or 1):
-            if late:
-                raise _too_few(num_nodes, timeout, list(entries.values()))
-            report(f"waiting for nodes: {len(entries)} of {num_nodes} have joined")
-        elif new := [entry for node_id, entry in entries.items() if node_id not in known]:
+        new = [entry for node_id, entry in entries.items() if node_id not in known]
+        if new and len(entries) >= fewest:
             report(f"probing {counted(len(new), 'node')}")
             left = max(deadline - time.monotonic(), timeouts.ANSWER)
             known |= {node.node_id: node for node in probed(new, math.ceil(left))}
             continue
+        nodes = without_replaced([known[node_id] for node_id in entries if node_id in known])
+        joined = list(entries) if new else [node.node_id for node in nodes]
+        if len(joined) < fewest:
+            if late:
+                raise _too_few(num_nodes, timeout, [entries[node_id] for node_id in joined])
+            report(f"waiting for nodes: {len(joined)} of {num_nodes} have joined")
         else:
-            nodes = without_replaced([known[node_id] for node_id in entries])
             quiet = not starting or time.monotonic() - max(node.started for node in nodes) >= timeouts.LAST_JOIN
             try:
                 ordered, source = in_order(nodes, num_nodes, facts, driver, needed)
@@ -166,7 +170,9 @@ def _describe(entry: Mapping[str, Any]) -> str:
 def probed(entries: Sequence[dict[str, Any]], timeout: float) -> list[FoundNode]:
     """Look at each of these nodes from a process there, all at once."""
     rows = registered()
-    looks = [_look.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry, rows) for entry in entries]
+    looks = ask(
+        lambda: [_look.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry, rows) for entry in entries]
+    )
     nodes = []
     for entry, found in zip(entries, outcomes(looks, timeout), strict=True):
         label = entry["Labels"].get(NODE_RANK_LABEL)
@@ -218,10 +224,14 @@ def computing(
 ) -> list[tuple[NodeSpec, list[Process] | None] | ClusterError]:
     """Ask the driver of each of these nodes which processes compute on its accelerators; ``None``: it does not tell."""
     rows = registered()
-    asked = [_computing.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry, rows) for entry in entries]
+    answers = ask(
+        lambda: [
+            _computing.options(scheduling_strategy=pinned(entry["NodeID"])).remote(entry, rows) for entry in entries
+        ]
+    )
     return [
         found if isinstance(found, tuple) else _fault(_describe(entry), found, timeout)
-        for entry, found in zip(entries, outcomes(asked, timeout), strict=True)
+        for entry, found in zip(entries, outcomes(answers, timeout), strict=True)
     ]
 
 

@@ -47,7 +47,7 @@ from rankplan.runtime.rank.spec import DEVICES, RankReport, RankSpec
 from rankplan.runtime.rank.timing import Stopwatch
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import RankFailure
-from rankplan.runtime.ray.internals import is_termination
+from rankplan.runtime.ray.internals import accepts, answers, is_termination
 
 if TYPE_CHECKING:
     from rankplan.runtime.nodes.nodes import Nodes
@@ -193,10 +193,13 @@ class GroupSetup:
 class Rank:
     """The tasks of the hosts of both kinds."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, driver: str) -> None:
         self._name = name
         self._worker: Any = None
         self._stopwatch = Stopwatch()
+        head = str(ray.get_runtime_context().gcs_address)
+        orphan = threading.Thread(target=_end_as_orphan, args=(driver, head), name="rankplan-orphan", daemon=True)
+        orphan.start()
 
     def __repr__(self) -> str:
         return self._name  # Ray prefixes it to each line that this process prints
@@ -215,6 +218,13 @@ class Rank:
             self._worker._renew(before)
         os.environ |= planned_environment(spec.placement) | rendezvous
         return self.look()
+
+    def is_alive(self) -> None:
+        """Answer: this process lives."""
+
+    def leave(self) -> None:
+        """End this process, for a driver without a head."""
+        os._exit(1)
 
     def durations(self, ticket: int) -> dict[str, float]:
         return self._stopwatch.durations.get(ticket, {})
@@ -289,8 +299,8 @@ def _sendable(method: str, value: Any) -> Any:
 class Host(Rank):
     """The rank of a class without ``async`` methods: works on one call at a time, or on several in threads of Ray."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, driver: str) -> None:
+        super().__init__(name, driver)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -326,8 +336,8 @@ class AsyncHost(Rank):
     The constructor and plain methods, which may block, run in ``threads`` threads of their own.
     """
 
-    def __init__(self, name: str, threads: int) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, driver: str, threads: int) -> None:
+        super().__init__(name, driver)
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="rankplan-call")
 
     async def start(self, spec: RankSpec, group: GroupSetup, master_port: int | None, payload: bytes) -> RankReport:
@@ -373,6 +383,21 @@ def _end_after_main_thread() -> None:
     """End this process if a thread or an exit handler keeps it from exiting: Ray would leave it behind."""
     threading.main_thread().join()
     time.sleep(timeouts.EXIT)
+    os._exit(1)
+
+
+def _end_as_orphan(driver: str, head: str) -> None:
+    """End this process once neither its driver, at host:port, nor the head has been reached for `timeouts.ORPHAN`.
+
+    A head tells the ranks of a driver that has gone. Without one, nobody does.
+    """
+    last = time.monotonic()
+    while time.monotonic() - last < timeouts.ORPHAN:
+        time.sleep(timeouts.ORPHAN_POLL)
+        if accepts(driver, timeouts.ORPHAN_POLL) or answers(head, timeouts.ORPHAN_POLL):
+            last = time.monotonic()
+    lost = f"neither its driver at {driver} nor the Ray head at {head} has answered for {timeouts.ORPHAN:g} s"
+    print(f"this rank ends: {lost}", file=sys.stderr, flush=True)
     os._exit(1)
 
 

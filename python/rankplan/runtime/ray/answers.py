@@ -230,6 +230,16 @@ def wait_for(answers: Sequence[ray.ObjectRef[Any]], timeout: float, *, fetch: bo
     return list(arrived)
 
 
+def is_fault(answer: ray.ObjectRef[Any]) -> bool:
+    """Whether an answer that has arrived is an exception."""
+    try:
+        with termination_kept():
+            ray.get(answer)
+    except RayError:
+        return True
+    return False
+
+
 def done_in(answers: Sequence[ray.ObjectRef[Any]]) -> list[int]:
     """Return the indices of the answers that have arrived."""
     arrived = set(wait_for(answers, 0, fetch=True))

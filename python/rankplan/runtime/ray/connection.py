@@ -17,6 +17,7 @@ from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, LaunchError
 from rankplan.runtime.ray import internals, timeouts
+from rankplan.runtime.ray.asking import patience
 from rankplan.runtime.ray.head import Head
 from rankplan.words import wrong_type
 
@@ -156,7 +157,7 @@ class Connection(Owner):
     def check_alive(self) -> None:
         """Raise ``LaunchError`` if the cluster was closed, or Ray has ended under this program."""
         self.check_open()
-        if lost := internals.lost_connection(timeouts.ANSWER):
+        if lost := internals.lost_connection(patience()):
             raise LaunchError(f"{lost}; close this Cluster, start Ray again, and make a new Cluster")
 
     def enter(self, component: str, group: object) -> list[object]:

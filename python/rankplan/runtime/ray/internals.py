@@ -19,10 +19,14 @@ from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import ray
 from ray._private import accelerators, services, state, utils, worker
 from ray._raylet import GcsClient  # type: ignore[attr-defined]  # compiled; the stubs do not have it
+from ray.core.generated import common_pb2
 from ray.exceptions import OutOfMemoryError, RayActorError, RaySystemError
 from ray.util.placement_group import PlacementGroup, placement_group_table
+
+from rankplan.runtime.ray.asking import ask
 
 _tokens: Any
 try:
@@ -32,6 +36,8 @@ except ImportError:  # older versions of Ray have no tokens
 
 if TYPE_CHECKING:
     from ray.actor import ActorHandle
+
+_Common: Any = common_pb2  # generated at run time
 
 # Ray would print every failed answer that nobody fetched, with its pickled bytes; a call reports the first one itself.
 os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")
@@ -140,10 +146,28 @@ def lost_connection(timeout: float) -> str | None:
     except OSError:
         return "Ray has ended on this machine"
     try:
-        _connected(node.gcs_address, timeout).close()
+        greet(node.gcs_address, timeout)
     except OSError as error:
         return f"the Ray head at {node.gcs_address} does not answer ({error})"
     return None
+
+
+def accepts(address: str, timeout: float) -> bool:
+    """Whether a process listens at host:port."""
+    try:
+        _connected(address, timeout).close()
+    except OSError:
+        return False
+    return True
+
+
+def answers(address: str, timeout: float) -> bool:
+    """Whether a Ray head answers at host:port."""
+    try:
+        greet(address, timeout)
+    except OSError:
+        return False
+    return True
 
 
 def _connected(address: str, timeout: float) -> socket.socket:
@@ -199,7 +223,7 @@ def _error_instead_of_log() -> Iterator[None]:
 
 def available_resources() -> dict[str, dict[str, float]]:
     """Return the available resources of each live node, by Ray's node id."""
-    available: dict[str, dict[str, float]] = state.available_resources_per_node()
+    available: dict[str, dict[str, float]] = ask(state.available_resources_per_node)
     return available
 
 
@@ -218,7 +242,7 @@ def worker_ports() -> Container[int]:
 
 def granted(group: PlacementGroup) -> bool | None:
     """Whether Ray has placed this group, or refused or removed it; ``None`` while it has not tried."""
-    entry = placement_group_table(group)
+    entry = ask(lambda: placement_group_table(group))
     if not entry or entry["state"] == "CREATED":
         return bool(entry)
     return False if entry["stats"]["scheduling_state"] in ("NO_RESOURCES", "INFEASIBLE", "REMOVED") else None
@@ -226,13 +250,20 @@ def granted(group: PlacementGroup) -> bool | None:
 
 def has_process(actor: ActorHandle[Any]) -> bool:
     """Whether an actor has a process that runs its code."""
-    return bool(state.actors(actor_id(actor))["State"] == "ALIVE")
+    return bool(ask(lambda: state.actors(actor_id(actor)))["State"] == "ALIVE")
 
 
 def dead_actors() -> set[str]:
     """Return the hexadecimal ids of this program's actors that are dead for good."""
     job = worker.global_worker.current_job_id
-    return set(state.actors(job_id=job, actor_state_name="DEAD"))
+    return set(ask(lambda: state.actors(job_id=job, actor_state_name="DEAD")))
+
+
+def own_address() -> str:
+    """Return the host:port at which other processes of Ray reach this one."""
+    process: Any = worker.global_worker
+    address = _Common.Address.FromString(process.core_worker.get_owner_address(ray.put(None)))
+    return f"{address.ip_address}:{address.port}"
 
 
 def actor_id(actor: ActorHandle[Any]) -> str:

@@ -6,6 +6,7 @@ LAUNCH = 300.0  # launch(timeout): importing a training framework from a network
 LAUNCH_RANK = 2.0  # the same, for each rank on a machine: its processes start one after another, loaded ones slowly
 
 # Connecting to a cluster.
+LEAST_ANSWER = 0.5  # a head that answers takes milliseconds, and a tenth of this on a loaded machine
 ANSWER = 5.0  # a live Ray head or raylet accepts a connection in milliseconds; Ray itself would try for minutes
 JOIN_POLL = 0.25  # listing the nodes takes 0.5 ms, and nodes take seconds to start
 LAST_JOIN = 5.0  # nodes started together join within seconds; the node ranks must not depend on who was first
@@ -41,6 +42,10 @@ FORGOTTEN = 3600.0  # a run on another machine: clocks differ by minutes, and a 
 WAITING = 10.0  # other jobs end, and nodes give resources back, within seconds
 
 # Ending.
+ORPHAN = 15.0  # ranks outlive a driver and a head that both do not answer by this; Ray alone ends them after minutes
+ORPHAN_POLL = 5.0  # a rank connects to its driver this often
+KILL_POLL = 0.05  # a rank that is being killed still answers for a tenth of a second
+LEAVE = 2.0  # a rank that is not in a call ends itself in milliseconds
 KILL = 10.0  # Ray confirms a kill in 0.1 s; a node that went down meanwhile never does
 EXIT = 5.0  # a rank whose threads or exit handlers hang is ended after this; Ray already counts it as dead
 THREADS = 5.0  # threads that wait for ranks of a closed cluster notice within one tick

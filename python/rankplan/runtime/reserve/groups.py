@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ray.util.placement_group import (
@@ -14,6 +15,7 @@ from ray.util.placement_group import (
 )
 
 from rankplan.runtime.ray import timeouts
+from rankplan.runtime.ray.asking import HeadSilent, ask
 from rankplan.runtime.ray.connection import Connection
 from rankplan.runtime.ray.internals import granted, lost_connection
 from rankplan.runtime.ray.signals import Uninterrupted
@@ -32,8 +34,10 @@ class NamedGroups:
         if node_id is not None:
             options["bundle_label_selector"] = [{"ray.io/node-id": node_id}] * len(bundles)
         self._groups[name] = None
-        group: PlacementGroup = placement_group([dict(bundle) for bundle in bundles], name=name, **options)
-        self._groups[name] = group
+        given = [dict(bundle) for bundle in bundles]
+        with Uninterrupted():  # the group may exist before its handle does
+            group: PlacementGroup = ask(lambda: placement_group(given, name=name, **options), remove_placement_group)
+            self._groups[name] = group
         return group
 
     def remove(self, name: str) -> None:
@@ -47,21 +51,22 @@ class NamedGroups:
         (https://github.com/ray-project/ray/issues/64693).
         """
         with Uninterrupted():
-            group = self._groups[name] or _existing(name)
+            group = self._groups[name] or ask(lambda: _existing(name))
             if group is not None:
                 while granted(group) is None and time.monotonic() < deadline:
                     time.sleep(timeouts.GRANT_POLL)
-                remove_placement_group(group)
+                ask(lambda: remove_placement_group(group))
             del self._groups[name]
 
     def end(self) -> None:
         """Remove all groups; may be called again."""
         with Uninterrupted():
-            # without its head, Ray would try for a minute
-            if self._groups and self._connection.is_current and lost_connection(timeouts.ANSWER) is None:
+            # without its head, Ray would try for a minute; it removes the groups itself when this job ends
+            if self._groups and self._connection.is_current and lost_connection(timeouts.REMOVE) is None:
                 deadline = time.monotonic() + timeouts.REMOVE
-                for name in list(self._groups):
-                    self._remove(name, deadline)
+                with suppress(HeadSilent):
+                    for name in list(self._groups):
+                        self._remove(name, deadline)
             self._groups.clear()
 
 

@@ -25,6 +25,7 @@ from rankplan.errors import printable
 from rankplan.frozen import frozen
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes
 from rankplan.runtime.ray.answers import ranks_text
+from rankplan.runtime.ray.asking import ask
 from rankplan.runtime.ray.connection import Connection
 from rankplan.runtime.reserve.groups import NamedGroups
 from rankplan.words import listed, ranges_text, shown
@@ -169,7 +170,7 @@ def _text(value: object, longest: int | None = _LONGEST) -> str:
 
 def _records() -> Iterator[_Record]:
     """Yield the records of all jobs."""
-    for entry in placement_group_table().values():
+    for entry in ask(placement_group_table).values():
         if entry["state"] == "REMOVED" or not is_notice(entry["name"]):
             continue
         if (record := _Record.read(entry["name"])) is not None:

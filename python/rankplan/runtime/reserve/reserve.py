@@ -19,6 +19,7 @@ from rankplan.errors import LaunchError
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import launch_error, plain
+from rankplan.runtime.ray.asking import ask
 from rankplan.runtime.ray.connection import Connection, Ends, Owner, using_session
 from rankplan.runtime.ray.internals import available_resources, granted
 from rankplan.runtime.ray.signals import Uninterrupted
@@ -362,7 +363,7 @@ def shortage(needs: Mapping[str, tuple[int, Mapping[str, float]]], refused: int,
 def _holders() -> dict[str, dict[str, Counter[str]]]:
     """Return the resources that placement groups hold, by Ray's id of the node, name of the group and resource."""
     holders: dict[str, dict[str, Counter[str]]] = {}
-    for group_id, entry in placement_group_table().items():
+    for group_id, entry in ask(placement_group_table).items():
         for bundle, node_id in entry["bundles_to_node_id"].items() if entry["state"] == "CREATED" else ():
             who = plain(entry["name"]) or f"placement group {group_id[:8]}"
             holders.setdefault(node_id, {}).setdefault(who, Counter()).update(entry["bundles"][bundle])
