@@ -172,3 +172,20 @@ def test_a_look_at_ending_actors_does_not_replace_one_at_all_of_them() -> None:
     assert live is not None and live.compared is not None and live.differences == ()
     counts = live.compared
     assert (counts.up, counts.on_nodes, counts.on_accelerators, counts.untold) == (4, 4, 2, 2)
+
+
+def test_ranks_that_do_not_come_up_in_time_are_in_the_report() -> None:
+    found = Cluster([(SECOND, 4), (FIRST, 4)])
+    claims = {}
+    for number, address in enumerate((SECOND, FIRST)):
+        claims[f"{number}/0"] = {"job": MINE, "group": found.group([address] * 4, [1] * 4)}
+    for bundle in range(3):
+        found.actor(SECOND, [bundle], group=claims["0/0"]["group"], bundle=bundle)
+    watch = pinned(found, [Request("actor", None, (1,) * 4, (node,) * 4) for node in range(2)], claims, only="actor")
+    assert watch.seen.live is None and watch.seen.partial is None
+    watch._timeout = 0.0
+    watch.look()
+    partial = watch.seen.partial
+    assert watch.seen.live is None and partial is not None and partial.compared is not None
+    assert (partial.compared.up, partial.compared.ranks) == (3, 8)
+    assert [(one.kind, str(one.ranks)) for one in partial.differences] == [("not-running", "3"), ("not-running", "4-7")]

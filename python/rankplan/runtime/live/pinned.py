@@ -53,7 +53,8 @@ class Ran:
     """What became of a command.
 
     ``code`` is its own exit code, ``plan`` the plan that it was bound to. Of ``requests`` placement groups of the plan,
-    ``pinned`` came. After ``seconds``, all ranks were up; ``live`` is what ran then, with its differences.
+    ``pinned`` came. After ``seconds``, all ranks were up; ``live`` is what ran then, with its differences, or what ran
+    after the timeout if some were not.
     ``detached`` are the groups that outlive the command, by id.
     """
 
@@ -73,7 +74,7 @@ class Ran:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """The differences from the plan; none if not all ranks came up."""
+        """The differences from the plan; none if the program ended before all ranks came up."""
         return () if self.live is None else self.live.differences
 
     @property
@@ -181,7 +182,8 @@ def pin(
     def ran(code: int) -> Ran:
         seen, (have, all) = watch.seen, watch.pinned
         faults = tuple(seen.faults.values())
-        return Ran(code, binding.plan, have, all, seen.seconds, seen.live, faults, dict(seen.detached))
+        live = seen.live or seen.partial
+        return Ran(code, binding.plan, have, all, seen.seconds, live, faults, dict(seen.detached))
 
     def up() -> None:
         if report is not None:

@@ -34,8 +34,8 @@ class Seen:
     """What a run has shown so far. Each fault is kept under what it is about, so that it is told once.
 
     ``claims`` are the last ones of the plan's requests, ``claimed`` the ids of all groups and actors that came by the
-    hook, ``made`` those that Ray has had. ``live`` is what ran when its places were last compared, ``seconds`` the time
-    until all ranks were up.
+    hook, ``made`` those that Ray has had. ``live`` is what ran when its places were last compared, ``partial`` the
+    same if not all ranks had come up in time, and ``seconds`` the time until all were.
     """
 
     faults: dict[object, Diagnostic] = field(default_factory=dict)
@@ -44,6 +44,7 @@ class Seen:
     made: set[str] = field(default_factory=set)
     detached: dict[str, str] = field(default_factory=dict)
     live: Live | None = None
+    partial: Live | None = None
     seconds: float | None = None
 
 
@@ -255,10 +256,13 @@ class Watch:
         live = look(tables, self._head.address, plan.inventory)
         live = compare(live, plan, self._name, short(job), self._claims(live))
         compared = live.compared
-        if compared is None or compared.up < compared.ranks:
-            if late and compared is not None:
+        if compared is None:
+            return
+        if compared.up < compared.ranks:
+            if late:
                 text = f"{compared.up} of {compared.ranks} ranks are up"
                 self._note("timeout", f"after {self._timeout:g} s, {text}")
+                seen.partial = live
             return
         self._compared = state
         if seen.live is not None and _told(compared) < _told(seen.live.compared):
