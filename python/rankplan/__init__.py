@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from rankplan.errors import RankplanError as RankplanError
     from rankplan.errors import ResourceOutOfRangeError as ResourceOutOfRangeError
     from rankplan.errors import WorkerError as WorkerError
-    from rankplan.front import check as check
-    from rankplan.front import plan as plan
-    from rankplan.front import requests as requests
-    from rankplan.front import tune as tune
+    from rankplan.front.api import check as check
+    from rankplan.front.api import plan as plan
+    from rankplan.front.api import requests as requests
+    from rankplan.front.api import tune as tune
     from rankplan.guests.doors import without_guests as without_guests
     from rankplan.launchers.emit import emit as emit
     from rankplan.launchers.options import EmitOptions as EmitOptions
@@ -120,7 +120,7 @@ _NAMES = {
         *("ResourceOutOfRangeError", "WorkerError"),
     ),
     "render.report": ("Report",),
-    "front": ("check", "plan", "requests", "tune"),
+    "front.api": ("check", "plan", "requests", "tune"),
     "plans.model": ("Model",),
     "nodes.clusters": ("SupportsInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from rankplan.cli.output import keep_words, text_console
-from rankplan.front import plan
+from rankplan.front.api import plan
 from rankplan.render.tables import plan_table, table
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

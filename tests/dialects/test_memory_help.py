@@ -11,7 +11,7 @@ import pytest
 import rankplan
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic
-from rankplan.front import read_job
+from rankplan.front.job import read_job
 from support.memory_configs import BASES, MODEL, planned
 
 WANTED: list[tuple[str, Any]] = [

@@ -23,7 +23,7 @@ from typing import Any
 from rankplan import PlacementError, load_config
 from rankplan.dialects import name_of, no_job
 from rankplan.errors import KeyPath
-from rankplan.front import read_job
+from rankplan.front.job import read_job
 from rankplan.memory.needs import Needs
 from rankplan.read.text.places import Place, Places, relocated
 from rankplan.read.text.programs import program_of

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, plan
-from rankplan.front import read_job
+from rankplan.front.job import read_job
 from rankplan.plans.node_order import in_trainers_order
 from support.configs import from_overrides
 

@@ -128,8 +128,6 @@ PYTHON = python_graph()
 
 def room_of(name: str) -> str:
     """Return the room of a module of the package."""
-    if name == "rankplan.front":
-        return "front"  # a room of one file
     path = PACKAGE.joinpath(*name.split(".")[1:])
     inner = name.split(".")[1:] if path.is_dir() else name.split(".")[1:-1]
     return ".".join(inner) or "rankplan"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, RankSet, plan
-from rankplan.front import read_job
+from rankplan.front.job import read_job
 from rankplan.runtime.live.binding import Binding, bound, fit
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.live import _planned

@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 from rankplan import Inventory, Plan
-from rankplan.front import read_job
+from rankplan.front.job import read_job
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.runtime.ray.connection import head_of
 from rankplan.runtime.ray.head import Head

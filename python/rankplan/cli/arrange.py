@@ -11,7 +11,7 @@ import click
 from rankplan.arranging.arrange import arrange as arranged
 from rankplan.cli.common import Choice, beside_option, config_options, output_option, read
 from rankplan.cli.output import faults_end_it, print_table
-from rankplan.front import load_plan, saved_plan
+from rankplan.front.job import load_plan, saved_plan
 from rankplan.plans.rules import Segments
 from rankplan.render.changes import arrangement_line, crossings_table, node_lines
 

@@ -22,7 +22,7 @@ from rankplan.cli.common import (
 )
 from rankplan.cli.output import EXPECTED, colored, faults_end_it, note, print_table, show_error, silent
 from rankplan.errors import Diagnostic, printable
-from rankplan.front import check as check_config
+from rankplan.front.api import check as check_config
 from rankplan.render.report import Report
 from rankplan.words import counted
 

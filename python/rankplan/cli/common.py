@@ -18,8 +18,9 @@ from rankplan.cli.output import EXPECTED
 from rankplan.dialects import DIALECTS, writers
 from rankplan.dialects.placing.orders import by_address_text
 from rankplan.errors import PlacementError, printable
-from rankplan.front import Job, inventory_from, is_saved, plan, read_job, saved_plan
-from rankplan.front import Nodes as Given
+from rankplan.front.api import plan
+from rankplan.front.job import Job, inventory_from, is_saved, read_job, saved_plan
+from rankplan.front.job import Nodes as Given
 from rankplan.frozen import frozen
 from rankplan.guests.doors import Table
 from rankplan.memory.cards import size_in_bytes

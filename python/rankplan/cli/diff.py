@@ -8,7 +8,7 @@ import click
 
 from rankplan.cli.common import Choice, config_options, format_option, planned
 from rankplan.cli.output import faults_end_it, print_table
-from rankplan.front import is_saved
+from rankplan.front.job import is_saved
 from rankplan.plans.diff import PlanDiff
 from rankplan.render.changes import diff_json, diff_table
 

@@ -24,7 +24,8 @@ from rankplan.cli.commands import main
 from rankplan.cli.emit import emit, emit_options
 from rankplan.cli.output import colored, faults_end_it, print_table
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.front import check, is_saved, tune
+from rankplan.front.api import check, tune
+from rankplan.front.job import is_saved
 from rankplan.frozen import frozen
 from rankplan.launchers.emit import emit as emitted
 from rankplan.launchers.emit import silenced

@@ -15,7 +15,7 @@ from rankplan.cli import signals
 from rankplan.cli.common import Seconds, Suffixed, dialect_option, format_option, overrides
 from rankplan.cli.output import faults_end_it, table_lines
 from rankplan.files import write_whole
-from rankplan.front import is_saved
+from rankplan.front.job import is_saved
 
 if TYPE_CHECKING:
     from rankplan.runtime.live.model import Live

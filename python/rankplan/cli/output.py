@@ -14,7 +14,7 @@ import click
 
 from rankplan.cli import signals
 from rankplan.errors import PlacementError, RankplanError, printable, printable_lines
-from rankplan.front import notes
+from rankplan.front.job import notes
 from rankplan.render.report import faults_line
 
 if TYPE_CHECKING:

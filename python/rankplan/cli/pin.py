@@ -24,7 +24,7 @@ from rankplan.cli.common import (
 from rankplan.cli.output import cannot_start, colored, faults_end_it, note
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole
-from rankplan.front import is_saved
+from rankplan.front.job import is_saved
 from rankplan.nodes.facts import NODE_ORDERS
 
 

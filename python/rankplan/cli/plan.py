@@ -20,7 +20,7 @@ from rankplan.cli.common import (
 )
 from rankplan.cli.output import faults_end_it, print_lines, print_table
 from rankplan.files import write_whole
-from rankplan.front import peaks_of
+from rankplan.front.api import peaks_of
 from rankplan.memory.needs import Needs
 from rankplan.memory.rows import ProcessNeeds
 from rankplan.plans.plan import Plan

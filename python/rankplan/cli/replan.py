@@ -14,7 +14,7 @@ from rankplan.cli.commands import no_guests_option
 from rankplan.cli.common import Choice, beside_option, inventory_options, output_option
 from rankplan.cli.output import faults_end_it
 from rankplan.errors import PlacementError
-from rankplan.front import load_plan
+from rankplan.front.job import load_plan
 from rankplan.read.text.scalars import plain_scalar
 from rankplan.render.changes import replan_lines
 

@@ -32,7 +32,7 @@ from rankplan.cli.common import (
 )
 from rankplan.cli.output import faults_end_it, print_table
 from rankplan.errors import PlacementError, RankplanError
-from rankplan.front import inventory_from, is_saved, read_job
+from rankplan.front.job import inventory_from, is_saved, read_job
 from rankplan.nodes.facts import NODE_ORDERS
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan

@@ -10,7 +10,7 @@ import click
 from rankplan.cli.common import Choice, Suffixed, beside_option, config_options, planned
 from rankplan.cli.output import faults_end_it, print_lines, text_console
 from rankplan.files import write_whole
-from rankplan.front import load_plan
+from rankplan.front.job import load_plan
 from rankplan.parallel import KINDS
 from rankplan.render.lines import sharing_lines
 from rankplan.render.map.domains import around

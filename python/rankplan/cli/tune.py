@@ -13,8 +13,8 @@ from rankplan.cli.convert import print_converted
 from rankplan.cli.output import colored, faults_end_it, print_lines, print_table
 from rankplan.dialects.convert import convert
 from rankplan.files import write_whole
-from rankplan.front import load_plan
-from rankplan.front import tune as tuned
+from rankplan.front.api import tune as tuned
+from rankplan.front.job import load_plan
 from rankplan.render.lines import sharing_lines
 from rankplan.render.tables import plan_table
 from rankplan.render.tuning import placement_text, plot, ranking_table, reason_lines, sensitivity_line, tuning_json

@@ -17,7 +17,8 @@ from lsprotocol import types
 
 from rankplan.dialects import with_guests
 from rankplan.errors import Diagnostic, Label, PlacementError
-from rankplan.front import Nodes, check
+from rankplan.front.api import check
+from rankplan.front.job import Nodes
 from rankplan.frozen import frozen
 from rankplan.launchers.embedded import has_mark
 from rankplan.read.text.document import Document, Section

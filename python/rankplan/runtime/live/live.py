@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rankplan.errors import ClusterError
-from rankplan.front import Config, Job, read_job, saved_plan
+from rankplan.front.job import Config, Job, read_job, saved_plan
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.runtime.live.compare import asking, compare

@@ -16,7 +16,7 @@ from rankplan_hook.wrap import unwrap, wrap
 from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
-from rankplan.front import Config, read_job, saved_plan
+from rankplan.front.job import Config, read_job, saved_plan
 from rankplan.frozen import frozen
 from rankplan.launchers.exec.child import run_child
 from rankplan.nodes.inventory import Inventory

@@ -1,0 +1,1 @@
+"""The front door: configs of any dialect, checked, planned and tuned."""

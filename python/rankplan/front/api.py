@@ -1,0 +1,171 @@
+"""`check`, `plan` and `tune` take a config of any dialect, as the commands of these names do.
+
+`rankplan.arrange`, `replan`, `diff`, `convert` and `launch` take the plan; they live in the rooms that do the work.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.front.job import Config, Job, Nodes, inventory_from, is_saved, name_of, read_job, saved_plan
+from rankplan.front.warnings import saved_warnings
+from rankplan.memory.cards import size_in_bytes
+from rankplan.plans.plan import Plan
+from rankplan.plans.requests import Request
+from rankplan.read.text.reader import Reader
+from rankplan.render.report import Report
+
+if TYPE_CHECKING:
+    from rankplan.memory.needs import Needs
+    from rankplan.memory.peaks import Peaks
+    from rankplan.tuning.costs import Costs
+    from rankplan.tuning.search import Tuning
+
+
+def check(
+    config: Config,
+    nodes: Nodes | None = None,
+    *,
+    dialect: str | None = None,
+    overrides: Sequence[str] = (),
+    without: Sequence[str] = (),
+    memory: bool = False,
+    reserve: float | str = 0,
+    costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    verbose: bool = False,
+) -> Report:
+    """Find every fault and warning of a config, as ``rankplan check`` does. See `plan` for the arguments.
+
+    ``verbose`` reports values that are known only at run time also if they decide no placement.
+    ``memory`` tells what each phase needs, too. ``reserve`` is what other programs use of each accelerator, in bytes or
+    as a text (``"2 GiB"``), and ``costs`` may have measured peaks, as `tune` takes them.
+
+    Raises ``OSError`` if a file cannot be read, ``ValueError`` for an unknown dialect or a reserve that is no size.
+    """
+    job: Job | None = None
+    needs: Needs | None = None
+    reader = Reader({})
+    kept, peaks = size_in_bytes(reserve), peaks_of(costs)
+    try:
+        plan = saved_plan(config, nodes, dialect, overrides, without)
+        if plan is None:
+            job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
+            reader = job.reader
+            job.announce()
+            plan = job.plan()
+        if memory or any(one.memory is not None for one in plan.values()):
+            from rankplan.memory.needs import Needs  # many configs say nothing about memory
+
+            needs = Needs(plan.inventory, plan, kept, peaks, reader.spellings)
+        found = saved_warnings(plan, needs, name_of(config)) if job is None else job.warnings(plan, needs)
+        warnings: tuple[Diagnostic, ...] = tuple(found)
+        if memory and needs is not None:
+            from rankplan.memory.faults import memory_unknown
+            from rankplan.read.memory_places import located
+
+            warnings += tuple(located(reader, name, one) for name, one in memory_unknown(needs))
+            warnings += tuple(reader.located(path, one) for path, one in reader.unknown_models.items())
+    except PlacementError as error:
+        plan, warnings = None, error.diagnostics
+    told = [one for one in reader.warnings if verbose or reader.decides(one)]
+    shown = needs if memory else None
+    return Report(name_of(config), plan, (*told, *warnings), len(reader.warnings) - len(told), shown)
+
+
+def peaks_of(costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None) -> Peaks | None:
+    """Return the measured peaks of costs. Raises `PlacementError` with every fault, ``OSError``."""
+    if costs is None:
+        return None
+    from rankplan.tuning.search import read_costs  # most programs never tune
+
+    return read_costs(costs).peaks
+
+
+def plan(
+    config: Config,
+    nodes: Nodes | None = None,
+    *,
+    dialect: str | None = None,
+    overrides: Sequence[str] = (),
+    without: Sequence[str] = (),
+    isolate: bool | None = None,
+    pinned: bool = False,
+) -> Plan:
+    """Return the plan of a config, as ``rankplan plan`` does.
+
+    ``config`` is a path, a mapping, or a plan. ``nodes`` is a size (``"2x8"``), an inventory or the path of one, or a
+    cluster; by default every node has as many accelerators as the config states, or 8, which is logged. A saved plan
+    has its own nodes. ``dialect`` is detected from the keys. ``overrides`` change values of a file:
+    ``["trainer.nnodes=2"]``. ``without`` names hardware that must not be used: see `Inventory.without`. ``isolate``
+    tells whether a process sees only its own accelerators (by default as saved, else yes).
+
+    A plan predicts where a trainer puts the processes that it starts. With ``pinned``, it is the plan to bind them to:
+    nodes are in the order of addresses that the trainer sorts them in, and groups and engines on one node if they fit.
+
+    Raises `PlacementError` with every fault, ``OSError`` if a file cannot be read, ``ValueError`` for an unknown
+    dialect, or options that a saved plan does not take.
+    """
+    if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
+        if pinned:
+            raise ValueError(f"{name_of(config)} is a plan with its own places; pinned applies to configs")
+        return saved if isolate is None else saved.with_visibility("own" if isolate else "node")
+    job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
+    return job.announced_plan(isolate=isolate, pinned=pinned)
+
+
+def requests(
+    config: Config,
+    nodes: Nodes | None = None,
+    *,
+    dialect: str | None = None,
+    overrides: Sequence[str] = (),
+    without: Sequence[str] = (),
+    pinned: bool = False,
+) -> Sequence[Request]:
+    """Return the placement groups that a trainer will ask Ray for, in order, with the nodes of the plan.
+
+    RLinf asks for none, and an older saved plan does not know them. Arguments and errors are those of `plan`.
+    """
+    return plan(config, nodes, dialect=dialect, overrides=overrides, without=without, pinned=pinned).requests
+
+
+def tune(
+    costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    nodes: Nodes | None = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    dialect: str | None = None,
+    overrides: Sequence[str] = (),
+    without: Sequence[str] = (),
+    extrapolate: bool = False,
+    present: Plan | None = None,
+) -> Tuning:
+    """Find the placement with the shortest iteration, as ``rankplan tune`` does.
+
+    ``costs`` is a mapping like ``costs.yaml`` (see `Costs.from_dict`), its path, or `Costs`; without it, the config has
+    the times, as ``profile_data``. The parallel sizes of the config count where the costs state none; if it is RLinf's
+    or rankplan's own, its sections decide which placements are valid. ``extrapolate`` allows times far from every
+    measured size. Of equally fast placements, the one with fewer accelerators wins, then with fewer groups across
+    nodes, then with fewer moves from the ``present`` plan. See `plan` for the other arguments.
+
+    The answer is exact under the model, which the guide "Which placement is fastest?" states. Raises `PlacementError`
+    with every fault, or (``no-schedule``) if no placement fits, and ``ValueError`` without a config if the costs or the
+    nodes are missing, too.
+    """
+    from rankplan.tuning.search import costs_for, read_costs, search  # most programs never tune
+
+    read = None if costs is None else read_costs(costs)
+    if config is None:
+        if read is None or nodes is None:
+            raise ValueError("pass a config, or costs and nodes")
+        return search(read, inventory_from(nodes).without(without), extrapolate=extrapolate, present=present)
+    if not isinstance(config, Mapping) and is_saved(config):
+        told = "this is a saved plan, not a config", "pass the config of the job; --from takes a plan"
+        raise PlacementError([Diagnostic("invalid-value", *told, file=name_of(config))])
+    job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
+    job.announce()
+    read, memory = costs_for(read, job.reader, job.dialect, job.inventory, job.name)
+    return search(read, job.inventory, job.reader, extrapolate=extrapolate, present=present, memory=memory)

@@ -1,0 +1,118 @@
+"""What is found wrong with a plan, with the places of its config: faults, and warnings of `check`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rankplan.dialects import resembled
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
+from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import SIZE
+from rankplan.plans.component import PlacementMode
+from rankplan.plans.plan import Plan
+from rankplan.plans.weights import senderless
+from rankplan.read.text.hydra import compose
+from rankplan.read.text.reader import Reader
+from rankplan.words import by_nodes, counted
+
+if TYPE_CHECKING:
+    from rankplan.memory.needs import Needs
+
+_TENSOR_SIZES = ("tp", "tensor_parallel_size", "tp_size")
+"""Names of a receiver's tensor size in configs."""
+
+
+def reject_crossings(plan: Plan, *, labelled: bool, cluster: Inventory) -> None:
+    """Raise `PlacementError` if the plan breaks its rules, with the place of each.
+
+    Unless the labels of the nodes are known, only the level ``node`` is checked. ``cluster``: see `Plan.rule_faults`.
+    """
+    if faults := plan.rule_faults(labelled=labelled, cluster=cluster):
+        raise refusal(list(dict.fromkeys(faults)))
+
+
+def plan_warnings(plan: Plan, needs: Needs | None, reader: Reader) -> Iterator[Diagnostic]:
+    """Yield the warnings about the memory and the groups of a plan. Raises `PlacementError` for its faults.
+
+    ``needs`` is ``None`` if no component states its memory.
+    """
+    if needs is None:
+        reject_senderless(plan, reader)
+    else:
+        from rankplan.memory.faults import memory_warnings
+        from rankplan.read.memory_places import located, reject_memory
+
+        reject_memory(needs, reader)
+        reject_senderless(plan, reader)
+        yield from (located(reader, name, found) for name, found in memory_warnings(needs))
+    yield from group_warnings(plan, reader)
+
+
+def saved_warnings(plan: Plan, needs: Needs | None, name: str) -> Iterator[Diagnostic]:
+    """Yield the warnings about a saved plan. Raises `PlacementError` for its faults."""
+    plan.check_shares()
+    plan.check_keep()
+    no_config = Reader({})
+    yield from plan_warnings(plan, needs, no_config)
+    yield from plan.rule_warnings()
+    yield from idle_warnings(plan, plan.inventory, name)
+
+
+def reject_empty(plan: Plan, reader: Reader) -> None:
+    """Raise `PlacementError` if nothing is placed; it names the system that the config looks written for."""
+    if plan:
+        return
+    config: Any = reader.content if reader.config is None else reader.config
+    cluster = config.get("cluster")
+    name = resembled({**config, **(cluster if isinstance(cluster, Mapping) else {})})
+    help = "add components: `component_placement: {actor: 0-7}`"
+    if "defaults" in config:
+        help = compose(config)
+    if name is not None:
+        help = f"this looks like a config of {name}; pass --dialect {name}"
+    found = Diagnostic("no-components", "the config places no component", help)
+    raise PlacementError([reader.located(("cluster",) if "cluster" in config else (), found)])
+
+
+def reject_senderless(plan: Plan, reader: Reader) -> None:
+    """Raise `PlacementError` for weights without a sender, at the tensor size of the receiver.
+
+    Only for the modes of RLinf, which sends weights slot by slot: other trainers gather whole tensors first.
+    """
+    if plan.mode in (None, PlacementMode.HYBRID):
+        return
+    found = [(reader.size_paths.get(name, ()), fault) for name, fault in senderless(plan)]
+    if found:
+        raise PlacementError(reader.located(_tensor_size(reader, path), fault) for path, fault in found)
+
+
+def _tensor_size(reader: Reader, path: KeyPath) -> KeyPath:
+    """Return the path of the tensor size in the sizes at a path of the config, or that path."""
+    here: Any = reader.content if reader.config is None else reader.config
+    for part in path:
+        here = here.get(part) if isinstance(here, Mapping) else None
+    keys = [key for key in _TENSOR_SIZES if isinstance(here, Mapping) and key in here]
+    return (*path, *keys[:1])
+
+
+def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
+    """Yield warnings about parallel groups, at the sizes of their components."""
+    for name, component in plan.items():
+        for warning in component.parallel_warnings():
+            kinds = [kind for kind, _ in SIZE.findall(warning.message)]
+            yield reader.sizes_of(name).place(kinds).locate(warning)
+
+
+def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
+    """Yield warnings about unused nodes and accelerators."""
+    if inventory.num_nodes > plan.inventory.num_nodes:
+        message = f"the config uses {counted(plan.inventory.num_nodes, 'node')} of {inventory.num_nodes}"
+        help = f"set num_nodes to {inventory.num_nodes}, place components on the other nodes, or ignore this warning"
+        yield Diagnostic("idle-nodes", message, help, file=file, warning=True)
+    if idle := plan.idle():
+        usable = plan.inventory.core.accelerators() - plan.inventory.excluded_accelerators
+        unused, total = sum(map(len, idle.values())), len(usable)
+        message = f"no component uses {unused} of {total} accelerators: {by_nodes(idle)}"
+        help = "place a component on them, or ignore this warning"
+        yield Diagnostic("idle-accelerators", message, help, file=file, warning=True)
