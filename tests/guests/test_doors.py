@@ -62,6 +62,10 @@ def test_guests_come_after_what_is_built_in_and_are_searched_for_once(folder: Pa
     assert installed.cache_info().misses == 1
 
 
+def test_what_is_no_text_is_no_name(folder: Path, table: Table[float]) -> None:
+    assert [3] not in table and None not in table and 3 not in table
+
+
 def test_a_guest_is_imported_once(folder: Path, table: Table[float]) -> None:
     put(folder, "some-guest", "e", "import pathlib\nwith open('imports', 'a') as f: f.write('x')\n1 / 0")
     with pytest.MonkeyPatch.context() as patch:

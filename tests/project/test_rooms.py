@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import rankplan
 from support.memory_configs import BASES
 from support.paths import ROOT, TESTS
 from support.rooms import ROOMS
@@ -282,6 +283,31 @@ assert report.plan is not None and any(one.memory for one in report.plan.values(
 """
     done = subprocess.run([sys.executable, "-c", program, json.dumps(BASES[base])], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+FUNCTIONS = [
+    "check",
+    "plan",
+    "arrange",
+    "replan",
+    "diff",
+    "convert",
+    "emit",
+    "live",
+    "pin",
+    "launch",
+    "tune",
+    "sweep",
+    "requests",
+]
+
+
+def test_nothing_in_the_package_has_the_name_of_a_public_function() -> None:
+    """``rankplan.check`` would be the module as soon as somebody has imported it."""
+    modules = {path.stem for path in PACKAGE.iterdir() if path.is_dir() or path.suffix == ".py"}
+    public = set(dir(rankplan))
+    assert set(FUNCTIONS) <= public and {"front", "launchers", "words"} <= modules
+    assert modules & public == set()
 
 
 def test_no_import_cycle_between_python_files() -> None:

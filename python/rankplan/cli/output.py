@@ -87,7 +87,7 @@ def note(text: str, color: str | None = None) -> None:
 
 
 def _noted(record: logging.LogRecord) -> bool:
-    """Print a note of `rankplan.front` with its hint on stderr, and keep logging from handling the record."""
+    """Print a note of `rankplan.front.job` with its hint on stderr, and keep logging from handling the record."""
     hint = getattr(record, "hint", None)
     note(record.getMessage() + (f"; {hint}" if hint else ""))
     return False

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.front import faults
 from rankplan.front.job import Config, Job, Nodes, inventory_from, is_saved, name_of, read_job, saved_plan
 from rankplan.front.warnings import saved_warnings
 from rankplan.memory.cards import size_in_bytes
@@ -48,7 +49,8 @@ def check(
     job: Job | None = None
     needs: Needs | None = None
     reader = Reader({})
-    kept, peaks = size_in_bytes(reserve), peaks_of(costs)
+    reserved = size_in_bytes(reserve)
+    peaks = peaks_of(costs)
     try:
         plan = saved_plan(config, nodes, dialect, overrides, without)
         if plan is None:
@@ -59,9 +61,12 @@ def check(
         if memory or any(one.memory is not None for one in plan.values()):
             from rankplan.memory.needs import Needs  # many configs say nothing about memory
 
-            needs = Needs(plan.inventory, plan, kept, peaks, reader.spellings)
-        found = saved_warnings(plan, needs, name_of(config)) if job is None else job.warnings(plan, needs)
-        warnings: tuple[Diagnostic, ...] = tuple(found)
+            needs = Needs(plan.inventory, plan, reserved, peaks, reader.spellings)
+        warnings: tuple[Diagnostic, ...]
+        if job is None:
+            warnings = tuple(saved_warnings(plan, needs, name_of(config)))
+        else:
+            warnings = tuple(job.warnings(plan, needs))
         if memory and needs is not None:
             from rankplan.memory.faults import memory_unknown
             from rankplan.read.memory_places import located
@@ -70,9 +75,10 @@ def check(
             warnings += tuple(reader.located(path, one) for path, one in reader.unknown_models.items())
     except PlacementError as error:
         plan, warnings = None, error.diagnostics
-    told = [one for one in reader.warnings if verbose or reader.decides(one)]
+    deciding = [warning for warning in reader.warnings if verbose or reader.decides(warning)]
+    omitted = len(reader.warnings) - len(deciding)
     shown = needs if memory else None
-    return Report(name_of(config), plan, (*told, *warnings), len(reader.warnings) - len(told), shown)
+    return Report(name_of(config), plan, (*deciding, *warnings), omitted, shown)
 
 
 def peaks_of(costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None) -> Peaks | None:
@@ -163,8 +169,7 @@ def tune(
             raise ValueError("pass a config, or costs and nodes")
         return search(read, inventory_from(nodes).without(without), extrapolate=extrapolate, present=present)
     if not isinstance(config, Mapping) and is_saved(config):
-        told = "this is a saved plan, not a config", "pass the config of the job; --from takes a plan"
-        raise PlacementError([Diagnostic("invalid-value", *told, file=name_of(config))])
+        raise PlacementError([faults.not_a_config(name_of(config))])
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
     read, memory = costs_for(read, job.reader, job.dialect, job.inventory, job.name)

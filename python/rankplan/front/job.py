@@ -55,14 +55,14 @@ class Job:
 
     def announce(self) -> None:
         """Log which nodes are assumed."""
-        if self.assumed:
-            equal = [
-                f"{counted(len(nodes), 'node')} with {counted(spec.num_accelerators, 'accelerator')}"
-                + (" each" if len(nodes) > 1 else "")
-                for nodes, spec in self.inventory.stretches()
-            ]
-            hint = {"hint": "set other nodes with --nodes, --inventory or --ray"}
-            notes.warning("%s: assuming %s", self.name, " and ".join(equal), extra=hint)
+        if not self.assumed:
+            return
+        kinds = []
+        for nodes, record in self.inventory.stretches():
+            each = " each" if len(nodes) > 1 else ""
+            kinds.append(f"{counted(len(nodes), 'node')} with {counted(record.num_accelerators, 'accelerator')}{each}")
+        hint = {"hint": "set other nodes with --nodes, --inventory or --ray"}
+        notes.warning("%s: assuming %s", self.name, " and ".join(kinds), extra=hint)
 
     def announce_unknown(self) -> None:
         """Log how many values of a script decide the placement, and are known only when it runs."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankplan.dialects import resembled
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
+from rankplan.front import faults
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
@@ -14,7 +15,6 @@ from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
 from rankplan.read.text.hydra import compose
 from rankplan.read.text.reader import Reader
-from rankplan.words import by_nodes, counted
 
 if TYPE_CHECKING:
     from rankplan.memory.needs import Needs
@@ -28,8 +28,8 @@ def reject_crossings(plan: Plan, *, labelled: bool, cluster: Inventory) -> None:
 
     Unless the labels of the nodes are known, only the level ``node`` is checked. ``cluster``: see `Plan.rule_faults`.
     """
-    if faults := plan.rule_faults(labelled=labelled, cluster=cluster):
-        raise refusal(list(dict.fromkeys(faults)))
+    if broken := plan.rule_faults(labelled=labelled, cluster=cluster):
+        raise refusal(list(dict.fromkeys(broken)))
 
 
 def plan_warnings(plan: Plan, needs: Needs | None, reader: Reader) -> Iterator[Diagnostic]:
@@ -71,8 +71,8 @@ def reject_empty(plan: Plan, reader: Reader) -> None:
         help = compose(config)
     if name is not None:
         help = f"this looks like a config of {name}; pass --dialect {name}"
-    found = Diagnostic("no-components", "the config places no component", help)
-    raise PlacementError([reader.located(("cluster",) if "cluster" in config else (), found)])
+    path = ("cluster",) if "cluster" in config else ()
+    raise PlacementError([reader.located(path, faults.no_components(help))])
 
 
 def reject_senderless(plan: Plan, reader: Reader) -> None:
@@ -82,18 +82,23 @@ def reject_senderless(plan: Plan, reader: Reader) -> None:
     """
     if plan.mode in (None, PlacementMode.HYBRID):
         return
-    found = [(reader.size_paths.get(name, ()), fault) for name, fault in senderless(plan)]
-    if found:
-        raise PlacementError(reader.located(_tensor_size(reader, path), fault) for path, fault in found)
+    located = []
+    for name, fault in senderless(plan):
+        path = _tensor_size(reader, reader.size_paths.get(name, ()))
+        located.append(reader.located(path, fault))
+    if located:
+        raise PlacementError(located)
 
 
 def _tensor_size(reader: Reader, path: KeyPath) -> KeyPath:
     """Return the path of the tensor size in the sizes at a path of the config, or that path."""
-    here: Any = reader.content if reader.config is None else reader.config
+    sizes: Any = reader.content if reader.config is None else reader.config
     for part in path:
-        here = here.get(part) if isinstance(here, Mapping) else None
-    keys = [key for key in _TENSOR_SIZES if isinstance(here, Mapping) and key in here]
-    return (*path, *keys[:1])
+        sizes = sizes.get(part) if isinstance(sizes, Mapping) else None
+    if not isinstance(sizes, Mapping):
+        return path
+    stated = [key for key in _TENSOR_SIZES if key in sizes]
+    return (*path, *stated[:1])
 
 
 def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
@@ -107,12 +112,7 @@ def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
     """Yield warnings about unused nodes and accelerators."""
     if inventory.num_nodes > plan.inventory.num_nodes:
-        message = f"the config uses {counted(plan.inventory.num_nodes, 'node')} of {inventory.num_nodes}"
-        help = f"set num_nodes to {inventory.num_nodes}, place components on the other nodes, or ignore this warning"
-        yield Diagnostic("idle-nodes", message, help, file=file, warning=True)
+        yield faults.idle_nodes(plan.inventory.num_nodes, inventory.num_nodes, file)
     if idle := plan.idle():
         usable = plan.inventory.core.accelerators() - plan.inventory.excluded_accelerators
-        unused, total = sum(map(len, idle.values())), len(usable)
-        message = f"no component uses {unused} of {total} accelerators: {by_nodes(idle)}"
-        help = "place a component on them, or ignore this warning"
-        yield Diagnostic("idle-accelerators", message, help, file=file, warning=True)
+        yield faults.idle_accelerators(idle, len(usable), file)

@@ -124,7 +124,7 @@ class Table(Mapping[str, T]):
         return guest.load(self.kind)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.builtin or name in guests(self.door)
+        return isinstance(name, str) and (name in self.builtin or name in guests(self.door))
 
     def __iter__(self) -> Iterator[str]:
         yield from self.builtin

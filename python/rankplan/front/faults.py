@@ -1,0 +1,35 @@
+"""The faults and warnings of the front door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rankplan._core import RankSet
+from rankplan.errors import Diagnostic
+from rankplan.words import by_nodes, counted
+
+
+def no_components(help: str) -> Diagnostic:
+    """Return the fault of a config that places nothing."""
+    return Diagnostic("no-components", "the config places no component", help)
+
+
+def not_a_config(file: str) -> Diagnostic:
+    """Return the fault of a saved plan where a config is tuned."""
+    help = "pass the config of the job; --from takes a plan"
+    return Diagnostic("invalid-value", "this is a saved plan, not a config", help, file=file)
+
+
+def idle_nodes(used: int, nodes: int, file: str) -> Diagnostic:
+    """Return the warning of nodes that a config does not use."""
+    message = f"the config uses {counted(used, 'node')} of {nodes}"
+    help = f"set num_nodes to {nodes}, place components on the other nodes, or ignore this warning"
+    return Diagnostic("idle-nodes", message, help, file=file, warning=True)
+
+
+def idle_accelerators(idle: Mapping[int, RankSet], usable: int, file: str) -> Diagnostic:
+    """Return the warning of accelerators that no component uses, by node."""
+    unused = sum(map(len, idle.values()))
+    message = f"no component uses {unused} of {usable} accelerators: {by_nodes(idle)}"
+    help = "place a component on them, or ignore this warning"
+    return Diagnostic("idle-accelerators", message, help, file=file, warning=True)
