@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from rankplan.dialects import DIALECTS, dialect_of
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key
-from rankplan.errors import KeyPath, PlacementError
+from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.read.text.load import load_config
-from rankplan.read.text.reader import Reader
 from rankplan.rlinf import dialect as rlinf
 from rankplan.words import one_edit
 from support.commands import run
@@ -185,22 +184,15 @@ def test_faults_of_the_command_line_and_of_the_file_are_counted_together(tmp_pat
 @pytest.mark.parametrize("name", TABLES)
 def test_every_key_that_is_read_is_in_the_table(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys: set[Key[Any]] = set()
-    switches: set[KeyPath] = set()
 
     def path(config: Config, key: Key[Any], read: Any = Config.path) -> Any:
         keys.add(key)
         return read(config, key)
 
-    def switch(reader: Reader, path: KeyPath, read: Any = Reader.switch, **named: Any) -> Any:
-        switches.add(path)
-        return read(reader, path, **named)
-
     monkeypatch.setattr(Config, "path", path)
-    monkeypatch.setattr(Reader, "switch", switch)
     (tmp_path / "config.yaml").write_text(BASES[name])
     config, dialect = load_config(tmp_path / "config.yaml"), DIALECTS[name]
     dialect.plan(config, dialect.assumed_inventory(config))
     of_hydra = {key for key in keys if key.path.startswith("hydra.")}
     assert keys - of_hydra <= set(TABLES[name].keys)
-    assert switches <= {entry.path for entry in TABLES[name].placing}
-    assert keys or switches
+    assert len(keys) > 5

@@ -11,7 +11,7 @@ from typing import Any, Self
 from rankplan.errors import Diagnostic, Faults, KeyPath, PlacementError, Where
 from rankplan.kinds import CONFIG, Kind
 from rankplan.memory.spelling import Spelling
-from rankplan.parallel import NO_SIZES, ORDER, Parallel
+from rankplan.parallel import NO_SIZES
 from rankplan.read.text.document import Section
 from rankplan.read.text.load import load_config
 from rankplan.read.text.programs import started
@@ -252,45 +252,6 @@ class Reader:
         if selected is None:
             return found[0] if found["default"] is None else plain_scalar(found["default"].strip())
         return self.resolved(selected, sections[:-1], depth + 1)
-
-    def switch(self, path: KeyPath, *, default: bool = False) -> bool:
-        """Return the boolean at a path; the default if it is missing or invalid, which is recorded."""
-        value = self.at(path)
-        if isinstance(value, bool) or value is None:
-            return default if value is None else value
-        self.add_in_config(path, must_be(path, value, "true or false", "write true or false"))
-        return default
-
-    def coefficient(self, path: KeyPath, default: float) -> float:
-        """Return the real number at a path; the default if it is missing or invalid, which is recorded."""
-        value = self.at(path)
-        if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
-            return default if value is None else float(value)
-        help = RESOLVE if unresolved(value) else f"write a number such as {default}"
-        self.add_in_config(path, must_be(path, value, "a number", help))
-        return default
-
-    def sizes_in(
-        self, mapping: Mapping[Any, Any], keys: Mapping[str, Collection[str]], path: KeyPath, order: str = ORDER
-    ) -> Parallel | None:
-        """Return the parallel sizes in a mapping at a path, ``None`` if any is invalid, which is recorded.
-
-        ``keys`` are the keys of each size. Experts are divided like other tensors unless an expert-tensor size is given
-        (Megatron-LM: ``ModelParallelConfig.__post_init__``).
-        """
-        sizes: dict[str, int] = {}
-        before = len(self.faults)
-        for name, names in keys.items():
-            for key in names:
-                self.size_names.setdefault(path, {}).setdefault(name, (*path, key))
-                if (value := self.value(mapping, key, path)) is not None:
-                    sizes[name] = self.number(value, (*path, key), 1) or 1
-                    self.size_keys.setdefault(path, {})[name] = (*path, key)
-        if len(self.faults) > before:
-            return None
-        if sizes.get("ep", 1) > 1:
-            sizes.setdefault("etp", sizes.get("tp", 1))
-        return Parallel(**sizes, order=order)
 
     def sizes_of(self, component: str) -> Sizes:
         """Return where the config states the parallel sizes of a component."""

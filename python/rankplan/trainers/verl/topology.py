@@ -134,9 +134,11 @@ class TopologyJob(Job):
         self._check_pools(config)
 
     def _read_pool(self, entry: Config, name: str) -> _DevicePool:
-        """Return a pool; it is a fault if its cluster is unknown, or has smaller nodes."""
+        """Return a pool."""
         cluster = _read_name(entry, keys.POOL_CLUSTER)
         nodes, gpus = _read_size(entry)
+        if cluster is not None:
+            self._check_cluster_of_pool(entry, name, cluster, gpus)
         attributes = entry.inner(keys.POOL_ATTRIBUTES.name)
         _check_names(attributes, _ATTRIBUTES)
         is_standby = attributes[keys.STANDBY]
@@ -145,18 +147,17 @@ class TopologyJob(Job):
         least, most = None, None
         if nodes * gpus and isinstance(attributes.raw(keys.ELASTIC), bool | None):
             least, most = _read_bounds(attributes, nodes * gpus, is_standby=is_standby, is_elastic=is_elastic)
-        pool = _DevicePool(
-            cluster or "", nodes, gpus, is_standby, _read_protects(attributes), least, most, entry, attributes
-        )
-        if cluster is None:
-            return pool
+        protects = _read_protects(attributes)
+        return _DevicePool(cluster or "", nodes, gpus, is_standby, protects, least, most, entry, attributes)
+
+    def _check_cluster_of_pool(self, entry: Config, name: str, cluster: str, gpus: int) -> None:
+        """Record the fault of a pool whose cluster is unknown, or has smaller nodes."""
         if cluster not in self.clusters:
             fault = faults.unknown_name("cluster", cluster, self.clusters)
             entry.faults.add(entry.where(keys.POOL_CLUSTER), fault)
         elif gpus > self.clusters[cluster].gpus_per_node > 0:
             fault = faults.pool_wider_than_nodes(name, gpus, cluster, self.clusters[cluster].gpus_per_node)
             entry.faults.add(entry.where(keys.ENTRY_POOL.gpus), fault)
-        return pool
 
     def _read_model(self, config: Config, entry: Config, name: str) -> None:
         """Read a model, and record the fault of a worker or a pool that it cannot have."""
