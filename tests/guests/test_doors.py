@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rankplan
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.guests.doors import Door, GuestError, Table, installed, without_guests
 from support.guests import on_the_path, put_package
@@ -169,3 +172,32 @@ def test_guests_can_be_kept_out(folder: Path, table: Table[float]) -> None:
         with pytest.raises(KeyError):
             table["e"]
     assert "e" in table
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "check verl.yaml",
+        "plan verl.yaml --dialect verl",
+        "emit plan.json --to slurm --command x",
+        "convert plan.json --to verl",
+        "diff plan.json verl.yaml",
+    ],
+)
+def test_commands_with_what_is_built_in_search_for_nothing(words: str, tmp_path: Path) -> None:
+    """The search would take half of the time of a small check."""
+    config = {"trainer": {"nnodes": 1, "n_gpus_per_node": 8}, "actor_rollout_ref": {}}
+    (tmp_path / "verl.yaml").write_text(json.dumps(config))
+    rankplan.plan(config).save(tmp_path / "plan.json")
+    program = f"""
+import sys
+from rankplan.cli import main
+from rankplan.guests.doors import installed
+try:
+    main({words.split()!r})
+except SystemExit as end:
+    assert end.code in (0, None), end.code
+sys.exit(installed.cache_info().misses)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
