@@ -6,21 +6,17 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rankplan.dialects import resembled
-from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
+from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.front import faults
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.plan import Plan
-from rankplan.plans.weights import senderless
 from rankplan.read.text.hydra import compose
 from rankplan.read.text.reader import Reader
 
 if TYPE_CHECKING:
     from rankplan.memory.needs import Needs
-
-_TENSOR_SIZES = ("tp", "tensor_parallel_size", "tp_size")
-"""Names of a receiver's tensor size in configs."""
 
 
 def reject_crossings(plan: Plan, *, labelled: bool, cluster: Inventory) -> None:
@@ -38,13 +34,13 @@ def plan_warnings(plan: Plan, needs: Needs | None, reader: Reader) -> Iterator[D
     ``needs`` is ``None`` if no component states its memory.
     """
     if needs is None:
-        reject_senderless(plan, reader)
+        _reject_senderless(plan, reader)
     else:
         from rankplan.memory.faults import memory_warnings
         from rankplan.read.memory_places import located, reject_memory
 
         reject_memory(needs, reader)
-        reject_senderless(plan, reader)
+        _reject_senderless(plan, reader)
         yield from (located(reader, name, found) for name, found in memory_warnings(needs))
     yield from group_warnings(plan, reader)
 
@@ -75,30 +71,12 @@ def reject_empty(plan: Plan, reader: Reader) -> None:
     raise PlacementError([reader.located(path, faults.no_components(help))])
 
 
-def reject_senderless(plan: Plan, reader: Reader) -> None:
-    """Raise `PlacementError` for weights without a sender, at the tensor size of the receiver.
+def _reject_senderless(plan: Plan, reader: Reader) -> None:
+    """Raise `PlacementError` for weights without a sender, for which only RLinf's modes need one."""
+    if plan.mode not in (None, PlacementMode.HYBRID):
+        from rankplan.rlinf.senders import reject_senderless
 
-    Only for the modes of RLinf, which sends weights slot by slot: other trainers gather whole tensors first.
-    """
-    if plan.mode in (None, PlacementMode.HYBRID):
-        return
-    located = []
-    for name, fault in senderless(plan):
-        path = _tensor_size(reader, reader.size_paths.get(name, ()))
-        located.append(reader.located(path, fault))
-    if located:
-        raise PlacementError(located)
-
-
-def _tensor_size(reader: Reader, path: KeyPath) -> KeyPath:
-    """Return the path of the tensor size in the sizes at a path of the config, or that path."""
-    sizes: Any = reader.content if reader.config is None else reader.config
-    for part in path:
-        sizes = sizes.get(part) if isinstance(sizes, Mapping) else None
-    if not isinstance(sizes, Mapping):
-        return path
-    stated = [key for key in _TENSOR_SIZES if key in sizes]
-    return (*path, *stated[:1])
+        reject_senderless(plan, reader)
 
 
 def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:

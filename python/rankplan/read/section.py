@@ -74,6 +74,7 @@ class Reading(Reader):
     """The valid part of a cluster section, and the faults of the rest.
 
     ``keys`` are all keys of ``component_placement``, valid or not, and whether their value is the placement itself.
+    ``size_paths`` has, for each component, the path of its parallel sizes in the config.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Reading(Reader):
         self.section = _UNREAD
         self.num_nodes_known = self.groups_known = True
         self.keys: dict[str, bool] = {}
+        self.size_paths: dict[str, KeyPath] = {}
         self._lost_groups: set[str] = set()
         self._lost_pools: set[str] = set()
         self._numbers: set[str] = set()

@@ -15,7 +15,7 @@ from rankplan.parallel import NO_SIZES
 from rankplan.plans.component import Component, PlacementMode
 from rankplan.read.section import Reading
 from rankplan.rlinf.sized import ModelParallelEvalRoles, engines, uneven
-from rankplan.rlinf.sizes import ENGINE, FORWARD, TRAINING, Sizes, missing_section, sizes_at, states
+from rankplan.rlinf.sizes import ENGINE, FORWARD, TRAINING, RoleSizes, missing_section, sizes_at, states
 from rankplan.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.words import misspelt, must_be
 
@@ -56,7 +56,7 @@ class ModelParallelRoles(ModelParallelEvalRoles):
     known = ("actor", "rollout", "inference", "critic", "critic_inference", "reward")
     _required = ("actor", "rollout")
 
-    def _read_sizes(self, reading: Reading) -> Iterator[tuple[str, Sizes | None]]:
+    def _read_sizes(self, reading: Reading) -> Iterator[tuple[str, RoleSizes | None]]:
         yield from super()._read_sizes(reading)
         actor = self._role_sizes(reading, "actor", ("actor", "model"), TRAINING)
         critic = self._role_sizes(reading, "critic", ("critic", "model"), TRAINING)
@@ -66,10 +66,10 @@ class ModelParallelRoles(ModelParallelEvalRoles):
             pp = actor.parallel.pp if actor is not None else 1
             yield "inference", self._role_sizes(reading, "inference", (named[0], "model"), FORWARD, pp=pp)
         elif actor is not None:
-            yield "inference", Sizes(replace(actor.parallel, cp=1, ep=1, etp=1), actor.paths)
+            yield "inference", RoleSizes(replace(actor.parallel, cp=1, ep=1, etp=1), actor.paths)
         yield "critic_inference", self._critic_inference(reading, critic)
 
-    def _critic_inference(self, reading: Reading, critic: Sizes | None) -> Sizes | None:
+    def _critic_inference(self, reading: Reading, critic: RoleSizes | None) -> RoleSizes | None:
         """Return its own sizes; those that it does not state are the critic's (``critic_inference_tp_size``)."""
         own: KeyPath = ("critic_inference", "model")
         if critic is None and not states(reading.fork(), (*own, FORWARD["tp"])):

@@ -16,11 +16,11 @@ from rankplan.plans.memory_settings import MemorySettings
 from rankplan.plans.plan import Plan
 from rankplan.plans.rules import component_names, with_named_levels
 from rankplan.plans.topology import NodeRules
-from rankplan.read.components import with_memory, with_sizes
+from rankplan.read.components import sized, with_memory
 from rankplan.read.models import ClusterSection, ComponentEntry
 from rankplan.read.section import Reading
 from rankplan.rlinf.memory import RLINF
-from rankplan.rlinf.sizes import ENGINE, TRAINING, reject_conflicts, stated_sizes
+from rankplan.rlinf.sizes import ENGINE, TRAINING, located, reject_conflicts, stated_sizes
 from rankplan.rlinf.strategies import PlacementStrategy, strategy_of
 
 
@@ -95,8 +95,10 @@ class Roles:
             for found in component.binding_faults():
                 reading.add((*path, "binding"), found)
             at = "parallel"
-            reading.size_paths |= dict.fromkeys(names, reading.in_config((*path, at)))
-            self.components |= dict.fromkeys(names, component.with_settings(parallel=entry.parallel.value()))
+            parallel, stated_at = entry.parallel.value(), reading.in_config((*path, at))
+            reading.size_paths |= dict.fromkeys(names, stated_at)
+            reading.component_sizes |= dict.fromkeys(names, located(reading, parallel, stated_at, {}))
+            self.components |= dict.fromkeys(names, component.with_settings(parallel=parallel))
         except PlacementError as error:
             _add(reading, (*path, at), error)
             if at == "node_group":
@@ -112,7 +114,10 @@ class Roles:
             for path, keys in (((name, "model"), TRAINING), ((name,), ENGINE)):
                 found = None if component.parallel.stated else stated_sizes(reading, path, keys)
                 if found is not None:
-                    component = with_sizes(reading, replace(component, name=name), found, path)
+                    sizes = located(reading, found, path, keys)
+                    reading.size_paths[name] = path
+                    reading.component_sizes[name] = sizes
+                    component = sized(replace(component, name=name), sizes, reading.faults)
             self.components[name] = component
         reading.finish()
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from rankplan._core import Packed, RankMap, RankSet
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
-from rankplan.parallel import Parallel
+from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.component import Component, PlacementMode, Rule
 from rankplan.plans.rules import component_names
 from rankplan.read.section import Reading
 from rankplan.read.text.faults import missing
 from rankplan.rlinf.roles import Roles
-from rankplan.rlinf.sizes import ENGINE, Sizes, missing_section, sizes_at
+from rankplan.rlinf.sizes import ENGINE, RoleSizes, located, missing_section, sizes_at
 from rankplan.words import counted, nearest
 
 
@@ -62,19 +62,21 @@ class ModelParallelEvalRoles(Roles):
         """Return the path of a role's placement in the section."""
         return "component_placement", self._keys[self.names[role]], "placement"
 
-    def _read_sizes(self, reading: Reading) -> Iterator[tuple[str, Sizes | None]]:
+    def _read_sizes(self, reading: Reading) -> Iterator[tuple[str, RoleSizes | None]]:
         yield "rollout", self._role_sizes(reading, "rollout", ("rollout",), ENGINE)
 
     def _role_sizes(
         self, reading: Reading, role: str, path: KeyPath, keys: Mapping[str, str], **defaults: int
-    ) -> Sizes | None:
+    ) -> RoleSizes | None:
         """Return the sizes of a role. Faults count only if the role is placed."""
         counted = role in self.names
         reader = reading if counted else reading.fork()
         before = len(reader.faults)
         sizes = sizes_at(reader, path, keys, **defaults)
         if counted:
-            reading.size_paths[self.names[role]] = path
+            name, parallel = self.names[role], NO_SIZES if sizes is None else sizes.parallel
+            reading.size_paths[name] = path
+            reading.component_sizes[name] = located(reading, parallel, path, {} if sizes is None else keys)
         if sizes is None and counted and not role.startswith("critic") and len(reader.faults) == before:
             self._add_missing(reading, role, path)
         return None if len(reader.faults) > before else sizes
@@ -158,7 +160,7 @@ class ModelParallelEvalRoles(Roles):
             reading.add_all(self._path(role), error)
 
     def _parallel(self, role: str) -> Parallel:
-        return self.sizes.get(role, Sizes()).parallel
+        return self.sizes.get(role, RoleSizes()).parallel
 
 
 def uneven(name: str, count: int, size: int, stride: int) -> Diagnostic:

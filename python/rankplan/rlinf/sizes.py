@@ -13,6 +13,7 @@ from rankplan.plans.rules import component_names
 from rankplan.read.section import Reading
 from rankplan.read.text.hydra import compose
 from rankplan.read.text.reader import Reader
+from rankplan.read.text.sizes import Sizes
 from rankplan.words import counted, misspelt, path_text
 
 TRAINING = {name: keys[0] for name, keys in MEGATRON.items()}
@@ -30,7 +31,7 @@ _WORDS = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert", "et
 
 
 @frozen(slots=False)
-class Sizes:
+class RoleSizes:
     """The sizes of a role and the keys that they come from."""
 
     parallel: Parallel = field(default_factory=Parallel)
@@ -85,7 +86,7 @@ def states(reader: Reader, path: KeyPath) -> bool:
     return reader.value(reader.section_at(path[:-1]), path[-1], path[:-1]) is not None
 
 
-def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults: int) -> Sizes | None:
+def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults: int) -> RoleSizes | None:
     """Return the sizes in the mapping at a path of the config, ``None`` if it is missing. A size defaults to 1.
 
     An expert-tensor size defaults to the tensor size, as in Megatron, if there is an expert size.
@@ -93,7 +94,6 @@ def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults:
     if not states(reader, path):
         return None
     mapping = reader.section_at(path)
-    reader.size_names[path] = {name: (*path, key) for name, key in keys.items()}
     found: dict[str, Any] = dict(defaults)
     paths: dict[str, KeyPath] = {}
     for name, key in keys.items():
@@ -108,7 +108,12 @@ def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults:
             reader.add_once((*path, key), fault)  # two roles may have one section
     if "ep" in paths:
         found.setdefault("etp", found.get("tp", 1))
-    return Sizes(Parallel(**found, order=ENGINE_ORDER if keys is ENGINE else ORDER), paths)
+    return RoleSizes(Parallel(**found, order=ENGINE_ORDER if keys is ENGINE else ORDER), paths)
+
+
+def located(reader: Reader, parallel: Parallel, path: KeyPath, keys: Mapping[str, str]) -> Sizes:
+    """Return the sizes of a component at the place of their section, with the path that each has there."""
+    return Sizes(parallel, reader.where(path), keys={kind: (*path, key) for kind, key in keys.items()})
 
 
 def stated_sizes(reading: Reading, path: KeyPath, keys: Mapping[str, str]) -> Parallel | None:

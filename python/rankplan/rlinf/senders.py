@@ -1,0 +1,31 @@
+"""Weights that no actor rank could send: RLinf sends them slot by slot, other trainers gather whole tensors first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rankplan.errors import KeyPath, PlacementError
+from rankplan.plans.plan import Plan
+from rankplan.plans.weights import senderless
+from rankplan.read.section import Reading
+from rankplan.read.text.reader import Reader
+
+_TENSOR_SIZES = ("tp", "tensor_parallel_size", "tp_size")
+
+
+def reject_senderless(plan: Plan, reader: Reader) -> None:
+    """Raise `PlacementError` for weights without a sender, at the tensor size of the receiver."""
+    paths = reader.size_paths if isinstance(reader, Reading) else {}
+    found = [(paths.get(name, ()), fault) for name, fault in senderless(plan)]
+    if found:
+        raise PlacementError(reader.located(_tensor_size(reader, path), fault) for path, fault in found)
+
+
+def _tensor_size(reader: Reader, path: KeyPath) -> KeyPath:
+    """Return the path of the tensor size in the sizes at a path of the config, or that path."""
+    section: Any = reader.content if reader.config is None else reader.config
+    for part in path:
+        section = section.get(part) if isinstance(section, Mapping) else None
+    keys = [key for key in _TENSOR_SIZES if isinstance(section, Mapping) and key in section]
+    return (*path, *keys[:1])
