@@ -14,7 +14,9 @@ from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.parallel import NO_SIZES
 from rankplan.plans.component import Component, PlacementMode
 from rankplan.read.section import Reading
-from rankplan.rlinf.sized import ModelParallelEvalRoles, engines, uneven
+from rankplan.read.text.reader import misspelt_key
+from rankplan.rlinf import faults
+from rankplan.rlinf.sized import ModelParallelEvalRoles, engines
 from rankplan.rlinf.sizes import ENGINE, FORWARD, TRAINING, RoleSizes, missing_section, sizes_at, states
 from rankplan.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.words import misspelt, must_be
@@ -116,9 +118,7 @@ class ModelParallelRoles(ModelParallelEvalRoles):
         recompute = ("algorithm", "recompute_logprobs")
         unchanged = len(reading.faults) == before
         if "inference" in self.parts and unchanged and self._switch(reading, recompute) is False:
-            message = f"`{self.names['inference']}` is placed, but `algorithm.recompute_logprobs` is not true"
-            help = f"set it to true, or remove `{self.names['inference']}`: it would have nothing to compute"
-            reading.add_in_config(recompute, Diagnostic("mode-unclear", message, help))
+            reading.add_in_config(recompute, faults.idle_inference(self.names["inference"]))
             return None
         return PlacementMode.DISAGGREGATED if unchanged else None
 
@@ -128,45 +128,37 @@ class ModelParallelRoles(ModelParallelEvalRoles):
             used, others = (self._used.get(role, RankSet()) for role in (first, second))
             if shared := used & others:
                 one, other = self.names[first], self.names[second]
-                message = f"`{one}` and `{other}` share {accelerators(shared)} of the cluster"
                 if (first, second) == ("actor", "rollout"):
-                    message += f", but `{one}` uses {used} and `{other}` uses {others}"
-                    help = "give both the same accelerators (collocated) or no common ones (disaggregated)"
+                    fault = faults.partly_shared(one, other, shared, used, others)
                 else:
-                    message += ", which disaggregated mode does not allow"
-                    help = "give each accelerators of its own"
-                reading.add(self._path(second), Diagnostic("mode-unclear", message, help))
+                    fault = faults.shared_apart(one, other, shared)
+                reading.add(self._path(second), fault)
 
     def _collocated(self, reading: Reading) -> PlacementMode | None:
         found = [role for role in ("inference", "critic_inference") if role in self.parts]
         for role in found:
-            message = f"`{self.names[role]}` is placed, but collocated actor and rollout need no other inference"
-            help = "remove it, or give actor and rollout accelerators of their own (disaggregated)"
-            reading.add(self._path(role), Diagnostic("mode-unclear", message, help))
+            reading.add(self._path(role), faults.inference_of_collocated(self.names[role]))
         return None if found else PlacementMode.COLLOCATED
 
     def _auto(self, reading: Reading) -> PlacementMode | None:
         """Return the mode if actor, rollout and inference follow each other from accelerator 0 to the last one."""
         if "critic" in self.parts:
-            message = "auto_scheduler is set, but it cannot schedule `critic`"
-            help = "remove `critic`, or set auto_scheduler to false"
-            reading.add_in_config(_AUTO, Diagnostic("mode-unclear", message, help))
+            reading.add_in_config(_AUTO, faults.scheduled_critic())
             return None
         total, end, role = len(self.inventory.core.accelerators()), 0, "actor"
         roles = [role for role in ("actor", "rollout", "inference") if role in self._used]
+        names = [self.names[role] for role in roles]
         for role in roles:
             used = self._used[role]
             if len(used.ranges) > 1 or used[0] != end:
-                message = f"uses {used}, but auto_scheduler needs it on consecutive accelerators from {end}"
+                fault = faults.not_consecutive(self.names[role], used, end, names, total)
                 break
             end = used[-1] + 1
         else:
             if end == total:
                 return PlacementMode.AUTO
-            message = f"ends at accelerator {end - 1}, but auto_scheduler needs all {total} of the cluster"
-        names = ", then ".join(f"`{self.names[role]}`" for role in roles)
-        help = f"place {names}, without gaps, on accelerators 0-{total - 1}"
-        reading.add(self._path(role), Diagnostic("auto-order", f"`{self.names[role]}` {message}", help))
+            fault = faults.not_all(self.names[role], end, names, total)
+        reading.add(self._path(role), fault)
         return None
 
     def _switch(self, reading: Reading, path: tuple[str, str]) -> bool | None:
@@ -175,8 +167,7 @@ class ModelParallelRoles(ModelParallelEvalRoles):
         value = reading.value(mapping, path[1], path[:1])
         for key in mapping if value is None else ():
             if misspelt(str(key), path[1:]) is not None:
-                fault = Diagnostic("unknown-key", f"unknown key `{key}`", f"did you mean `{path[1]}`?")
-                reading.add_in_config((path[0], str(key)), fault)
+                reading.add_in_config((path[0], str(key)), misspelt_key(key, path[1]))
         if value is None or isinstance(value, bool):
             return bool(value)
         reading.add_in_config(path, must_be(path, value, "true or false", "write true or false"))
@@ -193,11 +184,7 @@ class ModelParallelRoles(ModelParallelEvalRoles):
             return actor // rollout
         fitting = [size for size in range(1, actor + 1) if actor % size == 0]
         below, above = max(s for s in fitting if s < rollout), min(s for s in fitting if s > rollout)
-        message = (
-            f"rollout tensor size {rollout} does not divide actor tensor size {actor}: no actor rank holds the weights "
-            f"of a rollout slot"
-        )
-        fault = Diagnostic("no-weight-sender", message, f"use rollout tensor size {below} or {above}")
+        fault = faults.no_sender(rollout, actor, below, above)
         reading.add_in_config(self.sizes["rollout"].paths.get("tp", ("rollout",)), fault)
         return None
 
@@ -230,14 +217,9 @@ class ModelParallelRoles(ModelParallelEvalRoles):
         valid = [] if rest else [size for size in range(1, total // replica + 1) if each % (size * group) == 0]
         for count in (actor, total):
             if (size := count // replica) not in valid:
-                allowed = ", ".join(map(str, valid)) or "none"
-                message = (
-                    f"auto_scheduler needs data size {size} for `actor` on {count} accelerators, but "
-                    f"rollout_batch_size {batch} in {minibatches} minibatches allows {allowed}"
-                )
-                both = lcm(actor // replica, total // replica) * minibatches
-                help = f"use a rollout_batch_size that is a multiple of {both}, or other accelerators"
-                reading.add_in_config(_BATCH[0], Diagnostic("auto-dp", message, help))
+                multiple = lcm(actor // replica, total // replica) * minibatches
+                fault = faults.uneven_batch(size, count, batch, minibatches, valid, multiple)
+                reading.add_in_config(_BATCH[0], fault)
                 return False
         return True
 
@@ -276,12 +258,10 @@ class MultiAgentModelParallelEvalRoles(ModelParallelEvalRoles):
         if (value := reading.value(reading.section_at((name,)), "dp_size", (name,))) is not None:
             dp = reading.number(value, (name, "dp_size"), 1)
             if dp is not None and len(resources) % dp:
-                message = f"`{name}` has {len(resources)} accelerators, which is not a multiple of dp_size {dp}"
-                help = "set dp_size to a divisor of the number of accelerators, or remove it"
-                reading.add_in_config((name, "dp_size"), Diagnostic("parallel-not-divisible", message, help))
+                reading.add_in_config((name, "dp_size"), faults.uneven_data(name, len(resources), dp))
         stride = self.rollout_stride if sizes.dense == self.sizes["rollout"].dense else 1
         if not reading.faults and len(resources) % (sizes.dense * stride):
-            fault = uneven(name, len(resources), sizes.dense, stride)
+            fault = faults.uneven_engines(name, len(resources), sizes.dense, stride)
             reading.add(("component_placement", self._keys[name], "placement"), fault)
         reading.finish()
         rule = engines(resources, sizes.dense, stride)
@@ -297,31 +277,22 @@ class MultiAgentModelParallelRoles(MultiAgentModelParallelEvalRoles, ModelParall
 
     def _decided(self, reading: Reading) -> PlacementMode | None:
         if self._switch(reading, ("cluster", "auto_scheduler")):
-            message, help = "auto_scheduler is set, but it cannot schedule several rollouts", "set it to false"
-            reading.add(("auto_scheduler",), Diagnostic("mode-unclear", message, help))
-        faults = list(self._misplaced())
-        for name, message, help in faults:
-            reading.add(("component_placement", self._keys[name]), Diagnostic("mode-unclear", message, help))
-        return None if faults else self._collocated(reading)
+            reading.add(("auto_scheduler",), faults.scheduled_rollouts())
+        misplaced = list(self._misplaced())
+        for name, fault in misplaced:
+            reading.add(("component_placement", self._keys[name]), fault)
+        return None if misplaced else self._collocated(reading)
 
-    def _misplaced(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the components that are not where several rollouts need them, with a message and a help."""
+    def _misplaced(self) -> Iterator[tuple[str, Diagnostic]]:
+        """Yield the components that are not where several rollouts need them, each with its fault."""
         actor = self._used["actor"]
         used = {name: stated.rows.accelerators() for name, stated in self.stated.items()}
         if (reward := used.get("reward")) is not None and reward != actor:
-            message = f"`reward` uses {accelerators(reward)}, but `actor` uses {actor}"
-            yield "reward", message, "give both the same accelerators"
+            yield "reward", faults.reward_elsewhere(reward, actor)
         for name, ranks in used.items():
             if name.startswith("rollout") and (beyond := ranks - actor):
-                message = f"`{name}` uses {accelerators(beyond)}, which `actor` does not use"
-                yield name, message, "place every rollout on accelerators of the actor"
+                yield name, faults.rollout_beyond_actor(name, beyond)
         own = {name: ranks for name, ranks in used.items() if name not in _SHARED}
         for first, second in combinations(own, 2):
             if both := own[first] & own[second]:
-                message = f"`{first}` and `{second}` share {accelerators(both)} of the cluster"
-                yield second, message, "give each accelerators of its own"
-
-
-def accelerators(ranks: RankSet) -> str:
-    """Return accelerators as messages name them."""
-    return f"accelerator{'s' if len(ranks) > 1 else ''} {ranks}"
+                yield second, faults.shared_by_others(first, second, both)

@@ -8,7 +8,7 @@ from typing import cast
 
 from rankplan._core import MAX_PROCESSES, RankMap
 from rankplan.dialects.memory.read import MemoryReader
-from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.errors import KeyPath, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.component import Component, PlacementMode, Settings, Visibility, check_size
@@ -19,6 +19,7 @@ from rankplan.plans.topology import NodeRules
 from rankplan.read.components import sized, with_memory
 from rankplan.read.models import ClusterSection, ComponentEntry
 from rankplan.read.section import Reading
+from rankplan.rlinf import faults
 from rankplan.rlinf.memory import RLINF
 from rankplan.rlinf.sizes import ENGINE, TRAINING, located, reject_conflicts, stated_sizes
 from rankplan.rlinf.strategies import PlacementStrategy, strategy_of
@@ -46,13 +47,9 @@ class Roles:
         for key in reading.keys:
             for name in component_names(key):
                 if not name:
-                    message = f"`{key}` contains an empty component name"
-                    help = "write a name between the commas, e.g. actor"
-                    reading.add(("component_placement", key), Diagnostic("empty-name", message, help))
+                    reading.add(("component_placement", key), faults.empty_name(key))
                 elif name in seen:
-                    message = f"component `{name}` is placed twice"
-                    fault = Diagnostic("duplicate-component", message, "give each component one rule")
-                    reading.add(("component_placement", key), fault)
+                    reading.add(("component_placement", key), faults.placed_twice(name))
                 seen.add(name)
         known = reading.num_nodes_known and not unfit
         for key, entry in reading.section.component_placement.items():

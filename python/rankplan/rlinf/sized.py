@@ -12,9 +12,10 @@ from rankplan.plans.component import Component, PlacementMode, Rule
 from rankplan.plans.rules import component_names
 from rankplan.read.section import Reading
 from rankplan.read.text.faults import missing
+from rankplan.rlinf import faults
 from rankplan.rlinf.roles import Roles
 from rankplan.rlinf.sizes import ENGINE, RoleSizes, located, missing_section, sizes_at
-from rankplan.words import counted, nearest
+from rankplan.words import nearest
 
 
 class ModelParallelEvalRoles(Roles):
@@ -52,10 +53,7 @@ class ModelParallelEvalRoles(Roles):
                 reading.add(("component_placement",), missing(role, nearest(role, others, 0.8)))
         for role, used in self._used.items():
             if not used and role != "reward":
-                name = self.names[role]
-                message = f"`{name}` is placed without accelerators, which its sizes count"
-                help = "place it on accelerators, in a node group that has some"
-                reading.add(self._path(role), Diagnostic("no-resources", message, help))
+                reading.add(self._path(role), faults.without_accelerators(self.names[role]))
         return self.parts.keys() == self.names.keys() and all(self._used.get(role) for role in self._required)
 
     def _path(self, role: str) -> KeyPath:
@@ -114,7 +112,7 @@ class ModelParallelEvalRoles(Roles):
             self._put(reading, "rollout", part.rule)
         elif self._divides(reading, "rollout", count):
             if count % (size * stride):
-                reading.add(self._path("rollout"), uneven("rollout", count, size, stride))
+                reading.add(self._path("rollout"), faults.uneven_engines("rollout", count, size, stride))
             else:
                 self._put(reading, "rollout", engines(part.rule.resources, size, stride))
 
@@ -127,11 +125,7 @@ class ModelParallelEvalRoles(Roles):
         if found == {size} or (found == {0} and size == 1):
             return None
         most = max(*found, 1)
-        has = counted(most, "accelerator")
-        sizes = self.sizes["rollout"].text("tp", "pp")
-        message = f"a process of `rollout` has {has}, but its engine needs {size} ({sizes})"
-        help = f"remove the process ranks, or give each process {counted(size, 'accelerator')}"
-        return Diagnostic("parallel-idle" if most > size else "parallel-not-divisible", message, help)
+        return faults.engine_of_another_size(most, size, self.sizes["rollout"].text("tp", "pp"))
 
     def _divides(self, reading: Reading, role: str, count: int, what: str = "") -> bool:
         """Record which sizes of a role do not divide its accelerators, and return whether all do."""
@@ -161,16 +155,6 @@ class ModelParallelEvalRoles(Roles):
 
     def _parallel(self, role: str) -> Parallel:
         return self.sizes.get(role, RoleSizes()).parallel
-
-
-def uneven(name: str, count: int, size: int, stride: int) -> Diagnostic:
-    """Return the fault of engines that do not fill the accelerators of a component."""
-    message = (
-        f"`{name}` has {count} accelerators, which is not a multiple of {size * stride}: engines of {size} alternate, "
-        f"{stride} at a time, because the actor's tensor size is {stride} times the rollout's"
-    )
-    help = f"use a multiple of {size * stride} accelerators, or the same tensor size for both"
-    return Diagnostic("parallel-not-divisible", message, help)
 
 
 def one_each(rule: Rule) -> Rule:

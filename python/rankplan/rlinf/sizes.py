@@ -12,8 +12,9 @@ from rankplan.parallel import ENGINE_ORDER, MEGATRON, ORDER, Parallel
 from rankplan.plans.rules import component_names
 from rankplan.read.section import Reading
 from rankplan.read.text.hydra import compose
-from rankplan.read.text.reader import Reader
+from rankplan.read.text.reader import Reader, misspelt_key
 from rankplan.read.text.sizes import Sizes
+from rankplan.rlinf import faults
 from rankplan.words import counted, misspelt, path_text
 
 TRAINING = {name: keys[0] for name, keys in MEGATRON.items()}
@@ -104,8 +105,7 @@ def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults:
                 found[name] = reader.number(value, paths[name], 1) or 1
     for key in map(str, mapping):
         if key not in _KEYS and (near := misspelt(key, keys.values())) is not None:
-            fault = Diagnostic("unknown-key", f"unknown key `{key}`", f"did you mean `{near}`?")
-            reader.add_once((*path, key), fault)  # two roles may have one section
+            reader.add_once((*path, key), misspelt_key(key, near))  # two roles may have one section
     if "ep" in paths:
         found.setdefault("etp", found.get("tp", 1))
     return RoleSizes(Parallel(**found, order=ENGINE_ORDER if keys is ENGINE else ORDER), paths)
@@ -139,9 +139,7 @@ def reject_conflicts(reading: Reading) -> None:
                 for kind, place in sizes.paths.items():
                     here, there = getattr(stated, kind), getattr(sizes.parallel, kind)
                     if here != there:
-                        message = f"`{name}` has {kind} {here} here, but `{path_text(place)}` is {there}"
-                        help = "write the same size in both, or remove `parallel`"
-                        fault = Diagnostic("parallel-conflict", message, help)
+                        fault = faults.different_sizes(name, kind, here, path_text(place), there)
                         reading.add(("component_placement", key, "parallel"), fault)
 
 

@@ -8,9 +8,10 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placements, RankMap
-from rankplan.errors import Diagnostic, PlacementError, ResourceOutOfRangeError
+from rankplan.errors import PlacementError, ResourceOutOfRangeError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import USUAL_SETTINGS, Component, Rule, Visibility
+from rankplan.rlinf import faults
 from rankplan.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.words import as_int, counted, must_be
 
@@ -167,7 +168,7 @@ class NodePlacementStrategy(PlacementStrategy):
         """
         ranks = _ranks(node_ranks, "node_ranks")
         if not ranks:
-            raise PlacementError([Diagnostic("empty-placement", "node_ranks is empty", "name at least one node rank")])
+            raise PlacementError([faults.no_node_ranks()])
         super().__init__(RankMap.from_lists([[rank] for rank in ranks]), _labels(node_group_label, NODE))
 
     @property
