@@ -601,3 +601,36 @@ def test_a_pinned_plan_takes_the_nodes_that_roll_can_have() -> None:
     named_nodes = Inventory.from_dict({"nodes": ranked})
     with pytest.raises(PlacementError, match="only 1 node of the cluster has"):
         roll.plan(config, named_nodes.without(["n0/3"]), pinned=True)
+
+
+@given(
+    st.lists(st.sampled_from([2, 4, 8]), min_size=1, max_size=4),
+    st.sampled_from([1, 2, 4, 6, 8]),
+    st.integers(0, 11),
+    st.booleans(),
+)
+def test_a_help_that_names_gpus_per_node_has_tried_them(
+    sizes: list[int], written: int, last: int, pinned: bool
+) -> None:
+    entries = [{"ranks": rank, "accelerators": each, "hostname": f"h{rank}"} for rank, each in enumerate(sizes)]
+    nodes = Inventory.from_dict({"nodes": entries})
+    config = {"num_gpus_per_node": written, "a": {"device_mapping": str(list(range(last + 1)))}}
+    try:
+        roll.plan(config, nodes, pinned=pinned)
+    except PlacementError as error:
+        wrong = [fault for fault in error.diagnostics if fault.path == "num_gpus_per_node"]
+        if not wrong:
+            return
+        help = wrong[0].help or ""
+    else:
+        return
+    size = re.match("write ([0-9]+)", help)
+    fitting = {}
+    for each in (1, 2, 4, 6, 8):
+        try:
+            roll.plan({**config, "num_gpus_per_node": each}, nodes, pinned=pinned)
+        except PlacementError as error:
+            fitting[each] = all(fault.path != "num_gpus_per_node" for fault in error.diagnostics)
+        else:
+            fitting[each] = True
+    assert fitting[int(size[1])] if size else not any(fitting.values())

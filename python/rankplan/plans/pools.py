@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.plans.component import Component, used_nodes
-from rankplan.plans.rules import Pool
+from rankplan.plans.rules import Pool, Rules
 from rankplan.words import counted, nodes_text
 
 
@@ -63,6 +64,20 @@ def size_faults(pools: Sequence[Pool], parts: Mapping[str, Component], more: Map
         message = f"pool `{pool.name}` would have {counted(size, 'accelerator')}; {limit}"
         help = f"{'shrink' if small else 'grow'} by less, or plan again with other bounds of the pool"
         yield Diagnostic("invalid-value", message, help)
+
+
+def pools_of(rules: Rules, parts: Mapping[str, Component]) -> tuple[Pool, ...]:
+    """Return the pools of these components only, without bounds that they break: other components are part of these."""
+    return tuple(_without_broken_bound(pool, parts) for pool in rules.with_pools_of(parts).pools)
+
+
+def _without_broken_bound(pool: Pool, parts: Mapping[str, Component]) -> Pool:
+    key = _broken(pool, _size(pool, parts, {})) if pool.components else None
+    if key == "min_accelerators":
+        return replace(pool, min_accelerators=None)
+    if key == "max_accelerators":
+        return replace(pool, max_accelerators=None)
+    return pool
 
 
 def _size(pool: Pool, parts: Mapping[str, Component], more: Mapping[str, int]) -> int:

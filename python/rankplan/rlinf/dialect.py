@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -16,6 +16,7 @@ from rankplan.parallel import NO_SIZES
 from rankplan.plans.cluster_values import cluster_values
 from rankplan.plans.component import USUAL_SETTINGS, Component, PlacementMode, Rule, merged
 from rankplan.plans.plan import Plan
+from rankplan.plans.pools import pools_of
 from rankplan.plans.rules import component_names
 from rankplan.read.components import ASSUMED
 from rankplan.read.section import Config, Reading, read_config
@@ -203,12 +204,7 @@ def _cluster(planned: Plan, entries: Mapping[str, dict[str, Any]]) -> dict[str, 
 
 def _section(planned: Plan) -> dict[str, Any]:
     """Return what a section states besides the components, and without rules about others than these."""
-    rules = planned.rules.with_pools_of(planned)
-    keep = {key: kinds for key, kinds in rules.keep.items() if _about(key, planned)}
-    segment = rules.segment
-    if isinstance(segment, Mapping):
-        segment = {key: size for key, size in segment.items() if _about(key, planned)}
-    rules = replace(rules, keep=keep, segment=segment)
+    rules = replace(planned.rules.about(planned), pools=pools_of(planned.rules, planned))
     section = cluster_values(planned.inventory, rules) or {}
     section = {key: value for key, value in section.items() if key not in ("num_nodes", "component_placement")}
     if groups := section.pop("node_groups", None):
@@ -217,10 +213,6 @@ def _section(planned: Plan) -> dict[str, Any]:
         stated = {key: value for key, value in topology.items() if value not in (None, {}, BY_ADDRESS)}
         section |= {"topology": stated} if stated else {}
     return section
-
-
-def _about(key: str, names: Container[str]) -> bool:
-    return any(name in names for name in component_names(key))
 
 
 def _without_usual(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -86,10 +86,15 @@ def reference_beside_teachers() -> Diagnostic:
     return Diagnostic("invalid-value", message, "remove `reference`")
 
 
-def other_gpus_per_node(stated: int, node: int, present: int) -> Diagnostic:
-    """Return the fault of a number of accelerators of a node that is not the one that a node has."""
+def other_gpus_per_node(stated: int, node: int, present: int, *, fitting: int | None) -> Diagnostic:
+    """Return the fault of a number of accelerators of a node that is not the one that a node has.
+
+    ``fitting`` is a number that all nodes have which the config would use with it, if there is one.
+    """
     message = f"num_gpus_per_node is {stated}, but node {node} has {counted(present, 'accelerator')}"
-    help = f"write {present}, remove the key if nodes differ, or use another cluster"
+    help = "remove the key, since the nodes differ, or use another cluster"
+    if fitting is not None:
+        help = f"write {fitting}, remove the key if nodes differ, or use another cluster"
     return Diagnostic("invalid-value", message, help)
 
 

@@ -115,14 +115,12 @@ class RollJob(Job):
 
     def inventory(self, inventory: Inventory, collector: Faults, *, pinned: bool) -> Inventory:
         """Return the nodes that the config uses: for a pinned plan, nodes that have all accelerators free."""
+        nodes = self._fitting(inventory, collector, pinned=pinned)
         if pinned:
-            inventory = self._with_whole_nodes_first(inventory)
-        inventory = self._fitting(inventory, collector)
-        if pinned:
-            self._check_whole(inventory, collector)
-        return inventory
+            self._check_whole(nodes, collector)
+        return nodes
 
-    def _with_whole_nodes_first(self, inventory: Inventory) -> Inventory:
+    def _with_whole_nodes_first(self, inventory: Inventory, gpus_per_node: int | None) -> Inventory:
         """Return the nodes in their order, with those last that ROLL cannot have.
 
         Its groups take ``num_gpus_per_node`` accelerators of a node, and its workers the first ones, whatever Ray gives
@@ -133,8 +131,8 @@ class RollJob(Job):
             return inventory
         marked = RankSet(inventory.marks)
         sizes = core.nodes_by_size()
-        if self.gpus_per_node:
-            fitting = sizes.get(self.gpus_per_node, RankSet())
+        if gpus_per_node:
+            fitting = sizes.get(gpus_per_node, RankSet())
         else:
             fitting = RankSet().union(*(sizes[size] for size in sizes if size))
         every = RankSet(f"0-{inventory.num_nodes - 1}")
@@ -144,22 +142,38 @@ class RollJob(Job):
         order = [*(fitting - marked), *(fitting & marked), *(others - marked), *(others & marked)]
         return inventory if order == [*every] else reordered(inventory, order)
 
-    def _fitting(self, inventory: Inventory, collector: Faults) -> Inventory:
+    def _fitting(self, cluster: Inventory, collector: Faults, *, pinned: bool) -> Inventory:
         """Return the nodes that the config uses, and record a fault if they contradict it."""
-        num_nodes = self.num_nodes if self.highest is None else nodes_up_to(inventory, self.highest)
+        each = self.gpus_per_node
+        inventory = self._with_whole_nodes_first(cluster, each) if pinned else cluster
+        num_nodes = self._num_nodes(inventory)
         if num_nodes not in (None, inventory.num_nodes):
             try:
                 inventory = inventory.with_facts(NO_FACTS, num_nodes)
             except PlacementError as error:
                 collector.add_all(self.num_nodes_at, error)
-        each = self.gpus_per_node
         if each is None:
             return inventory
-        others = {nodes[0]: size for size, nodes in inventory.core.nodes_by_size().items() if size not in (0, each)}
+        others = _other_sizes(inventory, each)
         if others:
             first = min(others)
-            collector.add(self.gpus_per_node_at, faults.other_gpus_per_node(each, first, others[first]))
+            fitting = self._fitting_size(cluster, pinned=pinned)
+            fault = faults.other_gpus_per_node(each, first, others[first], fitting=fitting)
+            collector.add(self.gpus_per_node_at, fault)
         return inventory
+
+    def _num_nodes(self, inventory: Inventory) -> int | None:
+        """Return the number of nodes that the config uses, of these in their order."""
+        return self.num_nodes if self.highest is None else nodes_up_to(inventory, self.highest)
+
+    def _fitting_size(self, cluster: Inventory, *, pinned: bool) -> int | None:
+        """Return the largest ``num_gpus_per_node`` that all nodes have which the config would use with it."""
+        for each in sorted(cluster.core.nodes_by_size(), reverse=True):
+            ordered = self._with_whole_nodes_first(cluster, each) if pinned else cluster
+            num_nodes = min(self._num_nodes(ordered) or ordered.num_nodes, ordered.num_nodes)
+            if each and not _other_sizes(ordered.first(num_nodes), each):
+                return each
+        return None
 
     def _check_whole(self, inventory: Inventory, collector: Faults) -> None:
         """Raise the fault of nodes that are not wholly free: Ray would wait, or ROLL would use what others hold."""
@@ -220,6 +234,11 @@ class RollJob(Job):
             if bundle:
                 count = last - first + 1
                 yield Requests.of_rows([(name, "PACK", False, "rank", [(1, bundle)], None, count, [(first, count, 1)])])
+
+
+def _other_sizes(inventory: Inventory, each: int) -> dict[int, int]:
+    """Return the first node of each number of accelerators but this one, with that number."""
+    return {nodes[0]: size for size, nodes in inventory.core.nodes_by_size().items() if size not in (0, each)}
 
 
 def nodes_up_to(inventory: Inventory, highest: int) -> int:

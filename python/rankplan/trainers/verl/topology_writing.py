@@ -17,6 +17,7 @@ from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
+from rankplan.plans.pools import pools_of
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.engines import SECTIONS
 from rankplan.trainers.verl.writing import TRAINED, devices_of, engine_values, nested, shape_of, training_values
@@ -133,7 +134,7 @@ def _models_by_devices(planned: Plan, clusters: _Clusters) -> tuple[dict[Devices
 
 def _pools_of_models(planned: Plan, models: Mapping[Devices, Sequence[str]]) -> Iterator[_Pool]:
     """Yield the pools of these accelerators: those of the plan's rules, and others with a name of their own."""
-    stated = planned.rules.with_pools_of(planned).pools
+    stated = pools_of(planned.rules, planned)
     rules = {frozenset(rule.components): rule for rule in stated if rule.components}
     names = {rule.name for rule in stated}
     for devices, of_devices in models.items():
