@@ -212,3 +212,14 @@ def test_growth_takes_the_spares_before_it_takes_node_ranks_of_the_plan(job: tup
         return
     larger = replan(plan, cluster, grow={"actor": more}).plan
     assert larger.inventory.num_nodes == plan.inventory.num_nodes + more
+
+
+@given(jobs())
+def test_arranging_needs_the_nodes_in_use_only(job: tuple[Plan, Inventory]) -> None:
+    """A plan of a trainer has a node rank for every node of its cluster."""
+    plan, cluster = job
+    last = max(used_nodes(plan.values()))
+    if plan.rules or last + 1 == plan.inventory.num_nodes:
+        return
+    found = arrange(plan, cluster.first(last + 1))
+    assert sorted(found.nodes) == list(range(last + 1)) and not found.spares

@@ -418,7 +418,10 @@ class Task:
             yield from ((rank, node) for rank, node in self.excluded.named.items() if rank < self.planned.num_nodes)
 
     def _fill(self, nodes: list[int | None]) -> None:
-        """Give node ranks without processes the nodes that they had, else others of the same hardware."""
+        """Give node ranks without processes the nodes that they had, else others of the same hardware.
+
+        `arrange` leaves out the last node ranks from the first one on that needs no node and gets none.
+        """
         needs, present, _ = self.hardware
         taken = {node for node in nodes if node is not None}
         for rank in [rank for rank, node in enumerate(nodes) if node is None]:
@@ -436,6 +439,9 @@ class Task:
             free.setdefault(present[node], []).append(node)
         for rank in [rank for rank, node in enumerate(nodes) if node is None]:
             same = free.get(needs[rank])
+            if not same and self._new and rank > max(self.needed, default=-1):
+                del nodes[rank:]
+                return
             if not same:
                 alike = [node for node, kind in zip(nodes, needs, strict=True) if kind == needs[rank]]
                 raise PlacementError([self._shortage(needs[rank], len(alike), len(alike) - alike.count(None))])

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import lcm
 
 from rankplan._core import CLUSTER, NODE, RankSet
+from rankplan.arranging import faults
 from rankplan.arranging.arrange import Arrangement, Task, equipment
 from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.refusal import Refusal
@@ -42,22 +43,23 @@ def resize(
     """
     before, places = found.plan, found.arrangement.nodes
     kept: dict[str, Sequence[int]] = {name: range(len(one)) for name, one in before.items()}
-    parts, faults, more = dict(before), list[Diagnostic](), dict[str, int]()
+    parts, wrong, more = dict(before), list[Diagnostic](), dict[str, int]()
     for name, count in shrink.items():
         try:
             kept[name], parts[name] = removed(before, name, count, renumber=renumber)
         except PlacementError as error:
-            faults += error.diagnostics
+            wrong += error.diagnostics
     for name, count in grow.items():
         try:
             reject_without_groups(parts[name])
+            _reject_outside_of_pool(before, name)
             step = Step.of(parts[name])
             more[name] = step.times(name, count) * step.nodes * step.resources
         except PlacementError as error:
-            faults += error.diagnostics
-    faults += size_faults(before.rules.pools, parts, more)
-    if faults:
-        raise PlacementError(faults)
+            wrong += error.diagnostics
+    wrong += size_faults(before.rules.pools, parts, more)
+    if wrong:
+        raise PlacementError(wrong)
     sizing = _Sizing(found, parts, inventory)
     sized = sizing.sized(grow)
     if not isinstance(sized, _Sized):
@@ -66,6 +68,14 @@ def resize(
     nodes = nodes_of(before, inventory, places, arrangement.nodes, sized.facts)
     after = before.placed(nodes, [moved_to(one, nodes) for one in sized.task.parts.values()], sized.rules)
     return _joined(found, after, kept, arrangement)
+
+
+def _reject_outside_of_pool(plan: Plan, name: str) -> None:
+    """Raise `PlacementError` (``invalid-value``) if its trainer runs a component only on a pool of several."""
+    devices = plan[name].rows.accelerators()
+    others = [other for other, part in plan.items() if other != name and part.rows.accelerators() & devices]
+    if plan.dialect is not None and plan.dialect in faults.POOL_KEYS and others:
+        raise PlacementError([faults.outside_of_pool(plan.dialect, name, others)])
 
 
 @frozen
@@ -292,7 +302,7 @@ class _Sizing:
         spec = self._inventory.node(self._places[part.rows[len(part) - 1].cluster_node_rank])
         hardware = equipment(spec.accelerator_type, spec.num_accelerators, spec.accelerator_model)
         message = f"{name}: no {more} with {hardware}; {possible}"
-        return Diagnostic("no-spare", message, f"add spare nodes to the inventory, or {help}")
+        return Diagnostic("no-spare", message, f"{faults.ADD_SPARES}, or {help}")
 
     def _possible(self, grow: Mapping[str, int]) -> bool:
         try:

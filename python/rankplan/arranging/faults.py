@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
 from rankplan.words import nodes_text
+
+ADD_SPARES = "add spare nodes to the inventory"
 
 NAMELESS_HELP = "give the nodes of the inventory hostnames or addresses, and plan on it"
 
@@ -24,3 +29,35 @@ def nameless_nodes_reordered(nodes: RankSet) -> Diagnostic:
 
 def _have(nodes: RankSet) -> str:
     return "has" if len(nodes) == 1 else "have"
+
+
+POOL_KEYS: Mapping[str, tuple[str, ...]] = {
+    "areal": ("actor.backend", "rollout.backend"),
+    "nemo_rl": ("cluster.num_nodes",),
+    "openrlhf": ("actor.num_nodes", "vllm.num_engines"),
+    "skyrl": ("trainer.placement.policy_num_nodes", "generator.inference_engine.num_engines"),
+    "slime": ("actor_num_nodes",),
+    "verl": ("trainer.nnodes",),
+}
+"""The keys by which a trainer sizes the pool that components share, by dialect.
+
+These trainers run engines that share a pool only there. ROLL is not among them: each of its roles names its devices.
+"""
+
+
+def outside_of_pool(dialect: str, name: str, others: Sequence[str]) -> Diagnostic:
+    """Return the fault of a component that cannot grow out of the pool that it shares with others."""
+    keys = " and ".join(f"`{key}`" for key in POOL_KEYS[dialect])
+    message = f"{dialect} runs {name} on the accelerators of {', '.join(others)}; it cannot run more of it elsewhere"
+    return Diagnostic("invalid-value", message, f"change {keys} in the config, and plan it again")
+
+
+def with_inventory(fault: Diagnostic) -> Diagnostic:
+    """Return a fault whose help asks for the nodes of the cluster instead of more spares: none were stated.
+
+    Some plans have a node rank for every node of their cluster, others know only the nodes that their config asks for.
+    """
+    if fault.help is None or ADD_SPARES not in fault.help:
+        return fault
+    known = "state the nodes of the cluster, of which the plan knows no others (`--inventory` or `--ray`)"
+    return replace(fault, help=fault.help.replace(ADD_SPARES, known))

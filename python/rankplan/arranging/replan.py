@@ -10,7 +10,7 @@ from rankplan.arranging import rules
 from rankplan.arranging.arrange import Arrangement, Task
 from rankplan.arranging.delta import resize
 from rankplan.arranging.exclusion import Exclusion, still_excluded
-from rankplan.arranging.faults import NAMELESS_HELP
+from rankplan.arranging.faults import ADD_SPARES, NAMELESS_HELP
 from rankplan.arranging.hierarchy import crossings_at
 from rankplan.arranging.reasons import reasons
 from rankplan.arranging.repair import Repair
@@ -319,7 +319,7 @@ def _with_gone(planned: Inventory, inventory: Inventory, known: Sequence[int | N
 def _no_spare(fault: Diagnostic, shrinking: Shrinking) -> Diagnostic:
     if fault.help == NAMELESS_HELP:
         return replace(fault, code="no-spare")
-    help = "add spare nodes to the inventory"
+    help = ADD_SPARES
     groups = {name: num_data_groups(one) for name, one in shrinking.parts.items()}
     if max(groups.values()) > 1:
         help += f", or shrink a component that has data groups (`--shrink {max(groups, key=groups.__getitem__)}`)"

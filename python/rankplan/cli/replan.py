@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from rankplan.arranging.faults import with_inventory
 from rankplan.arranging.replan import replan as repaired
 from rankplan.arranging.replan import wrong_number
 from rankplan.cli.commands import no_guests_option
@@ -82,18 +83,23 @@ def replan(
     with faults_end_it():
         plan = load_plan(file)
         inventory = replace(choice, without=()).among(plan.inventory)  # names of the plan's nodes are excluded below
-        found = repaired(
-            plan,
-            inventory,
-            without=choice.without,
-            restore=restore,
-            shrink=data_groups(shrink, "--shrink", "rollout=1"),
-            grow=data_groups(grow, "--grow", "rollout=2"),
-            renumber=renumber,
-            whole_group=whole_group,
-            fixed=fixed,
-            beside=[load_plan(path) for path in beside],
-        )
+        try:
+            found = repaired(
+                plan,
+                inventory,
+                without=choice.without,
+                restore=restore,
+                shrink=data_groups(shrink, "--shrink", "rollout=1"),
+                grow=data_groups(grow, "--grow", "rollout=2"),
+                renumber=renumber,
+                whole_group=whole_group,
+                fixed=fixed,
+                beside=[load_plan(path) for path in beside],
+            )
+        except PlacementError as error:
+            if choice.given is not None:
+                raise
+            raise PlacementError(map(with_inventory, error.diagnostics)) from None
         click.echo("\n".join(replan_lines(found)))
         if output is not None:
             found.plan.save(output)

@@ -225,3 +225,16 @@ def same_nodes(planned: Inventory, inventory: Inventory) -> list[int | None]:
         else:
             found += (rank if rank < inventory.num_nodes else None for rank in nodes)
     return found
+
+
+def present_nodes(planned: Inventory, cluster: Inventory) -> list[int | None]:
+    """Return, by node rank of a plan, the rank of its node in a live cluster, ``None`` if the cluster lacks it.
+
+    See `same_nodes`. Where the plan names no node and all have accelerators, its nodes are those of the cluster with
+    accelerators, in their order: a head often has none.
+    """
+    records = [record for _, record in planned.stretches()]
+    if any(record.hostname or record.ip or not record.num_accelerators for record in records):
+        return same_nodes(planned, cluster)
+    order = sorted(range(cluster.num_nodes), key=lambda node: not cluster.core.num_accelerators(node))
+    return [order[rank] if rank < len(order) else None for rank in range(planned.num_nodes)]

@@ -10,7 +10,7 @@ from rankplan._core import RankSet
 from rankplan.accelerators import NO_ACCEL, TYPES, VENDORS, vendor
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory, NodeSpec
-from rankplan.plans.diff import same_nodes
+from rankplan.plans.diff import present_nodes
 from rankplan.runtime.live.model import Doubled, Idle, Live, LiveActor, LiveGroup, LiveJob, LiveNode
 from rankplan.runtime.nodes.nodes import NODE_RANK_LABEL, FoundNode, by_address_key, in_order
 from rankplan.runtime.nodes.probe import MODEL_LABEL, TYPE_LABEL, kept_labels
@@ -106,11 +106,8 @@ def _numbered(found: Sequence[FoundNode], planned: Inventory | None) -> tuple[In
     if planned is None:
         specs = [node.spec.at(RankSet([rank])) for rank, node in enumerate(found)]
         return Inventory(specs), [node.node_id for node in found]
-    if all(spec.hostname is None and spec.ip is None for _, spec in planned.stretches()):
-        # Nodes without names: those with accelerators, in their order.
-        found = sorted(found, key=lambda node: not node.spec.num_accelerators)
     present = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
-    places = same_nodes(planned, present)
+    places = present_nodes(planned, present)
     specs, ids = [], []
     for rank, place in enumerate(places):
         known = planned.node(rank)

@@ -25,7 +25,7 @@ from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.nodes.node_rank import node_ranks
 from rankplan.nodes.topology import detect, natural_order
 from rankplan.plans.component import Component
-from rankplan.plans.diff import same_nodes
+from rankplan.plans.diff import present_nodes
 from rankplan.plans.fitting import fitted
 from rankplan.plans.topology import check_topology
 from rankplan.runtime.ray.asking import ask
@@ -191,7 +191,7 @@ class Nodes:
         Other nodes stand for those that the plan names and the cluster lacks.
         """
         present = range(self.inventory.num_nodes)
-        places = same_nodes(planned, self.inventory)
+        places = present_nodes(planned, self.inventory)
         others = iter(sorted({*present} - {*places}))
         order: dict[int, None] = {}
         for place in places:
