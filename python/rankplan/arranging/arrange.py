@@ -420,7 +420,8 @@ class Task:
     def _fill(self, nodes: list[int | None]) -> None:
         """Give node ranks without processes the nodes that they had, else others of the same hardware.
 
-        `arrange` leaves out the last node ranks from the first one on that needs no node and gets none.
+        `arrange` leaves out the last node ranks from the first one on that needs no node and gets none, unless a config
+        states how many nodes there are.
         """
         needs, present, _ = self.hardware
         taken = {node for node in nodes if node is not None}
@@ -439,7 +440,8 @@ class Task:
             free.setdefault(present[node], []).append(node)
         for rank in [rank for rank, node in enumerate(nodes) if node is None]:
             same = free.get(needs[rank])
-            if not same and self._new and rank > max(self.needed, default=-1):
+            stated = self.planned.facts is not None
+            if not same and self._new and not stated and rank > max(self.needed, default=-1):
                 del nodes[rank:]
                 return
             if not same:
