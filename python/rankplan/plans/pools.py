@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.plans.component import Component, used_nodes
-from rankplan.plans.rules import Pool, Rules
+from rankplan.plans.rules import Pool
 from rankplan.words import counted, nodes_text
 
 
@@ -38,8 +37,8 @@ def pool_faults(pools: Sequence[Pool], parts: Mapping[str, Component]) -> Iterat
             message = f"pool `{pool.name}` reserves {nodes_text(busy)}, in use by {', '.join(found)}"
             help = "reserve nodes without processes, or add nodes to the cluster"
             yield ("pools", index, "node_ranks"), Diagnostic("invalid-value", message, help)
-        size = _size(pool, parts, {})
-        if pool.components and parts.keys() >= set(pool.components) and (key := _broken(pool, size)) is not None:
+        size = size_of(pool, parts, {})
+        if pool.components and parts.keys() >= set(pool.components) and (key := broken_bound(pool, size)) is not None:
             bound, (than, other, change) = getattr(pool, key), _WORDS[key]
             message = f"pool `{pool.name}` has {counted(size, 'accelerator')}, {than} than {key} {bound}"
             cure = f"{change} {key} to {size}" if size else f"remove {key}"
@@ -56,8 +55,8 @@ def size_faults(pools: Sequence[Pool], parts: Mapping[str, Component], more: Map
     ``more`` has the accelerators that components get. Pools without any of its components are not checked.
     """
     for pool in pools:
-        size = _size(pool, parts, more)
-        if more.keys().isdisjoint(pool.components) or (key := _broken(pool, size)) is None:
+        size = size_of(pool, parts, more)
+        if more.keys().isdisjoint(pool.components) or (key := broken_bound(pool, size)) is None:
             continue
         small, bound = key == "min_accelerators", getattr(pool, key)
         limit = f"at least {bound} must stay" if small else f"at most {bound} are allowed"
@@ -66,28 +65,14 @@ def size_faults(pools: Sequence[Pool], parts: Mapping[str, Component], more: Map
         yield Diagnostic("invalid-value", message, help)
 
 
-def pools_of(rules: Rules, parts: Mapping[str, Component]) -> tuple[Pool, ...]:
-    """Return the pools of these components only, without bounds that they break: other components are part of these."""
-    return tuple(_without_broken_bound(pool, parts) for pool in rules.with_pools_of(parts).pools)
-
-
-def _without_broken_bound(pool: Pool, parts: Mapping[str, Component]) -> Pool:
-    key = _broken(pool, _size(pool, parts, {})) if pool.components else None
-    if key == "min_accelerators":
-        return replace(pool, min_accelerators=None)
-    if key == "max_accelerators":
-        return replace(pool, max_accelerators=None)
-    return pool
-
-
-def _size(pool: Pool, parts: Mapping[str, Component], more: Mapping[str, int]) -> int:
+def size_of(pool: Pool, parts: Mapping[str, Component], more: Mapping[str, int]) -> int:
     """Return the number of different accelerators that the components of a pool use, and of those that they get."""
     names = set(pool.components)
     used = (parts[name].rows.accelerators() for name in names & parts.keys())
     return len(RankSet().union(*used)) + sum(more.get(name, 0) for name in names)
 
 
-def _broken(pool: Pool, size: int) -> str | None:
+def broken_bound(pool: Pool, size: int) -> str | None:
     """Return the key of the bound that a size breaks."""
     if pool.min_accelerators is not None and size < pool.min_accelerators:
         return "min_accelerators"

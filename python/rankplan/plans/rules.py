@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
 from rankplan.errors import KeyPath, Where
@@ -191,16 +191,6 @@ class Rules:
                 pools.append(replace(pool, components=components[pool.name], protects=protects))
         return replace(self, pools=tuple(pools))
 
-    def about(self, names: Container[str]) -> Rules:
-        """Return the rules about the network without those of other components than these."""
-        return replace(
-            self,
-            keep=_of_components(self.keep, names),
-            segment=_of_components(self.segment, names) if isinstance(self.segment, Mapping) else self.segment,
-            prefer=_of_components(self.prefer, names),
-            balance=_of_components(self.balance, names) if isinstance(self.balance, Mapping) else self.balance,
-        )
-
     def __bool__(self) -> bool:
         return self.about_nodes or bool(self.pools)
 
@@ -209,22 +199,6 @@ class Rules:
 
 
 NO_RULES = Rules()
-
-_Stated = TypeVar("_Stated")
-
-
-def _of_components(stated: Mapping[str, _Stated], names: Container[str]) -> dict[str, _Stated]:
-    """Return the entries of keys such as ``actor, rollout`` and ``actor + rollout`` for these components."""
-    entries = {}
-    for key, value in stated.items():
-        left = [
-            one
-            for one in component_names(key)
-            if one == ALL or all(part.strip() in names for part in one.split(TOGETHER))
-        ]
-        if left:
-            entries[", ".join(left)] = value
-    return entries
 
 
 def with_named_levels(facts: ClusterFacts, rules: Rules, inventory: Inventory) -> ClusterFacts:

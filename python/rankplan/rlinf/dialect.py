@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from rankplan._core import CLUSTER, NODE, RankMap
@@ -15,8 +14,8 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES
 from rankplan.plans.cluster_values import cluster_values
 from rankplan.plans.component import USUAL_SETTINGS, Component, PlacementMode, Rule, merged
+from rankplan.plans.parts import rules_of
 from rankplan.plans.plan import Plan
-from rankplan.plans.pools import pools_of
 from rankplan.plans.rules import component_names
 from rankplan.read.components import ASSUMED
 from rankplan.read.section import Config, Reading, read_config
@@ -204,7 +203,7 @@ def _cluster(planned: Plan, entries: Mapping[str, dict[str, Any]]) -> dict[str, 
 
 def _section(planned: Plan) -> dict[str, Any]:
     """Return what a section states besides the components, and without rules about others than these."""
-    rules = replace(planned.rules.about(planned), pools=pools_of(planned.rules, planned))
+    rules = rules_of(planned.rules, planned)
     section = cluster_values(planned.inventory, rules) or {}
     section = {key: value for key, value in section.items() if key not in ("num_nodes", "component_placement")}
     if groups := section.pop("node_groups", None):

@@ -16,8 +16,8 @@ from typing import Any
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
+from rankplan.plans.parts import pools_of
 from rankplan.plans.plan import Plan
-from rankplan.plans.pools import pools_of
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.engines import SECTIONS
 from rankplan.trainers.verl.writing import TRAINED, devices_of, engine_values, nested, shape_of, training_values
