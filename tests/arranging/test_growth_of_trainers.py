@@ -44,5 +44,6 @@ def test_what_shares_a_pool_stays_there_and_what_grows_can_shrink_again(config: 
 def test_the_keys_that_are_named_exist() -> None:
     for name, keys in POOL_KEYS.items():
         known = {key.path for key in DIALECTS[name].keys.keys}
-        sections = {f"{section}.{path[2:]}" for path in known if path[:2] == "@." for section in ("actor", "rollout")}
+        parts = ("actor", "rollout", "trainer")
+        sections = {f"{part}.{path[2:]}" for path in known if path[:2] == "@." for part in parts}
         assert set(keys) <= known | sections
