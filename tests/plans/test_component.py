@@ -301,10 +301,10 @@ def test_a_section_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
         ],
     }
     register_hardware("Arm1", Arm)
-    from rankplan.read import models
+    from rankplan.read import models, node_groups
     from rankplan.read import section as reading
 
-    for model in (models.NodeGroup, models.ComponentEntry):
+    for model in (node_groups.NodeGroup, models.ComponentEntry):
         validate = model.model_validate
         monkeypatch.setattr(
             model,

@@ -310,6 +310,69 @@ def test_nothing_in_the_package_has_the_name_of_a_public_function() -> None:
     assert modules & public == set()
 
 
+CHECKED = {
+    "verl": (
+        "trainer: {nnodes: 2, n_gpus_per_node: 8}\nactor_rollout_ref: {rollout: {tensor_model_parallel_size: 2}}\n",
+        15_500,
+        {"pydantic", "fractions", "hashlib", "ctypes", "rankplan.memory.changes", "rankplan.rlinf.dialect"},
+    ),
+    "rlinf": (
+        "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n",
+        14_500,
+        {"memory", "network", "node_groups", "parallel", "pools", "hardware"},
+    ),
+    "groups": (
+        """
+cluster:
+  num_nodes: 2
+  accelerator_memory: 80 GiB
+  node_groups: [{label: train, node_ranks: 0}, {label: serve, node_ranks: 1}]
+  topology: {levels: [rack], keep: {actor: {tp: node}}}
+  component_placement:
+    actor: {node_group: train, placement: 0-7, parallel: {tp: 8}, memory: {training: megatron, model: Qwen/Qwen3-8B}}
+    rollout: {node_group: serve, placement: 0-7, memory: {engine: vllm, model: Qwen/Qwen3-8B}}
+""",
+        16_500,
+        {"pools", "hardware"},
+    ),
+}
+"""Configs, the most lines of rankplan that checking each imports, and modules that it must not import."""
+
+UNUSED = {
+    "plans.plan_file",
+    "plans.fitting",
+    "plans.node_kinds",
+    "render.tables",
+    "render.annotations",
+    "render.memory",
+}
+"""What no check of a file needs that has no faults."""
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_a_check_imports_only_what_its_config_needs(name: str, tmp_path: Path) -> None:
+    text, most_lines, unused = CHECKED[name]
+    (tmp_path / "conf.yaml").write_text(text)
+    program = """
+import json, sys
+from rankplan.cli import main
+sys.argv = ["rankplan", "check", "conf.yaml", "--nodes", "2x8"]
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code
+files = {name: getattr(module, "__file__", None) for name, module in sys.modules.items()}
+print(json.dumps({name: file or "" for name, file in files.items()}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    modules = json.loads(done.stdout.splitlines()[-1])
+    forbidden = {f"rankplan.{one}" for one in UNUSED} | {f"rankplan.read.{one}" for one in unused} | unused
+    assert forbidden & modules.keys() == set()
+    own = [file for one, file in modules.items() if one.startswith("rankplan") and file.endswith(".py")]
+    assert sum(len(Path(file).read_text().splitlines()) for file in own) <= most_lines
+
+
 def test_no_import_cycle_between_python_files() -> None:
     assert cycles(PYTHON) == []
 

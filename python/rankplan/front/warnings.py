@@ -12,7 +12,6 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.plan import Plan
-from rankplan.read.text.hydra import compose
 from rankplan.read.text.reader import Reader
 
 if TYPE_CHECKING:
@@ -64,6 +63,8 @@ def reject_empty(plan: Plan, reader: Reader) -> None:
     name = resembled({**config, **(cluster if isinstance(cluster, Mapping) else {})})
     help = "add components: `component_placement: {actor: 0-7}`"
     if "defaults" in config:
+        from rankplan.read.text.hydra import compose
+
         help = compose(config)
     if name is not None:
         help = f"this looks like a config of {name}; pass --dialect {name}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
 
 from rankplan.hardware.policies import MEMORY_POLICIES, NIC_POLICIES, POLICIES, VISIBILITIES
 from rankplan.read.text.faults import as_pydantic
@@ -17,6 +18,11 @@ class Model(BaseModel):
     """A frozen model that rejects unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+def or_nothing(schema: JsonSchemaValue) -> None:
+    """Allow a key without a value, in the JSON schema of its field."""
+    schema["type"] = [schema["type"], "null"]
 
 
 def _one_of(key: str, allowed: Sequence[str]) -> BeforeValidator:

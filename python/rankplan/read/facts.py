@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-from pydantic import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from rankplan.errors import PlacementError
-from rankplan.nodes.facts import ClusterFacts
+from rankplan.nodes.facts import BY_ADDRESS, ClusterFacts
 from rankplan.nodes.groups import GroupHardware, NodeEnvironment, NodeGroup, Piece
-from rankplan.plans.rules import Pool, Rules
-from rankplan.read import models
-from rankplan.read.models import ClusterSection
-from rankplan.read.network import Topology
-from rankplan.read.pools import PoolEntry
-from rankplan.read.text.faults import diagnostics
+from rankplan.plans.rules import NO_RULES, Pool, Rules
+
+if TYPE_CHECKING:
+    from rankplan.read import hardware as hardware_models
+    from rankplan.read import node_groups
+    from rankplan.read.models import ClusterSection
+    from rankplan.read.pools import PoolEntry
 
 
 def facts_of(section: ClusterSection) -> ClusterFacts:
     """Return what a section states of the nodes."""
+    topology = section.topology
     return ClusterFacts(
         node_groups=tuple(map(_group, section.node_groups)),
         exclude=section.exclude,
-        levels=section.topology.levels,
-        order=section.topology.order,
+        levels=None if topology is None else topology.levels,
+        order=BY_ADDRESS if topology is None else topology.order,
         accelerator_memory=section.accelerator_memory,
         host_memory=section.host_memory,
     )
@@ -33,14 +33,16 @@ def facts_of(section: ClusterSection) -> ClusterFacts:
 
 def rules_of(section: ClusterSection) -> Rules:
     """Return the rules of a section, without their places."""
-    topology = section.topology
+    topology, pools = section.topology, tuple(map(_pool, section.pools))
+    if topology is None:
+        return Rules(pools=pools) if pools else NO_RULES
     return Rules(
         keep=topology.keep,
         segment=topology.segment,
         prefer=topology.prefer,
         balance=topology.balance,
         cap=topology.cap,
-        pools=tuple(map(_pool, section.pools)),
+        pools=pools,
     )
 
 
@@ -51,6 +53,11 @@ def with_stated(rules: Rules, stated: Mapping[str, Any]) -> Rules:
     """
     if not stated:
         return rules
+    from pydantic import ValidationError
+
+    from rankplan.read.network import Topology
+    from rankplan.read.text.faults import diagnostics
+
     try:
         read = Topology.model_validate(stated)
     except ValidationError as error:
@@ -61,7 +68,7 @@ def with_stated(rules: Rules, stated: Mapping[str, Any]) -> Rules:
     return replace(rules, **{key: getattr(read, key) for key in stated})
 
 
-def _group(group: models.NodeGroup) -> NodeGroup:
+def _group(group: node_groups.NodeGroup) -> NodeGroup:
     environments = [
         NodeEnvironment(each.node_ranks, each.env_vars, each.python_interpreter_path, each.path_env)
         for each in group.env_configs
@@ -70,7 +77,7 @@ def _group(group: models.NodeGroup) -> NodeGroup:
     return NodeGroup(group.label, group.node_ranks, tuple(environments), hardware, group.ignore_hardware)
 
 
-def _hardware(hardware: models.Hardware) -> GroupHardware:
+def _hardware(hardware: hardware_models.Hardware) -> GroupHardware:
     if hardware.configs is None:
         return GroupHardware(hardware.type)
     pieces = []

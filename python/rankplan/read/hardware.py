@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
+from rankplan._core import check_hardware_type
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.types import HARDWARE_TYPES
+from rankplan.read.base import Model
 from rankplan.read.text.faults import fault, number
 from rankplan.words import counted, nearest
 
@@ -113,3 +127,49 @@ def register_hardware(hardware_type: str, model: type[HardwareConfig]) -> None:
 def hardware_model(hardware_type: Any) -> type[HardwareConfig]:
     """Return the model of a type; unregistered types allow any field."""
     return _MODELS.get(hardware_type, HardwareConfig) if isinstance(hardware_type, str) else HardwareConfig
+
+
+def _text(value: Any) -> str | list[str] | None:
+    """Return a text, a list of texts, or ``None`` for anything else."""
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
+        return list(value)
+    return value if isinstance(value, str) else None
+
+
+def _hardware_type(value: str) -> str:
+    check_hardware_type(value)
+    return value
+
+
+HardwareType = Annotated[str, AfterValidator(_hardware_type)]
+
+
+class Hardware(Model):
+    """Hardware other than accelerators, such as robots: a type, and one config per piece."""
+
+    type: HardwareType = Field(description="Hardware type, e.g. Franka.")
+    configs: list[HardwareConfig] | None = Field(
+        default=None, description="One entry per piece, with its node_rank (default: as many as the inventory states)."
+    )
+
+    @field_validator("configs")
+    @classmethod
+    def _texts_as_written(
+        cls, configs: list[HardwareConfig] | None, info: ValidationInfo
+    ) -> list[HardwareConfig] | None:
+        """Keep fields that the registered model reads as text as written: a saved serial 0322 must not become 322."""
+        if configs is None:
+            return None
+        model = hardware_model(info.data.get("type"))
+        kept = []
+        for config in configs:
+            with suppress(ValidationError):
+                read = model.model_validate(config.model_dump()).model_dump(include=set(config.model_extra or ()))
+                texts = {key: _text(value) for key, value in read.items()}
+                config = config.model_copy(update={key: text for key, text in texts.items() if text is not None})
+            kept.append(config)
+        return kept
+
+    def counts(self) -> list[tuple[int, int]]:
+        """Return (node rank, number of pieces) for every node with hardware, ascending."""
+        return sorted(Counter(config.node_rank for config in self.configs or ()).items())

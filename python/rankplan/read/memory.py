@@ -5,40 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, model_validator
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.hardware.policies import MEMORY_POLICIES
-from rankplan.memory.cards import LARGEST_SIZE, SMALLEST_SIZE, size_of
 from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
 from rankplan.plans.memory_settings import FITTING, KINDS, LARGEST_COUNT, MemorySettings
 from rankplan.plans.model import LARGEST
-from rankplan.plans.model import Model as LanguageModel
 from rankplan.read.base import Model, words
+from rankplan.read.sizes import ModelName, size_in
 from rankplan.read.text.faults import THIS, as_pydantic, diagnostics, fault, number
 from rankplan.read.text.unresolved import RESOLVE, unresolved
-from rankplan.words import as_int, must_be, whole_number
+from rankplan.words import must_be, whole_number
 
 _ONE_KIND = "write one of training: megatron, forward: true, engine: vllm, or resident: 17 GiB"
-
-
-def _bytes(value: Any) -> Any:
-    size = as_int(value)
-    size = size_of(value) if isinstance(value, str) else size
-    if size is None or not SMALLEST_SIZE <= size <= LARGEST_SIZE:
-        help = RESOLVE if unresolved(value) else "write a number and a unit, such as 80 GiB"
-        raise as_pydantic(must_be(THIS, value, "a size from 1 MiB to 1 EiB", help))
-    return size
-
-
-def _model(value: Any) -> Any:
-    if isinstance(value, LanguageModel):
-        return value
-    if not isinstance(value, (str, Mapping)) or unresolved(value):
-        help = RESOLVE if unresolved(value) else "write a name such as Qwen/Qwen3-8B, or the path of a config.json"
-        raise as_pydantic(must_be("`model`", value, "the name of a model", help))
-    return LanguageModel.of(value)
 
 
 def _float(value: Any) -> Any:
@@ -65,26 +46,18 @@ def _is_number(text: str) -> bool:
 _Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT), BeforeValidator(number)]
 _Stage = Annotated[int, Field(ge=0, le=3), BeforeValidator(number)]
 _Number = Annotated[float, BeforeValidator(_float), Field(allow_inf_nan=False)]
-_SIZE_SCHEMA = {"type": ["string", "integer"], "examples": ["80 GiB"]}
-Bytes = Annotated[int, BeforeValidator(_bytes), WithJsonSchema(_SIZE_SCHEMA)]
-ModelName = Annotated[
-    LanguageModel,
-    BeforeValidator(_model),
-    PlainSerializer(LanguageModel.plain, return_type=dict[str, Any]),
-    WithJsonSchema({"type": "string", "examples": ["Qwen/Qwen3-8B", "/models/mine/config.json"]}),
-]
 
 
 def _resident(value: Any) -> Any:
     if not isinstance(value, Mapping):
-        return _bytes(value)
+        return size_in(value)
     sizes: dict[int, int] = {}
     for accelerators, size in value.items():
         count = whole_number(accelerators)
         if count is None or not 1 <= count <= MAX_PROCESSES:
             raise as_pydantic(must_be(THIS, accelerators, "a number of accelerators", "write {8: 17 GiB, 16: 9 GiB}"))
-        sizes[count] = _bytes(size)
-    return sizes or _bytes(None)
+        sizes[count] = size_in(size)
+    return sizes or size_in(None)
 
 
 _Resident = Annotated[

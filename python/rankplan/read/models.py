@@ -1,21 +1,15 @@
-"""The ``cluster`` section as pydantic models, with the rules within and between its node groups."""
+"""The ``cluster`` section as pydantic models. Those of its larger keys are in files of their own."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
-    ValidationError,
-    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -23,40 +17,86 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from rankplan._core import CLUSTER, MAX_NODES, MAX_RANK, NODE, RankSet, check_hardware_type
-from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, reserved_variables
-from rankplan.nodes.groups import PATH_MODES as GROUP_PATH_MODES
-from rankplan.read.base import DESCRIPTIONS, BindingWord, MemoryWord, Model, NicsWord, VisibilityWord
-from rankplan.read.hardware import HardwareConfig, hardware_model
-from rankplan.read.memory import Bytes, MemoryEntry, ModelName
-from rankplan.read.network import USUAL_TOPOLOGY, Excluded, Topology
-from rankplan.read.parallel import ParallelEntry
-from rankplan.read.pools import PoolEntry
-from rankplan.read.ranks import TEXT_OR_NUMBER, Count, Label, Ranks, with_all
+from rankplan._core import CLUSTER, MAX_NODES, MAX_RANK, RankSet
+from rankplan.parallel import NO_SIZES
+from rankplan.read.base import DESCRIPTIONS, BindingWord, MemoryWord, Model, NicsWord, VisibilityWord, or_nothing
+from rankplan.read.exclusion import Excluded
+from rankplan.read.later import Later
+from rankplan.read.ranks import TEXT_OR_NUMBER, Count, Label
+from rankplan.read.sizes import Bytes, ModelName
 from rankplan.read.text.faults import RANKS, as_pydantic, fault
-from rankplan.words import as_int, must_be, shown
+from rankplan.words import as_int, must_be
 
-RESERVED_LABELS = {CLUSTER: "all nodes", NODE: "all nodes, counted as nodes"}
+if TYPE_CHECKING:
+    from rankplan.read.memory import MemoryEntry
+    from rankplan.read.network import Topology
+    from rankplan.read.node_groups import NodeGroup
+    from rankplan.read.parallel import ParallelEntry
+    from rankplan.read.pools import PoolEntry
 
 
-_ONE_KEY = 'write one-key entries: - NAME: "value"'
+def _parallel() -> type[ParallelEntry]:
+    from rankplan.read.parallel import ParallelEntry
 
-_VALUES = {"additionalProperties": {"type": ["string", "number"]}}
-_ONE_VARIABLE = {"type": "object", **_VALUES, "minProperties": 1, "maxProperties": 1}
-_VARIABLES = {"type": ["array", "object", "null"], "items": _ONE_VARIABLE, **_VALUES}
+    return ParallelEntry
+
+
+def _memory() -> type[MemoryEntry]:
+    from rankplan.read.memory import MemoryEntry
+
+    return MemoryEntry
+
+
+def _component() -> type[ComponentEntry]:
+    return ComponentEntry
+
+
+def _node_group() -> type[NodeGroup]:
+    from rankplan.read.node_groups import NodeGroup
+
+    return NodeGroup
+
+
+def _topology() -> type[Topology]:
+    from rankplan.read.network import Topology
+
+    return Topology
+
+
+def _pool() -> type[PoolEntry]:
+    from rankplan.read.pools import PoolEntry
+
+    return PoolEntry
+
+
+if TYPE_CHECKING:
+    Sizes: TypeAlias = ParallelEntry | None
+    Memory: TypeAlias = MemoryEntry
+    Component: TypeAlias = "ComponentEntry"
+    Group: TypeAlias = NodeGroup
+    Network: TypeAlias = Topology | None
+    Pool: TypeAlias = PoolEntry
+else:
+    Sizes = Annotated[Any, Later(_parallel)]
+    Memory = Annotated[Any, Later(_memory)]
+    Component = Annotated[Any, Later(_component)]
+    Group = Annotated[Any, Later(_node_group)]
+    Network = Annotated[Any, Later(_topology)]
+    Pool = Annotated[Any, Later(_pool)]
+
 _FILLED_IN = {"type": "string", "pattern": r"^[0-9]+$|\$\{"}
 """For editors: a number as text, or an interpolation."""
-
-
-def _or_nothing(schema: JsonSchemaValue) -> None:
-    """Allow a key without a value."""
-    schema["type"] = [schema["type"], "null"]
 
 
 def _or_filled_in(schema: JsonSchemaValue) -> None:
     """Allow a number written as text, or an interpolation."""
     number = {key: schema.pop(key) for key in ("type", "minimum", "maximum")}
     schema["anyOf"] = [number, _FILLED_IN]
+
+
+def _no_sizes(schema: JsonSchemaValue) -> None:
+    """State the default."""
+    schema["default"] = {name: getattr(NO_SIZES, name) for name in _parallel().model_fields}
 
 
 class ComponentEntry(Model):
@@ -69,18 +109,22 @@ class ComponentEntry(Model):
     placement: Annotated[
         str, WithJsonSchema({**TEXT_OR_NUMBER, "examples": ["all", "0-7", "0-1:0-3", "0-7:0-1,8"]})
     ] = Field(description="resources[:processes], ...: resource ranks and the process ranks that use them.")
-    parallel: ParallelEntry = Field(default=ParallelEntry(), description="Sizes of the parallel groups.")
+    parallel: Sizes = Field(
+        default_factory=lambda: None, description="Sizes of the parallel groups.", json_schema_extra=_no_sizes
+    )
     visibility: VisibilityWord = Field(default="own", description=DESCRIPTIONS["visibility"])
     binding: BindingWord | None = Field(default=None, description=DESCRIPTIONS["binding"])
     memory_binding: MemoryWord | None = Field(default=None, description=DESCRIPTIONS["memory_binding"])
     nics: NicsWord | None = Field(default=None, description=DESCRIPTIONS["nics"])
     egl: bool = Field(default=False, description=DESCRIPTIONS["egl"])
-    memory: MemoryEntry | None = Field(default=None, description="What it keeps in memory.")
+    memory: Memory | None = Field(default=None, description="What it keeps in memory.")
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Allow the short form: only the placement."""
         described = handler.resolve_ref_schema(handler(schema))
+        for key in ("parallel", "memory"):
+            described["properties"][key].pop("title", None)  # that of a model is enough
         short = described["properties"]["placement"]
         return {"anyOf": [{"type": short["type"], "examples": short["examples"]}, described]}
 
@@ -119,169 +163,6 @@ def _listed(parts: Sequence[Any]) -> str | None:
     return str(RankSet(numbers)) if len(numbers) == len(parts) else None
 
 
-class EnvConfig(Model):
-    """Variables and interpreter of some nodes of a group."""
-
-    node_ranks: Ranks = Field(description="Nodes of the group: a range such as 0-7, or all.")
-    env_vars: Annotated[dict[str, str], WithJsonSchema(_VARIABLES)] = Field(
-        default_factory=dict, description='Environment variables, one per line: - NAME: "value".'
-    )
-    python_interpreter_path: str | None = Field(
-        default=None, min_length=1, description="Absolute path of the interpreter on these nodes."
-    )
-    path_env: Literal["prepend", "replace"] = Field(
-        default="prepend", description="Whether PATH and other lists of folders are added to the node's, or replace it."
-    )
-
-    @field_validator("python_interpreter_path")
-    @classmethod
-    def _absolute(cls, value: str | None) -> str | None:
-        if value is not None and not (value.startswith("/") and value.isprintable()):
-            help = "write the path on the node, e.g. /opt/venv/bin/python3"
-            raise as_pydantic(must_be("`python_interpreter_path`", value, "an absolute path", help))
-        return value
-
-    @field_validator("path_env", mode="before")
-    @classmethod
-    def _prepend_or_replace(cls, value: Any) -> Any:
-        if value not in GROUP_PATH_MODES:
-            help = "remove it: PATH and other lists of folders are then prepended"
-            raise as_pydantic(must_be("`path_env`", value, "prepend or replace", help))
-        return value
-
-    @field_validator("env_vars", mode="before")
-    @classmethod
-    def _one_key_dicts(cls, value: Any) -> Any:
-        variables: dict[str, str] = {}
-        if value is None:
-            return variables
-        entries = [{key: item} for key, item in value.items()] if isinstance(value, Mapping) else value
-        if not isinstance(entries, (list, tuple)):
-            raise as_pydantic(must_be("env_vars", value, "a list of variables", _ONE_KEY))
-        for index, entry in enumerate(entries):
-            path: list[str | int] = [] if isinstance(value, Mapping) else [index]
-            if not isinstance(entry, Mapping) or len(entry) != 1:
-                raise fault("invalid-value", f"{shown(entry)} is not a single variable", _ONE_KEY, path)
-            ((name, content),) = entry.items()
-            name = str(name)
-            if re.fullmatch(r"[^\s=]+", name) is None or not name.isprintable():
-                message = f"{shown(name)} is not the name of an environment variable"
-                raise fault("invalid-value", message, "write a name such as GLOO_SOCKET_IFNAME", path)
-            if name in variables:
-                message = f"variable `{name}` is set twice for the same nodes"
-                raise fault("duplicate-env-var", message, "remove one of the two", [*path, name])
-            variables[name] = _variable_text(name, content, [*path, name])
-        return variables
-
-
-def _variable_text(name: str, content: Any, path: list[str | int]) -> str:
-    """Return the text of a variable, or reject one that a node group cannot set."""
-    if name in reserved_variables():
-        help = "remove it: placements decide ranks and devices"
-        raise fault("reserved-env-var", f"variable `{name}` is set by the plan", help, path)
-    if name in NODE_RANK_VARIABLES:
-        message = f"variable `{name}` orders the nodes and is read before any process starts"
-        raise fault("reserved-env-var", message, "set it on the node before `ray start`", path)
-    if isinstance(content, bool) or not isinstance(content, (str, int, float)):
-        raise as_pydantic(must_be(f"variable `{name}`", content, "text", 'write its text in quotes, e.g. "1"'), path)
-    text = str(content)
-    if name == PATH_MODE and text.lower() not in PATH_MODES:
-        help = "write override to replace PATH and other lists of folders"
-        raise as_pydantic(must_be(f"variable `{name}`", text, " or ".join(PATH_MODES), help), path)
-    if "\0" in text or text.encode("utf-8", "ignore").decode() != text:
-        message = (
-            f"variable `{name}` is {shown(text)}; environment variables cannot contain NUL bytes or lone surrogates"
-        )
-        raise fault("invalid-value", message, "write plain text", path)
-    return text
-
-
-def _text(value: Any) -> str | list[str] | None:
-    """Return a text, a list of texts, or ``None`` for anything else."""
-    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
-        return list(value)
-    return value if isinstance(value, str) else None
-
-
-def _hardware_type(value: str) -> str:
-    check_hardware_type(value)
-    return value
-
-
-HardwareType = Annotated[str, AfterValidator(_hardware_type)]
-
-
-class Hardware(Model):
-    """Hardware other than accelerators, such as robots: a type, and one config per piece."""
-
-    type: HardwareType = Field(description="Hardware type, e.g. Franka.")
-    configs: list[HardwareConfig] | None = Field(
-        default=None, description="One entry per piece, with its node_rank (default: as many as the inventory states)."
-    )
-
-    @field_validator("configs")
-    @classmethod
-    def _texts_as_written(
-        cls, configs: list[HardwareConfig] | None, info: ValidationInfo
-    ) -> list[HardwareConfig] | None:
-        """Keep fields that the registered model reads as text as written: a saved serial 0322 must not become 322."""
-        if configs is None:
-            return None
-        model = hardware_model(info.data.get("type"))
-        kept = []
-        for config in configs:
-            with suppress(ValidationError):
-                read = model.model_validate(config.model_dump()).model_dump(include=set(config.model_extra or ()))
-                texts = {key: _text(value) for key, value in read.items()}
-                config = config.model_copy(update={key: text for key, text in texts.items() if text is not None})
-            kept.append(config)
-        return kept
-
-    def counts(self) -> list[tuple[int, int]]:
-        """Return (node rank, number of pieces) for every node with hardware, ascending."""
-        return sorted(Counter(config.node_rank for config in self.configs or ()).items())
-
-
-class NodeGroup(Model):
-    """A labelled set of nodes."""
-
-    label: Label = Field(description="Name that components select the group by.")
-    node_ranks: Ranks = Field(description="Nodes of the group: a range such as 0-7, or all.")
-    env_configs: list[EnvConfig] = Field(
-        default_factory=list, description="Variables and interpreters of the nodes.", json_schema_extra=_or_nothing
-    )
-    hardware: Hardware | None = Field(default=None, description="Hardware to count in place of accelerators.")
-    ignore_hardware: bool = Field(default=False, description="Count nodes, whatever hardware they have.")
-
-    @field_validator("label")
-    @classmethod
-    def _not_reserved(cls, value: str) -> str:
-        if value in RESERVED_LABELS:
-            message = f"the label `{value}` is reserved: it always means {RESERVED_LABELS[value]}"
-            raise fault("reserved-label", message, "choose another label")
-        if not value.strip():
-            raise fault("empty-name", "a node group has no label", "give it a label, e.g. a800")
-        if "," in value:
-            raise fault(
-                "invalid-value", f"the label `{value}` contains a comma", "remove the comma: commas separate labels"
-            )
-        if value != value.strip():
-            message = f"the label {shown(value)} starts or ends with a blank"
-            raise fault("invalid-value", message, "remove the blank")
-        return value
-
-    @model_validator(mode="before")
-    @classmethod
-    def _all_its_nodes(cls, value: Any) -> Any:
-        """Replace ``all`` in env_configs by the nodes of the group, and a missing list by an empty one."""
-        if not isinstance(value, Mapping) or "env_configs" not in value:
-            return value
-        configs = value["env_configs"]
-        if isinstance(configs, (list, tuple)):
-            configs = [with_all(config, value.get("node_ranks")) for config in configs]
-        return {**value, "env_configs": [] if configs is None else configs}
-
-
 class ClusterSection(BaseModel):
     """The ``cluster`` section of a config. Other keys belong to the trainer and are ignored."""
 
@@ -290,19 +171,19 @@ class ClusterSection(BaseModel):
     num_nodes: Count = Field(
         ge=1, le=MAX_NODES, description="Number of nodes of the job.", json_schema_extra=_or_filled_in
     )
-    component_placement: dict[Label, ComponentEntry] = Field(
+    component_placement: dict[Label, Component] = Field(
         default_factory=dict,
         description="Placement of each component; a key may name several components.",
-        json_schema_extra=_or_nothing,
+        json_schema_extra=or_nothing,
     )
-    node_groups: list[NodeGroup] = Field(
-        default_factory=list, description="Labelled sets of nodes.", json_schema_extra=_or_nothing
+    node_groups: list[Group] = Field(
+        default_factory=list, description="Labelled sets of nodes.", json_schema_extra=or_nothing
     )
-    topology: Topology = Field(
-        default_factory=lambda: USUAL_TOPOLOGY, description="Levels of the network, and what must stay within them."
+    topology: Network = Field(
+        default_factory=lambda: None, description="Levels of the network, and what must stay within them."
     )
     exclude: Excluded = Field(default=(), description="Nodes, accelerators and domains that no component may use.")
-    pools: tuple[PoolEntry, ...] = Field(
+    pools: tuple[Pool, ...] = Field(
         default=(), description="Bounds on growing and shrinking, and nodes reserved for some components."
     )
     accelerator_memory: Bytes | None = Field(default=None, description="Memory of each accelerator: 80 GiB.")

@@ -15,9 +15,9 @@ from rankplan.errors import Diagnostic
 from rankplan.nodes.facts import BY_ADDRESS, ORDERS
 from rankplan.plans.rules import KEPT_KINDS, TOGETHER, WORLD
 from rankplan.read.base import Model
-from rankplan.read.text.faults import as_pydantic, fault
+from rankplan.read.text.faults import as_pydantic
 from rankplan.read.text.unresolved import RESOLVE, unresolved
-from rankplan.words import did_you_mean, must_be, shown, unknown, whole_number
+from rankplan.words import did_you_mean, must_be, unknown, whole_number
 
 
 def level_keys(value: Any) -> Any:
@@ -197,27 +197,3 @@ class Topology(Model):
             help = RESOLVE if unresolved(value) else did_you_mean(str(value), ORDERS)
             raise as_pydantic(must_be("`order`", value, "address or topology", help))
         return value
-
-
-USUAL_TOPOLOGY = Topology()
-"""The network of a section that states nothing about it. Shared: pydantic would copy a default for each section."""
-
-
-def _names(value: Any) -> Any:
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, (list, tuple)):
-        help = RESOLVE if unresolved(value) else 'write a list of names: [node-3, "node-5/2"]'
-        raise as_pydantic(must_be("`exclude`", value, "a list", help))
-    for index, name in enumerate(names):
-        if not isinstance(name, str) or not name.strip() or not name.isprintable():
-            help = "write the name of a node (node-3), an accelerator (node-5/2, or its id), or a domain (nvlink=b)"
-            raise fault("invalid-value", f"{shown(name)} is not a name", help, (index,))
-    return [name.strip() for name in names]
-
-
-Excluded = Annotated[
-    tuple[str, ...],
-    BeforeValidator(_names),
-    WithJsonSchema({"type": ["array", "string"], "items": {"type": "string"}}),
-]
-"""Names of nodes, accelerators and domains."""

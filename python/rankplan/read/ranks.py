@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from rankplan._core import RankSet, read_ranks
-from rankplan.read.text.faults import fault, number
+from rankplan._core import CLUSTER, NODE, RankSet, read_ranks
+from rankplan.errors import Diagnostic, KeyPath
+from rankplan.read.text.faults import as_pydantic, number
 from rankplan.words import shown
+
+RESERVED_LABELS = {CLUSTER: "all nodes", NODE: "all nodes, counted as nodes"}
+"""What they mean in every config."""
 
 
 def with_all(value: Any, every: Any) -> Any:
@@ -18,13 +22,18 @@ def with_all(value: Any, every: Any) -> Any:
     return {**value, "node_ranks": every} if isinstance(ranks, str) and ranks.strip().lower() == "all" else value
 
 
+def label_fault(value: Any) -> Diagnostic | None:
+    """Return the fault of a value that is no label: neither text nor a number, which is taken as text."""
+    if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, str) and value.isprintable()):
+        return None
+    help = "write a name, e.g. a800; quote it if it looks like a number"
+    return Diagnostic("invalid-value", f"{shown(value)} is not a label", help)
+
+
 def _label(value: Any) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str) or not value.isprintable():
-        help = "write a name, e.g. a800; quote it if it looks like a number"
-        raise fault("invalid-value", f"{shown(value)} is not a label", help)
-    return value
+    if (found := label_fault(value)) is not None:
+        raise as_pydantic(found)
+    return str(value) if isinstance(value, int) else value
 
 
 TEXT_OR_NUMBER = {"type": ["string", "integer"]}
@@ -40,3 +49,15 @@ Ranks = Annotated[
         {"type": ["string", "integer", "array"], "items": {"type": "integer"}, "examples": ["0-7", 0, [0, 1]]}
     ),
 ]
+
+
+def node_rank_faults(ranks: RankSet, num_nodes: int | None) -> Iterator[tuple[KeyPath, Diagnostic]]:
+    """Yield the fault of ``node_ranks`` that are empty, or out of range if the number of nodes is known."""
+    if not ranks:
+        help = "name at least one node, e.g. 0"
+        yield ("node_ranks",), Diagnostic("invalid-value", "node_ranks is empty", help)
+    elif num_nodes is not None and ranks[-1] >= num_nodes:
+        nodes = "1 node, rank 0" if num_nodes == 1 else f"{num_nodes} nodes, ranks 0-{num_nodes - 1}"
+        message = f"node_ranks {ranks} are out of range: the cluster has {nodes}"
+        help = f"use ranks up to {num_nodes - 1}, or set num_nodes to {ranks[-1] + 1}"
+        yield ("node_ranks",), Diagnostic("node-out-of-range", message, help)

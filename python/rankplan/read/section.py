@@ -6,56 +6,33 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.facts import ClusterFacts
 from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.rules import Rules, component_names, with_named_levels
 from rankplan.read.facts import facts_of, rules_of
-from rankplan.read.groups import group_faults, pool_faults
-from rankplan.read.hardware import HardwareConfig
-from rankplan.read.memory import MemoryEntry
-from rankplan.read.models import (
-    RESERVED_LABELS,
-    ClusterSection,
-    ComponentEntry,
-    EnvConfig,
-    Hardware,
-    NodeGroup,
-)
-from rankplan.read.network import USUAL_TOPOLOGY, Topology
-from rankplan.read.parallel import ParallelEntry
-from rankplan.read.pools import PoolEntry
-from rankplan.read.ranks import Label, with_all
+from rankplan.read.models import ClusterSection, ComponentEntry
+from rankplan.read.ranks import RESERVED_LABELS, label_fault, with_all
 from rankplan.read.text.faults import CUT, RANKS, diagnostics, missing, wrong_type
-from rankplan.read.text.hydra import compose
 from rankplan.read.text.load import load_config
 from rankplan.read.text.reader import Config as Config
 from rankplan.read.text.reader import Reader, not_a_mapping, unreadable
 from rankplan.words import as_int, misspelt, nearest, shown
 
+if TYPE_CHECKING:
+    from rankplan.read.network import Topology
+    from rankplan.read.node_groups import NodeGroup
+    from rankplan.read.pools import PoolEntry
+
 _DEEPEST = 50
 _INDENTED = "indent these keys under it:"
 _OWN_KEYS = ("num_nodes", "component_placement")
 
-_MODELS: dict[str, type[BaseModel]] = {
-    "": ClusterSection,
-    "component_placement": ComponentEntry,
-    "parallel": ParallelEntry,
-    "memory": MemoryEntry,
-    "node_groups": NodeGroup,
-    "env_configs": EnvConfig,
-    "hardware": Hardware,
-    "configs": HardwareConfig,
-    "topology": Topology,
-    "pools": PoolEntry,
-}
-_KNOWN = {key for model in (NodeGroup, EnvConfig, Hardware, HardwareConfig) for key in model.model_fields}
 _OPTIONAL = {"env_configs", "env_vars", "python_interpreter_path", "path_env", "hardware", "ignore_hardware"}
-_LABEL = TypeAdapter[str](Label)
 
 _RENAMED = {"memory": "memory_binding"}
 """Keys of the section that have another name now."""
@@ -157,11 +134,25 @@ class Reading(Reader):
                 and (ends := memory.value().ends_fault(section.model))
             ):
                 self.add(("component_placement", key, "memory"), ends)
-        for (index, *path), found in group_faults(groups, section.num_nodes if self.num_nodes_known else None):
+        num_nodes = section.num_nodes if self.num_nodes_known else None
+        if groups:
+            self._check_groups(groups, num_nodes)
+        if pools:
+            self._check_pools(pools, num_nodes)
+
+    def _check_groups(self, groups: Mapping[int, NodeGroup], num_nodes: int | None) -> None:
+        """Record what is wrong within node groups, and between them."""
+        from rankplan.read.groups import group_faults
+
+        for (index, *path), found in group_faults(groups, num_nodes):
             self.add(("node_groups", index, *path), found)
             if path[0] != "env_configs":
                 self._lost_groups.add(groups[int(index)].label)
-        num_nodes = section.num_nodes if self.num_nodes_known else None
+
+    def _check_pools(self, pools: Mapping[int, PoolEntry], num_nodes: int | None) -> None:
+        """Record what is wrong within pools, and between them."""
+        from rankplan.read.pools import pool_faults
+
         names = [name for key in self.keys for name in component_names(key)]
         for where, found in pool_faults(pools, self._lost_pools, num_nodes, names):
             self.add(("pools", *where), found)
@@ -183,9 +174,9 @@ class Reading(Reader):
         self.num_nodes_known = self.num_nodes_known and "num_nodes" not in faulty
         rest = {key: value for key, value in settings.items() if key not in faulty}
         if "topology" in faulty:  # its other names and sizes are checked, too
-            rest["topology"] = _valid_topology(
-                settings["topology"], [path[1:] for path in paths if path[0] == "topology"]
-            )
+            places = [path[1:] for path in paths if path[0] == "topology"]
+            if (topology := _valid_topology(settings["topology"], places)) is not None:
+                rest["topology"] = topology
         return ClusterSection.model_validate({"num_nodes": 1} | rest)
 
     def _groups(self, raw: Any, num_nodes: int) -> dict[int, NodeGroup]:
@@ -194,7 +185,11 @@ class Reading(Reader):
             self.add(("node_groups",), wrong_type("`node_groups`", raw, "list"))
             self.groups_known = False
             return {}
-        groups = {}
+        groups: dict[int, NodeGroup] = {}
+        if not raw:
+            return groups
+        from rankplan.read.node_groups import NodeGroup
+
         for index, value in enumerate(raw):
             group = with_all(value, f"0-{num_nodes - 1}")
             try:
@@ -215,7 +210,11 @@ class Reading(Reader):
         if not isinstance(raw, list):
             self.add(("pools",), wrong_type("`pools`", raw, "list"))
             return {}
-        pools = {}
+        pools: dict[int, PoolEntry] = {}
+        if not raw:
+            return pools
+        from rankplan.read.pools import PoolEntry
+
         for index, value in enumerate(raw):
             try:
                 pools[index] = PoolEntry.model_validate(value)
@@ -233,8 +232,10 @@ class Reading(Reader):
             self.keys[key] = not isinstance(value, dict)
             if as_int(value["placement"] if isinstance(value, dict) and "placement" in value else value) is not None:
                 self._numbers.add(key)
+            if (found := label_fault(key)) is not None:
+                self.add(("component_placement", key), found)
+                continue
             try:
-                _LABEL.validate_python(key)
                 entries[key] = ComponentEntry.model_validate(value)
             except ValidationError as error:
                 cut = value is None and RANKS.fullmatch(key) is not None
@@ -242,7 +243,7 @@ class Reading(Reader):
         return entries
 
     def _add_invalid(self, error: ValidationError, path: KeyPath, help: str | None = None) -> None:
-        for where, diagnostic in diagnostics(error, _MODELS, path):
+        for where, diagnostic in diagnostics(error, _models(), path):
             self.add(where, replace(diagnostic, help=help) if help else diagnostic)
 
     def _plain(self, value: Any, path: KeyPath) -> Any:
@@ -277,15 +278,40 @@ class Reading(Reader):
                 self.add((*path, key), unreadable(key, error))
 
 
-def _valid_topology(topology: Any, faulty: Sequence[KeyPath]) -> Topology:
-    """Return a topology without the values at fault."""
+def _models() -> dict[str, type[BaseModel]]:
+    """Return the model of each mapping, by the last key in its path."""
+    from rankplan.read.hardware import Hardware, HardwareConfig
+    from rankplan.read.memory import MemoryEntry
+    from rankplan.read.network import Topology
+    from rankplan.read.node_groups import EnvConfig, NodeGroup
+    from rankplan.read.parallel import ParallelEntry
+    from rankplan.read.pools import PoolEntry
+
+    return {
+        "": ClusterSection,
+        "component_placement": ComponentEntry,
+        "parallel": ParallelEntry,
+        "memory": MemoryEntry,
+        "node_groups": NodeGroup,
+        "env_configs": EnvConfig,
+        "hardware": Hardware,
+        "configs": HardwareConfig,
+        "topology": Topology,
+        "pools": PoolEntry,
+    }
+
+
+def _valid_topology(topology: Any, faulty: Sequence[KeyPath]) -> Topology | None:
+    """Return a topology without the values at fault; ``None`` if nothing valid is left."""
+    from rankplan.read.network import Topology
+
     kept = topology if isinstance(topology, dict) else {}
     for path in faulty:
         kept = _cut(kept, path)
     try:
         return Topology.model_validate(kept)
     except ValidationError:
-        return USUAL_TOPOLOGY
+        return None
 
 
 def _cut(mapping: dict[str, Any], path: KeyPath) -> dict[str, Any]:
@@ -302,6 +328,8 @@ def _without(group: Any, faulty: Sequence[KeyPath]) -> NodeGroup | None:
     """Return a node group without the smallest optional parts that contain its faults, if that is valid."""
     if not isinstance(group, dict):
         return None
+    from rankplan.read.node_groups import NodeGroup
+
     for path in faulty:
         _remove(group, path)
     try:
@@ -312,12 +340,14 @@ def _without(group: Any, faulty: Sequence[KeyPath]) -> NodeGroup | None:
 
 def _remove(group: dict[str, Any], path: KeyPath) -> None:
     """Remove the smallest optional part that contains the fault, unless an earlier fault removed it."""
+    models = _models()
+    known = {key for name in ("node_groups", "env_configs", "hardware", "configs") for key in models[name].model_fields}
     for length in range(len(path) - 1, -1, -1):
         holder: Any = group
         with suppress(KeyError, IndexError, TypeError):
             for key in path[:length]:
                 holder = holder[key]
-            if isinstance(holder, dict) and (path[length] in _OPTIONAL or path[length] not in _KNOWN):
+            if isinstance(holder, dict) and (path[length] in _OPTIONAL or path[length] not in known):
                 holder.pop(str(path[length]), None)
                 return
 
@@ -357,6 +387,8 @@ def _no_section(config: Mapping[str, Any]) -> str:
     if (near := nearest("cluster", [str(key) for key in config if key != "cluster"], 0.8)) is not None:
         return f"rename `{near}` to `cluster`"
     if "defaults" in config:
+        from rankplan.read.text.hydra import compose
+
         return compose(config)
     if "nodes" in config:
         return "this is an inventory: pass a config, and this file with --inventory"

@@ -7,20 +7,18 @@ from dataclasses import replace
 from typing import cast
 
 from rankplan._core import MAX_PROCESSES, RankMap
-from rankplan.dialects.memory.read import MemoryReader
 from rankplan.errors import KeyPath, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, configured
+from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.component import Component, PlacementMode, Settings, Visibility, check_size
 from rankplan.plans.memory_settings import MemorySettings
 from rankplan.plans.plan import Plan
 from rankplan.plans.rules import component_names, with_named_levels
-from rankplan.plans.topology import NodeRules
 from rankplan.read.components import sized, with_memory
 from rankplan.read.models import ClusterSection, ComponentEntry
 from rankplan.read.section import Reading
 from rankplan.rlinf import faults
-from rankplan.rlinf.memory import RLINF
 from rankplan.rlinf.sizes import ENGINE, TRAINING, located, reject_conflicts, stated_sizes
 from rankplan.rlinf.strategies import PlacementStrategy, strategy_of
 
@@ -63,6 +61,8 @@ class Roles:
         self._arrange(reading)
         if reading.faults:  # without any, the rules are checked with the groups of the plan
             levels, unplaced = self.inventory.levels, seen - {"", *self.components}
+            from rankplan.plans.topology import NodeRules  # few configs have rules
+
             rules = NodeRules.of(
                 self.rules,
                 self.components,
@@ -92,7 +92,7 @@ class Roles:
             for found in component.binding_faults():
                 reading.add((*path, "binding"), found)
             at = "parallel"
-            parallel, stated_at = entry.parallel.value(), reading.in_config((*path, at))
+            parallel, stated_at = _sizes(entry), reading.in_config((*path, at))
             reading.size_paths |= dict.fromkeys(names, stated_at)
             reading.component_sizes |= dict.fromkeys(names, located(reading, parallel, stated_at, {}))
             self.components |= dict.fromkeys(names, component.with_settings(parallel=parallel))
@@ -120,8 +120,11 @@ class Roles:
 
     def take_memory(self, reading: Reading) -> None:
         """Give components without ``memory`` what their sections say of it. Raises `PlacementError` for its faults."""
-        if reading.config is None:
+        if reading.config is None or not reading.config.keys() - {"cluster"}:
             return
+        from rankplan.dialects.memory.read import MemoryReader
+        from rankplan.rlinf.memory import RLINF
+
         reading = reading.fork()
         memory = MemoryReader(reading, RLINF, model=reading.section.model, undivided=False)
         for name, component in self.components.items():
@@ -159,6 +162,10 @@ def _settings(entry: ComponentEntry, section: ClusterSection) -> Settings:
         nics=entry.nics or section.nics or "check",
         memory=_memory(entry, section),
     )
+
+
+def _sizes(entry: ComponentEntry) -> Parallel:
+    return NO_SIZES if entry.parallel is None else entry.parallel.value()
 
 
 def _memory(entry: ComponentEntry, section: ClusterSection) -> MemorySettings | None:

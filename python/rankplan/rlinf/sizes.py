@@ -8,10 +8,9 @@ from typing import Any
 
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.frozen import frozen
-from rankplan.parallel import ENGINE_ORDER, MEGATRON, ORDER, Parallel
+from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
 from rankplan.plans.rules import component_names
 from rankplan.read.section import Reading
-from rankplan.read.text.hydra import compose
 from rankplan.read.text.reader import Reader, misspelt_key
 from rankplan.read.text.sizes import Sizes
 from rankplan.rlinf import faults
@@ -129,7 +128,7 @@ def stated_sizes(reading: Reading, path: KeyPath, keys: Mapping[str, str]) -> Pa
 def reject_conflicts(reading: Reading) -> None:
     """Record entries of ``component_placement`` whose ``parallel`` contradicts the sections of their components."""
     for key, entry in reading.section.component_placement.items():
-        stated = entry.parallel.value()
+        stated = NO_SIZES if entry.parallel is None else entry.parallel.value()
         for name in component_names(key) if stated.stated else ():
             for path, keys in (((name, "model"), TRAINING), ((name,), ENGINE)):
                 probe = reading.fork()  # their own faults are recorded elsewhere
@@ -149,6 +148,8 @@ def missing_section(path: KeyPath, role: str, config: Mapping[Any, Any] | None) 
     if config is None:
         help = "pass the whole config, not only its `cluster` section"
     elif "defaults" in config:
+        from rankplan.read.text.hydra import compose
+
         help = compose(config)
     else:
         help = f"add `{path_text(path)}:`; a size that it leaves out is 1"

@@ -13,8 +13,6 @@ from rankplan.errors import PlacementError
 from rankplan.files import read_text
 from rankplan.kinds import CONFIG, Kind
 from rankplan.read.text.document import Document, Section
-from rankplan.read.text.extends import extended
-from rankplan.read.text.hydra import composed
 from rankplan.read.text.places import Places
 from rankplan.words import wrong_type
 
@@ -66,6 +64,9 @@ def _load(
         raise PlacementError([replace(kind.fault(value), file=document.file)])
     if "defaults" not in value:
         return value
+    from rankplan.read.text.extends import extended
+    from rankplan.read.text.hydra import composed
+
     return composed(extended(value, _load, (*above, file)), lambda name: _read(name)[1])
 
 
