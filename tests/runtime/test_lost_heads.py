@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -111,6 +112,7 @@ def cluster(**options: Any) -> Iterator[Raylets]:
         yield Raylets(2, num_gpus=2, **options)
     finally:
         end(family(f"RAY_TMPDIR={folder}") - {psutil.Process()}, 0.0)
+        shutil.rmtree(folder, ignore_errors=True)
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -50,6 +51,7 @@ def machines() -> Iterator[Machines]:
     finally:
         found.shutdown()
         end(family(f"RAY_TMPDIR={folder}"), 5.0)
+        shutil.rmtree(folder, ignore_errors=True)
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
