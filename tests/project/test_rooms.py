@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import rankplan
+from rankplan import sdk
 from support.memory_configs import BASES
 from support.paths import ROOT, TESTS
 from support.rooms import ROOMS
@@ -22,7 +23,35 @@ from support.rooms import ROOMS
 PACKAGE = ROOT / "python" / "rankplan"
 HOOK = ROOT / "python" / "rankplan_hook"
 # The package's own names, and the ways in, stand above all rooms.
-ABOVE = {"rankplan", "rankplan.__main__", "rankplan.rlinf"}
+HOMES = rankplan._HOMES | sdk._HOMES
+ABOVE = {"rankplan", "rankplan.__main__", "rankplan.rlinf", "rankplan.sdk"}
+# Trainers that are guests of rankplan itself import no other module than `rankplan.sdk`, but for these debts.
+DEBTS = {
+    "rankplan._core",
+    "rankplan.dialects.keys.key",
+    "rankplan.dialects.keys.megatron",
+    "rankplan.dialects.keys.roles",
+    "rankplan.dialects.keys.table",
+    "rankplan.dialects.memory",
+    "rankplan.dialects.memory.common",
+    "rankplan.dialects.placing.engines",
+    "rankplan.dialects.placing.sharing",
+    "rankplan.errors",
+    "rankplan.frozen",
+    "rankplan.nodes.facts",
+    "rankplan.parallel",
+    "rankplan.plans.model",
+    "rankplan.plans.node_order",
+    "rankplan.plans.requests",
+    "rankplan.plans.rules",
+    "rankplan.read.components",
+    "rankplan.read.text.unresolved",
+    "rankplan.words",
+}
+NOT_YET_GUESTS = {"__init__.py", "verl"}
+# The table of what is built in, and the public names of the package, which are RLinf's, too.
+NAMING = {PACKAGE / "guests" / "built_in.py", PACKAGE / "dialects" / "wrapped.py", PACKAGE / "__init__.py"}
+STILL_NAMING_RLINF = {"front/job.py", "cli/explain.py", "runtime/group/spec.py"}
 # The folders of rankplan-core: each may use itself, those before it, and the files beside the folders.
 RUST_ROOMS = ["groups", "arrange", "tune"]
 # These rooms read the plan, never the config that it was made from.
@@ -52,7 +81,10 @@ def python_graph() -> Graph:
 
 
 def imports(tree: ast.AST, known: set[str]) -> Iterator[str]:
-    """Yield the imported modules; ``from a import b`` is module ``a.b`` if it is known, else ``a``."""
+    """Yield the imported modules; ``from a import b`` is module ``a.b`` if it is known, else ``a``.
+
+    A name of the tables `rankplan` and `rankplan.sdk` is imported from its home.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -60,7 +92,10 @@ def imports(tree: ast.AST, known: set[str]) -> Iterator[str]:
             assert node.module is not None and not node.level, "use absolute imports"
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
-                yield name if name in known else node.module
+                if known and node.module in ("rankplan", "rankplan.sdk") and alias.name in HOMES:
+                    yield HOMES[alias.name]
+                else:
+                    yield name if name in known else node.module
 
 
 def rust_graph(crate: Path) -> Graph:
@@ -150,6 +185,33 @@ def test_a_room_uses_only_itself_and_the_rooms_before_it(name: str) -> None:
             assert ROOMS.index(room_of(used)) <= ROOMS.index(room), f"{name} imports {used}"
         below = room.split(".")[0] in BELOW_THE_PLAN
         assert not below or used != "rankplan.read.models", f"{name} imports {used}"
+
+
+def test_a_trainer_imports_what_a_guest_may() -> None:
+    """It imports `rankplan.sdk`, public names and its own room, but for debts, which must shrink."""
+    owed = set()
+    for path in (PACKAGE / "trainers").rglob("*.py"):
+        room = path.relative_to(PACKAGE / "trainers").parts[0]
+        tree = ast.parse(path.read_text())
+        modules = {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        for module in modules - {"rankplan", "rankplan.sdk"} if room not in NOT_YET_GUESTS else set[str]():
+            if module.startswith("rankplan") and not module.startswith(f"rankplan.trainers.{room}"):
+                assert not module.startswith("rankplan.trainers."), f"{path} imports another trainer"
+                owed.add(module)
+    assert owed == DEBTS
+
+
+def test_no_other_room_names_a_trainer() -> None:
+    """Trainers are named in the table of what is built in, also in texts given to `import_module`."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        room = path.relative_to(PACKAGE).parts[0]
+        if room not in ("trainers", "rlinf") and path not in NAMING:
+            for node in ast.walk(ast.parse(path.read_text())):
+                text = node.module if isinstance(node, ast.ImportFrom) else getattr(node, "value", None)
+                if isinstance(text, str) and re.match(r"rankplan\.(trainers|rlinf)\b", text):
+                    found.add(str(path.relative_to(PACKAGE)))
+    assert found == STILL_NAMING_RLINF
 
 
 def test_the_rooms_of_the_plan_use_no_reader() -> None:

@@ -16,9 +16,9 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
-from rankplan.errors import Diagnostic, Label, PlacementError
+from rankplan import Diagnostic, Label, Parallel, PlacementError
 from rankplan.frozen import frozen
-from rankplan.parallel import ENGINE_ORDER, Parallel
+from rankplan.parallel import ENGINE_ORDER
 from rankplan.words import nearest
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.dialects.interface.dialect import Dialect
+from rankplan.sdk import Dialect
 from rankplan.trainers.areal.keys import KEYS
 
 DIALECT = Dialect(

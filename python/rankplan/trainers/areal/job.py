@@ -20,13 +20,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rankplan._core import Short, Taken
-from rankplan.dialects.interface.job import Job
-from rankplan.dialects.keys.config import Config
-from rankplan.dialects.placing.placer import Placer
-from rankplan.errors import Diagnostic, PlacementError, Where
+from rankplan import Diagnostic, PlacementError
+from rankplan._core import Short
 from rankplan.frozen import frozen
-from rankplan.read.text.sizes import Sizes
+from rankplan.sdk import Config, Job, Placer, Sizes, Taken, Where, must_be
 from rankplan.trainers.areal import keys
 from rankplan.trainers.areal.allocation import (
     BACKENDS,
@@ -38,7 +35,7 @@ from rankplan.trainers.areal.allocation import (
     parse_mode,
     with_colons,
 )
-from rankplan.words import counted, must_be, shown
+from rankplan.words import counted, shown
 
 _STARTED = ("actor", "critic", "ref", "teacher", "gen", "rollout")
 """The engines in the order in which they start: one can share the GPUs of an earlier one only."""

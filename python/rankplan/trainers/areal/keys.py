@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankplan.dialects.keys.key import anything, number, size, text
-from rankplan.dialects.keys.table import KeyTable, keys_in
 from rankplan.read.components import ASSUMED
+from rankplan.sdk import KeyTable, anything, keys_in, number, size, text
 
 ENGINES = ("rollout", "gen", "actor", "critic", "ref", "teacher")
 """The sections of engines."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.keys.key import anything, fact, share, size, switch, text
-from rankplan.dialects.keys.roles import Role, Setting, setting
+from rankplan.dialects.keys.roles import Setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import REQUESTS, unless
+from rankplan.sdk import Role, anything, fact, setting, share, size, switch, text
 
 _BACKEND = fact("backend")
 _PATH = text("@.path")

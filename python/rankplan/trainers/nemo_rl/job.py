@@ -17,22 +17,19 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from rankplan._core import Free, Taken
-from rankplan.dialects.interface.job import Job
-from rankplan.dialects.keys.config import Config
-from rankplan.dialects.keys.key import Key, path_of
-from rankplan.dialects.placing.engines import Engine, engine_sizes
-from rankplan.dialects.placing.placer import Placer
-from rankplan.errors import Diagnostic, Faults, KeyPath, Where
+from rankplan import Diagnostic, Inventory
+from rankplan._core import Free
+from rankplan.dialects.keys.key import path_of
+from rankplan.dialects.placing.engines import engine_sizes
+from rankplan.errors import Faults, KeyPath
 from rankplan.frozen import frozen
 from rankplan.nodes.facts import NO_FACTS
-from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES
 from rankplan.plans.requests import NodeOrder
-from rankplan.plans.rules import NO_RULES, Rules
-from rankplan.read.text.sizes import Sizes
+from rankplan.plans.rules import NO_RULES
+from rankplan.sdk import Config, Engine, Job, Key, Placer, Rules, Sizes, Taken, Where, must_be
 from rankplan.trainers.nemo_rl import keys
-from rankplan.words import counted, must_be
+from rankplan.words import counted
 
 _TRAINING = "(.*_)?(policy|train|dpo|rm|sft|distillation)_cluster"
 _INFERENCE = "(.*_)?(generation|inference)_cluster"

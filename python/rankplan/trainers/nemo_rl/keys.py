@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from rankplan.dialects.keys.config import Config
-from rankplan.dialects.keys.key import anything, size, switch, text
 from rankplan.dialects.keys.megatron import megatron_sizes
-from rankplan.dialects.keys.table import KeyTable, keys_in
 from rankplan.read.components import ASSUMED
+from rankplan.sdk import Config, KeyTable, anything, keys_in, size, switch, text
 
 ALGORITHMS = ("async_rl", "ppo", "distillation", "grpo", "dpo", "rm", "sft")
 """The sections that name an algorithm; of several, the first counts."""

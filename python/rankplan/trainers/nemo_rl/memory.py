@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.keys.key import Key, anything, share, size, switch, text
-from rankplan.dialects.keys.roles import Role, setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import end_stages, fixed, layers, offloading, sglang_steps, stage_keys, unless
+from rankplan.sdk import Key, Role, anything, setting, share, size, switch, text
 from rankplan.trainers.nemo_rl import keys
 
 _MEGATRON_CFG = "@.megatron_cfg"

@@ -10,15 +10,11 @@ Follows ``train`` of OpenRLHF's ``train_ppo_ray.py`` with what it changes in its
 
 from __future__ import annotations
 
-from rankplan._core import Taken
-from rankplan.dialects.interface.job import Job
-from rankplan.dialects.keys.config import Config
+from rankplan import Diagnostic
 from rankplan.dialects.placing.engines import engine_sizes
-from rankplan.dialects.placing.placer import Placer
 from rankplan.dialects.placing.sharing import Shape, differing
-from rankplan.errors import Diagnostic, Where
 from rankplan.read.components import ASSUMED
-from rankplan.read.text.sizes import Sizes
+from rankplan.sdk import Config, Job, Placer, Sizes, Taken, Where
 from rankplan.trainers.openrlhf import keys
 from rankplan.words import path_text
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from rankplan.dialects.keys.key import anything, number, size, switch, text
-from rankplan.dialects.keys.table import KeyTable, keys_in
 from rankplan.read.components import ASSUMED
+from rankplan.sdk import KeyTable, anything, keys_in, number, size, switch, text
 
 MODELS = ("actor", "ref", "critic", "reward")
 

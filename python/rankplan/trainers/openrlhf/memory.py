@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.keys.key import anything, share, size, switch, text
-from rankplan.dialects.keys.roles import Role, setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import fixed, unless
+from rankplan.sdk import Role, anything, setting, share, size, switch, text
 from rankplan.trainers.openrlhf import keys
 
 

@@ -16,8 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from rankplan._core import MAX_PROCESSES, MAX_RANK, Taken
-from rankplan.errors import Diagnostic, Label, PlacementError, refusal
+from rankplan import Diagnostic, Label, PlacementError
+from rankplan._core import MAX_PROCESSES, MAX_RANK
+from rankplan.errors import refusal
+from rankplan.sdk import Taken
 from rankplan.trainers.roll import faults
 from rankplan.words import as_int
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from rankplan import Diagnostic
 from rankplan._core import MAX_PROCESSES, MAX_RANK
-from rankplan.errors import Diagnostic
 from rankplan.read.text.unresolved import RESOLVE, unresolved
-from rankplan.words import counted, must_be, shown
+from rankplan.sdk import must_be
+from rankplan.words import counted, shown
 
 WRITE_DEVICES = "write list(range(0,8)), [0,1,2,3], or several of these with +"
 _CLOSE = "close it, and quote it inside YAML braces, where a comma ends the text"

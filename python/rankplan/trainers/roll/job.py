@@ -18,21 +18,18 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple
 
-from rankplan._core import MAX_PROCESSES, RankSet, Requests, Taken
-from rankplan.dialects.interface.job import Job
-from rankplan.dialects.keys.config import Config
-from rankplan.dialects.keys.key import Key, path_of
-from rankplan.dialects.placing.placer import Placer
-from rankplan.errors import Diagnostic, Faults, KeyPath, PlacementError, Where
+from rankplan import Diagnostic, Inventory, PlacementError, RankSet
+from rankplan._core import MAX_PROCESSES, Requests
+from rankplan.dialects.keys.key import path_of
+from rankplan.errors import Faults, KeyPath
 from rankplan.frozen import frozen
 from rankplan.nodes.facts import NO_FACTS
-from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, ORDER
 from rankplan.plans.node_order import reordered
 from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import ASSUMED, lacks_accelerators
-from rankplan.read.text.sizes import Sizes
 from rankplan.read.text.unresolved import unresolved
+from rankplan.sdk import Config, Job, Key, Placer, Sizes, Taken, Where
 from rankplan.trainers.roll import faults, keys
 from rankplan.trainers.roll.device_mapping import devices_of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rankplan.dialects.keys.key import ANY_ROLE, Key, Kind, anything, number, size, switch, text
+from rankplan.dialects.keys.key import ANY_ROLE, Kind
 from rankplan.dialects.keys.megatron import megatron_sizes
-from rankplan.dialects.keys.table import KeyTable, keys_in
 from rankplan.errors import KeyPath
+from rankplan.sdk import Key, KeyTable, anything, keys_in, number, size, switch, text
 from rankplan.words import misspelt
 
 ROLE = (ANY_ROLE,)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.keys.key import anything, fact, share, size, switch, text
-from rankplan.dialects.keys.roles import Role, setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import layers, sglang_steps, stage_keys, unless
+from rankplan.sdk import Role, anything, fact, setting, share, size, switch, text
 from rankplan.trainers.roll import keys
 
 _S = "@.strategy_args.strategy_config"

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any
 
+from rankplan import Component, Inventory, Parallel, Plan
 from rankplan._core import WHOLE_NODE
-from rankplan.dialects.keys.key import Key
-from rankplan.nodes.inventory import Inventory
-from rankplan.parallel import ENGINE_ORDER, ORDER, Parallel
-from rankplan.plans.component import Component
-from rankplan.plans.plan import Plan
+from rankplan.parallel import ENGINE_ORDER, ORDER
 from rankplan.read.components import resource_lists
+from rankplan.sdk import Key
 from rankplan.trainers.roll import keys
 from rankplan.trainers.roll.job import nodes_up_to
 

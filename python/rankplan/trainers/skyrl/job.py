@@ -14,19 +14,14 @@ and ``create_inference_servers`` (a956457), and ``translate_legacy_config`` (sky
 
 from __future__ import annotations
 
-from rankplan._core import Requests, Taken
-from rankplan.dialects.interface.job import Job
-from rankplan.dialects.keys.config import Config
+from rankplan import Diagnostic, Parallel, Request
+from rankplan._core import Requests
 from rankplan.dialects.placing.engines import engine_sizes
-from rankplan.dialects.placing.placer import Placer
 from rankplan.dialects.placing.sharing import Shape, differing
-from rankplan.errors import Diagnostic
-from rankplan.parallel import Parallel
-from rankplan.plans.requests import NodeOrder, Request
+from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import ASSUMED
-from rankplan.read.text.sizes import Sizes
+from rankplan.sdk import Config, Job, Placer, Sizes, Taken, must_be
 from rankplan.trainers.skyrl import keys
-from rankplan.words import must_be
 
 _SHARED = 5
 _REMOVED = {"colocate_critic_reward", "reward_num_nodes", "reward_num_gpus_per_node"}

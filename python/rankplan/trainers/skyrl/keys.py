@@ -5,10 +5,8 @@ Before version 0.3.0 those of the engines were in ``generator`` itself (``transl
 
 from __future__ import annotations
 
-from rankplan.dialects.keys.config import Config
-from rankplan.dialects.keys.key import anything, size, switch, text
 from rankplan.dialects.keys.megatron import megatron_sizes
-from rankplan.dialects.keys.table import KeyTable, keys_in
+from rankplan.sdk import Config, KeyTable, anything, keys_in, size, switch, text
 
 MODELS = ("policy", "ref", "critic")
 PLACEMENT = "trainer.placement"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rankplan.dialects.keys.key import Key, anything, fact, share, size, switch, text
-from rankplan.dialects.keys.roles import Role, Setting, setting
+from rankplan.dialects.keys.roles import Setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import end_stages, layers, offloading, stage_keys, unless
+from rankplan.sdk import Key, Role, anything, fact, setting, share, size, switch, text
 from rankplan.trainers.skyrl import keys
 
 _OPTIMIZER = "@.megatron_config.optimizer_config_kwargs"

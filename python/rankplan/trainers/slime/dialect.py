@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.dialects.interface.dialect import Dialect
-from rankplan.read.text.programs import Program
+from rankplan.sdk import Dialect, Program
 from rankplan.trainers.slime.keys import KEYS
 
 DIALECT = Dialect(

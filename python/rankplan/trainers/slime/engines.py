@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rankplan import Component, Inventory
 from rankplan.frozen import frozen
-from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component
 
 
 @frozen

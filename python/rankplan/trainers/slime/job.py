@@ -18,20 +18,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rankplan._core import Taken, step_sizes
-from rankplan.dialects.interface.job import Job
-from rankplan.dialects.keys.config import Config
-from rankplan.dialects.keys.key import Key, Kind
+from rankplan import Diagnostic, Parallel
+from rankplan._core import step_sizes
+from rankplan.dialects.keys.key import Kind
 from rankplan.dialects.keys.table import flag_name
-from rankplan.dialects.placing.placer import Placer
-from rankplan.errors import NOWHERE, Diagnostic, Where
-from rankplan.parallel import ENGINE_ORDER, Parallel
+from rankplan.errors import NOWHERE
+from rankplan.parallel import ENGINE_ORDER
 from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import ASSUMED
-from rankplan.read.text.sizes import Sizes
+from rankplan.sdk import Config, Job, Key, Placer, Sizes, Taken, Where, must_be
 from rankplan.trainers.slime import keys
 from rankplan.trainers.slime.dialect import DIALECT
-from rankplan.words import misspelt, must_be
+from rankplan.words import misspelt
 
 
 class SlimeJob(Job):

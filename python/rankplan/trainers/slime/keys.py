@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from rankplan.dialects.keys.key import anything, size, switch
-from rankplan.dialects.keys.table import KeyTable, keys_in
 from rankplan.parallel import MEGATRON
+from rankplan.sdk import KeyTable, anything, keys_in, size, switch
 
 _ACTOR = "the GPUs of the actor"
 ACTOR_NODES = size("actor_num_nodes", _ACTOR, default=1, least=0, tells="alone")

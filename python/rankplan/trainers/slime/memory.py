@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rankplan.dialects.keys.key import anything, fact, share, size, switch, text
-from rankplan.dialects.keys.roles import Role, setting
+from rankplan import Model
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import fixed, offloading, recomputing, sglang_steps, stage_keys, unless
-from rankplan.plans.model import Experts, Latent, Model, Shape
+from rankplan.plans.model import Experts, Latent, Shape
+from rankplan.sdk import Role, anything, fact, setting, share, size, switch, text
 from rankplan.trainers.slime import keys
 
 _REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")

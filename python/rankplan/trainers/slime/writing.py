@@ -6,11 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from rankplan._core import Placement
-from rankplan.errors import PlacementError
-from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component
-from rankplan.plans.plan import Plan
+from rankplan import Component, Inventory, Placement, PlacementError, Plan
 from rankplan.trainers.slime import keys
 from rankplan.trainers.slime.dialect import DIALECT
 

@@ -1,0 +1,1 @@
+"""TinyRL for rankplan."""

@@ -1,0 +1,68 @@
+"""Where TinyRL puts its processes.
+
+The learner has one process for each of its GPUs. The engines of the sampler follow, or share the learner's GPUs.
+Judges run without GPUs.
+"""
+
+from __future__ import annotations
+
+from rankplan import Diagnostic, Parallel, sdk
+
+from tinyrl_rankplan import keys
+
+
+class TinyJob(sdk.Job):
+    """A job of TinyRL: the GPUs of the learner, the engines of the sampler, and the judges."""
+
+    def __init__(self, config: sdk.Config) -> None:
+        self.nodes = config[keys.NODES]
+        self.gpus_per_node = config[keys.GPUS]
+        self.gpus = config[keys.LEARNERS]
+        self.gpus_at: sdk.Where = config.where(keys.LEARNERS)
+        self.learner: sdk.Sizes = config.parallel({"tp": keys.TENSOR})
+        self.colocated = config[keys.COLOCATED]
+        self.engines = config[keys.SAMPLERS]
+        self.engine = _engine(config)
+        self.judges = config[keys.JUDGES]
+        self.judges_at = config.where(keys.JUDGES)
+        self.keep = config[keys.KEEP]
+        generating = self.engines * self.engine.size
+        if self.colocated and generating > self.gpus:
+            message = f"{self.engines} engines of {self.engine.size} GPUs do not fit on the learner's {self.gpus}"
+            help = f"use at most {self.gpus // self.engine.size} engines, or colocated: false"
+            config.faults.add(config.where(keys.SAMPLERS), Diagnostic("resource-out-of-range", message, help))
+        if not self.engines and self.colocated:
+            fault = sdk.must_be(config.path(keys.SAMPLERS), 0, "1 or more", "use 1 or more engines")
+            config.faults.add(config.where(keys.SAMPLERS), fault)
+
+    def size(self) -> tuple[int, int]:
+        return self.nodes, self.gpus_per_node
+
+    def node_order(self) -> str:
+        return "text"  # TinyRL sorts its nodes by address, as text
+
+    def place(self, placer: sdk.Placer) -> None:
+        learner = self._take(placer, "learner", self.gpus)
+        facts = {"engine": "fsdp"}
+        share = 0.5 if self.colocated else 1.0
+        placer.component("learner", learner, self.learner.where, sizes=self.learner, share=share, facts=facts)
+        wanted = self.engines * self.engine.size
+        if wanted:
+            pool = learner.slice(0, wanted) if self.colocated else self._take(placer, "sampler", wanted)
+            placer.engines("sampler", pool, self.gpus_per_node, self.engine, share, {"engine": "vllm"})
+        if self.judges:
+            placer.without_accelerators("judge", self.judges, self.judges_at)
+        if self.keep is not None:
+            placer.rules = sdk.Rules(keep={"learner": {"tp": self.keep}})
+
+    def _take(self, placer: sdk.Placer, name: str, count: int) -> sdk.Taken:
+        """Take GPUs, and record the placement group that TinyRL asks Ray for: one bundle for each GPU."""
+        taken = placer.take(count, name, self.gpus_at, whole=(self.engine.size,))
+        placer.ask(name, taken, name=f"tinyrl_{name}", order="text")
+        return taken
+
+
+def _engine(config: sdk.Config) -> sdk.Engine:
+    tensor = config[keys.SAMPLER_TENSOR]
+    where = config.where(keys.SAMPLER_TENSOR)
+    return sdk.Engine(tensor, f"tensor {tensor}", Parallel(tp=tensor), where, where)
