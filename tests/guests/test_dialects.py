@@ -149,3 +149,88 @@ def test_a_plan_of_a_missing_guest_is_still_a_plan(tiny: Path) -> None:
         assert rankplan.check(saved).plan is not None
         assert run("show", str(saved)).exit_code == 0
     assert "tiny" in DIALECTS
+
+
+SERVED = """
+import tomllib
+from rankplan.sdk import Dialect, Job, KeyTable, Program, size, switch
+
+GPUS = size("learner.gpus", "the GPUs of the learner", default=1, tells="alone")
+ENGINES = size("served.engines", "the engines of the server", default=1, tells="tells")
+
+def toml(text):
+    lines = {}
+    section = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("["):
+            section = tuple(line.strip("[]").split("."))
+        elif "=" in line:
+            lines[(*section, line.partition("=")[0].strip())] = number
+    return tomllib.loads(text), lines
+
+class ServedJob(Job):
+    def __init__(self, config):
+        self.gpus, self.where = config[GPUS], config.where(GPUS)
+        server = config.part("server")
+        self.engines = 0 if server is None else server[ENGINES]
+
+    def size(self):
+        return 1, 8
+
+    def place(self, placer):
+        placer.component("learner", placer.take(self.gpus, "learner", self.where), self.where)
+        placer.component("server", placer.take(self.engines, "server", self.where), self.where)
+
+DIALECT = Dialect(
+    name="served",
+    system="Served",
+    keys=KeyTable((GPUS, ENGINES)),
+    job=ServedJob,
+    programs=(
+        Program("served learn", takes=("@", "flags")),
+        Program("served serve", takes=("flags",), part="server"),
+        Program(r"served\\.only_files", takes=("@",)),
+    ),
+    formats={".toml": toml},
+)
+"""
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Path]:
+    """Install a dialect with files of TOML, and with two programs in a job."""
+    entries = {"rankplan.dialects": {"served": "served_door:DIALECT"}}
+    put_package(tmp_path / "package", "served-rankplan", entries, {"served_door": SERVED})
+    with on_the_path(tmp_path / "package"):
+        yield tmp_path
+
+
+def sizes(path: Path) -> dict[str, int]:
+    return {name: len(component) for name, component in rankplan.plan(path, "1x8").items()}
+
+
+def test_a_file_in_the_format_of_a_guest_is_read(served: Path) -> None:
+    path = served / "job.toml"
+    path.write_text("[learner]\n# GPUs\ngpus = 3\n")
+    assert sizes(path) == {"learner": 3}
+    path.write_text("[learner]\n# GPUs\ngpus = 'x'\n")
+    (fault,) = rankplan.check(path, "1x8").faults
+    assert (fault.line, fault.source, fault.path) == (3, "gpus = 'x'", "learner.gpus")
+    path.write_text("[learner]\ngpus = \n")
+    (fault,) = rankplan.check(path, "1x8").faults
+    assert (fault.code, fault.line) == ("syntax", 2) and "Invalid value" in fault.message
+
+
+def test_files_of_several_layers_and_the_parts_of_a_job_are_read(served: Path) -> None:
+    (served / "a.toml").write_text("[learner]\ngpus = 2\nname = 'a'\n")
+    (served / "b.toml").write_text("[learner]\ngpus = 3\n")
+    path = served / "run.sh"
+    path.write_text("served serve --served.engines 4 &\nserved learn @ a.toml @b.toml\n")
+    assert sizes(path) == {"learner": 3, "server": 4}
+    path.write_text("served learn @ b.toml @ a.toml --learner.gpus 5\n")
+    assert sizes(path) == {"learner": 5}
+    path.write_text("python -m served.only_files @ a.toml --learner.gpus 5\n")
+    assert sizes(path) == {"learner": 2}
+    (served / "a.toml").write_text("[learner]\ngpus = 9\n")
+    (fault,) = rankplan.check(path, "1x8").faults
+    assert str(fault.file).endswith("a.toml") and fault.line == 2

@@ -12,6 +12,7 @@ from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
+from rankplan.read.text.formats import Format
 from rankplan.read.text.programs import Program
 from rankplan.read.text.reader import Reader
 from rankplan.references import resolved
@@ -42,6 +43,8 @@ class Dialect:
     ``programs`` are those that scripts start, ``trainer`` is the one that starts its jobs, as messages name it.
     ``unplaced`` returns what a config with its keys is if it is no job, and what to pass instead; ``None`` for a job.
 
+    ``formats`` read files with other suffixes than those of YAML and of scripts: ``{".toml": read}``.
+
     ``no_groups`` is empty if the system asks Ray for placement groups, which `pin` binds to nodes. Otherwise it says
     why there are none, and what to use instead.
 
@@ -61,6 +64,7 @@ class Dialect:
     programs: tuple[Program, ...] = ()
     trainer: str = ""
     unplaced: Unplaced | str | None = None
+    formats: Mapping[str, Format] = field(default_factory=dict)
     no_groups: str = ""
     resembles: tuple[str, ...] = ()
     writers: Mapping[str, Writer | str] = field(default_factory=dict)

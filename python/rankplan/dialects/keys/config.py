@@ -184,6 +184,11 @@ class Config:
         """The module that a launch script starts, with dots; empty if it is unknown, or the config is no script."""
         return self._reader.program
 
+    def part(self, name: str) -> Config | None:
+        """Return the values of a program that is another part of the job (`Program.part`), ``None`` without one."""
+        section = self._reader.parts.get(name)
+        return None if section is None else Config(Reader(section), self.faults)
+
     def parallel(
         self, keys: Mapping[str, Key[Any] | Sequence[Key[Any]]], *, order: str = ORDER, at: Key[Any] | None = None
     ) -> Sizes:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +19,8 @@ from rankplan.words import wrong_type
 
 SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 """The suffixes of launch scripts."""
+_YAML = (".yaml", ".yml", ".json")
+"""The suffixes of files that no guest reads."""
 _SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|z|k)?sh\b")
 
 
@@ -59,7 +62,7 @@ def _load(
     kind: Kind = CONFIG,
 ) -> Section:
     """Return the content of a file with those that it extends; ``given`` are environment variables of a script."""
-    document, value = _read(file, given, text)
+    document, value = _read(file, given, text, kind)
     if not isinstance(value, Section):
         raise PlacementError([replace(kind.fault(value), file=document.file)])
     if "defaults" not in value:
@@ -70,7 +73,9 @@ def _load(
     return composed(extended(value, _load, (*above, file)), lambda name: _read(name)[1])
 
 
-def _read(file: str, given: Mapping[str, str] = MappingProxyType({}), text: str | None = None) -> tuple[Any, Any]:
+def _read(
+    file: str, given: Mapping[str, str] = MappingProxyType({}), text: str | None = None, kind: Kind = CONFIG
+) -> tuple[Any, Any]:
     """Return where the values of a file are, and its content."""
     text = read_text(file) if text is None else text
     # Most programs read YAML only: import the readers of other formats where they are used.
@@ -81,6 +86,11 @@ def _read(file: str, given: Mapping[str, str] = MappingProxyType({}), text: str 
         text = text.replace("\r\n", "\n")
         script = parse_script(Text(file, text), text, _load, given)
         return script.document, script
+    if kind is CONFIG and Path(file).suffix and not file.endswith(_YAML):
+        from rankplan.read.text.formats import read_format
+
+        if (content := read_format(file, text)) is not None:
+            return content.document, content
     document = Document(file, text)
     value = document.value()
     if isinstance(value, Section) and value.get("kind") == "RayJob":

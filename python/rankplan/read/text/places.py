@@ -61,6 +61,8 @@ class Places:
         self.warnings: list[Diagnostic] = list(base.warnings) if base is not None else []
         self.program: Any = getattr(base, "program", None)
         """The `rankplan.read.text.programs.StartedProgram` that a script passes the values to."""
+        self.parts: dict[str, Section] = {}
+        """The values of the programs that are other parts of the job, by the names of these."""
         self.used: set[str] = set()
         """The given environment variables that a script reads."""
         self._places: dict[Path, tuple[Place, Place]] = {}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from rankplan.errors import Diagnostic
 from rankplan.frozen import frozen
@@ -16,6 +16,9 @@ from rankplan.read.text.document import Source
 from rankplan.read.text.places import Place, Places
 
 JOB = ""
+
+Way = Literal["words", "flags", "@"]
+"""How a program gets its values."""
 
 _WORDS: tuple[tuple[str, str], ...] = (
     ("sft", "supervised fine-tuning (SFT)"),
@@ -41,12 +44,19 @@ class Program:
     (``examples.run_grpo`` for ``examples/run_grpo.py``). ``task`` is a phrase for what they do if that is no job that
     rankplan places, such as ``evaluation``; ``is_rl``: it is an RL job all the same. ``tells``: a config of such a
     program is written in the dialect; otherwise its keys tell.
+
+    A pattern with a blank matches a name and its first word: ``trl grpo``. ``takes`` says how the program gets values:
+    ``words`` of Hydra, ``flags``, config files after ``@``; empty: rankplan sees it. Values that it does not take are
+    ignored, as the program ignores them. ``part``: no job of its own, but a part of one with this name, such as a
+    server beside the trainer; `Config.part` has its values.
     """
 
     pattern: str
     task: str = JOB
     tells: bool = True
     is_rl: bool = False
+    takes: tuple[Way, ...] = ()
+    part: str = ""
 
 
 class HasPrograms(Protocol):
@@ -63,6 +73,10 @@ class HasPrograms(Protocol):
     @property
     def trainer(self) -> str:
         """The program that starts its jobs, as messages name it."""
+
+    @property
+    def formats(self) -> Mapping[str, Any]:
+        """The formats of its files besides YAML, by suffix."""
 
 
 class _Known(NamedTuple):
@@ -88,6 +102,10 @@ class StartedProgram:
     task: str | None = None
     trainer: str = ""
     is_rl: bool = False
+    takes: tuple[Way, ...] = ()
+    part: str = ""
+    suffixes: tuple[str, ...] = ()
+    """The suffixes of its config files besides those of YAML."""
     otherwise: Diagnostic | None = None
     """The fault of the script if its values have the keys of no system."""
 
@@ -118,21 +136,32 @@ def _module(name: str) -> str:
     return re.sub(r"^(\.{0,2}/)+|\.py$", "", name).replace("/", ".")
 
 
-def program_of(name: str, place: Place, *, guests: bool = False) -> StartedProgram:
-    """Return the program with this module, path or name; those of guests only if they are asked for."""
+def program_of(name: str, place: Place, *, word: str = "", guests: bool = False) -> StartedProgram:
+    """Return the program with this module, path or name, and this first word; those of guests only if asked for."""
     dotted = _module(name)
-    found = _matching(_built_in(), name, dotted, place)
+    found = _matching(_built_in(), name, word, place)
     if found is None and guests:
-        found = _matching(_of_guests(), name, dotted, place)
+        found = _matching(_of_guests(), name, word, place)
     return StartedProgram(name, place, None, _task_of(name, dotted)) if found is None else found
 
 
-def _matching(programs: Sequence[_Known], name: str, dotted: str, place: Place) -> StartedProgram | None:
+def _matching(programs: Sequence[_Known], name: str, word: str, place: Place) -> StartedProgram | None:
     """Return the first of these programs whose pattern matches."""
+    dotted = _module(name)
     for dialect, program in programs:
-        if re.fullmatch(program.pattern, dotted):
-            system = dialect.name if program.tells else None
-            return StartedProgram(name, place, system, program.task, dialect.trainer, program.is_rl)
+        has_word = " " in program.pattern
+        if re.fullmatch(program.pattern, f"{dotted} {word}" if has_word else dotted):
+            return StartedProgram(
+                f"{name} {word}" if has_word else name,
+                place,
+                dialect.name if program.tells else None,
+                program.task,
+                dialect.trainer,
+                program.is_rl,
+                program.takes,
+                program.part,
+                tuple(dialect.formats),
+            )
     return None
 
 

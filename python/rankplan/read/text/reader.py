@@ -126,6 +126,11 @@ class Reader:
         program = started(self._document)
         return "" if program is None else program.module
 
+    @property
+    def parts(self) -> Mapping[str, Section]:
+        """The values of programs that are other parts of the job of a launch script, by the names of these."""
+        return getattr(self._document, "parts", {})
+
     def decides(self, warning: Diagnostic) -> bool:
         """Return whether a warning matters: it is about no value, or the dialect gives it, or has read the value."""
         path = warning.path or ""

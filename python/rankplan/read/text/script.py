@@ -7,12 +7,14 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
+from typing import Any, cast
 
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import read_text
 from rankplan.frozen import frozen
 from rankplan.read.text.document import Section
 from rankplan.read.text.entrypoints import Entrypoint
+from rankplan.read.text.layers import Layers, over
 from rankplan.read.text.overrides import OVERRIDE, Override, overridden
 from rankplan.read.text.places import Place, Places, Text, relocated
 from rankplan.read.text.programs import JOB, StartedProgram, program_of
@@ -98,7 +100,7 @@ def parse_script(
         raise PlacementError([Diagnostic("syntax", message, "split it", file=origin.file)]) from None
     commands = list(dict.fromkeys(followed.commands))
     found = [_started(command, sources) for command in commands]
-    if not any(one.program.task == JOB for one in found):
+    if not any(map(_is_job, found)):
         found = [_started(command, sources, guests=True) for command in commands]
     chosen = _chosen(found, origin, sources)
     command, tokens = chosen.command, chosen.tokens
@@ -133,9 +135,28 @@ def parse_script(
     config.document.warnings = sorted(warnings, key=lambda one: (one.line or 0, one.column or 0))
     if isinstance(config.document, Places):
         config.document.program = chosen.program
+        config.document.parts = {
+            one.program.part: _part(one, origin, sources, load, warnings) for one in found if one.program.part
+        }
         config.document.used = followed.used & set(given)
     _reject_own(given, followed, config, sources)
     return config
+
+
+def _part(
+    started: _Started,
+    origin: Text | Entrypoint,
+    sources: Sources,
+    load: Callable[[str], Section],
+    warnings: list[Diagnostic],
+) -> Section:
+    """Return the values of a program that is another part of the job."""
+    base = _base(started, sources, load, warnings)
+    source = Places(origin.file) if base is None else base.document
+    config: Section = relocated({} if base is None else base, source)
+    tokens = [token for token in started.tokens if not token.causes]
+    warnings += [_unknown(token, sources) for token in started.tokens if token.causes]
+    return overridden(config, tokens, strict=False)
 
 
 def _slurm(text: str) -> dict[str, Value]:
@@ -185,12 +206,19 @@ def _started(command: Command, sources: Sources, *, guests: bool = False) -> _St
     name = command.program or (command.fields[0].text if command.fields else None) or "this command"
     place = sources.place(command.start, command.start + 1)
     configured = next(_options(command, sources, (*_FILES, *_NAMES)), None) is not None
-    return _Started(command, _tokens(command, sources), program_of(name, place, guests=guests), configured)
+    word = (command.arguments[0].text or "") if command.arguments else ""
+    program = program_of(name, place, word=word, guests=guests)
+    configured = configured or ("@" in program.takes and bool(_files(command, sources)))
+    return _Started(command, _tokens(command, sources, program.takes), program, configured)
+
+
+def _is_job(started: _Started) -> bool:
+    return started.program.task == JOB and not started.program.part
 
 
 def _chosen(found: list[_Started], origin: Text | Entrypoint, sources: Sources) -> _Started:
     """Return the command that starts the job. Raises `PlacementError` if there is none."""
-    jobs = [one for one in found if one.program.task == JOB]
+    jobs = [one for one in found if _is_job(one)]
     chosen = max(jobs or found, key=lambda one: one.size, default=None)
     if chosen is None or not (chosen.size or jobs):
         raise PlacementError([_nothing(found, origin)])
@@ -238,10 +266,16 @@ def _reject_own(given: Mapping[str, str], followed: Followed, config: Section, s
         raise PlacementError(faults)
 
 
-def _tokens(command: Command, lines: Sources) -> list[_Token]:
-    """Return the overrides of a command, or its flags if it has no override with a nested key."""
+def _tokens(command: Command, lines: Sources, takes: Sequence[str] = ()) -> list[_Token]:
+    """Return the values of a command in the ways that its program takes them.
+
+    Unless these are known, they are its overrides, or its flags if it has no override with a nested key.
+    """
     fields = list(command.fields if command.program is None else command.arguments)
     overrides = [token for field in fields for token in _override(field, lines)]
+    if takes:
+        words = overrides if "words" in takes else []
+        return words + [one for one in _flags(fields, lines) if "flags" in takes and not _LATER.fullmatch(one.key)]
     if any("." in token.key for token in overrides):
         return overrides
     last = max((index for index, field in enumerate(fields) if field.text == "--"), default=-1)
@@ -340,10 +374,40 @@ def _base(
     """Return the config file that a command names; without it, its values are unknown."""
     if (hydra := _hydra_file(started, lines)) is not None:
         return load(str(hydra))
+    if "@" in started.program.takes:
+        return _merged(started.command, lines, load, warnings)
+    suffixes = (".yaml", ".yml", *started.program.suffixes)
     for name, place, _ in _options(started.command, lines, _FILES):
-        if name.endswith((".yaml", ".yml")) and (base := _loaded(name, place, load, warnings)) is not None:
+        if name.endswith(suffixes) and (base := _loaded(name, place, load, warnings)) is not None:
             return base
     return None
+
+
+def _files(command: Command, lines: Sources) -> list[tuple[str, Place]]:
+    """Return the files that a command names after ``@``, also without a blank between, and their places."""
+    fields = command.arguments
+    files = []
+    for index, field in enumerate(fields):
+        text = _text(field)
+        if text == "@" and index + 1 < len(fields):
+            files.append((_text(fields[index + 1]), _value_place(fields[index + 1], 0, lines)))
+        elif text.startswith("@") and len(text) > 1:
+            files.append((text[1:], _value_place(field, 1, lines)))
+    return files
+
+
+def _merged(
+    command: Command, lines: Sources, load: Callable[[str], Section], warnings: list[Diagnostic]
+) -> Section | None:
+    """Return the config files after ``@`` as one config: a value of a later one counts."""
+    read = [_loaded(name, place, load, warnings) for name, place in _files(command, lines)]
+    layers = [section for section in read if section is not None]
+    if not layers:
+        return None
+    merged: dict[Any, Any] = {}
+    for layer in layers:
+        merged = over(merged, layer)
+    return cast("Section", relocated(merged, Layers([((), layer) for layer in reversed(layers)])))
 
 
 def _loaded(name: str, place: Place, load: Callable[[str], Section], warnings: list[Diagnostic]) -> Section | None:
