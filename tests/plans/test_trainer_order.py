@@ -168,3 +168,16 @@ def test_roll_numbers_nodes_by_their_own_rank(ranks: list[int]) -> None:
     assert [one.nodes[0] for one in after.requests] == [ranks.index(rank) for rank in range(3)]
     unset = cluster([2, 2, 2], ADDRESS)
     assert in_trainers_order(plan(config, unset), ["b", "c", "a"])[1] == []
+
+
+@pytest.mark.parametrize("how", ["text", "number"])
+@given(addresses=ADDRESSES)
+def test_nodes_that_are_in_order_have_no_other_order(how: str, addresses: list[str]) -> None:
+    core = cluster([1] * 5, addresses).core
+    order = core.order(how)
+    assert order is not None
+    kept = order == list(range(5))
+    for _ in range(2):  # what was found once stays
+        assert core.other_order(how) == (None if kept else order)
+    assert core.reordered(order).other_order(how) is None
+    assert Inventory.uniform(2, 8).core.other_order(how) is None

@@ -133,7 +133,7 @@ fn segments(map: &RankMap, pool: &Pool, faults: &mut Faults) -> Table {
         faults.extend(conflicts.kinds().map(|kind| Fault { kind, span }));
         // A faulty placement needs no table.
         if faults.is_empty() {
-            builder.segment(&segment);
+            builder.segment(segment.ranges, segment.resources, segment.processes);
         }
     }
     builder.table
@@ -149,11 +149,16 @@ fn windows(packed: &Packed, pool: &Pool, faults: &mut Faults) -> Table {
     builder.table
 }
 
-/// Whole processes within a block are written together. A process that needs more than one block, or more than one range,
-/// is gathered resource by resource; only such a process can have a resource twice, or on another node.
+/// Processes with one resource each are a segment. Others are written together if they are within a block. A process that
+/// needs more than one block, or more than one range, is gathered resource by resource; only such a process can have a
+/// resource twice, or on another node.
 fn chunks(chunks: &Chunks, pool: &Pool, faults: &mut Faults) -> Table {
     let (processes, per_process) = (chunks.world_size(), chunks.per_process());
     let mut builder = Builder::new(pool, processes, processes as usize * per_process as usize);
+    if per_process == 1 {
+        builder.segment(chunks.ranges(), processes, processes);
+        return builder.table;
+    }
     let mut conflicts = Conflicts::default();
     let mut gathered = Vec::with_capacity(per_process as usize);
     let mut in_pieces = Vec::new();

@@ -93,9 +93,8 @@ impl<'a> Builder<'a> {
         conflicts
     }
 
-    /// Assign a segment without conflicts.
-    pub fn segment(&mut self, segment: &Segment<'_>) {
-        let Segment { ranges, resources, processes, .. } = *segment;
+    /// Assign the resources of a segment without conflicts to its processes.
+    pub fn segment(&mut self, ranges: &[RankRange], resources: u32, processes: u32) {
         if processes >= resources {
             if !self.pool.by_node() {
                 // One device per process, whatever the blocks.

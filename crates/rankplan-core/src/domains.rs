@@ -32,15 +32,25 @@ type Labels<'a> = (Vec<Option<&'a str>>, Option<u32>);
 pub fn domains<'a>(nodes: u32, levels: &[String], label: impl Fn(u32, &str) -> Option<&'a str>) -> Vec<Level<'a>> {
     let mut kinds: HashMap<Labels<'a>, u32> = HashMap::new();
     let mut ranks: Vec<Option<u32>> = Vec::new();
-    let mut kind_of = Vec::with_capacity(nodes as usize);
+    let mut kind_of: Vec<u32> = Vec::with_capacity(nodes as usize);
+    let (mut labels, mut before): (Vec<Option<&'a str>>, _) = (Vec::with_capacity(levels.len()), Vec::new());
     for node in 0..nodes {
-        let labels: Vec<_> = levels.iter().map(|level| label(node, level)).collect();
+        labels.clear();
+        labels.extend(levels.iter().map(|level| label(node, level)));
         let alone = labels.contains(&None).then_some(node);
-        let next = kinds.len() as u32;
-        let kind = *kinds.entry((labels, alone)).or_insert(next);
-        if kind == next {
-            ranks.push(None);
-        }
+        // Most nodes have the labels of the node before.
+        let kind = match kind_of.last() {
+            Some(&last) if alone.is_none() && labels == before => last,
+            _ => {
+                let next = kinds.len() as u32;
+                let kind = *kinds.entry((labels.clone(), alone)).or_insert(next);
+                if kind == next {
+                    ranks.push(None);
+                }
+                before.clone_from(&labels);
+                kind
+            }
+        };
         let lowest = &mut ranks[kind as usize];
         *lowest = lower(*lowest, rank_of(|key| label(node, key)));
         kind_of.push(kind);

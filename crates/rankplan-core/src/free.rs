@@ -77,16 +77,22 @@ struct Room {
 impl Free {
     /// The accelerators that are not excluded. `order` has the node ranks to look at, each once; all of them by default.
     pub fn new(inventory: &Inventory, excluded: &RankSet, order: Option<&[u32]>) -> Self {
-        let mut free = Free::default();
+        let mut free = Free::of_nodes(inventory, order);
         for node in visited(inventory, order) {
-            free.add(inventory.accelerators_of(node).into_iter().flat_map(|all| excluded.gaps(all)));
+            free.add_node(inventory.accelerators_of(node), excluded);
         }
         free
     }
 
+    /// No accelerators yet, with room for those of the nodes.
+    fn of_nodes(inventory: &Inventory, order: Option<&[u32]>) -> Self {
+        let nodes = order.map_or(inventory.num_nodes() as usize, <[u32]>::len);
+        Free { pieces: Vec::with_capacity(nodes), rooms: Vec::with_capacity(nodes), ..Free::default() }
+    }
+
     /// As [`Free::new`], with the accelerators of a node in the order of their ids instead of their indices.
     pub fn by_id(inventory: &Inventory, excluded: &RankSet, order: Option<&[u32]>) -> Self {
-        let mut free = Free::default();
+        let mut free = Free::of_nodes(inventory, order);
         let mut known: (&[String], Option<Vec<u32>>) = (&[], None); // most nodes have the ids of the node before
         for node in visited(inventory, order) {
             let Some(all) = inventory.accelerators_of(node) else { continue };
@@ -95,7 +101,7 @@ impl Free {
                 known = (ids, sorted_by_id(ids));
             }
             match &known.1 {
-                None => free.add(excluded.gaps(all)),
+                None => free.add_node(Some(all), excluded),
                 Some(indices) => {
                     let single = indices.iter().filter_map(|index| RankRange::counted(all.first() + index, 1));
                     free.add(single.flat_map(|one| excluded.gaps(one)));
@@ -113,6 +119,15 @@ impl Free {
             free.add(all.and_then(|all| RankRange::counted(all.first(), all.len().min(each))).into_iter());
         }
         free
+    }
+
+    /// Add a node with these accelerators, but for the excluded ones.
+    fn add_node(&mut self, all: Option<RankRange>, excluded: &RankSet) {
+        if excluded.is_empty() {
+            self.add(all.into_iter());
+        } else {
+            self.add(all.into_iter().flat_map(|all| excluded.gaps(all)));
+        }
     }
 
     /// Add a node with these free accelerators.
@@ -194,10 +209,33 @@ impl Free {
     }
 
     fn take_bundles(&mut self, count: u32, sizes: &[u32], taken: &mut Vec<RankRange>) -> Result<(), Short> {
+        if let &[size] = sizes
+            && size > 0
+        {
+            return self.take_equal(count, size, taken);
+        }
         for (bundles, size) in bundles_of(count, sizes) {
             if !self.take_together(size, taken) {
                 return Err(Short { free: self.left, bundles, size: Some(size) });
             }
+        }
+        Ok(())
+    }
+
+    /// Take bundles of one size, the last of which may be smaller: as many as a node has room for at a time.
+    fn take_equal(&mut self, count: u32, size: u32, taken: &mut Vec<RankRange>) -> Result<(), Short> {
+        let (whole, rest) = (count / size, count % size);
+        let mut bundles = 0;
+        while bundles < whole {
+            let Some(position) = self.first_with(size) else {
+                return Err(Short { free: self.left, bundles, size: Some(size) });
+            };
+            let fitting = (self.rooms[position].left / size).min(whole - bundles);
+            self.take_at(position, fitting * size, taken);
+            bundles += fitting;
+        }
+        if rest > 0 && !self.take_together(rest, taken) {
+            return Err(Short { free: self.left, bundles, size: Some(rest) });
         }
         Ok(())
     }

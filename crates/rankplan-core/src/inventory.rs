@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::{MAX_LOCAL, MAX_NODES, MAX_RANK, NodeRank};
@@ -18,6 +18,26 @@ pub struct Inventory {
     nodes: Vec<u32>,
     /// By node rank, the number of accelerators on earlier nodes; the last entry is the number of all.
     starts: Vec<u32>,
+    /// What was found when it was first asked for.
+    addresses: AddressOrders,
+}
+
+/// The order of the nodes by their addresses, as text and as numbers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AddressOrders {
+    pub text: OnceLock<Known>,
+    pub number: OnceLock<Known>,
+}
+
+/// An order of the nodes that depends on their records only.
+#[derive(Clone, Debug)]
+pub(crate) enum Known {
+    /// What decides is unknown for a node.
+    Unknown,
+    /// The nodes are in this order.
+    Kept,
+    /// The nodes in this order.
+    Other(Arc<[u32]>),
 }
 
 /// Hardware of a node that must not be used: local indices of its accelerators, `None` for the whole node.
@@ -89,7 +109,7 @@ impl Inventory {
             end += sizes[index as usize];
             starts.push(end);
         }
-        Inventory { records, nodes, starts }
+        Inventory { records, nodes, starts, addresses: AddressOrders::default() }
     }
 
     /// The nodes of these ranks, numbered from 0 in this order; `None` for an unknown rank, or for more nodes than there are.
@@ -134,6 +154,11 @@ impl Inventory {
             });
         }
         Self::of(left, nodes)
+    }
+
+    /// The orders by address that are known.
+    pub(crate) fn address_orders(&self) -> &AddressOrders {
+        &self.addresses
     }
 
     /// The number of nodes.

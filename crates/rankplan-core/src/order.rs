@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
 use crate::ids::NodeRank;
-use crate::inventory::Inventory;
+use crate::inventory::{Inventory, Known};
 use crate::rank_set::RankSet;
 
 /// What a trainer sorts nodes by.
@@ -105,10 +106,39 @@ impl Inventory {
     /// All nodes in the order that a trainer sorts them in; those with the same place keep their order. `None` if what it
     /// sorts by is unknown for one of them. `ids` are Ray's ids of the nodes, by node rank.
     pub fn order(&self, order: NodeOrder, ids: &[String]) -> Option<Vec<u32>> {
-        let places = self.places(order, &RankSet::first_ranks(self.num_nodes()), ids)?.places;
-        let mut nodes: Vec<u32> = (0..self.num_nodes()).collect();
-        nodes.sort_by_key(|&node| places[node as usize]);
-        Some(nodes)
+        self.with_order(order, ids, |found| match found {
+            Known::Unknown => None,
+            Known::Kept => Some((0..self.num_nodes()).collect()),
+            Known::Other(nodes) => Some(nodes.to_vec()),
+        })
+    }
+
+    /// All nodes as [`Inventory::order`] has them, unless that is unknown or the order that they have.
+    pub fn other_order(&self, order: NodeOrder, ids: &[String]) -> Option<Arc<[u32]>> {
+        self.with_order(order, ids, |found| match found {
+            Known::Other(nodes) => Some(nodes.clone()),
+            _ => None,
+        })
+    }
+
+    /// Use an order. Those by address are found once: they depend on the nodes only.
+    fn with_order<T>(&self, order: NodeOrder, ids: &[String], using: impl FnOnce(&Known) -> T) -> T {
+        let find = || {
+            let Some(places) = self.places(order, &RankSet::first_ranks(self.num_nodes()), ids) else {
+                return Known::Unknown;
+            };
+            if places.places.is_sorted() {
+                return Known::Kept;
+            }
+            let mut nodes: Vec<u32> = (0..self.num_nodes()).collect();
+            nodes.sort_by_key(|&node| places.places[node as usize]);
+            Known::Other(nodes.into())
+        };
+        match order {
+            NodeOrder::Text => using(self.address_orders().text.get_or_init(find)),
+            NodeOrder::Number => using(self.address_orders().number.get_or_init(find)),
+            _ => using(&find()),
+        }
     }
 
     /// Where each of these nodes comes if a trainer sorts them; see [`Inventory::order`].

@@ -181,7 +181,7 @@ impl Free {
         let order = order.map(node_order).transpose()?;
         let make = if by_id { rankplan_core::Free::by_id } else { rankplan_core::Free::new };
         Ok(Free(py.detach(|| {
-            let nodes = order.and_then(|order| inventory.0.order(order, &[]));
+            let nodes = order.and_then(|order| inventory.0.other_order(order, &[]));
             make(&inventory.0, &excluded.0, nodes.as_deref())
         })))
     }

@@ -298,6 +298,13 @@ impl Inventory {
         Ok(py.detach(|| self.0.order(how, &ids)))
     }
 
+    /// Return what `order` does, but `None` also if the nodes are in that order.
+    #[pyo3(signature = (how, ids = Vec::new()))]
+    fn other_order(&self, py: Python<'_>, how: &str, ids: Vec<String>) -> PyResult<Option<Vec<u32>>> {
+        let how = node_order(how)?;
+        Ok(py.detach(|| self.0.other_order(how, &ids)).map(|nodes| nodes.to_vec()))
+    }
+
     /// Return where each of these nodes comes as a trainer sorts them, by node rank; see `order`.
     #[pyo3(signature = (how, nodes, ids = Vec::new()))]
     fn places(

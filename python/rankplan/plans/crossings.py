@@ -38,10 +38,11 @@ def spans_of(layout: Layout, inventory: Inventory, kind: str, level: str) -> Spa
 
 
 def level_warnings(name: str, layout: Layout, inventory: Inventory) -> Iterator[Diagnostic]:
-    """Yield a warning for each level, and each kind of group that should not cross it but does."""
-    for domains in inventory.domains:
-        for kind in NEAR:
-            if layout.size(kind) > 1 and (found := crossing(name, layout, inventory, kind, domains)) is not None:
+    """Yield a warning for each level and kind of group that should not cross it but does; those on a node do not."""
+    apart = [kind for kind in NEAR if layout.size(kind) > 1 and layout.spans(kind, None).crossing]
+    for domains in inventory.domains if apart else ():
+        for kind in apart:
+            if (found := crossing(name, layout, inventory, kind, domains)) is not None:
                 yield Diagnostic("group-spans", *found, warning=True)
 
 

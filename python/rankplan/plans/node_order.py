@@ -37,10 +37,8 @@ def in_order(inventory: Inventory, order: NodeOrder | None, node_ids: Sequence[s
 
     ``node_ids`` are Ray's ids of the nodes.
     """
-    wanted = None if order is None else inventory.core.order(order, node_ids)
-    if wanted is None or wanted == list(range(inventory.num_nodes)):
-        return inventory
-    return reordered(inventory, wanted)
+    wanted = None if order is None else inventory.core.other_order(order, node_ids)
+    return inventory if wanted is None else reordered(inventory, wanted)
 
 
 def reordered(inventory: Inventory, ranks: Sequence[int]) -> Inventory:

@@ -307,8 +307,6 @@ class Plan(Mapping[str, Component]):
 
     def rule_warnings(self) -> list[Diagnostic]:
         """Return the rules of ``prefer`` that do not hold, each where it is stated."""
-        if not self._rules.prefer:
-            return []
         from rankplan.plans.topology import topology_warnings
 
         found = topology_warnings(self._rules, self, self._inventory)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
 from enum import Enum
+from functools import cache
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from rankplan.errors import KeyPath
@@ -196,3 +197,9 @@ class Entry:
 def path_of(dotted: str) -> KeyPath:
     """Return the parts of a dotted path."""
     return tuple(dotted.split("."))
+
+
+@cache
+def path_below(section: str, dotted: str) -> KeyPath:
+    """Return the parts of a path with a section in place of its ``@``. There are as many as keys of dialects."""
+    return path_of(below(section, dotted))

@@ -8,7 +8,7 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from rankplan.dialects.keys.key import Key, Kind, below, path_of
+from rankplan.dialects.keys.key import Key, Kind, path_below
 from rankplan.dialects.keys.roles import GUESSED, Role, Setting
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
 from rankplan.dialects.memory.spelling import KeySpelling
@@ -111,7 +111,7 @@ class MemoryReader:
         if key.kind is Kind.FACT:
             return None, facts.get(key.path)
         for dotted in key.paths:
-            path, value = self.stated(path_of(below(section, dotted)))
+            path, value = self.stated(path_below(section, dotted))
             value = _plain(value, key.kind)
             if value is None:
                 continue
@@ -148,7 +148,7 @@ class _Reading:
         path, value = self._value(key)
         if path is None:
             usual = next((dotted for dotted in key.paths if "kwargs" not in dotted), key.path)
-            path, _ = self._reader.stated(path_of(below(self._section, usual)))
+            path, _ = self._reader.stated(path_below(self._section, usual))
         return path, None if value is RUN_TIME else value
 
     def memory(self) -> MemorySettings | None:

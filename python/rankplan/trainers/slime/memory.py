@@ -21,6 +21,8 @@ _SIZES = "num_layers", "hidden_size", "ffn_hidden_size", "num_attention_heads", 
 
 def _model(checkpoint: Any, *sizes: Any) -> Any:
     """Return the name of a checkpoint, unless its model is unknown and Megatron's sizes are that of one."""
+    if checkpoint is None:
+        return _of_sizes(*sizes)
     try:
         Model.of(str(checkpoint))
     except (ValueError, OSError):  # a PlacementError is one
