@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -90,21 +90,37 @@ def test_every_change_of_a_placement_is_found(case: str, target: str, tmp_path: 
     assert count > 50
 
 
+def _accepts(function: Callable[[], object]) -> bool:
+    """Whether a call returns; it may raise nothing but a refusal."""
+    try:
+        function()
+    except rankplan.PlacementError:
+        return False
+    return True
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_damage_is_a_traceback(target: str, tmp_path: Path) -> None:
     """Whatever a field is replaced by, the file is read or rejected, also as a base and as an inventory."""
     text = rankplan.emit(planned("v04"), target, EmitOptions(image="train:1", **options("v04", target)))
     documents = list(yaml.safe_load_all(text))
     file = tmp_path / "train.yaml"
+    base = EmitOptions(base=file, **options("v04", target))
+    uses: dict[str, Callable[[], object]] = {
+        "plan": lambda: rankplan.plan(file),
+        "inventory": lambda: rankplan.Inventory.load(file),
+        "base": lambda: rankplan.emit(planned("v04"), target, base),
+    }
+    outcomes: Counter[tuple[str, bool]] = Counter()
     odd = itertools.cycle([None, 1, True, "x", [], {}, [1], {"name": 1}, [{"name": 2}], [{"name": "*"}], 10**30, "$$("])
     for index, document in enumerate(documents):
         for path in fields(document):
             other = copy.deepcopy(document)
             at(other, path[:-1])[path[-1]] = next(odd)
             file.write_text(documents_text([*documents[:index], other, *documents[index + 1 :]]))
-            with suppress(rankplan.PlacementError):
-                rankplan.plan(file)
-            with suppress(rankplan.PlacementError):
-                rankplan.Inventory.load(file)
-            with suppress(rankplan.PlacementError):
-                rankplan.emit(planned("v04"), target, EmitOptions(base=file, **options("v04", target)))
+            for use, function in uses.items():
+                outcomes[use, _accepts(function)] += 1
+    # so that the test does not pass because every file is refused, or none
+    for outcome, count in outcomes.items():
+        assert count >= (5 if outcome == ("inventory", False) else 20), outcome
+    assert len(outcomes) == 2 * len(uses)

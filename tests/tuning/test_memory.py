@@ -105,15 +105,15 @@ def _best(tuning_costs: dict[str, Any], config: dict[str, Any], nodes: str) -> d
 
 
 @pytest.mark.parametrize(
-    ("card", "changes"),
+    ("card", "changes", "ways"),
     [
-        ("60 GiB", {}),  # the actor needs 16 accelerators
-        ("70 GiB", {"sleep": "none"}),  # and more, where it shares them with the rollout
-        ("90 GiB", {"sleep": "none"}),
-        ("20 GiB", {}),
+        ("60 GiB", {}, {"collocated", "disaggregated"}),  # the actor needs 16 accelerators
+        ("70 GiB", {"sleep": "none"}, {"collocated", "disaggregated"}),  # and more, where it shares them
+        ("90 GiB", {"sleep": "none"}, {"collocated", "disaggregated"}),
+        ("20 GiB", {}, set()),  # nothing fits
     ],
 )
-def test_a_slower_schedule_takes_the_place_of_a_refused_one(card: str, changes: dict[str, Any]) -> None:
+def test_a_slower_schedule_takes_the_place_of_a_refused_one(card: str, changes: dict[str, Any], ways: set[str]) -> None:
     """The oracle tunes every pair of sizes on its own."""
     sizes = (8, 16, 24)
     seconds = {"rollout": {8: 90, 16: 34, 24: 30}, "actor": {8: 30, 16: 28, 24: 27}}
@@ -128,6 +128,7 @@ def test_a_slower_schedule_takes_the_place_of_a_refused_one(card: str, changes: 
             alone[sharing] = min(alone.get(sharing, one), one)
     costs = {name: {"seconds": one, "memory": 1, "sizes": list(sizes)} for name, one in seconds.items()}
     assert _best(costs, config, "3x8") == alone
+    assert alone.keys() == ways
 
 
 def test_the_keys_of_a_trainer_tell_the_memory_of_a_placement() -> None:
