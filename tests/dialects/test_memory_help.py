@@ -32,9 +32,8 @@ WANTED: list[tuple[str, Any]] = [
 
 
 def _spellings(base: str) -> dict[str, KeySpelling]:
-    job = read_job(BASES[base], "1x8")
-    job.plan()
-    return {name: one for name, one in job.reader.spellings.items() if isinstance(one, KeySpelling)}
+    sources = read_job(BASES[base], "1x8").planned().sources
+    return {name: one for name, one in sources.spellings.items() if isinstance(one, KeySpelling)}
 
 
 SPELT = {base: _spellings(base) for base in BASES}
@@ -135,9 +134,7 @@ def test_areal_is_told_the_letters_of_its_sizes(tmp_path: Path) -> None:
     assert found.code == "memory-exceeded"
     assert "`t8` in `actor.backend` (line 2)" in str(found.help) and "tp " not in str(found.help)
     old = {"cluster": {"n_nodes": 1, "n_gpus_per_node": 8}, "allocation_mode": "megatron:d8", "actor": {"path": MODEL}}
-    job = read_job(old, "1x8")
-    job.plan()
-    spelling = job.reader.spellings["actor"]
+    spelling = read_job(old, "1x8").planned().sources.spellings["actor"]
     assert spelling.written({}, {"tp": 4, "pp": 2, "fsdp": 2}) == "`t4p2` in `allocation_mode` and fsdp 2"
 
 

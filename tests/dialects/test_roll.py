@@ -334,6 +334,17 @@ def test_gpus_per_node_that_no_machine_has_are_a_fault(tmp_path: Path) -> None:
     ]
 
 
+def test_a_size_that_no_cluster_has_is_a_fault_at_its_place_beside_the_others(tmp_path: Path) -> None:
+    text = (
+        "a: {device_mapping: [0], strategy_args: {strategy_name: vllm, "
+        "strategy_config: {tensor_parallel_size: 1099511627776}}}\nb: {world_size: 0}\n"
+    )
+    assert refused(roll, text, tmp_path, Inventory.uniform(num_nodes=1, num_accelerators=8)) == [
+        "1:103 invalid-value: `tensor_parallel_size` is 1099511627776; it must be 1,048,576 or less",
+        "2:17 invalid-value: `world_size` is 0; it must be a whole number of 1 or more",
+    ]
+
+
 def test_a_role_whose_name_is_a_number_is_read_like_any_other() -> None:
     role = {"device_mapping": [0, 1, 2], "num_gpus_per_worker": 2}
     with pytest.raises(PlacementError, match=r"cannot be divided into workers of 2 \(num_gpus_per_worker 2\)"):

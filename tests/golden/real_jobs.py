@@ -46,8 +46,9 @@ def answer(config: Mapping[str, Any], nodes: str | None) -> dict[str, Any]:
         if (fault := no_job(config)) is not None:
             return {"refused": fault.code}
         job = read_job(config, nodes)
-        plan = job.plan()
-        list(job.warnings(plan, Needs(plan.inventory, plan)))
+        planned = job.planned()
+        plan = planned.plan
+        list(job.warnings(planned, Needs(plan.inventory, plan)))
     except PlacementError as error:
         return {"refused": error.diagnostics[0].code}
     found = {name: [len(rows), len(rows[0].devices)] for name, rows in plan.items()}

@@ -26,7 +26,7 @@ from rankplan.guests.doors import Table
 from rankplan.memory.cards import size_in_bytes
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.read.text.reader import Reader
+from rankplan.read.sources import Planned, Sources
 from rankplan.words import did_you_mean
 
 
@@ -265,18 +265,17 @@ def planned(file: str, choice: Choice, *, isolate: bool | None = None, pinned: b
     ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config. ``pinned``:
     see `rankplan.plan`.
     """
-    return planned_and_reader(file, choice, isolate=isolate, pinned=pinned)[0]
+    return planned_by(file, choice, isolate=isolate, pinned=pinned).plan
 
 
-def planned_and_reader(file: str, choice: Choice, *, isolate: bool | None, pinned: bool) -> tuple[Plan, Reader]:
-    """Return what `planned` does, and the reader of the config, which is empty for a saved plan."""
+def planned_by(file: str, choice: Choice, *, isolate: bool | None, pinned: bool) -> Planned:
+    """Return what `planned` does, and where the config states it; a saved plan does not say it."""
     refuse_other_nodes(file, choice)
     if is_saved(file):
         if pinned:
             raise click.UsageError(f"{file} is a saved plan with its own places; remove --pinned")
-        return plan(file, choice.given, **config_arguments(choice), isolate=isolate), Reader({})
-    job = read(file, choice)
-    return job.announced_plan(isolate=isolate, pinned=pinned), job.reader
+        return Planned(plan(file, choice.given, **config_arguments(choice), isolate=isolate), Sources())
+    return read(file, choice).announced(isolate=isolate, pinned=pinned)
 
 
 class Component(click.ParamType):  # type: ignore[type-arg]

@@ -16,7 +16,7 @@ from rankplan.cli.common import (
     isolate_option,
     memory_options,
     output_option,
-    planned_and_reader,
+    planned_by,
 )
 from rankplan.cli.output import faults_end_it, print_lines, print_table
 from rankplan.files import write_whole
@@ -108,10 +108,10 @@ def plan(
     if (reserve or costs is not None) and not memory:
         raise click.UsageError("--reserve and --costs require --memory")
     with faults_end_it():
-        result, reader = planned_and_reader(file, choice, isolate=isolate, pinned=pinned)
+        result, sources = planned_by(file, choice, isolate=isolate, pinned=pinned)
         if save is not None:
             result.save(save)
-        needs = Needs(result.inventory, result, reserve, peaks_of(costs), reader.spellings) if memory else None
+        needs = Needs(result.inventory, result, reserve, peaks_of(costs), sources.spellings) if memory else None
         rows = None if needs is None else ProcessNeeds(needs)
         if weights is not None:
             sent = result.weight_map(*_sender_and_receiver(result, weights, file))

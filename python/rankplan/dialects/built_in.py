@@ -21,6 +21,7 @@ from rankplan.read.text.reader import Reader
 
 if TYPE_CHECKING:
     from rankplan.dialects.interface.planning import Planner
+    from rankplan.read.sources import Planned
 
 
 class Dialects(Table[Dialect]):
@@ -99,12 +100,12 @@ class _GuardedPlanner:
         with self.guest.running():
             return self.planner.read(config)
 
-    def plan(
+    def planned(
         self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
-    ) -> Plan:
-        """Return the plan of a config; see `Planner.plan`."""
+    ) -> Planned:
+        """Return the plan of a config; see `Planner.planned`."""
         with self.guest.running():
-            return self.planner.plan(config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned)
+            return self.planner.planned(config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned)
 
     def node_order(self, config: Any) -> NodeOrder | None:
         """Return by what the trainer sorts nodes; see `Planner.node_order`."""

@@ -16,6 +16,7 @@ from rankplan.front.warnings import saved_warnings
 from rankplan.memory.cards import size_in_bytes
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
+from rankplan.read.sources import Planned, Sources
 from rankplan.read.text.reader import Reader
 from rankplan.render.report import Report
 
@@ -49,6 +50,7 @@ def check(
     job: Job | None = None
     needs: Needs | None = None
     reader = Reader({})
+    sources = Sources()
     reserved = size_in_bytes(reserve)
     peaks = peaks_of(costs)
     try:
@@ -57,22 +59,22 @@ def check(
             job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
             reader = job.reader
             job.announce()
-            plan = job.plan()
+            plan, sources = job.planned()
         if memory or any(one.memory is not None for one in plan.values()):
             from rankplan.memory.needs import Needs  # many configs say nothing about memory
 
-            needs = Needs(plan.inventory, plan, reserved, peaks, reader.spellings)
+            needs = Needs(plan.inventory, plan, reserved, peaks, sources.spellings)
         warnings: tuple[Diagnostic, ...]
         if job is None:
             warnings = tuple(saved_warnings(plan, needs, name_of(config)))
         else:
-            warnings = tuple(job.warnings(plan, needs))
+            warnings = tuple(job.warnings(Planned(plan, sources), needs))
         if memory and needs is not None:
             from rankplan.memory.faults import memory_unknown
             from rankplan.read.memory_places import located
 
-            warnings += tuple(located(reader, name, one) for name, one in memory_unknown(needs))
-            warnings += tuple(reader.located(path, one) for path, one in reader.unknown_models.items())
+            warnings += tuple(located(reader, sources, name, one) for name, one in memory_unknown(needs))
+            warnings += tuple(sources.unknown_models.values())
     except PlacementError as error:
         plan, warnings = None, error.diagnostics
     deciding = [warning for warning in reader.warnings if verbose or reader.decides(warning)]

@@ -17,6 +17,7 @@ from rankplan.launchers.embedded import is_emitted
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.node_order import in_order
 from rankplan.plans.plan import Plan
+from rankplan.read.sources import Planned
 from rankplan.read.text.document import Section
 from rankplan.read.text.load import load_config
 from rankplan.read.text.reader import Reader
@@ -71,43 +72,53 @@ class Job:
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
     def announced_plan(self, *, isolate: bool | None = None, pinned: bool = False) -> Plan:
+        """Return what `announced` does, without where the config states it."""
+        return self.announced(isolate=isolate, pinned=pinned).plan
+
+    def announced(self, *, isolate: bool | None = None, pinned: bool = False) -> Planned:
         """Return the plan, and log what is assumed, what only a run decides, and which groups to pin are torn."""
         self.announce()
-        found = self.plan(isolate=isolate, pinned=pinned)
+        found = self.planned(isolate=isolate, pinned=pinned)
         self.announce_unknown()
         if pinned:
             self.announce_torn(found)
         return found
 
     def plan(self, *, isolate: bool | None = None, pinned: bool = False, node_ids: Sequence[str] = ()) -> Plan:
-        """Return the plan. Raises `PlacementError` with every fault, also for groups that cross what is forbidden.
+        """Return the plan; see `planned`."""
+        return self.planned(isolate=isolate, pinned=pinned, node_ids=node_ids).plan
+
+    def planned(self, *, isolate: bool | None = None, pinned: bool = False, node_ids: Sequence[str] = ()) -> Planned:
+        """Return the plan, and where the config states what decides it.
+
+        Raises `PlacementError` with every fault, also for groups that cross what is forbidden.
 
         ``node_ids`` are Ray's ids of the nodes, by which some trainers sort them: see `plan`.
         """
         inventory = self.inventory
         if pinned:
             inventory = in_order(inventory, self.dialect.node_order(self.reader), node_ids)
-        found = self.dialect.plan(self.reader, inventory, isolate_accelerator=isolate is not False, pinned=pinned)
-        reject_empty(found, self.reader)
-        reject_crossings(found, labelled=self.labelled, cluster=inventory)
+        found = self.dialect.planned(self.reader, inventory, isolate_accelerator=isolate is not False, pinned=pinned)
+        reject_empty(found.plan, self.reader)
+        reject_crossings(found.plan, labelled=self.labelled, cluster=inventory)
         return found
 
-    def announce_torn(self, plan: Plan) -> None:
+    def announce_torn(self, planned: Planned) -> None:
         """Log which groups of a plan to pin are on several nodes."""
-        for warning in group_warnings(plan, self.reader):
+        for warning in group_warnings(planned, self.reader):
             if warning.code == "group-spans":
                 notes.warning("%s: warning[%s]: %s", self.name, warning.code, warning.message)
 
-    def warnings(self, plan: Plan, needs: Needs | None) -> Iterator[Diagnostic]:
+    def warnings(self, planned: Planned, needs: Needs | None) -> Iterator[Diagnostic]:
         """Yield the warnings about a plan of this job and its memory.
 
         Raises `PlacementError` for components that cannot fit, and for weights without a sender.
         """
-        yield from plan_warnings(plan, needs, self.reader)
+        yield from plan_warnings(planned, needs, self.reader)
         if self.labelled:
-            yield from plan.rule_warnings()
+            yield from planned.plan.rule_warnings()
         if not self.assumed:
-            yield from idle_warnings(plan, self.inventory, self.name)
+            yield from idle_warnings(planned.plan, self.inventory, self.name)
 
 
 def read_job(

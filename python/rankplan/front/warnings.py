@@ -12,6 +12,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.plan import Plan
+from rankplan.read.sources import Planned, Sources
 from rankplan.read.text.reader import Reader
 
 if TYPE_CHECKING:
@@ -27,21 +28,21 @@ def reject_crossings(plan: Plan, *, labelled: bool, cluster: Inventory) -> None:
         raise refusal(list(dict.fromkeys(broken)))
 
 
-def plan_warnings(plan: Plan, needs: Needs | None, reader: Reader) -> Iterator[Diagnostic]:
+def plan_warnings(planned: Planned, needs: Needs | None, reader: Reader) -> Iterator[Diagnostic]:
     """Yield the warnings about the memory and the groups of a plan. Raises `PlacementError` for its faults.
 
     ``needs`` is ``None`` if no component states its memory.
     """
     if needs is None:
-        _reject_senderless(plan, reader)
+        _reject_senderless(planned.plan, reader)
     else:
         from rankplan.memory.faults import memory_warnings
         from rankplan.read.memory_places import located, reject_memory
 
-        reject_memory(needs, reader)
-        _reject_senderless(plan, reader)
-        yield from (located(reader, name, found) for name, found in memory_warnings(needs))
-    yield from group_warnings(plan, reader)
+        reject_memory(needs, reader, planned.sources)
+        _reject_senderless(planned.plan, reader)
+        yield from (located(reader, planned.sources, name, found) for name, found in memory_warnings(needs))
+    yield from group_warnings(planned, reader)
 
 
 def saved_warnings(plan: Plan, needs: Needs | None, name: str) -> Iterator[Diagnostic]:
@@ -49,7 +50,7 @@ def saved_warnings(plan: Plan, needs: Needs | None, name: str) -> Iterator[Diagn
     plan.check_shares()
     plan.check_keep()
     no_config = Reader({})
-    yield from plan_warnings(plan, needs, no_config)
+    yield from plan_warnings(Planned(plan, Sources()), needs, no_config)
     yield from plan.rule_warnings()
     yield from idle_warnings(plan, plan.inventory, name)
 
@@ -80,12 +81,12 @@ def _reject_senderless(plan: Plan, reader: Reader) -> None:
         reject_senderless(plan, reader)
 
 
-def group_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
+def group_warnings(planned: Planned, reader: Reader) -> Iterator[Diagnostic]:
     """Yield warnings about parallel groups, at the sizes of their components."""
-    for name, component in plan.items():
+    for name, component in planned.plan.items():
         for warning in component.parallel_warnings():
             kinds = [kind for kind, _ in SIZE.findall(warning.message)]
-            yield reader.sizes_of(name).place(kinds).locate(warning)
+            yield planned.sources.sizes_of(name, reader).place(kinds).locate(warning)
 
 
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:

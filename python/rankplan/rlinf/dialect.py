@@ -19,6 +19,7 @@ from rankplan.plans.plan import Plan
 from rankplan.plans.rules import component_names
 from rankplan.read.components import ASSUMED
 from rankplan.read.section import Config, Reading, read_config
+from rankplan.read.sources import Planned
 from rankplan.rlinf.model_parallel import (
     ModelParallelRoles,
     MultiAgentModelParallelEvalRoles,
@@ -39,13 +40,20 @@ _FURTHER = "rollout_"
 def plan(
     config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
 ) -> Plan:
-    """Return the plan of a config on an inventory.
+    """Return the plan of a config on an inventory; see `planned`."""
+    return planned(config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned).plan
+
+
+def planned(
+    config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+) -> Planned:
+    """Return the plan of a config on an inventory, and where the config states what decides it.
 
     Components have the parallel sizes of their entries, else those of their sections (``actor.model``, ``rollout``).
     RLinf places its processes itself: a ``pinned`` plan is the same. Raises `PlacementError` with every fault.
     """
     roles = roles_of(read(config), inventory)
-    return plan_of(roles, roles.strategies(), isolate=isolate_accelerator)
+    return Planned(plan_of(roles, roles.strategies(), isolate=isolate_accelerator), roles.sources)
 
 
 def node_order(config: Config | Reading) -> None:

@@ -18,6 +18,7 @@ from rankplan.plans.rules import component_names, with_named_levels
 from rankplan.read.components import sized, with_memory
 from rankplan.read.models import ClusterSection, ComponentEntry
 from rankplan.read.section import Reading
+from rankplan.read.sources import Sources
 from rankplan.rlinf import faults
 from rankplan.rlinf.sizes import ENGINE, TRAINING, located, reject_conflicts, stated_sizes
 from rankplan.rlinf.strategies import PlacementStrategy, strategy_of
@@ -40,6 +41,8 @@ class Roles:
         self.inventory, unfit = configured(inventory, inventory.with_groups_added(facts, num_nodes), num_nodes)
         reading.add_unfit(unfit)
         self.components: dict[str, Component] = {}
+        self.sources = Sources()
+        """Where the config states the sizes and the memory of its components."""
         self._processes = 0
         seen: set[str] = set()
         for key in reading.keys:
@@ -94,7 +97,7 @@ class Roles:
             at = "parallel"
             parallel, stated_at = _sizes(entry), reading.in_config((*path, at))
             reading.size_paths |= dict.fromkeys(names, stated_at)
-            reading.component_sizes |= dict.fromkeys(names, located(reading, parallel, stated_at, {}))
+            self.sources.sizes |= dict.fromkeys(names, located(reading, parallel, stated_at, {}))
             self.components |= dict.fromkeys(names, component.with_settings(parallel=parallel))
         except PlacementError as error:
             _add(reading, (*path, at), error)
@@ -113,7 +116,7 @@ class Roles:
                 if found is not None:
                     sizes = located(reading, found, path, keys)
                     reading.size_paths[name] = path
-                    reading.component_sizes[name] = sizes
+                    self.sources.sizes[name] = sizes
                     component = sized(replace(component, name=name), sizes, reading.faults)
             self.components[name] = component
         reading.finish()
@@ -127,6 +130,8 @@ class Roles:
 
         reading = reading.fork()
         memory = MemoryReader(reading, RLINF, model=reading.section.model, undivided=False)
+        memory.sources.sizes |= self.sources.sizes
+        self.sources = memory.sources
         for name, component in self.components.items():
             found = with_memory(replace(component, name=name), memory.memory, {})
             if found.memory is not component.memory:

@@ -74,7 +74,7 @@ class ModelParallelEvalRoles(Roles):
         if counted:
             name, parallel = self.names[role], NO_SIZES if sizes is None else sizes.parallel
             reading.size_paths[name] = path
-            reading.component_sizes[name] = located(reading, parallel, path, {} if sizes is None else keys)
+            self.sources.sizes[name] = located(reading, parallel, path, {} if sizes is None else keys)
         if sizes is None and counted and not role.startswith("critic") and len(reader.faults) == before:
             self._add_missing(reading, role, path)
         return None if len(reader.faults) > before else sizes

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what plans is imported when a config is planned
     from rankplan.dialects.interface.job import Job
     from rankplan.dialects.interface.planning import Planner
     from rankplan.dialects.keys.config import Config
+    from rankplan.read.sources import Planned
 
 Writer: TypeAlias = Callable[[Plan], tuple[dict[str, Any], dict[str, str]]]
 """Returns a config for the components of a plan that a dialect can express, and why it cannot express the others."""
@@ -85,8 +86,14 @@ class Dialect:
     def plan(
         self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
     ) -> Plan:
-        """Return the plan of a config; see `Planner.plan`."""
-        return self._planner.plan(config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned)
+        """Return the plan of a config; see `Planner.planned`."""
+        return self.planned(config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned).plan
+
+    def planned(
+        self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+    ) -> Planned:
+        """Return the plan of a config, and where the config states what decides it; see `Planner.planned`."""
+        return self._planner.planned(config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned)
 
     def node_order(self, config: Any) -> NodeOrder | None:
         """Return by what the trainer of a config sorts its nodes; see `Planner.node_order`."""

@@ -15,9 +15,9 @@ from rankplan.dialects.placing.placer import Packing, Placer
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import assumed, lacks_accelerators
+from rankplan.read.sources import Planned
 from rankplan.read.text.reader import Reader
 
 
@@ -27,10 +27,10 @@ class Planner(Protocol):
     def read(self, config: Any) -> Reader:
         """Read and validate a config, once. Raises `PlacementError` if it is not a mapping."""
 
-    def plan(
+    def planned(
         self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
-    ) -> Plan:
-        """Return the plan of a config. Raises `PlacementError` with every fault.
+    ) -> Planned:
+        """Return the plan of a config, and where the config states it. Raises `PlacementError` with every fault.
 
         The plan predicts what the trainer does on its own, filling nodes as Ray does. A ``pinned`` one is to be bound
         to its nodes, which are in the trainer's order already: its pools take whole tensor groups and engines.
@@ -60,10 +60,10 @@ class JobPlanner:
     def _job_of(self, reader: Reader) -> Job:
         return self.job(Config(reader, reader.faults, flags=self.keys.written(reader.content) or {}))
 
-    def plan(
+    def planned(
         self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
-    ) -> Plan:
-        """Return the plan of a config on an inventory; see `Planner.plan`."""
+    ) -> Planned:
+        """Return the plan of a config on an inventory; see `Planner.planned`."""
         reader = self.read(config).fork()
         job: Job = reader.state
         if not job.finds_all:
@@ -74,12 +74,12 @@ class JobPlanner:
         nodes = job.inventory(inventory, reader.faults, pinned=pinned)
         order = job.node_order()
 
-        def placed(*, whole: bool) -> Plan:
+        def placed(*, whole: bool) -> Planned:
             attempt = reader.fork()
             packing = Packing(pinned=pinned, whole=whole, order=order, sorted_first=job.sorts_first)
             placer = Placer(attempt, nodes, packing, isolate=isolate_accelerator)
             job.place(placer)
-            return placer.plan(self.dialect, self._memory(attempt, job))
+            return placer.planned(self.dialect, self._memory(attempt, job))
 
         if pinned:
             with suppress(PlacementError):  # whole steps may leave too little for what comes after them
@@ -108,5 +108,5 @@ class JobPlanner:
             reader.finish()
         inventory = job.assumed() or assumed(reader, *job.size())
         if reader.faults:
-            self.plan(reader, inventory)  # raises them, with those of the places
+            self.planned(reader, inventory)  # raises them, with those of the places
         return inventory

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from rankplan.dialects.keys.key import Key, size
 from rankplan.parallel import MEGATRON
-from rankplan.read.text.reader import LARGEST
 
 
-def megatron_sizes(
-    decides: str, *sections: str, inherited_from: str | None = None, most: int | None = LARGEST
-) -> dict[str, Key[int | None]]:
+def megatron_sizes(decides: str, *sections: str, inherited_from: str | None = None) -> dict[str, Key[int | None]]:
     """Return the keys of each size, by its kind (``tp``), in each of these sections.
 
-    A size that is missing there may be inherited from another section. ``most`` is the largest one.
+    A size that is missing there may be inherited from another section.
     """
     sizes = {}
     for kind, (name,) in MEGATRON.items():
         fallbacks = () if inherited_from is None else (f"{inherited_from}.{name}",)
-        sizes[kind] = size(f"@.{name}", decides, most=most, at=sections, fallbacks=fallbacks)
+        sizes[kind] = size(f"@.{name}", decides, at=sections, fallbacks=fallbacks)
     return sizes

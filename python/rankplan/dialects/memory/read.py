@@ -15,6 +15,7 @@ from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.plans.memory_settings import COUNTS, FITTING, LARGEST_COUNT, MemorySettings
 from rankplan.plans.model import LARGEST, Model
+from rankplan.read.sources import Sources
 from rankplan.read.text.reader import Reader
 from rankplan.words import as_int, must_be
 
@@ -39,7 +40,7 @@ class MemoryReader:
     ``roles`` are those of the system; without any, the config says nothing. ``defaults``: a key that is missing has its
     system's default, since the config is all that there is. ``names`` are the keys at the top under their usual names,
     if they may have others. ``model`` is for components whose own model is unknown. ``undivided``: only the keys can
-    state the sizes of a component.
+    state the sizes of a component. ``sources`` is how the config states the memory of the components read so far.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class MemoryReader:
         undivided: bool = True,
     ) -> None:
         self._reader, self._roles, self._defaults, self._names = reader, roles, defaults, names
+        self.sources = Sources()
         self._model = model
         self.undivided = defaults and undivided
         self._probe = reader.fork()
@@ -82,8 +84,9 @@ class MemoryReader:
             other._reader, other._changes = self._reader.fork(), values
             return reading.by(other).memory()
 
-        spelling = KeySpelling(self._reader, component, reading.settings, reading.paths, changed, reading.place)
-        self._reader.spellings[component] = spelling
+        paths, place = reading.paths, reading.place
+        spelling = KeySpelling(self._reader, self.sources, component, reading.settings, paths, changed, place)
+        self.sources.spellings[component] = spelling
 
     def model(self, name: Any, path: KeyPath | None) -> Model | None:
         """Return the model with a name, which is at a path; ``None`` if it is unknown, which is kept for an answer."""
@@ -97,7 +100,8 @@ class MemoryReader:
             except (PlacementError, OSError, ValueError) as error:
                 self._models[name] = None
                 if path is not None and isinstance(error, PlacementError) and self._model is None:
-                    self._reader.unknown_models[path] = _unknown_model(error.diagnostics[0])
+                    warning = _unknown_model(error.diagnostics[0])
+                    self.sources.unknown_models[path] = self._reader.located(path, warning)
         return self._models[name] or self._model
 
     def stated(self, path: KeyPath) -> tuple[KeyPath, Any]:

@@ -13,6 +13,7 @@ from rankplan.dialects.keys.roles import Setting
 from rankplan.errors import KeyPath, Where
 from rankplan.memory.settings import OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
 from rankplan.plans.memory_settings import MemorySettings
+from rankplan.read.sources import Sources
 from rankplan.read.text.reader import Reader
 from rankplan.words import path_text
 
@@ -38,13 +39,14 @@ Stated = Callable[[Key[Any]], tuple[KeyPath, Any]]
 class KeySpelling:
     """The keys of a trainer that state the memory of one of its components.
 
-    ``changed`` returns the memory with other values of some keys, ``stated`` the path of a key, and its value or
-    default; ``paths`` are those of the settings that the config states.
+    ``sources`` has the sizes of the component. ``changed`` returns the memory with other values of some keys,
+    ``stated`` the path of a key, and its value or default; ``paths`` are those of the settings that the config states.
     """
 
     def __init__(
         self,
         reader: Reader,
+        sources: Sources,
         component: str,
         settings: Sequence[Setting],
         paths: Mapping[str, KeyPath],
@@ -52,7 +54,7 @@ class KeySpelling:
         stated: Stated,
     ) -> None:
         self._reader, self._component, self._settings, self._paths = reader, component, settings, paths
-        self._changed, self._stated = changed, stated
+        self._changed, self._stated, self._sources = changed, stated, sources
         self._names: dict[str, str | None] = {}
 
     def place(self, setting: str) -> KeyPath | None:
@@ -75,7 +77,7 @@ class KeySpelling:
         values = self.values(settings) if settings else {}
         if values is None:
             return None
-        stated = self._reader.sizes_of(self._component)
+        stated = self._sources.sizes_of(self._component, self._reader)
         values |= {stated.keys[kind]: size for kind, size in sizes.items() if kind in stated.keys}
         texts = [self._text(path, f": {_plain(value)}") for path, value in values.items()]
         letters = stated.letters

@@ -18,6 +18,7 @@ from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.read.components import sized, with_memory, with_sizes
+from rankplan.read.sources import Planned
 from rankplan.read.text.reader import Reader
 from rankplan.read.text.sizes import Sizes
 from rankplan.words import counted
@@ -58,6 +59,8 @@ class Placer:
     ) -> None:
         self.reader = reader
         self.faults = reader.faults
+        self.sizes: dict[str, Sizes] = {}
+        """The parallel sizes of the components with their places, by name."""
         self.inventory = inventory
         self.packing = packing
         self.visibility = "own" if isolate else "node"
@@ -231,11 +234,12 @@ class Placer:
         if isinstance(sizes, Parallel) and isinstance(at, Where):
             sizes = Sizes(sizes, at)
         if isinstance(sizes, Sizes):
-            self.reader.component_sizes[name] = sizes
+            self.sizes[name] = sizes
             self.components.append(sized(placed, sizes, self.reader.faults))
         elif not isinstance(at, Where):
             where = at if sizes_at is None else sizes_at
             self.components.append(with_sizes(self.reader, placed, sizes, where))
+            self.sizes[name] = self.reader.sizes_of(name)
 
     def without_accelerators(self, name: str, processes: int, at: At, nodes: RankSet | None = None) -> None:
         """Place a component without accelerators: its processes take nodes in turn, by default those in use."""
@@ -288,11 +292,13 @@ class Placer:
         """Raise `PlacementError` with every fault so far if there is any."""
         self.reader.finish()
 
-    def plan(self, dialect: str, memory: MemoryReader) -> Plan:
+    def planned(self, dialect: str, memory: MemoryReader) -> Planned:
         """Return the plan of the components with the memory that their config states. Raises `PlacementError`."""
+        memory.sources.sizes |= self.sizes
         components = [with_memory(one, memory.memory, self.facts.get(one.name, {})) for one in self.components]
         self.reader.finish()
-        return Plan(self.inventory, components, None, dialect, self.requests, self.rules)
+        plan = Plan(self.inventory, components, None, dialect, self.requests, self.rules)
+        return Planned(plan, memory.sources)
 
     @staticmethod
     def share(users: int) -> float:

@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from rankplan.errors import Diagnostic, Faults, KeyPath, PlacementError, Where
 from rankplan.kinds import CONFIG, Kind
-from rankplan.memory.spelling import Spelling
 from rankplan.parallel import NO_SIZES
 from rankplan.read.text.document import Section
 from rankplan.read.text.load import load_config
@@ -56,14 +55,8 @@ class Reader:
         """The path of each size that the section at a path states, by its kind (``tp``)."""
         self.size_names: dict[KeyPath, dict[str, KeyPath]] = {}
         """The path that each size has in a section, by its kind, whether it is stated or not."""
-        self.component_sizes: dict[str, Sizes] = {}
-        """The parallel sizes of components with their places, for dialects that read them from keys."""
         self.size_letters: dict[KeyPath, Mapping[str, str]] = {}
         """The letter of each size in the text at a path that states all sizes, by its kind: ``t`` in ``fsdp:d4t2``."""
-        self.spellings: dict[str, Spelling] = {}
-        """How the keys of a dialect state the memory of each component."""
-        self.unknown_models: dict[KeyPath, Diagnostic] = {}
-        """The models that are known by no name and no file, by the path of their names."""
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix
         self._outer = self._prefix if config is None else config.path if isinstance(config, Section) else ()
@@ -260,8 +253,6 @@ class Reader:
 
     def sizes_of(self, component: str) -> Sizes:
         """Return where the config states the parallel sizes of a component."""
-        if component in self.component_sizes:
-            return self.component_sizes[component]
         path = self.size_paths.get(component, ())
         stated = self.size_keys.get(path, {})
         return Sizes(

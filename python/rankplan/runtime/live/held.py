@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil
+from typing import TypeVar
 
 from rankplan._core import RankSet
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.plan import Plan
 from rankplan.runtime.live.model import Live
+
+_Made = TypeVar("_Made")
 
 
 @frozen
@@ -57,17 +59,17 @@ class Held:
             records[rank] = record.changed(unhealthy=record.unhealthy | taken | hidden)
         return inventory.updated(records) if self else inventory
 
-    def planned(self, inventory: Inventory, plan_on: Callable[[Inventory], Plan]) -> Plan:
-        """Return the plan that uses as few nodes as possible on which Ray only counts what others hold.
+    def planned(self, inventory: Inventory, plan_on: Callable[[Inventory], _Made]) -> _Made:
+        """Plan with as few nodes as possible on which Ray only counts what others hold, and return what that gives.
 
-        Of those, it uses the ones with the most free accelerators. ``inventory`` is without what others hold (`left`).
-        Raises `PlacementError` if there is no plan on all nodes.
+        Of those nodes, it uses the ones with the most free accelerators. ``inventory`` is without what others hold
+        (`left`). Raises `PlacementError` if there is no plan on all nodes.
         """
         records = {rank: inventory.node(rank) for rank in self.hidden}
         free = {rank: one.num_accelerators - len(one.unhealthy) for rank, one in records.items()}
         aside = sorted(free, key=lambda rank: (free[rank], -rank))
 
-        def attempt(ranks: Sequence[int]) -> Plan | None:
+        def attempt(ranks: Sequence[int]) -> _Made | None:
             try:
                 return plan_on(inventory.taken_by("tasks, or groups without actors", ranks))
             except PlacementError:

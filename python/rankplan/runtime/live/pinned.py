@@ -21,6 +21,7 @@ from rankplan.frozen import frozen
 from rankplan.launchers.exec.child import run_child
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
+from rankplan.read.sources import Planned
 from rankplan.runtime.cluster import Cluster
 from rankplan.runtime.live.binding import Binding, Planner, bound, check_nodes, check_requests, fit
 from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
@@ -261,15 +262,15 @@ def _planner(
     def plan(nodes: Nodes, held: Held) -> Plan:
         there = replace(job, labelled=True, assumed=False)
 
-        def on(inventory: Inventory) -> Plan:
+        def on(inventory: Inventory) -> Planned:
             attempt = replace(there, reader=job.reader.fork(), inventory=inventory)
-            return attempt.plan(isolate=isolate, pinned=True, node_ids=nodes.ids)
+            return attempt.planned(isolate=isolate, pinned=True, node_ids=nodes.ids)
 
         left = held.left(nodes.inventory)
         found = held.planned(left.without(without) if without else left, on)
         there.announce_unknown()
         there.announce_torn(found)
-        return found
+        return found.plan
 
     return plan
 

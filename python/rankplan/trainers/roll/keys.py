@@ -40,15 +40,15 @@ STRATEGY_NAME = text("@.strategy_args.strategy_name", "the engine of a role", at
 STRATEGY_CONFIG = anything("@.strategy_args.strategy_config", "the sizes of an engine, or of training", at=ROLE)
 
 _OF_ENGINE = "the size of an engine of vLLM or SGLang"
-TENSOR = size("@.tensor_parallel_size", _OF_ENGINE, most=None, at=CONFIG_OF_STRATEGY)
-PIPELINE = size("@.pipeline_parallel_size", _OF_ENGINE, most=None, at=CONFIG_OF_STRATEGY)
+TENSOR = size("@.tensor_parallel_size", _OF_ENGINE, at=CONFIG_OF_STRATEGY)
+PIPELINE = size("@.pipeline_parallel_size", _OF_ENGINE, at=CONFIG_OF_STRATEGY)
 _OF_SGLANG = "the size of an engine of SGLang"
-SGLANG_TENSOR = size("@.tp_size", _OF_SGLANG, most=None, at=CONFIG_OF_STRATEGY)
-SGLANG_PIPELINE = size("@.pp_size", _OF_SGLANG, most=None, at=CONFIG_OF_STRATEGY)
+SGLANG_TENSOR = size("@.tp_size", _OF_SGLANG, at=CONFIG_OF_STRATEGY)
+SGLANG_PIPELINE = size("@.pp_size", _OF_SGLANG, at=CONFIG_OF_STRATEGY)
 VLLM_SIZES = {"tp": TENSOR, "pp": PIPELINE}
 SGLANG_SIZES = {"tp": (TENSOR, SGLANG_TENSOR), "pp": (PIPELINE, SGLANG_PIPELINE)}
 """Of two keys with a value, SGLang takes the second one."""
-MEGATRON_SIZES = megatron_sizes("sizes of training with Megatron", *CONFIG_OF_STRATEGY, most=None)
+MEGATRON_SIZES = megatron_sizes("sizes of training with Megatron", *CONFIG_OF_STRATEGY)
 
 _DEEPEST = 50
 """Sections inside each other, in which roles are looked for."""

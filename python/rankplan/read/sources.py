@@ -1,0 +1,36 @@
+"""Where a config states what decides the answers about its components, as its dialect found it while planning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rankplan.errors import Diagnostic, KeyPath
+from rankplan.memory.spelling import Spelling
+from rankplan.plans.plan import Plan
+from rankplan.read.text.reader import Reader
+from rankplan.read.text.sizes import Sizes
+
+
+@dataclass(slots=True, eq=False)
+class Sources:
+    """What a config states of its components, by name: their parallel sizes, and the keys of their memory.
+
+    ``unknown_models`` are warnings of models that are known by no name and no file, by the path of their names.
+    """
+
+    sizes: dict[str, Sizes] = field(default_factory=dict)
+    spellings: dict[str, Spelling] = field(default_factory=dict)
+    unknown_models: dict[KeyPath, Diagnostic] = field(default_factory=dict)
+
+    def sizes_of(self, component: str, reader: Reader) -> Sizes:
+        """Return the parallel sizes of a component; none, at the place of the whole config, if it states none."""
+        sizes = self.sizes.get(component)
+        return Sizes(where=reader.where(())) if sizes is None else sizes
+
+
+class Planned(NamedTuple):
+    """A plan, and where its config states what decides it."""
+
+    plan: Plan
+    sources: Sources
