@@ -532,3 +532,19 @@ def test_a_process_with_one_of_its_devices_on_a_lost_node_moves() -> None:
     found = replan(before, nodes, without=["h1"])
     assert moved(found) == {(move.component, move.rank) for move in diff(before, found.plan).moved} == {("rollout", 0)}
     assert found.successors.keys() <= {0, 1}
+
+
+def test_a_component_leaves_a_broken_accelerator_and_a_robot_stays() -> None:
+    """The node rank that the repair adds is that of the robot's node in the inventory, by chance."""
+    nodes = [{"ranks": rank, "hostname": name, "accelerators": 2} for rank, name in enumerate(("h1", "h0"))]
+    left = Inventory.from_dict({"nodes": nodes})
+    before = Inventory.from_dict({"nodes": [{**nodes[1], "ranks": 0}]})
+    robot = {"type": "Franka", "configs": [{"node_rank": 0, "robot_ip": "10.0.0.1"}]}
+    components = {"actor": "0", "rollout": "1:0", "env": {"node_group": "arms", "placement": 0}}
+    groups = [{"label": "arms", "node_ranks": 0, "hardware": robot}]
+    plan = rankplan.plan(
+        {"cluster": {"num_nodes": 1, "component_placement": components, "node_groups": groups}}, before
+    )
+    after = replan(plan, left, without=["h0/0"])
+    assert [(move.component, move.rank) for move in after.moves] == [("actor", 0)]
+    assert [node.hostname for _, node in after.plan.inventory.stretches()] == ["h0", "h1"]

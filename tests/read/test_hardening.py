@@ -111,10 +111,12 @@ def test_an_inventory_without_nodes_is_refused() -> None:
 
 def test_a_single_name_is_not_taken_for_its_letters() -> None:
     assert INVENTORY.without("node-1") == INVENTORY.without(["node-1"])
-    before = ComponentPlacement({"cluster": {"num_nodes": 1, "component_placement": {"a": "all"}}}, INVENTORY).plan()
-    assert replan(before, INVENTORY, without="node-0").plan == replan(before, INVENTORY, without=["node-0"]).plan
+    nodes = [{"ranks": rank, "hostname": f"h{rank}", "accelerators": 8} for rank in range(2)]
+    named = Inventory.from_dict({"nodes": nodes})
+    before = ComponentPlacement({"cluster": {"num_nodes": 1, "component_placement": {"a": "all"}}}, named).plan()
+    assert replan(before, named, without="h0").plan == replan(before, named, without=["h0"]).plan
     with pytest.raises(PlacementError, match="unknown component `rollout` to shrink"):
-        replan(before, INVENTORY, shrink="rollout")
+        replan(before, named, shrink="rollout")
     with pytest.raises(PlacementError, match="3 is not a name"):
         INVENTORY.without([3])  # type: ignore[list-item]
 

@@ -263,10 +263,14 @@ class Task:
 
     @cached_property
     def _nameless_ranks(self) -> RankSet:
-        """The node ranks with processes that can only be on the node of the same rank."""
+        """The node ranks with processes that can only be on the node of the same rank.
+
+        A node rank that a repair adds has no name in the plan yet; its node has one.
+        """
         if self._new:
             return RankSet()
-        return RankSet(rank for rank in _nameless(self.planned) & self.needed if self._places_before[rank] == rank)
+        nameless = _nameless(self.planned) & _nameless(self.inventory) & self.needed
+        return RankSet(rank for rank in nameless if self._places_before[rank] == rank)
 
     @cached_property
     def _nameless_spares(self) -> RankSet:
