@@ -9,9 +9,9 @@ from operator import mul
 from typing import Any
 
 from rankplan._core import ACCELERATOR, CLUSTER, MAX_NODES, NODE, WHOLE_NODE
-from rankplan.errors import Diagnostic, Faults, KeyPath, PlacementError, Where
+from rankplan.errors import Diagnostic, Faults, PlacementError, Where
 from rankplan.nodes.inventory import Inventory
-from rankplan.parallel import SIZE, Parallel
+from rankplan.parallel import SIZE
 from rankplan.plans.component import Component
 from rankplan.plans.memory_settings import MemorySettings
 from rankplan.read.text.reader import LARGEST, Reader
@@ -42,13 +42,6 @@ def assumed(reader: Reader, num_nodes: int, accelerators: int) -> Inventory:
     except PlacementError as error:
         reader.add_all((), error)
         raise reader.refusal() from None
-
-
-def with_sizes(reader: Reader, component: Component, parallel: Parallel, path: KeyPath) -> Component:
-    """Return a component with parallel sizes, which are at a path of the config; see `sized`."""
-    reader.size_paths[component.name] = path
-    sizes = replace(reader.sizes_of(component.name), parallel=parallel)
-    return sized(component, sizes, reader.faults)
 
 
 def sized(component: Component, sizes: Sizes, faults: Faults) -> Component:

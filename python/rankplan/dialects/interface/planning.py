@@ -77,7 +77,7 @@ class JobPlanner:
         def placed(*, whole: bool) -> Planned:
             attempt = reader.fork()
             packing = Packing(pinned=pinned, whole=whole, order=order, sorted_first=job.sorts_first)
-            placer = Placer(attempt, nodes, packing, isolate=isolate_accelerator)
+            placer = Placer(attempt.faults, nodes, packing, isolate=isolate_accelerator)
             job.place(placer)
             return placer.planned(self.dialect, self._memory(attempt, job))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankplan._core import Inventory as Core
 from rankplan._core import Taken
-from rankplan.errors import Diagnostic, KeyPath, Where
+from rankplan.errors import Diagnostic, Where
 from rankplan.frozen import frozen
 from rankplan.parallel import ENGINE_ORDER, Parallel
 from rankplan.read.text.sizes import Sizes
@@ -15,14 +15,14 @@ from rankplan.words import counted
 class Engine:
     """An inference engine: its number of accelerators, the keys that give it, and its sizes.
 
-    ``path`` is the path or the place of the largest size, ``where`` that of the section.
+    ``path`` is the place of the largest size, ``where`` that of the section.
     """
 
     size: int
     keys: str
     parallel: Parallel | Sizes
-    path: KeyPath | Where
-    where: KeyPath | Where
+    path: Where
+    where: Where
 
 
 def engine_sizes(tp: int, pp: int, ep: int) -> Parallel:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK, NODE, Free, RankSet, Requests, Short, Taken
 from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placing.engines import Engine, engine_faults
-from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where
+from rankplan.errors import Diagnostic, Faults, PlacementError, Where
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel
@@ -17,14 +17,10 @@ from rankplan.plans.component import Component
 from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.plans.rules import NO_RULES, Rules
-from rankplan.read.components import sized, with_memory, with_sizes
+from rankplan.read.components import sized, with_memory
 from rankplan.read.sources import Planned
-from rankplan.read.text.reader import Reader
 from rankplan.read.text.sizes import Sizes
 from rankplan.words import counted
-
-At: TypeAlias = KeyPath | Where
-"""The place of a fault: of the value at a path of the config, or as `Config.where` returns it."""
 
 _LEFT = "what is left of the cluster"
 
@@ -51,14 +47,14 @@ PREDICTED = Packing()
 class Placer:
     """Takes accelerators of an inventory for the components of a config, and places the components on them.
 
-    It makes no object for an accelerator or a node: `Taken` are ranges. What cannot be placed is recorded as a fault.
+    It makes no object for an accelerator or a node: `Taken` are ranges. ``faults`` collects what cannot be placed, each
+    fault at the place in the config that asks for it.
     """
 
     def __init__(
-        self, reader: Reader, inventory: Inventory, packing: Packing = PREDICTED, *, isolate: bool = True
+        self, faults: Faults, inventory: Inventory, packing: Packing = PREDICTED, *, isolate: bool = True
     ) -> None:
-        self.reader = reader
-        self.faults = reader.faults
+        self.faults = faults
         self.sizes: dict[str, Sizes] = {}
         """The parallel sizes of the components with their places, by name."""
         self.inventory = inventory
@@ -92,7 +88,7 @@ class Placer:
         self,
         count: int,
         name: str,
-        at: At,
+        at: Where,
         *,
         whole: Collection[int] = (),
         node_by_node: bool = False,
@@ -117,7 +113,7 @@ class Placer:
         return taken if isinstance(taken, Taken) else Taken()
 
     def nodes(
-        self, nodes: int, each: int, name: str, at: At, *, cure: Callable[[], str | None] = lambda: None
+        self, nodes: int, each: int, name: str, at: Where, *, cure: Callable[[], str | None] = lambda: None
     ) -> Taken:
         """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault, for which there may be a cure."""
         if nodes * each <= self.free:
@@ -146,7 +142,7 @@ class Placer:
         count: int,
         sizes: Sequence[int],
         name: str,
-        at: At,
+        at: Where,
         lacking: Callable[[Short], Diagnostic],
         *,
         of: str = _LEFT,
@@ -169,7 +165,7 @@ class Placer:
         taken = self.pool.in_lists(count, lists)
         return taken if isinstance(taken, Taken) else Taken()
 
-    def too_many(self, at: At, name: str, count: int, present: int, of: str) -> None:
+    def too_many(self, at: Where, name: str, count: int, present: int, of: str) -> None:
         """Record the fault of a component that needs more accelerators than there are."""
         message = f"{name} needs {counted(count, 'accelerator')}, more than {of}: {present}"
         fault = Diagnostic("resource-out-of-range", message, "use a larger cluster, or fewer accelerators")
@@ -201,28 +197,24 @@ class Placer:
                 order=order,
             )
 
-    def reject(self, at: At, fault: Diagnostic) -> None:
+    def reject(self, at: Where, fault: Diagnostic) -> None:
         """Record a fault at a place."""
-        if isinstance(at, Where):
-            self.reader.faults.add(at, fault)
-        else:
-            self.reader.add(at, fault)
+        self.faults.add(at, fault)
 
     def component(
         self,
         name: str,
         taken: Taken,
-        at: At,
+        at: Where,
         each: int = 1,
         *,
         sizes: Parallel | Sizes = NO_SIZES,
-        sizes_at: KeyPath | None = None,
         facts: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:
         """Place a component whose processes take ``each`` of these accelerators in turn, if there are any.
 
-        Faults are recorded at a path of the config, those of the sizes at ``sizes_at`` if that is another one.
+        Its faults are recorded at ``at``, as are those of sizes without places of their own.
         """
         if not taken:
             return
@@ -231,17 +223,12 @@ class Placer:
         placed = self._placed(name, CLUSTER, taken, each, at, **settings)
         if placed is None:
             return
-        if isinstance(sizes, Parallel) and isinstance(at, Where):
+        if isinstance(sizes, Parallel):
             sizes = Sizes(sizes, at)
-        if isinstance(sizes, Sizes):
-            self.sizes[name] = sizes
-            self.components.append(sized(placed, sizes, self.reader.faults))
-        elif not isinstance(at, Where):
-            where = at if sizes_at is None else sizes_at
-            self.components.append(with_sizes(self.reader, placed, sizes, where))
-            self.sizes[name] = self.reader.sizes_of(name)
+        self.sizes[name] = sizes
+        self.components.append(sized(placed, sizes, self.faults))
 
-    def without_accelerators(self, name: str, processes: int, at: At, nodes: RankSet | None = None) -> None:
+    def without_accelerators(self, name: str, processes: int, at: Where, nodes: RankSet | None = None) -> None:
         """Place a component without accelerators: its processes take nodes in turn, by default those in use."""
         if processes > MAX_PROCESSES:
             message = f"the component has {processes:,} processes; the limit is {MAX_PROCESSES:,}"
@@ -256,7 +243,7 @@ class Placer:
         if placed is not None:
             self.components.append(placed)
 
-    def _placed(self, name: str, group: str, taken: Taken, each: int, at: At, **settings: Any) -> Component | None:
+    def _placed(self, name: str, group: str, taken: Taken, each: int, at: Where, **settings: Any) -> Component | None:
         """Return the component on these resources of a node group; ``None`` if it has faults, which are recorded."""
         try:
             rule = taken.chunks(min(each, MAX_RANK))
@@ -290,13 +277,13 @@ class Placer:
 
     def finish(self) -> None:
         """Raise `PlacementError` with every fault so far if there is any."""
-        self.reader.finish()
+        self.faults.finish()
 
     def planned(self, dialect: str, memory: MemoryReader) -> Planned:
         """Return the plan of the components with the memory that their config states. Raises `PlacementError`."""
         memory.sources.sizes |= self.sizes
         components = [with_memory(one, memory.memory, self.facts.get(one.name, {})) for one in self.components]
-        self.reader.finish()
+        self.faults.finish()
         plan = Plan(self.inventory, components, None, dialect, self.requests, self.rules)
         return Planned(plan, memory.sources)
 

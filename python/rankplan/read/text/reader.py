@@ -10,12 +10,10 @@ from typing import Any, Self
 
 from rankplan.errors import Diagnostic, Faults, KeyPath, PlacementError, Where
 from rankplan.kinds import CONFIG, Kind
-from rankplan.parallel import NO_SIZES
 from rankplan.read.text.document import Section
 from rankplan.read.text.load import load_config
 from rankplan.read.text.programs import started
 from rankplan.read.text.scalars import plain_scalar
-from rankplan.read.text.sizes import Sizes
 from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import as_int, misspelt, must_be, path_text
 
@@ -49,14 +47,6 @@ class Reader:
         """The values that the dialect of the config has read."""
         self.asked: set[KeyPath] = set()
         """The paths of the values that the dialect has read so far: they decide the placement."""
-        self.size_paths: dict[str, KeyPath] = {}
-        """The path in the config of the parallel sizes of each component that states some."""
-        self.size_keys: dict[KeyPath, dict[str, KeyPath]] = {}
-        """The path of each size that the section at a path states, by its kind (``tp``)."""
-        self.size_names: dict[KeyPath, dict[str, KeyPath]] = {}
-        """The path that each size has in a section, by its kind, whether it is stated or not."""
-        self.size_letters: dict[KeyPath, Mapping[str, str]] = {}
-        """The letter of each size in the text at a path that states all sizes, by its kind: ``t`` in ``fsdp:d4t2``."""
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix
         self._outer = self._prefix if config is None else config.path if isinstance(config, Section) else ()
@@ -250,18 +240,6 @@ class Reader:
         if selected is None:
             return found[0] if found["default"] is None else plain_scalar(found["default"].strip())
         return self.resolved(selected, sections[:-1], depth + 1)
-
-    def sizes_of(self, component: str) -> Sizes:
-        """Return where the config states the parallel sizes of a component."""
-        path = self.size_paths.get(component, ())
-        stated = self.size_keys.get(path, {})
-        return Sizes(
-            NO_SIZES,
-            self.where(path),
-            {kind: self.where(key) for kind, key in stated.items()},
-            {**self.size_names.get(path, {}), **stated},
-            self.size_letters.get(path, {}),
-        )
 
     def reject_misspelt(self, key: str, known: Collection[str], path: KeyPath) -> bool:
         """Record a fault if a key, at a path within the content, looks like a typo of one of these; return whether."""
