@@ -213,15 +213,15 @@ def test_warnings_are_those_of_expanded_groups(component: Component) -> None:
 # ----------------------------------------------------------------------------------------------------- weight maps
 
 
-def pair(senders: int, tp: int, receivers: int, receiver_tp: int, first: int = 0) -> Plan:
-    """A sender on the accelerators from 0 on, and a receiver on those from ``first`` on, on nodes of eight."""
-    nodes = -(-max(senders, first + receivers) // 8)
+def pair(senders: int, tp: int, receivers: int, receiver_tp: int, first: int = 0, node_size: int = 8) -> Plan:
+    """A sender on the accelerators from 0 on, and a receiver on those from ``first`` on."""
+    nodes = -(-max(senders, first + receivers) // node_size)
     entries = {
         "actor": {"placement": f"0-{senders - 1}", "parallel": {"tp": tp}},
         "rollout": {"placement": f"{first}-{first + receivers - 1}", "parallel": {"tp": receiver_tp}},
     }
     config = {"cluster": {"num_nodes": nodes, "component_placement": entries}}
-    return ComponentPlacement(config, Inventory.uniform(nodes, 8)).plan()
+    return ComponentPlacement(config, Inventory.uniform(nodes, node_size)).plan()
 
 
 def rlinfs(world: int, tp: int, _: int, receiver_tp: int) -> Plan:
@@ -266,6 +266,37 @@ def test_weight_maps_agree_with_rlinf(line: dict[str, Any]) -> None:
         wanted = [[tuple(one) for one in sent if tuple(one) not in outside] for sent in result["sends"]]
         assert [[divmod(slot, receiver_tp) for slot in sent] for sent in found] == wanted
         assert not outside or named("weights-to-nowhere")
+
+
+def nearness(plan: Plan, weights: Sequence[Sequence[int]]) -> tuple[int, int]:
+    """How many receivers have their sender on their own accelerator, and how many on their own node."""
+    senders, receivers = (
+        [component.layout.place(slot) for slot in range(component.slots)] for component in plan.values()
+    )
+    near = [(senders[sender], receivers[slot]) for sender, sent in enumerate(weights) for slot in sent]
+    return sum(one == other for one, other in near), sum(one[0] == other[0] for one, other in near)
+
+
+@pytest.mark.parametrize("node_size", [2, 3, 4, 8])
+def test_among_equally_near_maps_rlinfs_is_taken(node_size: int) -> None:
+    """On the same accelerators, our map is RLinf's, or has more receivers near their senders."""
+    rlinfs_maps, nearer_maps = 0, 0
+    for line in lines("rlinf_rank_map"):
+        result = line["result"]
+        shape = line["actor_world"], line["actor_tp"], line["rollout_world"], line["rollout_tp"]
+        if "error" in result or result["uncovered"] or shape[0] % shape[1] or shape[2] % shape[3]:
+            continue
+        plan = pair(*shape, node_size=node_size)
+        outside = {tuple(one) for one in result["outside"]}
+        existing = [[tuple(one) for one in sent if tuple(one) not in outside] for sent in result["sends"]]
+        wanted = [[engine * shape[3] + part for engine, part in sent] for sent in existing]
+        weights = list(plan.weight_map("actor", "rollout"))
+        if weights == wanted:
+            rlinfs_maps += 1
+        else:
+            nearer_maps += 1
+            assert nearness(plan, weights) > nearness(plan, wanted), line["id"]
+    assert rlinfs_maps > 480 and nearer_maps > 0
 
 
 def test_the_oracle_of_weights_is_rlinfs() -> None:

@@ -5,9 +5,10 @@
 //! them sends it. If `a` is 1, every sender has all weights.
 //!
 //! No sender has two receivers more than another. Within this limit, senders on the receiver's device come first, then those on
-//! its node. Components without a common device follow RLinf if that serves every receiver: the groups that can send take
-//! turns. RLinf: `DisaggRankMapper._get_actor_rank_to_rollout_rank`; the same function of `CollocateRankMapper` gives senders on
-//! the receiver's device if the rollout has the places that RLinf gives it.
+//! its node. Among maps that are equal in both, the one of RLinf is taken: the groups that can send take turns. Components
+//! without a common device follow RLinf wherever that serves every receiver. RLinf:
+//! `DisaggRankMapper._get_actor_rank_to_rollout_rank`; the same function of `CollocateRankMapper` gives senders on the receiver's
+//! device if the rollout has the places that RLinf gives it.
 //!
 //! The map is about tensor parts. A trainer with pipeline, expert or shard groups gathers within them first.
 
@@ -44,6 +45,14 @@ pub struct WeightMap {
     receiver: Groups,
     /// By receiver slot, its sender, if the groups do not just take turns.
     chosen: Option<Chosen>,
+}
+
+/// How many receivers have their sender on their own device, and how many on their own node. More on devices is nearer; with
+/// as many on devices, more on nodes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Nearness {
+    on_device: u32,
+    on_node: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -112,23 +121,35 @@ impl WeightMap {
         }
         let turns = WeightMap { sender: from, receiver: to, chosen: None };
         let shared = meet(sender.slots, receiver.slots);
-        if if shared { turns.is_in_place(sender.slots, receiver.slots) } else { rlinf_serves_all(sender, receiver) } {
+        if !shared && rlinf_serves_all(sender, receiver) {
+            return Ok(turns);
+        }
+        let turns_nearness = turns.nearness(sender.slots, receiver.slots);
+        if turns_nearness.on_device == receiver.slots.len() {
             return Ok(turns);
         }
         let mut sender_of = vec![0; receiver.slots.len() as usize];
         for class in classes(from, to) {
             choose(class, sender.slots, receiver.slots, shared, &mut sender_of);
         }
-        Ok(WeightMap { chosen: Some(Chosen::new(sender_of, sender.slots.len())), ..turns })
+        let nearest = WeightMap { chosen: Some(Chosen::new(sender_of, sender.slots.len())), ..turns };
+        if turns_nearness >= nearest.nearness(sender.slots, receiver.slots) {
+            return Ok(turns);
+        }
+        Ok(nearest)
     }
 
-    /// Whether every receiver has its sender on its own device.
-    fn is_in_place(&self, from: &Slots, to: &Slots) -> bool {
-        let on_device = |(slot, place): (u32, (u32, Option<u16>))| {
-            place.1.is_some()
-                && self.sender_of(slot).is_some_and(|sender| from.place(sender) == (NodeRank(place.0), place.1))
-        };
-        (0..).zip(to.places()).all(on_device)
+    /// How near the receivers are to their senders.
+    fn nearness(&self, from: &Slots, to: &Slots) -> Nearness {
+        let mut nearness = Nearness { on_device: 0, on_node: 0 };
+        for (slot, (node, device)) in (0..).zip(to.places()) {
+            let Some(sender) = self.sender_of(slot) else { continue };
+            let (sender_node, sender_device) = from.place(sender);
+            let same_node = sender_node == NodeRank(node);
+            nearness.on_node += u32::from(same_node);
+            nearness.on_device += u32::from(same_node && device.is_some() && sender_device == device);
+        }
+        nearness
     }
 
     /// How many sender slots there are.
