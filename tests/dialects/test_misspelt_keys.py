@@ -165,10 +165,10 @@ def faults(path: Path, dialect: str, words: list[str]) -> list[Any]:
     try:
         config = load_config(path, overrides=words)
         assert dialect_of(config) is DIALECTS[dialect]
-        reading = DIALECTS[dialect].read(config)
+        reader = DIALECTS[dialect].read(config).reader
         if dialect == "rlinf":
             rlinf.plan(config, Inventory.uniform(1, 8))
-        return list(reading.faults)  # type: ignore[attr-defined]
+        return list(reader.faults)  # type: ignore[attr-defined]
     except PlacementError as error:
         return list(error.diagnostics)
 

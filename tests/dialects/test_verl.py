@@ -491,14 +491,14 @@ def test_a_critic_that_only_a_run_reveals_is_no_fault(tmp_path: Path) -> None:
 
 def test_what_verl_counts_or_ignores_is_a_warning() -> None:
     model = "reward.reward_model"
-    reader = verl.read(from_overrides([*BASE, f"{model}.enable_resource_pool=true", f"{model}.nnodes=2"]))
-    verl.plan(reader, Inventory.uniform(2, 8))
-    (found,) = reader.warnings
+    read = verl.read(from_overrides([*BASE, f"{model}.enable_resource_pool=true", f"{model}.nnodes=2"]))
+    verl.plan(read, Inventory.uniform(2, 8))
+    (found,) = read.reader.warnings
     assert f"{found.path} {found.code}: {found.message}" == (
         "reward.reward_model.enable_resource_pool idle-accelerators: verl also counts the pool of the reward model, "
         "2 nodes with 8 accelerators, although it is disabled"
     )
-    (found,) = verl.read(from_overrides([*BASE, "reward_model.enable=true"])).warnings
+    (found,) = verl.read(from_overrides([*BASE, "reward_model.enable=true"])).reader.warnings
     assert (
         found.message
         == "no reward model is placed: verl 0.9 takes it from `reward.reward_model`, not from `reward_model`"

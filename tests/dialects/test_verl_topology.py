@@ -30,10 +30,10 @@ SCENARIOS: list[tuple[str, dict[str, tuple[int, str]]]] = [
 
 @pytest.mark.parametrize(("name", "expected"), SCENARIOS, ids=[name for name, _ in SCENARIOS])
 def test_each_scenario_of_the_draft_is_an_example(name: str, expected: dict[str, tuple[int, str]]) -> None:
-    reader = verl.read(EXAMPLES / f"{name}.yaml")
-    plan = verl.plan(reader, verl.assumed_inventory(reader))
+    read = verl.read(EXAMPLES / f"{name}.yaml")
+    plan = verl.plan(read, verl.assumed_inventory(read))
     assert {one: (len(component), str(component.used_nodes())) for one, component in plan.items()} == expected
-    assert not reader.warnings
+    assert not read.reader.warnings
 
 
 @pytest.mark.parametrize("row", BROKEN, ids=[f"{row['example']}-{row['other'][:30]}" for row in BROKEN])
@@ -43,8 +43,8 @@ def test_each_broken_variant_of_the_draft_is_a_fault(row: dict[str, Any], tmp_pa
     path = tmp_path / "conf.yaml"
     path.write_text(text.replace(row["part"], row["other"]))
     with pytest.raises(PlacementError) as caught:
-        reader = verl.read(path)
-        verl.plan(reader, verl.assumed_inventory(reader))
+        read = verl.read(path)
+        verl.plan(read, verl.assumed_inventory(read))
     assert [f"{one.line} {one.code}: {one.message} | {one.help}" for one in caught.value.diagnostics] == row["faults"]
 
 
@@ -82,9 +82,9 @@ def test_what_the_draft_carries_through_is_a_warning(
     kept = [line.replace(part, other or part) for line in lines if other is not None or part not in line]
     path = tmp_path / "conf.yaml"
     path.write_text("\n".join(kept))
-    reader = verl.read(path)
-    verl.plan(reader, verl.assumed_inventory(reader))
-    (found,) = reader.warnings
+    read = verl.read(path)
+    verl.plan(read, verl.assumed_inventory(read))
+    (found,) = read.reader.warnings
     assert found.warning and found.line and found.message.startswith(message)
 
 
@@ -100,8 +100,8 @@ def test_a_smaller_cluster_than_the_draft_states_is_a_fault() -> None:
 
 @pytest.mark.parametrize("name", [name for name, _ in SCENARIOS])
 def test_a_written_topology_plans_the_same(name: str) -> None:
-    reader = verl.read(EXAMPLES / f"{name}.yaml")
-    plan = verl.plan(reader, verl.assumed_inventory(reader))
+    read = verl.read(EXAMPLES / f"{name}.yaml")
+    plan = verl.plan(read, verl.assumed_inventory(read))
     conversion = convert(plan, "verl", topology=True)
     assert conversion.omitted == ()
     again = verl.plan(conversion.config, plan.inventory)

@@ -65,12 +65,12 @@ def config_of(line: Mapping[str, Any]) -> Any:
 
 def _reduced(config: Mapping[str, Any], nodes: str | None) -> Any:
     """Return the part of a config that decides the placement, and the values that it refers to."""
-    asked: set[KeyPath] = set()
+    asked: frozenset[KeyPath] = frozenset()
     with suppress(PlacementError):
         job = read_job(config, nodes)
-        asked = job.reader.asked
+        asked = job.config.deciding_paths
         job.plan()
-        asked = asked | job.reader.asked
+        asked = asked | job.config.deciding_paths
     paths = {tuple(map(str, path)) for path in asked}
     part = _part(config, (), paths | {("cluster",)} if name_of(config) == "rlinf" else paths) or {}
     algorithm = next((name for name in _ALGORITHMS if name in config), None) if name_of(config) == "nemo_rl" else None

@@ -80,7 +80,7 @@ def test_a_pinned_plan_has_the_nodes_of_each_pool_in_order(
             "number": lambda rank, ips=ips: int(ips[rank].split(".")[-1]),
             "id": mine.__getitem__,
         }
-        sorted_nodes(found, keys[job.dialect.node_order(job.reader)])
+        sorted_nodes(found, keys[job.dialect.node_order(job.config)])
 
 
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=4), st.integers(1, 3), st.sampled_from([1, 2]), st.data())

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from rankplan import Inventory, Packed, PackedPlacementStrategy, Parallel, PlacementError, Plan, RankMap
 from rankplan.parallel import ENGINE_ORDER
+from rankplan.read.section import read_config
 from rankplan.rlinf import (
     HybridComponentPlacement,
     ModelParallelComponentPlacement,
@@ -496,10 +497,10 @@ def test_the_command_line_chooses_the_class_and_prints_the_mode(tmp_path: Path) 
 )
 def test_the_sections_decide_the_class(sections: dict[str, Any], kind: str) -> None:
     cluster = {"num_nodes": 1, "component_placement": {"actor,rollout,env": "all"}}
-    found = roles_class(rlinf.read({"cluster": cluster} | sections))
+    found = roles_class(read_config({"cluster": cluster} | sections))
     assert found.__name__.replace("Roles", "ComponentPlacement") == kind
     cluster = {"num_nodes": 1, "component_placement": {"actor,rollout,reward": "all", "rollout_judge": "0-3"}}
-    found = roles_class(rlinf.read({"cluster": cluster} | sections))
+    found = roles_class(read_config({"cluster": cluster} | sections))
     several = kind.replace("ModelP", "MultiAgentModelP").replace("MultiAgentMultiAgent", "MultiAgent")
     assert found.__name__.replace("Roles", "ComponentPlacement") == several
 

@@ -88,7 +88,7 @@ def arrange(
         else:
             job = read(file, choice)
             job.announce()
-            plan, inventory = job.dialect.plan(job.reader, job.inventory), job.inventory
+            plan, inventory = job.dialect.plan(job.config, job.inventory), job.inventory
         found = arranged(plan, inventory, **stated, beside=[load_plan(path) for path in beside])
         if (crossings := crossings_table(found)) is not None:
             print_table(crossings)

@@ -17,7 +17,7 @@ from rankplan.guests.doors import Door, Guest, GuestError, Table
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
-from rankplan.read.text.reader import Reader
+from rankplan.read.text.read_config import ReadConfig
 
 if TYPE_CHECKING:
     from rankplan.dialects.interface.planning import Planner
@@ -95,7 +95,7 @@ class _GuardedPlanner:
     guest: Guest
     planner: Planner
 
-    def read(self, config: Any) -> Reader:
+    def read(self, config: Any) -> ReadConfig:
         """Read a config; see `Planner.read`."""
         with self.guest.running():
             return self.planner.read(config)

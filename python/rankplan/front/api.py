@@ -17,6 +17,7 @@ from rankplan.memory.cards import size_in_bytes
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.read.sources import Planned, Sources
+from rankplan.read.text.read_config import ReadConfig
 from rankplan.read.text.reader import Reader
 from rankplan.render.report import Report
 
@@ -49,7 +50,7 @@ def check(
     """
     job: Job | None = None
     needs: Needs | None = None
-    reader = Reader({})
+    read = ReadConfig(Reader({}))
     sources = Sources()
     reserved = size_in_bytes(reserve)
     peaks = peaks_of(costs)
@@ -57,7 +58,7 @@ def check(
         plan = saved_plan(config, nodes, dialect, overrides, without)
         if plan is None:
             job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
-            reader = job.reader
+            read = job.config
             job.announce()
             plan, sources = job.planned()
         if memory or any(one.memory is not None for one in plan.values()):
@@ -73,12 +74,12 @@ def check(
             from rankplan.memory.faults import memory_unknown
             from rankplan.read.memory_places import located
 
-            warnings += tuple(located(reader, sources, name, one) for name, one in memory_unknown(needs))
+            warnings += tuple(located(read.reader, sources, name, one) for name, one in memory_unknown(needs))
             warnings += tuple(sources.unknown_models.values())
     except PlacementError as error:
         plan, warnings = None, error.diagnostics
-    deciding = [warning for warning in reader.warnings if verbose or reader.decides(warning)]
-    omitted = len(reader.warnings) - len(deciding)
+    deciding = [warning for warning in read.reader.warnings if verbose or read.decides(warning)]
+    omitted = len(read.reader.warnings) - len(deciding)
     shown = needs if memory else None
     return Report(name_of(config), plan, (*deciding, *warnings), omitted, shown)
 

@@ -20,6 +20,7 @@ from rankplan.plans.plan import Plan
 from rankplan.read.sources import Planned
 from rankplan.read.text.document import Section
 from rankplan.read.text.load import load_config
+from rankplan.read.text.read_config import ReadConfig
 from rankplan.read.text.reader import Reader
 from rankplan.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.words import counted, wrong_type
@@ -44,15 +45,21 @@ _SIZE = re.compile(r"\s*[0-9]+x[0-9]+\s*", re.ASCII)
 class Job:
     """A config that was read, its dialect, and the nodes to plan it on.
 
-    ``assumed``: the nodes are those that the config is probably meant for. ``labelled``: their labels are known.
+    ``config`` is the result of `Dialect.read`. ``assumed``: the nodes are those that the config is probably meant for.
+    ``labelled``: their labels are known.
     """
 
     name: str
-    reader: Reader
+    config: ReadConfig
     dialect: Dialect
     inventory: Inventory
     assumed: bool
     labelled: bool
+
+    @property
+    def reader(self) -> Reader:
+        """The values of the config with their places, and its faults."""
+        return self.config.reader
 
     def announce(self) -> None:
         """Log which nodes are assumed."""
@@ -67,7 +74,7 @@ class Job:
 
     def announce_unknown(self) -> None:
         """Log how many values of a script decide the placement, and are known only when it runs."""
-        if unknown := [one for one in self.reader.warnings if one.code == "not-run" and self.reader.decides(one)]:
+        if unknown := [one for one in self.reader.warnings if one.code == "not-run" and self.config.decides(one)]:
             values = counted(len(unknown), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
@@ -97,8 +104,8 @@ class Job:
         """
         inventory = self.inventory
         if pinned:
-            inventory = in_order(inventory, self.dialect.node_order(self.reader), node_ids)
-        found = self.dialect.planned(self.reader, inventory, isolate_accelerator=isolate is not False, pinned=pinned)
+            inventory = in_order(inventory, self.dialect.node_order(self.config), node_ids)
+        found = self.dialect.planned(self.config, inventory, isolate_accelerator=isolate is not False, pinned=pinned)
         reject_empty(found.plan, self.reader)
         reject_crossings(found.plan, labelled=self.labelled, cluster=inventory)
         return found
@@ -138,13 +145,13 @@ def read_job(
     else:
         content = load_config(config, overrides)
     chosen, guest_warnings = _dialect(dialect, content)
-    reader = chosen.read(content)
+    read = chosen.read(content)
     for warning in guest_warnings:
-        reader.faults.note(warning)
-    inventory = chosen.assumed_inventory(reader) if nodes is None else inventory_from(nodes)
+        read.reader.faults.note(warning)
+    inventory = chosen.assumed_inventory(read) if nodes is None else inventory_from(nodes)
     inventory = inventory.without(without) if without else inventory
     labelled = nodes is not None and not (isinstance(nodes, str) and _SIZE.fullmatch(nodes))
-    return Job(name, reader, chosen, inventory, nodes is None, labelled)
+    return Job(name, read, chosen, inventory, nodes is None, labelled)
 
 
 def name_of(config: Config) -> str:

@@ -20,6 +20,7 @@ from rankplan.plans.rules import component_names
 from rankplan.read.components import ASSUMED
 from rankplan.read.section import Config, Reading, read_config
 from rankplan.read.sources import Planned
+from rankplan.read.text.read_config import ReadConfig
 from rankplan.rlinf.model_parallel import (
     ModelParallelRoles,
     MultiAgentModelParallelEvalRoles,
@@ -29,34 +30,46 @@ from rankplan.rlinf.roles import HybridRoles, Roles, plan_of
 from rankplan.rlinf.sized import ModelParallelEvalRoles
 from rankplan.rlinf.sizes import ENGINE, TRAINING
 
-read = read_config
-
 _ENGINE_KEYS = {*ENGINE.values(), "rollout_backend"}
 _MODEL_KEYS = {*TRAINING.values()}
 _FURTHER = "rollout_"
 """How the names of further rollouts start (``_validate_collocated_placement``); a section may be of anything."""
 
 
+def read(config: Config | ReadConfig) -> ReadConfig:
+    """Read the ``cluster`` section of a config; one that is already read is returned.
+
+    Raises `PlacementError` if the config has no section that could be read.
+    """
+    return config if isinstance(config, ReadConfig) else ReadConfig(read_config(config))
+
+
+def _reading(config: Config | ReadConfig) -> Reading:
+    """Return the section of a config."""
+    content: Any = config.reader if isinstance(config, ReadConfig) else config
+    return read_config(content)
+
+
 def plan(
-    config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+    config: Config | ReadConfig, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
 ) -> Plan:
     """Return the plan of a config on an inventory; see `planned`."""
     return planned(config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned).plan
 
 
 def planned(
-    config: Config | Reading, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+    config: Config | ReadConfig, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
 ) -> Planned:
     """Return the plan of a config on an inventory, and where the config states what decides it.
 
     Components have the parallel sizes of their entries, else those of their sections (``actor.model``, ``rollout``).
     RLinf places its processes itself: a ``pinned`` plan is the same. Raises `PlacementError` with every fault.
     """
-    roles = roles_of(read(config), inventory)
+    roles = roles_of(_reading(config), inventory)
     return Planned(plan_of(roles, roles.strategies(), isolate=isolate_accelerator), roles.sources)
 
 
-def node_order(config: Config | Reading) -> None:
+def node_order(config: Config | ReadConfig) -> None:
     """Return ``None``: RLinf has its own order of nodes."""
 
 
@@ -98,12 +111,12 @@ def roles_of(reading: Reading, inventory: Inventory) -> Roles:
     return roles
 
 
-def assumed_inventory(config: Config | Reading) -> Inventory:
+def assumed_inventory(config: Config | ReadConfig) -> Inventory:
     """Return ``num_nodes`` nodes with 8 accelerators each. Raises `PlacementError` if the number is invalid."""
-    reading = read(config)
+    reading = _reading(config)
     assumed = Inventory.uniform(reading.section.num_nodes, ASSUMED)
     if not reading.num_nodes_known:
-        plan(reading, assumed)  # raises that fault, and all others
+        plan(ReadConfig(reading), assumed)  # raises that fault, and all others
     return assumed
 
 

@@ -14,7 +14,7 @@ from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.read.text.formats import Format
 from rankplan.read.text.programs import Program
-from rankplan.read.text.reader import Reader
+from rankplan.read.text.read_config import ReadConfig
 from rankplan.references import resolved
 
 if TYPE_CHECKING:  # what plans is imported when a config is planned
@@ -79,7 +79,7 @@ class Dialect:
 
         return JobPlanner(self.name, self.keys, resolved(self.job))
 
-    def read(self, config: Any) -> Reader:
+    def read(self, config: Any) -> ReadConfig:
         """Read and validate a config, once; see `Planner.read`."""
         return self._planner.read(config)
 

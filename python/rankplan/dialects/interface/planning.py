@@ -18,13 +18,14 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import assumed, lacks_accelerators
 from rankplan.read.sources import Planned
+from rankplan.read.text.read_config import ReadConfig
 from rankplan.read.text.reader import Reader
 
 
 class Planner(Protocol):
     """How the configs of a dialect become plans. A config that was read can be passed in place of the config."""
 
-    def read(self, config: Any) -> Reader:
+    def read(self, config: Any) -> ReadConfig:
         """Read and validate a config, once. Raises `PlacementError` if it is not a mapping."""
 
     def planned(
@@ -51,21 +52,24 @@ class JobPlanner:
     keys: KeyTable
     job: Callable[[Config], Job]
 
-    def read(self, config: Any) -> Reader:
+    def read(self, config: Any) -> ReadConfig:
         """Read a config; see `Planner.read`. Flags may be an ``argparse.Namespace``."""
-        if self.keys.flags and not isinstance(config, str | os.PathLike | Mapping | Reader):
+        if isinstance(config, ReadConfig):
+            return config
+        if self.keys.flags and not isinstance(config, str | os.PathLike | Mapping):
             config = getattr(config, "__dict__", config)
-        return self.keys.read(config, self._job_of)
-
-    def _job_of(self, reader: Reader) -> Job:
-        return self.job(Config(reader, reader.faults, flags=self.keys.written(reader.content) or {}))
+        reader = Reader.load(config)
+        self.keys.reject_typos(reader)
+        job = self.job(Config(reader, reader.faults, flags=self.keys.written(reader.content) or {}))
+        return ReadConfig(reader, job, frozenset(entry.path for entry in self.keys.placing))
 
     def planned(
         self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
     ) -> Planned:
         """Return the plan of a config on an inventory; see `Planner.planned`."""
-        reader = self.read(config).fork()
-        job: Job = reader.state
+        read = self.read(config)
+        reader = read.reader.fork()
+        job: Job = read.values
         if not job.finds_all:
             reader.finish()
             if job.size()[1]:
@@ -94,19 +98,19 @@ class JobPlanner:
 
     def node_order(self, config: Any) -> NodeOrder | None:
         """Return by what the trainer of a config sorts its nodes; see `Planner.node_order`."""
-        reader = self.read(config)
-        job: Job = reader.state
+        read = self.read(config)
+        job: Job = read.values
         if not job.finds_all:
-            reader.finish()
+            read.reader.finish()
         return job.node_order()
 
     def assumed_inventory(self, config: Any) -> Inventory:
         """Return the nodes that the config needs. Raises `PlacementError` with every fault of the config."""
-        reader = self.read(config)
-        job: Job = reader.state
+        read = self.read(config)
+        job: Job = read.values
         if not job.finds_all:
-            reader.finish()
-        inventory = job.assumed() or assumed(reader, *job.size())
-        if reader.faults:
-            self.planned(reader, inventory)  # raises them, with those of the places
+            read.reader.finish()
+        inventory = job.assumed() or assumed(read.reader, *job.size())
+        if read.reader.faults:
+            self.planned(read, inventory)  # raises them, with those of the places
         return inventory

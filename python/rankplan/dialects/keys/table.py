@@ -10,7 +10,7 @@ from rankplan.dialects.keys.key import Entry, Key, Kind, Recognition, path_of
 from rankplan.dialects.keys.roles import Role, memory_keys
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
-from rankplan.read.text.reader import Config, Reader
+from rankplan.read.text.reader import Reader
 from rankplan.references import resolved
 
 FOREIGN = ("kwargs", "override", "strategy_config", "*")
@@ -117,18 +117,10 @@ class KeyTable:
         """The sections of the keys of memory."""
         return {entry.path[:depth] for entry in self.remembering for depth in range(len(entry.path))}
 
-    def read(self, config: Config | Reader, state: Callable[[Reader], Any]) -> Reader:
-        """Return the reader of a config, with a fault for each likely typo, as `Reader.of` does."""
-
-        def checked(reader: Reader) -> Any:
-            reader.asked.update(entry.path for entry in self.placing)
-            if self.finds_typos and not self.flags:
-                self._reject_typos(reader)
-            return state(reader)
-
-        return Reader.of(config, checked)
-
-    def _reject_typos(self, reader: Reader) -> None:
+    def reject_typos(self, reader: Reader) -> None:
+        """Record a fault for each key of a config that looks like a typo, unless the job finds them."""
+        if self.flags or not self.finds_typos:
+            return
         beside = reader.aside()
         for path, names in self.spelt.items():
             placing = self.known.get(path, ())

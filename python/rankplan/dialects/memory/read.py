@@ -57,8 +57,7 @@ class MemoryReader:
         self.sources = Sources()
         self._model = model
         self.undivided = defaults and undivided
-        self._probe = reader.fork()
-        self._probe.asked = set()
+        self._probe = reader.aside()
         self._changes: Mapping[KeyPath, Any] = {}
         self._models: dict[str, Model | None] = {}
 

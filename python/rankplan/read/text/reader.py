@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -43,10 +43,7 @@ class Reader:
         self.content = content
         self.config = config
         self.faults = Faults()
-        self.state: Any = None
-        """The values that the dialect of the config has read."""
-        self.asked: set[KeyPath] = set()
-        """The paths of the values that the dialect has read so far: they decide the placement."""
+        self._paths_read: set[KeyPath] = set()
         self._document = content.document if isinstance(content, Section) else None
         self._prefix = content.path if isinstance(content, Section) else prefix
         self._outer = self._prefix if config is None else config.path if isinstance(config, Section) else ()
@@ -66,18 +63,6 @@ class Reader:
             raise PlacementError([not_a_mapping("the config", content, "write keys and values")])
         return cls(content)
 
-    @classmethod
-    def of(cls, config: Any, state: Callable[[Reader], Any]) -> Reader:
-        """Return the reader of a whole config with the state that is read from it; a reader is returned unchanged.
-
-        Raises as `load` does.
-        """
-        if isinstance(config, Reader):
-            return config
-        reader = cls.load(config)
-        reader.state = state(reader)
-        return reader
-
     def fork(self) -> Self:
         """Return a reader with the same content and faults; neither sees the later faults of the other."""
         other = type(self).__new__(type(self))
@@ -93,9 +78,9 @@ class Reader:
         return other
 
     def aside(self) -> Self:
-        """Return a reader with the same content whose values decide no placement."""
+        """Return a fork that has read nothing so far: what it reads decides no placement."""
         other = self.fork()
-        other.asked = set()
+        other._paths_read = set()
         return other
 
     @property
@@ -114,14 +99,10 @@ class Reader:
         """The values of programs that are other parts of the job of a launch script, by the names of these."""
         return getattr(self._document, "parts", {})
 
-    def decides(self, warning: Diagnostic) -> bool:
-        """Return whether a warning matters: it is about no value, or the dialect gives it, or has read the value."""
-        path = warning.path or ""
-        return (
-            warning.code != "not-run"
-            or warning in self.faults.warnings
-            or any(one == path or one.startswith((f"{path}.", f"{path}[")) for one in map(path_text, self.asked))
-        )
+    @property
+    def paths_read(self) -> frozenset[KeyPath]:
+        """The paths of the values that this reader and its forks have read so far."""
+        return frozenset(self._paths_read)
 
     def add(self, path: KeyPath, diagnostic: Diagnostic) -> None:
         """Record a fault at a path within the content."""
@@ -168,7 +149,7 @@ class Reader:
 
         One that its config library cannot resolve is a fault.
         """
-        self.asked.add((*path, key))
+        self._paths_read.add((*path, key))
         try:
             keys = mapping.keys()  # `in` is false for an OmegaConf key whose value is ???
             return self.resolved(mapping[key], path) if key in keys else None
@@ -233,7 +214,7 @@ class Reader:
         inner = path[: len(path) + 1 - len(found["dots"])] if found["dots"] else ()
         here: Any = self._sections[()]
         sections: KeyPath = (*inner, *str(found["path"]).split("."))
-        self.asked.add(sections)
+        self._paths_read.add(sections)
         for key in sections[:-1]:
             here = self.resolved(here.get(key) if isinstance(here, Mapping) else None, (), depth + 1)
         selected = here.get(sections[-1]) if isinstance(here, Mapping) else None

@@ -105,7 +105,7 @@ def _planned(base: Live, config: Job, job: str | None) -> Plan:
     ids = [node.node_id for node in base.nodes]
 
     def plan_on(inventory: Inventory) -> Plan:
-        attempt = replace(config, reader=config.reader.fork(), inventory=inventory, labelled=True)
+        attempt = replace(config, config=config.config.fork(), inventory=inventory, labelled=True)
         return attempt.plan(pinned=True, node_ids=ids)
 
     first = plan_on(base.inventory)

@@ -263,7 +263,7 @@ def _planner(
         there = replace(job, labelled=True, assumed=False)
 
         def on(inventory: Inventory) -> Planned:
-            attempt = replace(there, reader=job.reader.fork(), inventory=inventory)
+            attempt = replace(there, config=job.config.fork(), inventory=inventory)
             return attempt.planned(isolate=isolate, pinned=True, node_ids=nodes.ids)
 
         left = held.left(nodes.inventory)

@@ -271,7 +271,7 @@ def layout(flags: Any) -> tuple[int, int]:
 
     Raises `PlacementError` with every fault.
     """
-    reader = DIALECT.read(flags)
-    reader.finish()
-    job: SlimeJob = reader.state
+    read = DIALECT.read(flags)
+    read.reader.finish()
+    job: SlimeJob = read.values
     return job.num_gpus, job.rollout_offset

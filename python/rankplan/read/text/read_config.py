@@ -1,0 +1,41 @@
+"""What the dialect of a config has read: the result of `Dialect.read`, from which the config is planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankplan.errors import Diagnostic, KeyPath
+from rankplan.frozen import frozen
+from rankplan.read.text.reader import Reader
+from rankplan.words import path_text
+
+
+@frozen
+class ReadConfig:
+    """A config that its dialect has read, once. It can be planned several times.
+
+    ``reader`` has the content and its faults. ``values`` are what the dialect reads from it before it knows the nodes:
+    a `Job`, or nothing. ``key_paths`` are those of the keys by which the dialect places.
+    """
+
+    reader: Reader
+    values: Any = None
+    key_paths: frozenset[KeyPath] = frozenset()
+
+    def fork(self) -> ReadConfig:
+        """Return the same config with the same faults; neither gets the later faults of the other."""
+        return ReadConfig(self.reader.fork(), self.values, self.key_paths)
+
+    @property
+    def deciding_paths(self) -> frozenset[KeyPath]:
+        """The paths of the values that decide the placement: those of the keys, and others that were read so far."""
+        return self.key_paths | self.reader.paths_read
+
+    def decides(self, warning: Diagnostic) -> bool:
+        """Return whether a warning matters: it is about no value, or the dialect gives it, or the value decides."""
+        if warning.code != "not-run" or warning in self.reader.faults.warnings:
+            return True
+        path = warning.path or ""
+        inside = (f"{path}.", f"{path}[")
+        paths = map(path_text, self.deciding_paths)
+        return any(other == path or other.startswith(inside) for other in paths)
