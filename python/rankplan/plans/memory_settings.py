@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from rankplan._core import read_part
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.frozen import frozen
 from rankplan.plans import faults
@@ -128,27 +127,14 @@ Fault = tuple[KeyPath, Diagnostic]
 """A fault, and its path within the settings."""
 
 
-def read_settings(value: Any) -> tuple[MemorySettings | None, list[Fault]]:
-    """Return the settings that a value of ``memory`` states, or every fault."""
-    values, found = read_part("memory", value)
-    if values is not None:
-        return settings_of(values)
-    faults_within: list[Fault] = [(path[1:], fault) for path, fault in found]
-    if isinstance(value, Mapping) and not any(path[:1] == ("model",) for path, _ in faults_within):
-        faults_within += _model(value.get("model"))[1]
-    return None, faults_within
-
-
 def settings_of(values: Mapping[str, Any]) -> tuple[MemorySettings | None, list[Fault]]:
     """Return the settings of values that the core has read one by one, or the faults of their sum."""
     model, found = _model(values.get("model"))
     if found:
         return None, found
     settings = MemorySettings(**{**values, "model": model})
-    fault = _unfit(values)
-    if fault is None and (ends := settings.ends_fault(model)) is not None:
-        fault = (), ends
-    return (settings, []) if fault is None else (None, [fault])
+    found = unfit(values, settings)
+    return (None, found) if found else (settings, [])
 
 
 def _model(source: Any) -> tuple[Model | None, list[Fault]]:
@@ -161,21 +147,23 @@ def _model(source: Any) -> tuple[Model | None, list[Fault]]:
         return None, [(("model",), fault) for fault in error.diagnostics]
 
 
-def _unfit(values: Mapping[str, Any]) -> Fault | None:
-    """Return the fault of settings that do not go together."""
-    kinds = [kind for kind in KINDS if values.get(kind)]
+def unfit(stated: Mapping[str, Any], settings: MemorySettings) -> list[Fault]:
+    """Return the first fault of settings that do not go together; ``stated`` are those that a user writes."""
+    kinds = [kind for kind in KINDS if getattr(settings, kind)]
     if len(kinds) != 1:
-        return (), faults.no_kind_of_memory(kinds)
+        return [((), faults.no_kind_of_memory(kinds))]
     kind = kinds[0]
-    for key in sorted(values):
-        if values[key] in (None, False):
+    framework = getattr(settings, kind)
+    for key in sorted(stated):
+        if stated[key] in (None, False):
             continue
         if key not in FITTING[kind]:
-            return (key,), faults.idle_setting(key, kind, KINDS)
+            return [((key,), faults.idle_setting(key, kind, KINDS))]
         own = _FRAMEWORK.get(key)
-        if own is not None and values[kind] not in (own, True):
-            return (key,), faults.setting_of_another(key, kind, values[kind], own)
+        if own is not None and framework not in (own, True):
+            return [((key,), faults.setting_of_another(key, kind, framework, own))]
     for first, second in (("model", "params"), ("tokens", "micro_batch")):
-        if values.get(first) is not None and values.get(second) is not None:
-            return (second,), faults.both_stated(first, second)
-    return None
+        if getattr(settings, first) is not None and getattr(settings, second) is not None:
+            return [((second,), faults.both_stated(first, second))]
+    ends = settings.ends_fault(settings.model)
+    return [] if ends is None else [((), ends)]

@@ -22,7 +22,7 @@ def facts_of(section: ClusterSection) -> ClusterFacts:
     """Return what a section states of the nodes."""
     topology = section.topology
     return ClusterFacts(
-        node_groups=tuple(map(_group, section.node_groups)),
+        node_groups=tuple(map(node_group, section.node_groups)),
         exclude=section.exclude,
         levels=None if topology is None else topology.levels,
         order=BY_ADDRESS if topology is None else topology.order,
@@ -33,7 +33,7 @@ def facts_of(section: ClusterSection) -> ClusterFacts:
 
 def rules_of(section: ClusterSection) -> Rules:
     """Return the rules of a section, without their places."""
-    topology, pools = section.topology, tuple(map(_pool, section.pools))
+    topology, pools = section.topology, tuple(map(pool_of, section.pools))
     if topology is None:
         return Rules(pools=pools) if pools else NO_RULES
     return Rules(
@@ -68,7 +68,8 @@ def with_stated(rules: Rules, stated: Mapping[str, Any]) -> Rules:
     return replace(rules, **{key: getattr(read, key) for key in stated})
 
 
-def _group(group: node_groups.NodeGroup) -> NodeGroup:
+def node_group(group: node_groups.NodeGroup) -> NodeGroup:
+    """Return a node group as plain data."""
     environments = [
         NodeEnvironment(each.node_ranks, each.env_vars, each.python_interpreter_path, each.path_env)
         for each in group.env_configs
@@ -87,6 +88,7 @@ def _hardware(hardware: hardware_models.Hardware) -> GroupHardware:
     return GroupHardware(hardware.type, tuple(pieces))
 
 
-def _pool(pool: PoolEntry) -> Pool:
+def pool_of(pool: PoolEntry) -> Pool:
+    """Return a pool as plain data."""
     bounds = pool.min_accelerators, pool.max_accelerators
     return Pool(pool.name, pool.components, *bounds, pool.node_ranks, pool.protects)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any
@@ -169,7 +168,3 @@ class Hardware(Model):
                 config = config.model_copy(update={key: text for key, text in texts.items() if text is not None})
             kept.append(config)
         return kept
-
-    def counts(self) -> list[tuple[int, int]]:
-        """Return (node rank, number of pieces) for every node with hardware, ascending."""
-        return sorted(Counter(config.node_rank for config in self.configs or ()).items())

@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from rankplan._core import MAX_PROCESSES
-from rankplan.errors import Diagnostic, KeyPath
 from rankplan.hardware.policies import MEMORY_POLICIES
 from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
-from rankplan.plans.memory_settings import FITTING, KINDS, LARGEST_COUNT, MemorySettings
+from rankplan.plans.faults import ONE_KIND
+from rankplan.plans.memory_settings import LARGEST_COUNT, MemorySettings, unfit
 from rankplan.plans.model import LARGEST
 from rankplan.read.base import Model, words
 from rankplan.read.sizes import ModelName, size_in
-from rankplan.read.text.faults import THIS, as_pydantic, diagnostics, fault, number
+from rankplan.read.text.faults import THIS, as_pydantic, number
 from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import must_be, whole_number
-
-_ONE_KIND = "write one of training: megatron, forward: true, engine: vllm, or resident: 17 GiB"
 
 
 def _float(value: Any) -> Any:
@@ -139,45 +137,13 @@ class MemoryEntry(Model):
     @classmethod
     def _mapping(cls, value: Any) -> Any:
         if not isinstance(value, (Mapping, MemoryEntry)):
-            help = f"write `memory_binding: {value}`" if value in MEMORY_POLICIES else _ONE_KIND
+            help = f"write `memory_binding: {value}`" if value in MEMORY_POLICIES else ONE_KIND
             raise as_pydantic(must_be("`memory`", value, "a mapping", help))
         return value
 
     @model_validator(mode="after")
     def _fitting(self) -> MemoryEntry:
-        kinds = [kind for kind in KINDS if getattr(self, kind)]
-        if len(kinds) != 1:
-            found = f"states {' and '.join(f'`{kind}`' for kind in kinds)}" if kinds else "does not say what it is for"
-            raise fault("invalid-value", f"`memory` {found}", _ONE_KIND)
-        stated = [key for key in sorted(self.model_fields_set) if getattr(self, key) not in (None, False)]
-        for key in stated:
-            if key not in FITTING[kinds[0]]:
-                help = f"remove it, or one of {', '.join(KINDS)}"
-                raise fault("invalid-value", f"`{key}` says nothing about `{kinds[0]}`", help, [key])
-            framework, own = getattr(self, kinds[0]), _FRAMEWORK.get(key)
-            if own is not None and framework not in (own, True):
-                message = f"`{key}` says nothing about `{kinds[0]}: {framework}`"
-                raise fault("invalid-value", message, f"remove it: only {own} has it", [key])
-        for one, other in (("model", "params"), ("tokens", "micro_batch")):
-            if getattr(self, one) is not None and getattr(self, other) is not None:
-                message = f"`{one}` and `{other}` are both stated"
-                raise fault("invalid-value", message, "remove one of the two", [other])
-        if (ends := self.value().ends_fault(self.model)) is not None:
-            raise as_pydantic(ends)
+        stated = {key: getattr(self, key) for key in self.model_fields_set}
+        for path, fault in unfit(stated, self.value()):
+            raise as_pydantic(fault, path)
         return self
-
-
-def read_memory(value: Any, path: KeyPath) -> tuple[MemorySettings | None, list[tuple[KeyPath, Diagnostic]]]:
-    """Return the settings that a value at a path states, or every fault with its path."""
-    try:
-        return MemoryEntry.model_validate(value).value(), []
-    except ValidationError as error:
-        return None, list(diagnostics(error, {"": MemoryEntry}, path))
-
-
-_FRAMEWORK = {
-    "zero_stage": "deepspeed",
-    "whole_gradients": "fsdp",
-    **dict.fromkeys(("distributed_optimizer", "sequence_parallel", "first_layers", "last_layers"), "megatron"),
-}
-"""The framework of the keys that only one of them has."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from rankplan._core import CLUSTER, NODE, RankSet, read_ranks
-from rankplan.errors import Diagnostic, KeyPath
+from rankplan.errors import Diagnostic
 from rankplan.read.text.faults import as_pydantic, number
 from rankplan.words import shown
 
@@ -49,15 +49,3 @@ Ranks = Annotated[
         {"type": ["string", "integer", "array"], "items": {"type": "integer"}, "examples": ["0-7", 0, [0, 1]]}
     ),
 ]
-
-
-def node_rank_faults(ranks: RankSet, num_nodes: int | None) -> Iterator[tuple[KeyPath, Diagnostic]]:
-    """Yield the fault of ``node_ranks`` that are empty, or out of range if the number of nodes is known."""
-    if not ranks:
-        help = "name at least one node, e.g. 0"
-        yield ("node_ranks",), Diagnostic("invalid-value", "node_ranks is empty", help)
-    elif num_nodes is not None and ranks[-1] >= num_nodes:
-        nodes = "1 node, rank 0" if num_nodes == 1 else f"{num_nodes} nodes, ranks 0-{num_nodes - 1}"
-        message = f"node_ranks {ranks} are out of range: the cluster has {nodes}"
-        help = f"use ranks up to {num_nodes - 1}, or set num_nodes to {ranks[-1] + 1}"
-        yield ("node_ranks",), Diagnostic("node-out-of-range", message, help)

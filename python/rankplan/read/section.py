@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
@@ -14,7 +15,7 @@ from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.nodes.facts import ClusterFacts
 from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.rules import Rules, component_names, with_named_levels
-from rankplan.read.facts import facts_of, rules_of
+from rankplan.read.facts import facts_of, node_group, pool_of, rules_of
 from rankplan.read.models import ClusterSection, ComponentEntry
 from rankplan.read.ranks import RESERVED_LABELS, label_fault, with_all
 from rankplan.read.text.faults import CUT, RANKS, diagnostics, missing, wrong_type
@@ -142,19 +143,22 @@ class Reading(Reader):
 
     def _check_groups(self, groups: Mapping[int, NodeGroup], num_nodes: int | None) -> None:
         """Record what is wrong within node groups, and between them."""
-        from rankplan.read.groups import group_faults
+        from rankplan.nodes.group_rules import group_faults
+        from rankplan.read.groups import piece_faults
 
-        for (index, *path), found in group_faults(groups, num_nodes):
+        plain_groups = {index: node_group(group) for index, group in groups.items()}
+        for (index, *path), found in chain(group_faults(plain_groups, num_nodes), piece_faults(plain_groups)):
             self.add(("node_groups", index, *path), found)
             if path[0] != "env_configs":
                 self._lost_groups.add(groups[int(index)].label)
 
     def _check_pools(self, pools: Mapping[int, PoolEntry], num_nodes: int | None) -> None:
         """Record what is wrong within pools, and between them."""
-        from rankplan.read.pools import pool_faults
+        from rankplan.plans.pool_rules import stated_pool_faults
 
         names = [name for key in self.keys for name in component_names(key)]
-        for where, found in pool_faults(pools, self._lost_pools, num_nodes, names):
+        plain_pools = {index: pool_of(pool) for index, pool in pools.items()}
+        for where, found in stated_pool_faults(plain_pools, self._lost_pools, num_nodes, names):
             self.add(("pools", *where), found)
 
     def _settings(self, raw: Mapping[str, Any], others: Sequence[str]) -> ClusterSection:
