@@ -269,4 +269,6 @@ def test_flags(tmp_path: Path) -> None:
     for flag, text in (("--cap", "nvlink"), ("--prefer", "world=a"), ("--balance", "a=")):
         done = CliRunner().invoke(main, ["arrange", str(mine), "--inventory", str(nodes), flag, text])
         assert done.exit_code != 0 and done.stderr
+    done = CliRunner().invoke(main, ["arrange", str(mine), "--inventory", str(nodes), "--cap", "nvlink=0"])
+    assert done.exit_code == 2 and "is not LEVEL=N with N of 1 or more" in done.stderr
     assert json.loads(other.read_text())["components"]

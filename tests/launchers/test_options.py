@@ -17,6 +17,8 @@ from support.schemas.validate import faults
 TWO = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "all"}}}
 NAMED = {"nodes": [{"ranks": rank, "accelerators": 8, "hostname": f"gpu-{rank}"} for rank in (0, 1)]}
 
+IMAGES = {"jobset": "a:1", "lws": "a:1"}
+
 
 def plan_of(config: dict[str, Any] = TWO, nodes: dict[str, Any] = NAMED) -> rankplan.Plan:
     return rankplan.plan(config, Inventory.from_dict(nodes))
@@ -246,6 +248,28 @@ def test_every_component_has_a_port_that_exists(target: str) -> None:
     assert "65535" in rankplan.emit(plan_of(two), target, EmitOptions(command="x", port=65534))
     with pytest.raises(ValueError, match="the last is 65536, and ports end at 65535"):
         rankplan.emit(plan_of(two), target, EmitOptions(command="x", port=65535))
+
+
+@pytest.mark.parametrize("target", ["jobset", "lws", "slurm", "torchrun", "mpirun"])
+@pytest.mark.parametrize("port", ["0", "65536", "99999", "99999999", "9" * 5000])
+def test_a_file_states_ports_that_exist(target: str, port: str, tmp_path: Path) -> None:
+    text = rankplan.emit(plan_of(), target, EmitOptions(command="x", image=IMAGES.get(target)))
+    (file := tmp_path / "train").write_text(text.replace("29500", port))
+    with pytest.raises(PlacementError) as refused:
+        rankplan.plan(file)
+    fault = refused.value.diagnostics[0]
+    lines = [number for number, line in enumerate(text.split("\n"), 1) if "29500" in line]
+    assert (fault.code, fault.file) == ("emit-changed", str(file)) and fault.line in lines
+    if len(port) <= 5:
+        assert fault.message == f"the rendezvous of actor is at port {port}; ports are 1 to 65535"
+
+
+def test_the_first_port_leaves_one_for_every_component(tmp_path: Path) -> None:
+    two = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "all", "rollout": "all"}}}
+    text = rankplan.emit(plan_of(two), "jobset", EmitOptions(command="x", image="a:1"))
+    (file := tmp_path / "train").write_text(text.replace("29500", "65535").replace("29501", "65536"))
+    with pytest.raises(PlacementError, match="the rendezvous of rollout is at port 65536"):
+        rankplan.plan(file)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from textwrap import indent
 
 import pytest
 import rankplan
-from rankplan import EmitOptions
-from rankplan.launchers.embedded import has_mark, is_emitted
+from rankplan import EmitOptions, PlacementError
+from rankplan.marks import has_mark, is_emitted
 from support.launchers import OPTIONS, WITHOUT_RAY
 from support.paths import ROOT
 
@@ -37,6 +37,34 @@ def test_a_file_is_recognised_with_what_people_put_above_it(target: str) -> None
     else:
         assert has_mark(f"# by hand\n---\n{text}".encode())
         assert has_mark(text.replace("annotations:", "annotations:\n    team: rl").encode())
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_line_endings_of_windows_are_named_where_they_matter(target: str, tmp_path: Path) -> None:
+    (file := tmp_path / "train").write_bytes(emitted(target).replace("\n", "\r\n").encode())
+    if target not in SCRIPTS:
+        assert rankplan.plan(file).components == ["actor"]
+        return
+    with pytest.raises(PlacementError) as refused:
+        rankplan.plan(file)
+    (fault,) = refused.value.diagnostics
+    assert (fault.code, fault.line) == ("emit-changed", 1) and fault.message.startswith("the lines end in CRLF")
+
+
+@pytest.mark.parametrize("target", SCRIPTS)
+def test_a_base_with_line_endings_of_windows_is_refused(target: str, tmp_path: Path) -> None:
+    (base := tmp_path / "base.sh").write_bytes(b"#!/bin/bash\nmodule load cuda\r\n")
+    with pytest.raises(PlacementError, match=r"base\.sh:2: the lines end in CRLF") as refused:
+        rankplan.emit(PLAN.fitted(HOSTS), target, EmitOptions(**WITHOUT_RAY, base=base))
+    assert refused.value.code == "emit-conflict"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_who_loads_a_file_as_a_saved_plan_learns_what_reads_it(target: str, tmp_path: Path) -> None:
+    (file := tmp_path / "train").write_text(emitted(target))
+    with pytest.raises(PlacementError, match="this is the file of a launcher") as refused:
+        rankplan.Plan.load(file)
+    assert "`rankplan.plan`" in str(refused.value) and rankplan.plan(file).components == ["actor"]
 
 
 @pytest.mark.parametrize("target", TARGETS)

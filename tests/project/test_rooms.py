@@ -60,7 +60,7 @@ BELOW_THE_PLAN = ["render", "runtime", "testing"]
 # a file that is no plan is read as YAML, to say what it is.
 SUGAR = {
     ("rankplan.nodes.inventory", "rankplan.read.inventories.files"),
-    ("rankplan.plans.plan_file", "rankplan.read.text.document"),
+    ("rankplan.plans.other_files", "rankplan.read.text.document"),
     ("rankplan.plans.plan", "rankplan.memory.needs"),
     ("rankplan.plans.plan", "rankplan.memory.changes"),
     ("rankplan.plans.plan", "rankplan.memory.peaks"),

@@ -14,10 +14,10 @@ from rankplan.cli.output import faults_end_it
 from rankplan.errors import PlacementError
 from rankplan.files import write_whole
 from rankplan.guests.doors import GuestError
-from rankplan.launchers.embedded import is_emitted
 from rankplan.launchers.emit import emit as emitted
 from rankplan.launchers.options import DEFAULT, EmitOptions, Form, flag, forms
 from rankplan.launchers.table import LAUNCHERS
+from rankplan.marks import is_emitted
 from rankplan.plans.plan import Plan
 
 

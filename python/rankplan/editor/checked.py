@@ -20,7 +20,7 @@ from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.front.api import check
 from rankplan.front.job import Nodes
 from rankplan.frozen import frozen
-from rankplan.launchers.embedded import has_mark
+from rankplan.marks import has_mark
 from rankplan.read.text.document import Document, Section
 from rankplan.read.text.load import SCRIPTS, load_config
 from rankplan.render.report import Report

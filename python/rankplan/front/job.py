@@ -13,7 +13,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import beginning
 from rankplan.front.warnings import group_warnings, idle_warnings, plan_warnings, reject_crossings, reject_empty
 from rankplan.frozen import frozen
-from rankplan.launchers.embedded import is_emitted
+from rankplan.marks import is_emitted
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.node_order import in_order
 from rankplan.plans.plan import Plan

@@ -11,7 +11,7 @@ from rankplan.launchers.table import LAUNCHERS
 from rankplan.plans.plan import Plan
 from rankplan.words import did_you_mean
 
-_LAST_PORT = 65535
+LAST_PORT = 65535
 _QUANTITY = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+|[KMGTPE]i|[numkMGTPE])?")
 """Kubernetes: apimachinery resource.ParseQuantity, without signs."""
 
@@ -65,11 +65,11 @@ def _wrong_amount(options: Options) -> str | None:
 def _wrong_port(plan: Plan, launcher: Launcher, options: Options) -> str | None:
     """Without a driver, each component meets on a port of its own."""
     last = options.port + len(plan) - 1
-    if Starts.COMMANDS not in launcher.starts or options.entrypoint is not None or last <= _LAST_PORT:
+    if Starts.COMMANDS not in launcher.starts or options.entrypoint is not None or last <= LAST_PORT:
         return None
     return (
         f"with --port {options.port}, each component has a port of its own: the last is {last}, and ports end at "
-        f"{_LAST_PORT}"
+        f"{LAST_PORT}"
     )
 
 

@@ -1,14 +1,10 @@
-"""The plan in a file: whether there is one, its digest, and no names of machines where the file says shapes."""
+"""The plan in a file: its digest, and no names of machines where the file says shapes."""
 
 from __future__ import annotations
 
-import os
-import re
-from itertools import pairwise
 from typing import Any
 
 from rankplan._core import RankSet
-from rankplan.files import beginning
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.words import natural
@@ -16,13 +12,6 @@ from rankplan.words import natural
 _OF_A_MACHINE = ("hostname", "ip", "accelerator_ids")
 _OF_A_DEVICE = ("id", "uuid")
 _DIGITS = 16
-
-_SCRIPT, _OBJECT = b"# rankplan: sha256:", b"rankplan.io/plan: "
-_HEAD = re.compile(rb"(?:[^\n]*\n(?:(?!#!|set -euo pipefail\r?\n)[^\n]*\n)*?)?" + _SCRIPT)
-"""The head of a script down to the digest of its plan; a script that another one writes has a first line of its own."""
-_TOP = re.compile(rb"^(?:metadata:|[ \t]+" + re.escape(_OBJECT) + rb"['\"]?sha256:|[^\s#])", re.MULTILINE)
-"""The fields of an object of Kubernetes, and the digest of its plan: a field of ``metadata``, if it is not quoted."""
-_SEARCHED = 16 << 20
 
 
 def portable(plan: Plan) -> Plan:
@@ -81,17 +70,3 @@ def digest(text: str) -> str:
     import hashlib  # a file that is no launcher's needs only its mark
 
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]}"
-
-
-def is_emitted(file: str | os.PathLike[str]) -> bool:
-    """Whether rankplan has written a file for a launcher. A pipe never counts as one. Raises ``OSError``."""
-    return has_mark(beginning(file, _SEARCHED))
-
-
-def has_mark(content: bytes) -> bool:
-    """Whether the content of a file is what rankplan has written for a launcher."""
-    if _SCRIPT in content and _HEAD.match(content) is not None:
-        return True
-    if _OBJECT not in content or content.startswith(b"#!"):
-        return False
-    return any(above == b"metadata:" and _OBJECT in line for above, line in pairwise(_TOP.findall(content)))

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import NamedTuple
 
 from rankplan.errors import PlacementError
 from rankplan.files import read_text
 from rankplan.guests.doors import Guest, GuestError
 from rankplan.launchers import faults
-from rankplan.launchers.checks import wrong_options
+from rankplan.launchers.checks import LAST_PORT, wrong_options
 from rankplan.launchers.draft import Draft, Emitted
 from rankplan.launchers.launcher import Reader
 from rankplan.launchers.options import EmitOptions, Options, check_values
 from rankplan.launchers.table import LAUNCHERS
 from rankplan.plans.plan import Plan
+from rankplan.read.text.places import Text
 from rankplan.words import did_you_mean, wrong_type
 
 notes = logging.getLogger("rankplan.notes")
@@ -43,8 +46,26 @@ def read_emitted(file: str | os.PathLike[str]) -> Written:
     for built_in in LAUNCHERS.builtin:
         launcher = LAUNCHERS[built_in]
         if launcher.recognises is not None and launcher.read is not None and launcher.recognises(text):
-            return Written(built_in, launcher.read(name, text))
+            emitted = launcher.read(name, text)
+            _check_ports(emitted, name, text)
+            return Written(built_in, emitted)
     return _read_by_guest(name, text)
+
+
+def _check_ports(emitted: Emitted, file: str, text: str) -> None:
+    """Refuse a file with a rendezvous that is at no port.
+
+    Written again with the port that it states, such a file is the same, so no comparison finds it.
+    """
+    for index, component in enumerate(emitted.plan):
+        port = emitted.options.port + index
+        if 1 <= port <= LAST_PORT:
+            continue
+        fault = faults.no_port(port, component, LAST_PORT)
+        stated = re.search(rf"--master[^\n]*\n?[^\n]*?[:=]({port})(?!\d)", text)
+        if stated is None:
+            raise PlacementError([replace(fault, file=file)])
+        raise PlacementError([Text(file, text).place(*stated.span(1)).of(fault)])
 
 
 def _read_by_guest(file: str, text: str) -> Written:

@@ -282,6 +282,18 @@ def several_launchers(launchers: Sequence[str], file: str) -> Diagnostic:
     return Diagnostic("guest-failed", message, "uninstall one of their packages", file=file)
 
 
+def no_port(port: int, component: str, most: int) -> Diagnostic:
+    """Return the fault of a file whose rendezvous of a component is at a number that is no port."""
+    message = f"the rendezvous of {component} is at port {port}; ports are 1 to {most}"
+    return Diagnostic(CHANGED, message, f"write a port from 1 to {most}, or {AGAIN}")
+
+
+def windows_lines(file: str, line: int) -> Diagnostic:
+    """Return the fault of a script whose lines end as on Windows; ``line`` is the first of them."""
+    message = "the lines end in CRLF, as on Windows; bash reads lines that end in LF"
+    return Diagnostic(CHANGED, message, f"convert the file: `sed -i 's/\\r$//' {file}`", file=file, line=line)
+
+
 def no_plan_map() -> Diagnostic:
     """Return the fault of a file without its ConfigMap."""
     return Diagnostic(CHANGED, "the ConfigMap with the plan is missing", AGAIN)

@@ -35,6 +35,8 @@ from rankplan.nodes.topology.sources import HOSTNAME
 from rankplan.plans.plan import Plan
 from rankplan.read.text.manifest import Object, read_objects
 
+_PORT = re.compile(r":([0-9]{1,9})$")
+
 POD_OPTIONS = ("image", "cpus", "memory", "namespace", "queue", "levels")
 """The options of launchers that start pods."""
 
@@ -221,8 +223,8 @@ def _options(started: Object, plan: Plan, changes: list[Diagnostic]) -> Options:
         name, _, rest = value.replace("$$", "$").partition("=")
         if option == "--run":
             commands.setdefault(name, rest)
-        elif option == "--master" and name in names and (port := rest.rpartition(":")[2]).isdecimal():
-            ports[int(port) - names.index(name)] += 1
+        elif option == "--master" and name in names and (port := _PORT.search(rest)) is not None:
+            ports[int(port[1]) - names.index(name)] += 1
     found = Options(commands=commands, levels=kept[0], resource_keys=kept[1], pin=kept[2], named=True)
     found = replace(found, name=started.name or found.name, port=ports.most_common(1)[0][0] if ports else found.port)
     return _named(found, started)

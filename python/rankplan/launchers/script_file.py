@@ -58,6 +58,8 @@ class ScriptFile:
         if base is None:
             return self.compose(draft, Head())
         text = read_text(base)
+        if (fault := _windows_lines(base, text)) is not None:
+            raise PlacementError([replace(fault, code=faults.CONFLICT)])
         head, _ = split(text, self.is_own)
         fault = head.fault(base) if text.startswith("#!") else head.unmarked(base)
         if fault is not None:
@@ -68,7 +70,8 @@ class ScriptFile:
         return written
 
     def recognises(self, text: str) -> bool:
-        """Whether a text is such a script that rankplan wrote."""
+        """Whether a text is such a script that rankplan wrote, also one whose line endings were converted."""
+        text = text.replace("\r\n", "\n")
         lines = text.split("\n")
         if STRICT not in lines or not any(line.startswith(DIGEST) for line in lines):
             return False
@@ -78,8 +81,11 @@ class ScriptFile:
     def read(self, path: str, text: str) -> Emitted:
         """Return the plan in a script, and the options that give the script again.
 
-        Raises `PlacementError`: ``emit-changed`` with every line that is not what the plan says, ``invalid-plan``.
+        Raises `PlacementError`: ``emit-changed`` with every line that is not what the plan says, or for the line
+        endings of Windows; ``invalid-plan``.
         """
+        if (fault := _windows_lines(path, text)) is not None:
+            raise PlacementError([fault])
         head, own = split(text, self.is_own)
         lines = [line for _, line in own]
         plan = self.restored(_plan(path, own), lines)
@@ -95,6 +101,12 @@ class ScriptFile:
         if changes:
             raise refusal(changes)
         return Emitted(plan, replace(options, base=path))
+
+
+def _windows_lines(path: str, text: str) -> Diagnostic | None:
+    """Return the fault of a script that an editor or a transfer has given the line endings of Windows."""
+    before, ending, _ = text.partition("\r\n")
+    return faults.windows_lines(path, before.count("\n") + 1) if ending else None
 
 
 def _plan(path: str, own: Lines) -> Plan:

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
-from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -85,26 +84,10 @@ def load(file: str) -> Saved:
     except PlacementError as error:
         faults = [replace(one, file=file) for one in error.diagnostics]
     except (ValueError, RecursionError) as error:
-        faults = [replace(_not_json(file, text, error), file=file)]
+        from rankplan.plans.other_files import not_json  # needs YAML
+
+        faults = [replace(not_json(file, text, error), file=file)]
     raise PlacementError(faults)
-
-
-def _not_json(file: str, text: str, error: Exception) -> Diagnostic:
-    """Return the fault of a text that is not JSON: of a damaged plan, or of another kind of file.
-
-    Only then YAML is needed.
-    """
-    if text.lstrip().startswith("{"):
-        if not isinstance(error, JSONDecodeError):
-            return Diagnostic(PLAN.code, "the file is not a plan: it is not JSON", PLAN.help)
-        message = f"the file is not a plan: invalid JSON at line {error.lineno}, column {error.colno}"
-        return Diagnostic(PLAN.code, message, PLAN.help, line=error.lineno, column=error.colno)
-    from rankplan.read.text.document import Document
-
-    try:
-        return PLAN.fault(Document(file, text).value())
-    except PlacementError:
-        return Diagnostic(PLAN.code, "the file is not a plan: it is not JSON", PLAN.help)
 
 
 def read(plan: PlanFile, file: str | None = None) -> Saved:
