@@ -12,7 +12,8 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan import Inventory, Plan, arrange, replan
-from rankplan._core import Chunks
+from rankplan._core import Chunks, RankSet
+from rankplan.arranging.replanned import ranks_at
 from rankplan.cli import main
 from rankplan.errors import PlacementError
 from rankplan.plans.component import Component
@@ -210,6 +211,25 @@ def test_a_fixed_repair_moves_no_survivor() -> None:
         6,
         5,
     ]
+
+
+def test_reasons_look_at_the_processes_of_named_sets_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The looks do not rise with the number of segments that move; every one of them goes through all processes."""
+    looks = []
+
+    def counted_look(component: Component, nodes: set[int]) -> RankSet:
+        looks.append(nodes)
+        return ranks_at(component, nodes)
+
+    monkeypatch.setattr("rankplan.arranging.reasons.ranks_at", counted_look)
+    nodes = cluster([("x", f"d{node // 2:02}") for node in range(80)])
+    part = Component.place("actor", nodes.first(40), ("cluster",), Chunks(list(range(160)), 1))
+    plan = Plan(nodes.first(40), [part], rules=Rules(segment=2))
+    repaired = replan(plan, nodes, without=[f"n{node}" for node in range(0, 40, 2)])
+    assert repaired.reasons[0] == "80 ranks on 20 healthy nodes move:"
+    assert repaired.reasons[8] == "segment 7 (ranks 56-63) has no spare in d07; it moves as a whole to d27"
+    assert repaired.reasons[9:] == ("and 12 more sets of nodes that must stay together",)
+    assert len(looks) == 9
 
 
 def test_the_report_says_why_survivors_move() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from rankplan._core import RankSet
 from rankplan.arranging.arrange import Task
@@ -27,28 +26,36 @@ def reasons(task: Task, nodes: Sequence[int]) -> Iterator[str]:
     processes = sum(len(ranks_at(part, set(moved))) for part in task.parts.values())
     verb = "moves" if processes == 1 else "move"
     yield f"{counted(processes, 'rank')} on {counted(len(moved), 'healthy node')} {verb}:"
-    found = []
+    # Only the sets that are named get a text: it takes a look at all processes of a component.
+    unexplained, moved_sets = set(moved), 0
     for rule in sorted(task.rules.kept, key=lambda rule: rule.level or 0):
         for index, ranks in enumerate(rule.sets()):
-            if moved.isdisjoint(RankSet(ranks)) or (text := _reason(task, rule, index, ranks, nodes)) is None:
+            if unexplained.isdisjoint(ranks):
                 continue
-            moved -= RankSet(ranks)
-            found.append(text)
-    yield from islice(found, _MOST)
-    if len(found) > _MOST:
-        yield f"and {counted(len(found) - _MOST, 'more set')} of nodes that must stay together"
-    if moved:
+            before, after = _domains(task, rule, ranks, nodes)
+            if len(before) != 1 or before == after:
+                continue
+            unexplained.difference_update(ranks)
+            moved_sets += 1
+            if moved_sets <= _MOST:
+                yield _reason(task, rule, index, ranks, before, after)
+    if moved_sets > _MOST:
+        yield f"and {counted(moved_sets - _MOST, 'more set')} of nodes that must stay together"
+    if unexplained:
         why = "with their group (`--whole-group`)" if task.whole_group else "to make room for others"
-        yield f"{nodes_text(moved)}: {why}"
+        yield f"{nodes_text(RankSet(unexplained))}: {why}"
 
 
-def _reason(task: Task, rule: NodeRule, index: int, ranks: Sequence[int], nodes: Sequence[int]) -> str | None:
-    """Return why a set moves; ``None`` if it stays in its domain."""
+def _domains(task: Task, rule: NodeRule, ranks: Sequence[int], nodes: Sequence[int]) -> tuple[set[int], set[int]]:
+    """Return the domains of a set before, without those of lost nodes, and after."""
+    ids = task.domains[rule.level or 0].ids
+    before = {ids[old] for rank in ranks if (old := task.old[rank]) is not None}
+    return before, {ids[nodes[rank]] for rank in ranks}
+
+
+def _reason(task: Task, rule: NodeRule, index: int, ranks: Sequence[int], before: set[int], after: set[int]) -> str:
+    """Return why a set leaves its domain."""
     domains = task.domains[rule.level or 0]
-    before = {domains.ids[old] for rank in ranks if (old := task.old[rank]) is not None}
-    after = {domains.ids[nodes[rank]] for rank in ranks}
-    if len(before) != 1 or before == after:
-        return None
     left, reached = (" and ".join(str(domains.names[one][-1]) for one in sorted(ids)) for ids in (before, after))
     lost = any(task.old[rank] is None for rank in ranks)
     why = f"has no spare in {left}" if lost else f"leaves {left} to others"
