@@ -283,3 +283,38 @@ def test_the_first_port_leaves_one_for_every_component(tmp_path: Path) -> None:
 def test_an_option_that_does_nothing_is_refused(target: str, given: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=f"^{target} does not take {named}$"):
         rankplan.emit(plan_of(), target, EmitOptions(command="x", **given))
+
+
+@pytest.mark.parametrize(("nodes", "is_large"), [(100, False), (20000, True)])
+def test_a_file_that_kubectl_cannot_apply_has_a_note(
+    nodes: int, is_large: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    labelled = [{"ranks": rank, "accelerators": 8, "labels": {"rack": f"r{rank // 4}"}} for rank in range(nodes)]
+    inventory = {"levels": ["rack"], "nodes": labelled}
+    plan = plan_of({"cluster": {"num_nodes": nodes, "component_placement": {"actor": "all"}}}, inventory)
+    with caplog.at_level("WARNING", "rankplan.notes"):
+        text = rankplan.emit(plan, "jobset", EmitOptions(command="x", image="a:1"))
+    assert (len(text) > 256 << 10) == is_large
+    assert ("kubectl apply --server-side" in caplog.text) == is_large
+
+
+@pytest.mark.parametrize(("kinds", "mode", "sets"), [(16, None, None), (17, None, 19), (17, "HTTPMode", None)])
+def test_the_submitter_of_a_ray_job_is_a_pod_set(
+    kinds: int, mode: str | None, sets: int | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    placed = {f"c{index}": str(index) for index in range(kinds)}
+    placement = {name: {"node_group": "n" + name[1:], "placement": 0} for name in placed}
+    groups = [{"label": f"n{index}", "node_ranks": index} for index in range(kinds)]
+    config = {"cluster": {"num_nodes": kinds, "node_groups": groups, "component_placement": placement}}
+    plan = rankplan.plan(config, f"{kinds}x1")
+    given = EmitOptions(entrypoint="x", image="a:1", queue="q")
+    if mode is not None:
+        (base := tmp_path / "base.yaml").write_text(f"kind: RayJob\nspec: {{submissionMode: {mode}}}\n")
+        given = EmitOptions(entrypoint="x", image="a:1", queue="q", base=base)
+    with caplog.at_level("WARNING", "rankplan.notes"):
+        if sets is None:
+            assert "RayJob" in rankplan.emit(plan, "kuberay", given)
+            assert ("500m CPU" in caplog.text) == (mode is None)
+        else:
+            with pytest.raises(PlacementError, match=f"the plan needs {sets} pod sets; Kueue allows 18"):
+                rankplan.emit(plan, "kuberay", given)

@@ -20,7 +20,9 @@ from rankplan.launchers.object_file import POD_OPTIONS, ObjectFile
 from rankplan.launchers.options import CLUSTER, JOB
 from rankplan.launchers.pods import (
     INDEX,
+    MOST_POD_SETS,
     NODE_RANK,
+    QUEUE,
     check_name,
     check_pods,
     kueue_annotations,
@@ -36,6 +38,10 @@ from rankplan.launchers.pods import (
 HEAD, WORKER = "ray-head", "ray-worker"
 """The names of Ray's containers."""
 
+_SUBMITTER_NOTE = (
+    "the pod that submits the job asks for 500m CPU and 200Mi memory: the queue needs quota for both, or the "
+    "base `submissionMode: HTTPMode`"
+)
 _LONGEST_JOB, _LONGEST_CLUSTER = 47, 53
 _INDEX = {INDEX: "metadata.labels['ray.io/worker-group-replica-index']"}
 _COUNTED = ("aws.amazon.com/neuroncore", "google.com/tpu")
@@ -49,6 +55,8 @@ def ray_object(draft: Draft, text: str) -> dict[str, Any]:
     check_name(draft, "job" if is_job else "cluster", options.name, _LONGEST_JOB if is_job else _LONGEST_CLUSTER)
     suspended = True if options.queue is not None else USER
     cluster = _cluster(draft)
+    if options.queue is not None and _has_submitter(draft):
+        draft.notes.append(_SUBMITTER_NOTE)
     if is_job:
         spec = {
             "entrypoint": options.entrypoint or USER,
@@ -65,7 +73,7 @@ def ray_object(draft: Draft, text: str) -> dict[str, Any]:
 
 def _cluster(draft: Draft) -> dict[str, Any]:
     groups = pod_groups(draft.plan, single=draft.options.pin)
-    check_pods(draft, groups, len(groups) + 1)
+    check_pods(draft, groups, len(groups) + 1 + _has_submitter(draft))
     asked = zip(groups, pod_requests(draft, groups), strict=True)
     annotations = [kueue_annotations(draft, slices, len(one.nodes)) for one, slices in asked]
     head = pod_spec(draft, HEAD, [{"name": NODE_RANK, "value": "none", "valueFrom": ABSENT}], {}, sized=False)
@@ -78,6 +86,14 @@ def _cluster(draft: Draft) -> dict[str, Any]:
         },
         "workerGroupSpecs": Closed(_workers(draft, *both) for both in zip(groups, annotations, strict=True)),
     }
+
+
+def _has_submitter(draft: Draft) -> bool:
+    """Whether KubeRay starts a pod that submits the job; a base may choose another ``submissionMode``.
+
+    Source: ``common.GetDefaultSubmitterContainer`` of KubeRay; ``RayJob.PodSets`` of Kueue.
+    """
+    return draft.options.kind == JOB and draft.options.base is None
 
 
 def _workers(draft: Draft, group: PodGroup, annotations: dict[str, str]) -> dict[str, Any]:
@@ -112,9 +128,16 @@ def _resources(draft: Draft, group: PodGroup) -> dict[str, Any]:
 
 
 def _missing(written: Mapping[str, Any]) -> Iterator[Diagnostic]:
-    """Yield the fault of a job whose driver neither an option nor the base states."""
-    if written["kind"] == "RayJob" and "entrypoint" not in written["spec"]:
+    """Yield the faults of a job with a base: no driver, or more pod sets with the submitter than Kueue allows."""
+    if written["kind"] != "RayJob":
+        return
+    spec = written["spec"]
+    if "entrypoint" not in spec:
         yield faults.no_entrypoint()
+    pod_sets = len(spec["rayClusterSpec"]["workerGroupSpecs"]) + 1
+    submits = spec.get("submissionMode", "K8sJobMode") == "K8sJobMode"
+    if QUEUE in written["metadata"].get("labels", {}) and pod_sets == MOST_POD_SETS and submits:
+        yield faults.many_pod_sets(pod_sets + 1, MOST_POD_SETS)
 
 
 FILE = ObjectFile(compose=ray_object, kinds={"RayJob": JOB, "RayCluster": CLUSTER}, missing=_missing)

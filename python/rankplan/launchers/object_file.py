@@ -35,6 +35,7 @@ from rankplan.nodes.topology.sources import HOSTNAME
 from rankplan.plans.plan import Plan
 from rankplan.read.text.manifest import Object, read_objects
 
+_MOST_ANNOTATED = 256 << 10
 _PORT = re.compile(r":([0-9]{1,9})$")
 
 POD_OPTIONS = ("image", "cpus", "memory", "namespace", "queue", "levels")
@@ -93,6 +94,7 @@ class ObjectFile:
         _without_image(draft, started)
         held = merged(held, {} if holder is None else holder.value)
         others = [each.value for each in base if each is not users and each is not holder]
+        _note_large(draft, [held, started])
         return documents_text([held, started, *others])
 
     def recognises(self, text: str) -> bool:
@@ -126,6 +128,20 @@ class ObjectFile:
         if changes:
             raise refusal(changes)
         return Emitted(plan, options)
+
+
+def _note_large(draft: Draft, objects: Iterable[Mapping[str, Any]]) -> None:
+    """Tell how to create objects that ``kubectl apply`` cannot: it keeps a copy of each in an annotation.
+
+    Source: Kubernetes, apimachinery ``TotalAnnotationSizeLimitB``.
+    """
+    for each in objects:
+        size = len(json.dumps(each, separators=(",", ":"), ensure_ascii=False).encode())
+        if size > _MOST_ANNOTATED:
+            draft.notes.append(
+                f"the {each['kind']} has {size:,} bytes, and `kubectl apply` fails above {_MOST_ANNOTATED:,}: use "
+                "`kubectl create` or `kubectl apply --server-side`"
+            )
 
 
 def _holder(objects: list[Object]) -> Object | None:
