@@ -175,5 +175,5 @@ def tune(
         raise PlacementError([faults.not_a_config(name_of(config))])
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
-    read, memory = costs_for(read, job.reader, job.dialect, job.inventory, job.name)
+    read, memory = costs_for(read, job.config, job.dialect, job.inventory, job.name)
     return search(read, job.inventory, job.reader, extrapolate=extrapolate, present=present, memory=memory)

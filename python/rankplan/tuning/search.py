@@ -22,6 +22,7 @@ from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.rules import component_names
 from rankplan.read.section import Reading
 from rankplan.read.text.document import Section
+from rankplan.read.text.read_config import ReadConfig
 from rankplan.read.text.reader import Reader
 from rankplan.tuning.candidates import Candidates
 from rankplan.tuning.costs import Costs
@@ -109,7 +110,7 @@ def read_costs(costs: Costs | Mapping[str, Any] | str | os.PathLike[str]) -> Cos
 
 
 def costs_for(
-    costs: Costs | None, reader: Reader, dialect: Dialect, inventory: Inventory, file: str
+    costs: Costs | None, config: ReadConfig, dialect: Dialect, inventory: Inventory, file: str
 ) -> tuple[Costs, dict[str, Any]]:
     """Return the costs of a config: with its parallel sizes where they state none, or else those of its profile.
 
@@ -117,15 +118,16 @@ def costs_for(
 
     Raises `PlacementError` (``missing-times``) if neither has the times of a component on accelerators.
     """
+    reader = config.reader
     if costs is None:
         if not isinstance(reader, Reading) or PROFILE not in (reader.config or {}):
             message, help = "the config has no measured times", "pass them with --costs, or add `profile_data:`"
             raise PlacementError([Diagnostic("missing-times", message, help, file=file)])
-        present, total = dialect.plan(reader, inventory), len(inventory.core.accelerators())
+        present, total = dialect.plan(config, inventory), len(inventory.core.accelerators())
         return filled(costs_of(reader, present, total), present, total), {}
     planned: Plan | None = None
     with suppress(PlacementError):  # the placement is about to be replaced
-        planned = dialect.plan(reader, inventory)
+        planned = dialect.plan(config, inventory)
     known: Mapping[str, Component] = planned or {}
     components = {
         name: replace(one, parallel=known[name].parallel) if name in known and not one.parallel.stated else one
