@@ -86,7 +86,6 @@ fn every_part_has_its_faults() {
         ("\"HYBRID\"", "1", "mode: `mode` is 1; it must be COLLOCATED, DISAGGREGATED, HYBRID or AUTO"),
         ("\"nodes\": [", "\"node\": [", "inventory: the inventory has no `nodes`"),
         ("\"ranks\": \"2\"", "\"ranks\": \"3\"", "inventory.nodes: node rank 2 is missing, but 3 is listed"),
-        ("[\"rack\"]", "[\"row\"]", "inventory.levels[0]: no node has the label `row`"),
         ("[[0, 3, 4]]", "[[1, 3, 4]]", "requests[0].nodes: a bundle is on node 3, but the plan has 3"),
         ("\"share\": 0.5", "\"share\": 2", "components.actor.share: `share` is 2; it must be 1.0 or less"),
         ("\"tp\": 2", "\"tp\": 0", "components.actor.parallel.tp: `tp` is 0; it must be 1 or more"),
