@@ -189,7 +189,7 @@ def test_beside_another_component_other_hardware_and_another_job(data: st.DataOb
     case.caps = {level[name]: most for name, most in topology.get("cap", {}).items()}
     uneven = "segment" in topology and (count + more) % 2
     rest = free[count:]
-    costs = [counted_cost(case, [*mine, *chosen], taken) for chosen in permutations(rest, more)]
+    costs = [counted_cost(case, [*mine, *chosen], taken, mine) for chosen in permutations(rest, more)]
     least = min((cost for cost in costs if cost[0] == 0), default=None) if not uneven else None
     try:
         found = replan(before, nodes, grow={"rollout": more}, beside=[other] if other else [])
@@ -197,7 +197,7 @@ def test_beside_another_component_other_hardware_and_another_job(data: st.DataOb
         assert least is None and "ended early" not in refused.message
         return
     outcome("grown")
-    assert least is not None and counted_cost(case, hosts(found.plan), taken) == least
+    assert least is not None and counted_cost(case, hosts(found.plan), taken, mine) == least
     assert hosts(found.plan)[: count + 1] == mine
     assert_same_rows(before, found.plan)
 
@@ -208,11 +208,14 @@ def one_by_one(labels: list[tuple[str, str]]) -> list[dict[str, Any]]:
     ]
 
 
-def counted_cost(case: Case, nodes: list[int], taken: list[int]) -> list[int]:
-    """Return the cost where the nodes of another job are no room, and count for caps only."""
+def counted_cost(case: Case, nodes: list[int], taken: list[int], before: list[int]) -> list[int]:
+    """Return the cost where the nodes of another job are no room, and count for caps only.
+
+    The nodes that the plan had ``before`` are left to it, also in a domain that the other job has filled since.
+    """
     left = [node for node in range(len(case.labels)) if node not in taken]
     position = {node: index for index, node in enumerate(left)}
-    own = Case(
+    alone = Case(
         [case.labels[node] for node in left],
         [case.kinds[node] for node in left],
         case.needs,
@@ -221,10 +224,13 @@ def counted_cost(case: Case, nodes: list[int], taken: list[int]) -> list[int]:
         preferred=case.preferred,
         balanced=case.balanced,
     )
-    cost = own.cost([position[node] for node in nodes])
+    cost = alone.cost([position[node] for node in nodes])
     for level, most in case.caps.items():
-        counts = [sum(case.domain(node, level) == one for node in [*nodes, *taken]) for one in used(case, nodes, level)]
-        cost[0] += sum(max(0, count - most) for count in counts)
+        for domain in used(case, nodes, level):
+            own, others, had = (
+                sum(case.domain(node, level) == domain for node in some) for some in (nodes, taken, before)
+            )
+            cost[0] += max(0, own - max(most - others, had))
     return cost
 
 
