@@ -1,4 +1,4 @@
-"""What an inference engine keeps, if one is installed."""
+"""Which inference engines are installed: the command does not measure what they keep yet."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ ENGINES = ("vllm", "sglang", "tensorrt_llm")
 
 
 def check_engines(report: Report) -> None:
-    """Say which engines this Python has; one that is there is measured by hand."""
+    """Say which engines this Python has."""
     for name in ENGINES:
         if find_spec(name) is None:
             report.not_there("engine", name, "not installed in this Python")
         else:
-            report.not_there("engine", name, "installed; its memory is not measured by this command yet")
+            report.not_tried("engine", name, "installed; compare its log with `rankplan check --memory`")

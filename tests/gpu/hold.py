@@ -9,13 +9,13 @@ import ctypes
 import sys
 
 
-def hold(mebibytes: int) -> None:
-    """Take the memory in a context of the first device."""
+def hold(mebibytes: int, ordinal: int = 0) -> None:
+    """Take the memory of a device in its context. Raises ``OSError`` if the driver refuses."""
     cuda = ctypes.CDLL("libcuda.so.1")
     device, context, address = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
     steps = (
         (cuda.cuInit, (0,)),
-        (cuda.cuDeviceGet, (ctypes.byref(device), 0)),
+        (cuda.cuDeviceGet, (ctypes.byref(device), ordinal)),
         (cuda.cuDevicePrimaryCtxRetain, (ctypes.byref(context), device)),
         (cuda.cuCtxSetCurrent, (context,)),
         (cuda.cuMemAlloc_v2, (ctypes.byref(address), ctypes.c_size_t(mebibytes << 20))),
@@ -23,10 +23,13 @@ def hold(mebibytes: int) -> None:
     for function, arguments in steps:
         status = function(*arguments)
         if status:
-            raise SystemExit(f"{function.__name__} fails with error {status}")
+            raise OSError(f"{function.__name__} fails with error {status}")
 
 
 if __name__ == "__main__":
-    hold(int(sys.argv[1]))
+    try:
+        hold(int(sys.argv[1]))
+    except OSError as refused:
+        sys.exit(str(refused))
     print("held", flush=True)
     sys.stdin.read()

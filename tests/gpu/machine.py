@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -83,8 +84,6 @@ def _address(bus_id: str) -> str:
 @contextmanager
 def holding(python: str, mebibytes: int, **environment: str) -> Iterator[int]:
     """Yield the pid of a process that holds memory of a card. Raises ``OSError`` if it gets none."""
-    import os
-
     child = subprocess.Popen(
         [python, str(HOLD), str(mebibytes)],
         env={**os.environ, **environment},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import socket
 import subprocess
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import rankplan
+from gpu.hold import hold
 from gpu.machine import Card, holding, query
 from gpu.report import Report
 from rankplan import Cluster, Worker
@@ -37,17 +37,7 @@ class Seen(Worker):
 
     def hold(self, mebibytes: int) -> int:
         """Hold memory of the device ``LOCAL_RANK``, and return the process id."""
-        cuda = ctypes.CDLL("libcuda.so.1")
-        device, context, address = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
-        statuses = [
-            cuda.cuInit(0),
-            cuda.cuDeviceGet(ctypes.byref(device), int(os.environ["LOCAL_RANK"])),
-            cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device),
-            cuda.cuCtxSetCurrent(context),
-            cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(mebibytes << 20)),
-        ]
-        if any(statuses):
-            raise RuntimeError(f"the driver refuses: {statuses}")
+        hold(mebibytes, int(os.environ["LOCAL_RANK"]))
         return os.getpid()
 
     def peak(self, mebibytes: int) -> tuple[int, int]:

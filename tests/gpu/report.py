@@ -18,6 +18,8 @@ class Verdict(Enum):
     WRONG = "wrong"
     NOT_THERE = "not there"
     """The machine lacks what the check is about."""
+    NOT_TRIED = "not tried"
+    """The machine has it, but this command does not check it."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,10 @@ class Report:
     def not_there(self, part: str, subject: str, seen: object) -> None:
         """Record what this machine lacks."""
         self._add(part, subject, Verdict.NOT_THERE, seen)
+
+    def not_tried(self, part: str, subject: str, seen: object) -> None:
+        """Record what this command does not check."""
+        self._add(part, subject, Verdict.NOT_TRIED, seen)
 
     def compare(self, part: str, subject: str, ours: object, theirs: object) -> None:
         """Record whether rankplan's answer is that of the reference."""

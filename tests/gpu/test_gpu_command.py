@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpu.trainings import FEW, MANY, row_of
 from rankplan.hardware.driver import Question, plain
 from rankplan.hardware.facts import hardware_facts
 from rankplan.hardware.machine import Machine
 from support.cards import stand_in
+from support.goldens import lines
 from support.libraries import python
 from support.machines import pci, tree, write
 
@@ -125,6 +127,14 @@ def test_the_records_of_nvml_are_those_of_the_probe() -> None:
         (device,) = recorded["probe"]["accelerators"]
         keys = ("uuid", "pci", "model", "memory")
         assert [gpu[key] for key in keys] == [card[key] for key in keys] == [device[key] for key in keys], name
+
+
+def test_trainings_are_rows_of_the_goldens() -> None:
+    """So that what `tests/gpu/run --many --out` records can be added to them."""
+    golden = [{key: row[key] for key in row_of(FEW[0])} for row in lines("fsdp_peaks")]
+    assert all(row_of(case) in golden for case in FEW)
+    assert sum(row_of(case) in golden for case in MANY) == 31  # the card was too small for one
+    assert all(row in [row_of(case) for case in (*FEW, *MANY)] for row in golden)
 
 
 def test_the_stand_in_is_one_machine_for_all_who_ask(tmp_path: Path) -> None:

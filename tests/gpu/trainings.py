@@ -9,21 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from gpu.report import Report
-from rankplan._core import training_memory
-from rankplan.memory.settings import GIB, Training
+from rankplan.memory.settings import GIB
 from rankplan.plans.model import Model
-
-ALLOCATED = (
-    "weights",
-    "gradients",
-    "optimizer",
-    "copies at the step",
-    "gathered",
-    "activations",
-    "logits",
-    "workspaces",
-)
-"""The parts that PyTorch's allocator counts."""
+from support.memory_rows import peak
 
 
 @dataclass(frozen=True)
@@ -62,11 +50,11 @@ MANY = tuple(
 
 @dataclass(frozen=True)
 class Peak:
-    """Bytes that PyTorch's allocator had: at most, reserved at most, and between steps."""
+    """Bytes that PyTorch's allocator had in a step: at most, reserved at most, and before it."""
 
-    allocated: int
-    reserved: int
-    steady: int
+    peak_bytes: int
+    reserved_bytes: int
+    between_steps_bytes: int
 
 
 def check_trainings(report: Report, cases: tuple[Case, ...]) -> None:
@@ -77,44 +65,46 @@ def check_trainings(report: Report, cases: tuple[Case, ...]) -> None:
     except ImportError as missing:
         report.not_there("training", "peaks of PyTorch", missing)
         return
-    versions = {"torch": torch.__version__, "transformers": transformers.__version__}
-    card = torch.cuda.get_device_properties(0)
-    machine = {"name": card.name, "gib": round(card.total_memory / GIB, 2)}
-    rows = []
+    source = f"tests/gpu/run: PyTorch {torch.__version__}, Transformers {transformers.__version__}"
+    properties = torch.cuda.get_device_properties(0)
+    card = {"name": properties.name, "gib": round(properties.total_memory / GIB, 2)}
+    rows: list[dict[str, Any]] = []
+    report.record("trainings", rows)
     for case in cases:
         subject = f"{case.model}, {case.tokens} tokens, {case.recompute} recompute, {case.precision}, {case.loss}"
-        lower, upper = bounds(case)
+        row = {"source": source, "card": card, **row_of(case)}
+        lower, upper = peak(row)
         try:
-            peak = measured(case)
+            found = measured(case)
         except torch.cuda.OutOfMemoryError:
             report.not_there("training", subject, f"the card is too small; bounds {_gib(lower)} to {_gib(upper)} GiB")
             continue
         finally:
             gc.collect()
             torch.cuda.empty_cache()
-        seen = f"{_gib(peak.allocated)} GiB, bounds {_gib(lower)} to {_gib(upper)}"
-        if lower <= peak.allocated <= upper:
+        seen = f"{_gib(found.peak_bytes)} GiB, bounds {_gib(lower)} to {_gib(upper)}"
+        if lower <= found.peak_bytes <= upper:
             report.right("training", subject, seen)
         else:
             report.wrong("training", subject, seen)
-        rows.append({"case": asdict(case), "card": machine, "versions": versions, "peak": asdict(peak)})
-        report.record("trainings", rows)
+        rows.append({**row, "answer": asdict(found)})
 
 
-def bounds(case: Case) -> tuple[float, float]:
-    """Return the bounds of what the allocator counts."""
-    training = Training(
-        framework="fsdp",
-        weight=4.0 if case.precision == "fp32" else 2.0,
-        recompute=case.recompute,
-        tokens=case.tokens,
-        length=case.length,
-        fixed_length=True,
-        micro_batches=case.micro_batches,
-    )
-    parts = training_memory(Model.of(case.model), training)[-1][0]
-    counted = [(low, high) for name, low, high in parts if name in ALLOCATED]
-    return sum(low for low, _ in counted), sum(high for _, high in counted)
+def row_of(case: Case) -> dict[str, Any]:
+    """Return a training as a row of the goldens of memory, without its card and its answer."""
+    train = {
+        "framework": "fsdp",
+        "accelerators": 1,
+        "precision": case.precision,
+        "compute": "bf16",
+        "recompute": case.recompute,
+        "micro_batch": case.tokens // case.length,
+        "seq": case.length,
+        "micro_batches": case.micro_batches,
+        "fixed_length": True,
+        "logits": "fp32" if case.loss == "upcast" else "bf16",
+    }
+    return {"kind": "train-peak", "nodes": 1, "gpus_per_node": 1, "model": case.model, "train": train}
 
 
 def measured(case: Case) -> Peak:
