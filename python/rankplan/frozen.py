@@ -51,7 +51,7 @@ def frozen(cls: Any = None, /, *, slots: bool = True, kw_only: bool = False, rep
         if repr:
             shared |= {"__repr__": _text}
         if eq:
-            made.__compared__ = _values_of([one.name for one in fields(made) if one.compare])
+            made.__compared__ = _values_of([attribute.name for attribute in fields(made) if attribute.compare])
             shared |= {"__eq__": _equal, "__hash__": _hash}
         for name, function in shared.items():
             if own.get(name) is None:
@@ -74,25 +74,25 @@ def _constructor(cls: type[Any]) -> Callable[..., None]:
     variables: dict[str, Any] = {"_set": object.__setattr__, "_FACTORY": _FACTORY}
     positional, keywords, body = list[str](), list[str](), list[str]()
     annotations: dict[str, Any] = {}
-    for one in fields(cls):
-        parameter = value = one.name
-        if one.default is not MISSING:
-            variables[f"_default_{one.name}"] = one.default
-            parameter = f"{one.name}=_default_{one.name}"
-        elif one.default_factory is not MISSING:
-            variables[f"_new_{one.name}"] = one.default_factory
-            parameter = f"{one.name}=_FACTORY"
-            value = f"_new_{one.name}() if {one.name} is _FACTORY else {one.name}"
-        if one.init:
-            (keywords if one.kw_only else positional).append(parameter)
-            annotations[one.name] = one.type
-        elif one.default_factory is not MISSING:
-            value = f"_new_{one.name}()"
-        elif one.default is not MISSING:
-            value = f"_default_{one.name}"
+    for attribute in fields(cls):
+        parameter = value = attribute.name
+        if attribute.default is not MISSING:
+            variables[f"_default_{attribute.name}"] = attribute.default
+            parameter = f"{attribute.name}=_default_{attribute.name}"
+        elif attribute.default_factory is not MISSING:
+            variables[f"_new_{attribute.name}"] = attribute.default_factory
+            parameter = f"{attribute.name}=_FACTORY"
+            value = f"_new_{attribute.name}() if {attribute.name} is _FACTORY else {attribute.name}"
+        if attribute.init:
+            (keywords if attribute.kw_only else positional).append(parameter)
+            annotations[attribute.name] = attribute.type
+        elif attribute.default_factory is not MISSING:
+            value = f"_new_{attribute.name}()"
+        elif attribute.default is not MISSING:
+            value = f"_default_{attribute.name}"
         else:
             continue  # __post_init__ sets it
-        body.append(f"  _set(self, {one.name!r}, {value})")
+        body.append(f"  _set(self, {attribute.name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         body.append("  self.__post_init__()")
     parameters = ", ".join(["self", *positional, *(["*", *keywords] if keywords else [])])
@@ -117,7 +117,7 @@ def _hash(self: Any) -> int:
 
 
 def _text(self: Any) -> str:
-    values = [f"{one.name}={getattr(self, one.name)!r}" for one in fields(self) if one.repr]
+    values = [f"{attribute.name}={getattr(self, attribute.name)!r}" for attribute in fields(self) if attribute.repr]
     return f"{self.__class__.__qualname__}({', '.join(values)})"
 
 
@@ -126,9 +126,9 @@ def _refuse_change(self: Any, name: str, *value: Any) -> None:
 
 
 def _state(self: Any) -> list[Any]:
-    return [getattr(self, one.name) for one in fields(self)]
+    return [getattr(self, attribute.name) for attribute in fields(self)]
 
 
 def _set_state(self: Any, state: Sequence[Any]) -> None:
-    for one, value in zip(fields(self), state, strict=True):
-        object.__setattr__(self, one.name, value)
+    for attribute, value in zip(fields(self), state, strict=True):
+        object.__setattr__(self, attribute.name, value)

@@ -227,6 +227,9 @@ def test_files_of_several_layers_and_the_parts_of_a_job_are_read(served: Path) -
     path = served / "run.sh"
     path.write_text("served serve --served.engines 4 &\nserved learn @ a.toml @b.toml\n")
     assert sizes(path) == {"learner": 3, "server": 4}
+    path.write_text('served serve --served.engines "$(count)" &\nserved learn @ b.toml\n')
+    unknown = [warning for warning in rankplan.check(path, "1x8").warnings if warning.code == "not-run"]
+    assert [(warning.path, warning.line) for warning in unknown] == [("served.engines", 1)]
     path.write_text("served learn @ b.toml @ a.toml --learner.gpus 5\n")
     assert sizes(path) == {"learner": 5}
     path.write_text("python -m served.only_files @ a.toml --learner.gpus 5\n")

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 import rankplan
@@ -374,31 +375,13 @@ def test_nothing_in_the_package_has_the_name_of_a_public_function() -> None:
 
 CHECKED = {
     "verl": (
-        "trainer: {nnodes: 2, n_gpus_per_node: 8}\nactor_rollout_ref: {rollout: {tensor_model_parallel_size: 2}}\n",
         15_500,
         {"pydantic", "fractions", "hashlib", "ctypes", "rankplan.memory.changes", "rankplan.rlinf.dialect"},
     ),
-    "rlinf": (
-        "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n",
-        14_500,
-        {"memory", "network", "node_groups", "parallel", "pools", "hardware"},
-    ),
-    "groups": (
-        """
-cluster:
-  num_nodes: 2
-  accelerator_memory: 80 GiB
-  node_groups: [{label: train, node_ranks: 0}, {label: serve, node_ranks: 1}]
-  topology: {levels: [rack], keep: {actor: {tp: node}}}
-  component_placement:
-    actor: {node_group: train, placement: 0-7, parallel: {tp: 8}, memory: {training: megatron, model: Qwen/Qwen3-8B}}
-    rollout: {node_group: serve, placement: 0-7, memory: {engine: vllm, model: Qwen/Qwen3-8B}}
-""",
-        16_500,
-        {"pools", "hardware"},
-    ),
+    "rlinf": (14_500, {"memory", "network", "node_groups", "parallel", "pools", "hardware"}),
+    "groups": (16_500, {"pools", "hardware"}),
 }
-"""Configs, the most lines of rankplan that checking each imports, and modules that it must not import."""
+"""By config of `benches/start.py`: the most lines of rankplan that its check imports, and modules that it must not."""
 
 UNUSED = {
     "plans.plan_file",
@@ -413,8 +396,9 @@ UNUSED = {
 
 @pytest.mark.parametrize("name", CHECKED)
 def test_a_check_imports_only_what_its_config_needs(name: str, tmp_path: Path) -> None:
-    text, most_lines, unused = CHECKED[name]
-    (tmp_path / "conf.yaml").write_text(text)
+    most_lines, unused = CHECKED[name]
+    configs = run_path(str(ROOT / "benches" / "start.py"))["CONFIGS"]
+    (tmp_path / "conf.yaml").write_text(configs[f"{name}.yaml"])
     program = """
 import json, sys
 from rankplan.cli import main

@@ -34,13 +34,13 @@ def plan_warnings(planned: Planned, needs: Needs | None, reader: Reader) -> Iter
     ``needs`` is ``None`` if no component states its memory.
     """
     if needs is None:
-        _reject_senderless(planned.plan, reader)
+        _reject_senderless(planned, reader)
     else:
         from rankplan.memory.faults import memory_warnings
         from rankplan.read.memory_places import located, reject_memory
 
         reject_memory(needs, reader, planned.sources)
-        _reject_senderless(planned.plan, reader)
+        _reject_senderless(planned, reader)
         yield from (located(reader, planned.sources, name, found) for name, found in memory_warnings(needs))
     yield from group_warnings(planned, reader)
 
@@ -73,12 +73,12 @@ def reject_empty(plan: Plan, reader: Reader) -> None:
     raise PlacementError([reader.located(path, faults.no_components(help))])
 
 
-def _reject_senderless(plan: Plan, reader: Reader) -> None:
+def _reject_senderless(planned: Planned, reader: Reader) -> None:
     """Raise `PlacementError` for weights without a sender, for which only RLinf's modes need one."""
-    if plan.mode not in (None, PlacementMode.HYBRID):
+    if planned.plan.mode not in (None, PlacementMode.HYBRID):
         from rankplan.rlinf.senders import reject_senderless
 
-        reject_senderless(plan, reader)
+        reject_senderless(planned, reader)
 
 
 def group_warnings(planned: Planned, reader: Reader) -> Iterator[Diagnostic]:

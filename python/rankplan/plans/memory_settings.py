@@ -128,7 +128,7 @@ Fault = tuple[KeyPath, Diagnostic]
 
 
 def settings_of(values: Mapping[str, Any]) -> tuple[MemorySettings | None, list[Fault]]:
-    """Return the settings of values that the core has read one by one, or the faults of their sum."""
+    """Return the settings of values that the core has read one by one, or the faults of their combination."""
     model, found = _model(values.get("model"))
     if found:
         return None, found

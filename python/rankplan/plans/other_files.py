@@ -1,4 +1,4 @@
-"""What a file is that is passed as a saved plan and is none: a damaged plan, or a file of another kind."""
+"""Why a file cannot be loaded as a saved plan: it is damaged, the file of a launcher, or of another kind."""
 
 from __future__ import annotations
 

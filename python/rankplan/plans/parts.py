@@ -14,7 +14,7 @@ _Stated = TypeVar("_Stated")
 
 
 def rules_of(rules: Rules, parts: Mapping[str, Component]) -> Rules:
-    """Return the rules about these components only. Pools lose bounds that they break: others are part of these."""
+    """Return the rules about these components only. Bounds of a pool that only all its components meet are left out."""
     return replace(
         rules,
         keep=_of_components(rules.keep, parts),
@@ -43,9 +43,9 @@ def _of_components(stated: Mapping[str, _Stated], names: Container[str]) -> dict
     """Return the entries of keys such as ``actor, rollout`` and ``actor + rollout`` for these components."""
     entries = {}
     for key, value in stated.items():
-        left = [one for one in component_names(key) if one == ALL or _all_in(one, names)]
-        if left:
-            entries[", ".join(left)] = value
+        remaining = [joined for joined in component_names(key) if joined == ALL or _all_in(joined, names)]
+        if remaining:
+            entries[", ".join(remaining)] = value
     return entries
 
 

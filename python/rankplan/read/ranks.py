@@ -13,7 +13,7 @@ from rankplan.read.text.faults import as_pydantic, number
 from rankplan.words import shown
 
 RESERVED_LABELS = {CLUSTER: "all nodes", NODE: "all nodes, counted as nodes"}
-"""What they mean in every config."""
+"""Labels that mean the same in every config."""
 
 
 def with_all(value: Any, every: Any) -> Any:

@@ -21,10 +21,11 @@ from rankplan.read.ranks import RESERVED_LABELS, label_fault, with_all
 from rankplan.read.text.faults import CUT, RANKS, diagnostics, missing, wrong_type
 from rankplan.read.text.load import load_config
 from rankplan.read.text.reader import Config as Config
-from rankplan.read.text.reader import Reader, not_a_mapping, unreadable
+from rankplan.read.text.reader import Reader, misspelt_key, not_a_mapping, unreadable
 from rankplan.words import as_int, misspelt, nearest, shown
 
 if TYPE_CHECKING:
+    from rankplan.plans.model import Model
     from rankplan.read.network import Topology
     from rankplan.read.node_groups import NodeGroup
     from rankplan.read.pools import PoolEntry
@@ -52,7 +53,6 @@ class Reading(Reader):
     """The valid part of a cluster section, and the faults of the rest.
 
     ``keys`` are all keys of ``component_placement``, valid or not, and whether their value is the placement itself.
-    ``size_paths`` has, for each component, the path of its parallel sizes in the config.
     """
 
     def __init__(
@@ -65,7 +65,6 @@ class Reading(Reader):
         self.section = _UNREAD
         self.num_nodes_known = self.groups_known = True
         self.keys: dict[str, bool] = {}
-        self.size_paths: dict[str, KeyPath] = {}
         self._lost_groups: set[str] = set()
         self._lost_pools: set[str] = set()
         self._numbers: set[str] = set()
@@ -103,43 +102,55 @@ class Reading(Reader):
 
     def read(self) -> None:
         """Validate the content."""
-        content = self.content
-        own = [key for key in content if key in ClusterSection.model_fields]
-        others = [str(key) for key in content if key not in own]
-        items = self._items(content, own, ())
-        raw = {key: self._plain(value, (key,)) for key, value in items if value is not None or key == "num_nodes"}
-        for key, (lack, likeness) in _LACKS.items():
-            if key not in raw and (written := nearest(key, others, likeness)) is not None:
-                message, help = f"unknown key `{written}`, and {lack}", f"rename it to `{key}`"
-                self.add((written,), Diagnostic("unknown-key", message, help))
-                self.groups_known = self.groups_known and key != "node_groups"
-        lacking = [key for key in ("num_nodes", *_LACKS) if key not in raw]  # one of these may be any similar key
-        known = [key for key in ClusterSection.model_fields if key not in lacking]
-        for other in others:
-            if (near := _RENAMED.get(other) or misspelt(other, known)) is not None:
-                self.add((other,), Diagnostic("unknown-key", f"unknown key `{other}`", f"did you mean `{near}`?"))
-        if others and "component_placement" in own and "component_placement" not in raw and not self.faults:
-            nothing = not_a_mapping("`component_placement`", None, f"{_INDENTED} {', '.join(others[:3])}")
-            self.add(("component_placement",), nothing)
+        own = [key for key in self.content if key in ClusterSection.model_fields]
+        others = [str(key) for key in self.content if key not in own]
+        raw = self._raw(own)
+        self._check_keys(raw, own, others)
         section = self._settings(raw, others)
         groups = self._groups(raw.get("node_groups", []), section.num_nodes)
         components = self._components(raw.get("component_placement", {}))
         pools = self._pools(raw.get("pools", []))
         lists = {"node_groups": list(groups.values()), "pools": tuple(pools.values())}
         self.section = section.model_copy(update={"component_placement": components, **lists})
-        for key, entry in components.items():
-            memory = entry.memory
-            if (
-                memory is not None
-                and not (memory.model or memory.params)
-                and (ends := memory.value().ends_fault(section.model))
-            ):
-                self.add(("component_placement", key, "memory"), ends)
+        self._check_ends(components, section.model)
         num_nodes = section.num_nodes if self.num_nodes_known else None
         if groups:
             self._check_groups(groups, num_nodes)
         if pools:
             self._check_pools(pools, num_nodes)
+
+    def _raw(self, keys: Iterable[Any]) -> dict[str, Any]:
+        """Return the values of these keys as dicts and lists. Only ``num_nodes`` may lack its value."""
+        items = self._items(self.content, keys, ())
+        return {key: self._plain(value, (key,)) for key, value in items if value is not None or key == "num_nodes"}
+
+    def _check_keys(self, raw: Mapping[str, Any], own: Sequence[Any], others: Sequence[str]) -> None:
+        """Record keys that are misspelt or renamed, and keys that are not indented under ``component_placement``."""
+        for key, (lack, likeness) in _LACKS.items():
+            written = None if key in raw else nearest(key, others, likeness)
+            if written is not None:
+                message, help = f"unknown key `{written}`, and {lack}", f"rename it to `{key}`"
+                self.add((written,), Diagnostic("unknown-key", message, help))
+                if key == "node_groups":
+                    self.groups_known = False
+        missing_keys = [key for key in ("num_nodes", *_LACKS) if key not in raw]  # any similar key may be one of these
+        known = [key for key in ClusterSection.model_fields if key not in missing_keys]
+        for other in others:
+            near = _RENAMED.get(other) or misspelt(other, known)
+            if near is not None:
+                self.add((other,), misspelt_key(other, near))
+        if others and "component_placement" in own and "component_placement" not in raw and not self.faults:
+            nothing = not_a_mapping("`component_placement`", None, f"{_INDENTED} {', '.join(others[:3])}")
+            self.add(("component_placement",), nothing)
+
+    def _check_ends(self, components: Mapping[str, ComponentEntry], model: Model | None) -> None:
+        """Record first and last pipeline stages with more layers than the model of the section."""
+        for key, entry in components.items():
+            memory = entry.memory
+            if memory is None or memory.model or memory.params:
+                continue
+            if (fault := memory.value().ends_fault(model)) is not None:
+                self.add(("component_placement", key, "memory"), fault)
 
     def _check_groups(self, groups: Mapping[int, NodeGroup], num_nodes: int | None) -> None:
         """Record what is wrong within node groups, and between them."""
@@ -147,8 +158,8 @@ class Reading(Reader):
         from rankplan.read.groups import piece_faults
 
         plain_groups = {index: node_group(group) for index, group in groups.items()}
-        for (index, *path), found in chain(group_faults(plain_groups, num_nodes), piece_faults(plain_groups)):
-            self.add(("node_groups", index, *path), found)
+        for (index, *path), fault in chain(group_faults(plain_groups, num_nodes), piece_faults(plain_groups)):
+            self.add(("node_groups", index, *path), fault)
             if path[0] != "env_configs":
                 self._lost_groups.add(groups[int(index)].label)
 
@@ -158,8 +169,8 @@ class Reading(Reader):
 
         names = [name for key in self.keys for name in component_names(key)]
         plain_pools = {index: pool_of(pool) for index, pool in pools.items()}
-        for where, found in stated_pool_faults(plain_pools, self._lost_pools, num_nodes, names):
-            self.add(("pools", *where), found)
+        for path, fault in stated_pool_faults(plain_pools, self._lost_pools, num_nodes, names):
+            self.add(("pools", *path), fault)
 
     def _settings(self, raw: Mapping[str, Any], others: Sequence[str]) -> ClusterSection:
         """Return the section without groups and components; a faulty setting has its default."""
@@ -236,8 +247,8 @@ class Reading(Reader):
             self.keys[key] = not isinstance(value, dict)
             if as_int(value["placement"] if isinstance(value, dict) and "placement" in value else value) is not None:
                 self._numbers.add(key)
-            if (found := label_fault(key)) is not None:
-                self.add(("component_placement", key), found)
+            if (fault := label_fault(key)) is not None:
+                self.add(("component_placement", key), fault)
                 continue
             try:
                 entries[key] = ComponentEntry.model_validate(value)

@@ -96,7 +96,6 @@ class Roles:
                 reading.add((*path, "binding"), found)
             at = "parallel"
             parallel, stated_at = _sizes(entry), reading.in_config((*path, at))
-            reading.size_paths |= dict.fromkeys(names, stated_at)
             self.sources.sizes |= dict.fromkeys(names, located(reading, parallel, stated_at, {}))
             self.components |= dict.fromkeys(names, component.with_settings(parallel=parallel))
         except PlacementError as error:
@@ -115,7 +114,6 @@ class Roles:
                 found = None if component.parallel.stated else stated_sizes(reading, path, keys)
                 if found is not None:
                     sizes = located(reading, found, path, keys)
-                    reading.size_paths[name] = path
                     self.sources.sizes[name] = sizes
                     component = sized(replace(component, name=name), sizes, reading.faults)
             self.components[name] = component

@@ -6,20 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankplan.errors import KeyPath, PlacementError
-from rankplan.plans.plan import Plan
 from rankplan.plans.weights import senderless
-from rankplan.read.section import Reading
+from rankplan.read.sources import Planned
 from rankplan.read.text.reader import Reader
 
 _TENSOR_SIZES = ("tp", "tensor_parallel_size", "tp_size")
 
 
-def reject_senderless(plan: Plan, reader: Reader) -> None:
+def reject_senderless(planned: Planned, reader: Reader) -> None:
     """Raise `PlacementError` for weights without a sender, at the tensor size of the receiver."""
-    paths = reader.size_paths if isinstance(reader, Reading) else {}
-    found = [(paths.get(name, ()), fault) for name, fault in senderless(plan)]
-    if found:
-        raise PlacementError(reader.located(_tensor_size(reader, path), fault) for path, fault in found)
+    faults = []
+    for name, fault in senderless(planned.plan):
+        path = planned.sources.sizes_of(name, reader).path
+        faults.append(reader.located(_tensor_size(reader, path), fault))
+    if faults:
+        raise PlacementError(faults)
 
 
 def _tensor_size(reader: Reader, path: KeyPath) -> KeyPath:

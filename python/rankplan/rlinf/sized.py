@@ -73,7 +73,6 @@ class ModelParallelEvalRoles(Roles):
         sizes = sizes_at(reader, path, keys, **defaults)
         if counted:
             name, parallel = self.names[role], NO_SIZES if sizes is None else sizes.parallel
-            reading.size_paths[name] = path
             self.sources.sizes[name] = located(reading, parallel, path, {} if sizes is None else keys)
         if sizes is None and counted and not role.startswith("critic") and len(reader.faults) == before:
             self._add_missing(reading, role, path)
@@ -96,8 +95,8 @@ class ModelParallelEvalRoles(Roles):
                     each = replace(part, rule=one_each(part.rule))
                     self.components[part.name] = each.with_settings(parallel=self._parallel(role))
                 except PlacementError as error:
-                    for one in error.diagnostics:
-                        reading.add_in_config(reading.size_paths.get(self.names[role], ()), one)
+                    for fault in error.diagnostics:
+                        reading.add_in_config(self.sources.sizes_of(part.name, reading).path, fault)
 
     def _place_engines(self, reading: Reading, stride: int) -> None:
         """Place the rollout with a process per engine."""

@@ -112,7 +112,7 @@ def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults:
 
 def located(reader: Reader, parallel: Parallel, path: KeyPath, keys: Mapping[str, str]) -> Sizes:
     """Return the sizes of a component at the place of their section, with the path that each has there."""
-    return Sizes(parallel, reader.where(path), keys={kind: (*path, key) for kind, key in keys.items()})
+    return Sizes(parallel, reader.where(path), keys={kind: (*path, key) for kind, key in keys.items()}, path=path)
 
 
 def stated_sizes(reading: Reading, path: KeyPath, keys: Mapping[str, str]) -> Parallel | None:

@@ -5,29 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from rankplan.errors import Diagnostic, KeyPath, Label, PlacementError
-from rankplan.guests.built_in import DIALECTS
-from rankplan.guests.doors import Door, GuestError, Table
+from rankplan.guests.doors import GuestError
 from rankplan.read.text.document import Section
 from rankplan.read.text.places import relocated
+from rankplan.read.text.programs import DIALECT_TABLE
 
 Format: TypeAlias = Callable[[str], tuple[Mapping[str, Any], Mapping[KeyPath, int]]]
 """Returns what a text says, and the lines of its keys, counted from 1; ``ValueError`` for a text that is wrong."""
 
 _LINE = re.compile(r"\bline (\d+)")
-
-
-class _HasFormats(Protocol):
-    """What the reader of files uses of a dialect."""
-
-    @property
-    def formats(self) -> Mapping[str, Format]:
-        """The formats of its files besides YAML, by suffix."""
-
-
-_TABLE: Table[_HasFormats] = Table(Door.DIALECTS, object, DIALECTS)  # type: ignore[arg-type]  # a low room knows no type
 
 
 class Lines:
@@ -64,9 +53,9 @@ def read_format(file: str, text: str) -> Section | None:
     Raises `PlacementError` (``syntax``) for a text that is wrong, `GuestError` if the code of the guest fails.
     """
     suffix = "." + file.rpartition(".")[2]
-    guests = sorted(_TABLE.loaded().guests.items(), key=lambda item: item[0].name)
+    guests = sorted(DIALECT_TABLE.loaded().guests.items(), key=lambda item: item[0].name)
     for guest, dialect in guests:
-        read = getattr(dialect, "formats", {}).get(suffix)
+        read: Format | None = getattr(dialect, "formats", {}).get(suffix)
         if read is None:
             continue
         try:

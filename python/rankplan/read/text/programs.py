@@ -79,14 +79,14 @@ class HasPrograms(Protocol):
         """The formats of its files besides YAML, by suffix."""
 
 
-class _Known(NamedTuple):
+class _Owned(NamedTuple):
     """A program of a dialect."""
 
     dialect: HasPrograms
     program: Program
 
 
-_TABLE: Table[HasPrograms] = Table(Door.DIALECTS, object, DIALECTS)  # type: ignore[arg-type]  # a low room knows no type
+DIALECT_TABLE: Table[HasPrograms] = Table(Door.DIALECTS, object, DIALECTS)  # type: ignore[arg-type]  # a low room knows no type
 
 
 @frozen
@@ -138,43 +138,42 @@ def _module(name: str) -> str:
 
 def program_of(name: str, place: Place, *, word: str = "", guests: bool = False) -> StartedProgram:
     """Return the program with this module, path or name, and this first word; those of guests only if asked for."""
-    dotted = _module(name)
-    found = _matching(_built_in(), name, word, place)
-    if found is None and guests:
-        found = _matching(_of_guests(), name, word, place)
-    return StartedProgram(name, place, None, _task_of(name, dotted)) if found is None else found
+    program = _matching(_built_in(), name, word, place)
+    if program is None and guests:
+        program = _matching(_of_guests(), name, word, place)
+    return StartedProgram(name, place, task=_task_of(name)) if program is None else program
 
 
-def _matching(programs: Sequence[_Known], name: str, word: str, place: Place) -> StartedProgram | None:
+def _matching(programs: Sequence[_Owned], name: str, word: str, place: Place) -> StartedProgram | None:
     """Return the first of these programs whose pattern matches."""
     dotted = _module(name)
     for dialect, program in programs:
         has_word = " " in program.pattern
         if re.fullmatch(program.pattern, f"{dotted} {word}" if has_word else dotted):
             return StartedProgram(
-                f"{name} {word}" if has_word else name,
-                place,
-                dialect.name if program.tells else None,
-                program.task,
-                dialect.trainer,
-                program.is_rl,
-                program.takes,
-                program.part,
-                tuple(dialect.formats),
+                name=f"{name} {word}" if has_word else name,
+                place=place,
+                system=dialect.name if program.tells else None,
+                task=program.task,
+                trainer=dialect.trainer,
+                is_rl=program.is_rl,
+                takes=program.takes,
+                part=program.part,
+                suffixes=tuple(dialect.formats),
             )
     return None
 
 
 @cache
-def _built_in() -> Sequence[_Known]:
+def _built_in() -> Sequence[_Owned]:
     """Return the programs of rankplan's own dialects."""
-    return _in_order(_TABLE[name] for name in ASKED)
+    return _in_order(DIALECT_TABLE[name] for name in ASKED)
 
 
-def _of_guests() -> Sequence[_Known]:
+def _of_guests() -> Sequence[_Owned]:
     """Return the programs of guests; one whose code fails is reported when its dialect is asked."""
     dialects: list[HasPrograms] = []
-    for guest, dialect in _TABLE.loaded().guests.items():
+    for guest, dialect in DIALECT_TABLE.loaded().guests.items():
         with suppress(GuestError), guest.running():
             for program in dialect.programs:
                 re.compile(program.pattern)
@@ -182,15 +181,15 @@ def _of_guests() -> Sequence[_Known]:
     return _in_order(dialects)
 
 
-def _in_order(dialects: Iterable[HasPrograms]) -> Sequence[_Known]:
+def _in_order(dialects: Iterable[HasPrograms]) -> Sequence[_Owned]:
     """Return the programs of dialects. Those that tell are first: they are known by more than their last name."""
-    known = [_Known(dialect, program) for dialect in dialects for program in dialect.programs]
-    return sorted(known, key=lambda one: not one.program.tells)
+    programs = [_Owned(dialect, program) for dialect in dialects for program in dialect.programs]
+    return sorted(programs, key=lambda owned: not owned.program.tells)
 
 
-def _task_of(name: str, dotted: str) -> str | None:
+def _task_of(name: str) -> str | None:
     """Return the task of a program of Python by the words of its last name, ``None`` if they tell none."""
-    last = dotted.rpartition(".")[2].lower()
+    last = _module(name).rpartition(".")[2].lower()
     parts = set(re.split(r"[_\W]+", last))
     is_python = name.endswith(".py") or re.fullmatch(r"\w+(\.\w+)+", name)
     if not is_python or parts & _TRAINING:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import read_text
@@ -77,6 +77,17 @@ class _Started:
         return len(self.tokens) + self.configured
 
 
+class _Values(NamedTuple):
+    """What a program gets from a command: a config file, if there is one, and the values that change it.
+
+    ``is_strict``: a value must have a key of the file, as Hydra demands.
+    """
+
+    base: Section | None
+    tokens: Sequence[_Token]
+    is_strict: bool
+
+
 def parse_script(
     origin: Text | Entrypoint, text: str, load: Callable[[str], Section], given: Mapping[str, str]
 ) -> Section:
@@ -89,58 +100,75 @@ def parse_script(
     """
     sources = Sources()
     sources.add(text, origin)
+    followed = _followed(origin, text, sources, given)
+    commands = _commands(followed, sources)
+    chosen = _chosen(commands, origin, sources)
+    warnings = [_skipped(cause, sources) for cause in followed.skipped]
+    values = _values(chosen, sources, load, warnings)
+    if values.base is not None and chosen.program.system is None:  # the keys of its config tell more than its name
+        chosen = replace(chosen, program=replace(chosen.program, task=None))
+    try:
+        config = _config(values, origin)
+    except PlacementError as error:  # the keys of a program that is no job may have another order
+        raise PlacementError([chosen.program.fault]) if chosen.program.task else error from None
+    parts = {
+        started.program.part: _part(started, origin, sources, load, warnings)
+        for started in commands
+        if started.program.part
+    }
+    warnings += _warnings(commands, chosen, values.tokens, sources)
+    config.document.warnings = sorted(warnings, key=lambda warning: (warning.line or 0, warning.column or 0))
+    if isinstance(config.document, Places):
+        config.document.program = chosen.program
+        config.document.parts = parts
+        config.document.used = followed.used & set(given)
+    _reject_own(given, followed, config, sources)
+    return config
+
+
+def _followed(origin: Text | Entrypoint, text: str, sources: Sources, given: Mapping[str, str]) -> Followed:
+    """Follow a script with the variables of Slurm and the given ones. Raises `PlacementError` (``syntax``)."""
     environment = _slurm(text) | {name: (Piece(value, 0, 0),) for name, value in given.items()}
     try:
-        followed = follow(sources, environment, _opened)
+        return follow(sources, environment, _opened)
     except ShellSyntaxError as error:
         fault = Diagnostic("syntax", error.message, error.help)
         raise PlacementError([sources.place(error.start, error.start + 1).of(fault)]) from None
     except RecursionError:
         message = "the script is nested too deeply"
         raise PlacementError([Diagnostic("syntax", message, "split it", file=origin.file)]) from None
+
+
+def _commands(followed: Followed, sources: Sources) -> list[_Started]:
+    """Return the commands of a script with their programs. Guests are asked only if none of them starts a job."""
     commands = list(dict.fromkeys(followed.commands))
-    found = [_started(command, sources) for command in commands]
-    if not any(map(_is_job, found)):
-        found = [_started(command, sources, guests=True) for command in commands]
-    chosen = _chosen(found, origin, sources)
-    command, tokens = chosen.command, chosen.tokens
-    names = [  # the key under which Hydra keeps the name
+    started = [_started(command, sources) for command in commands]
+    if any(map(_is_job, started)):
+        return started
+    return [_started(command, sources, guests=True) for command in commands]
+
+
+def _values(started: _Started, lines: Sources, load: Callable[[str], Section], warnings: list[Diagnostic]) -> _Values:
+    """Return what a command passes: a config file, which a flag or a word names, and the values that change it."""
+    config_names = [  # the key under which Hydra keeps the name
         _Token("", "hydra.job.config_name", name, place, place, causes)
-        for name, place, causes in _options(command, sources, _NAMES)
+        for name, place, causes in _options(started.command, lines, _NAMES)
     ]
-    tokens = [*names, *tokens]
-    source = Places(origin.file)
-    warnings = [_skipped(cause, sources) for cause in followed.skipped]
-    base = _base(chosen, sources, load, warnings)
-    named = next((one for one in tokens if one.key == _WORD and str(one.value).endswith((".yaml", ".yml"))), None)
-    if base is None and named is not None:
-        tokens.remove(named)
-        base = _loaded(str(named.value), named.value_place, load, warnings)
-    if base is not None and chosen.program.system is None:  # the keys of its config tell more than its name
-        chosen = replace(chosen, program=replace(chosen.program, task=None))
-    config: Section = relocated(base if base is not None else {}, source if base is None else base.document)
-    try:
-        config = overridden(
-            config, [one for one in tokens if not one.causes], strict=base is not None and named is None
-        )
-    except PlacementError as error:  # the keys of a program that is no job may have another order
-        raise PlacementError([chosen.program.fault]) if chosen.program.task else error from None
-    warnings += [_unknown(one, sources) for one in tokens if one.causes]
-    warnings += [_submitted(one, sources) for one in tokens if one.submitted is not None and not one.causes]
-    line = sources.place(command.start, command.start).line
-    warnings += [
-        _other(one, tokens, line) for one in found if one.command is not chosen.command and _differs(tokens, one)
-    ]
-    warnings += [lost for one in found for lost in _lost(one.command, chosen, sources)]
-    config.document.warnings = sorted(warnings, key=lambda one: (one.line or 0, one.column or 0))
-    if isinstance(config.document, Places):
-        config.document.program = chosen.program
-        config.document.parts = {
-            one.program.part: _part(one, origin, sources, load, warnings) for one in found if one.program.part
-        }
-        config.document.used = followed.used & set(given)
-    _reject_own(given, followed, config, sources)
-    return config
+    tokens = [*config_names, *started.tokens]
+    base = _base(started, lines, load, warnings)
+    word = next(
+        (token for token in tokens if token.key == _WORD and str(token.value).endswith((".yaml", ".yml"))), None
+    )
+    if base is None and word is not None:
+        tokens.remove(word)
+        base = _loaded(str(word.value), word.value_place, load, warnings)
+    return _Values(base, tokens, is_strict=base is not None and word is None)
+
+
+def _config(values: _Values, origin: Text | Entrypoint) -> Section:
+    """Return a config file with the values that change it, as far as they are known. Raises `PlacementError`."""
+    base = relocated({}, Places(origin.file)) if values.base is None else values.base
+    return overridden(base, [token for token in values.tokens if not token.causes], strict=values.is_strict)
 
 
 def _part(
@@ -152,11 +180,24 @@ def _part(
 ) -> Section:
     """Return the values of a program that is another part of the job."""
     base = _base(started, sources, load, warnings)
-    source = Places(origin.file) if base is None else base.document
-    config: Section = relocated({} if base is None else base, source)
-    tokens = [token for token in started.tokens if not token.causes]
     warnings += [_unknown(token, sources) for token in started.tokens if token.causes]
-    return overridden(config, tokens, strict=False)
+    return _config(_Values(base, started.tokens, is_strict=False), origin)
+
+
+def _warnings(
+    commands: Sequence[_Started], chosen: _Started, tokens: Sequence[_Token], sources: Sources
+) -> Iterator[Diagnostic]:
+    """Yield the warnings of values that the config lacks or may get, and of commands with other values."""
+    yield from (_unknown(token, sources) for token in tokens if token.causes)
+    for token in tokens:
+        if token.submitted is not None and not token.causes:
+            yield _submitted(token, sources)
+    line = sources.place(chosen.command.start, chosen.command.start).line
+    for started in commands:
+        if started.command is not chosen.command and _differs(tokens, started):
+            yield _other(started, tokens, line)
+    for started in commands:
+        yield from _lost(started.command, chosen, sources)
 
 
 def _slurm(text: str) -> dict[str, Value]:

@@ -16,7 +16,8 @@ class Sizes:
 
     ``where`` is the place of all of them together: their section, or a text that states them. ``places`` has that of
     each stated size, by its kind (``tp``), and ``keys`` the path that each would have. ``letters`` are those of a text
-    that states all sizes, by kind: ``t`` in ``fsdp:d4t2``.
+    that states all sizes, by kind: ``t`` in ``fsdp:d4t2``. ``path`` is that of the mapping that states them; only RLinf
+    needs it.
     """
 
     parallel: Parallel = NO_SIZES
@@ -24,6 +25,7 @@ class Sizes:
     places: Mapping[str, Where] = field(default_factory=dict)
     keys: Mapping[str, KeyPath] = field(default_factory=dict)
     letters: Mapping[str, str] = field(default_factory=dict)
+    path: KeyPath = ()
 
     def place(self, kinds: Iterable[str]) -> Where:
         """Return the place of the first of these sizes that is stated, else that of all."""
