@@ -1,13 +1,13 @@
 //! Reads what a plan states of its nodes and its components: the tables of its keys.
 //!
-//! Each value is read on its own. Rules between values of several keys, such as two groups with one label, are Python's:
-//! plans made by programs obey them, too.
+//! Each value is read on its own. Python checks rules between values of several keys, such as two groups with one label:
+//! plans that programs make must obey them, too.
 
 use std::slice::from_ref;
 
+use crate::diagnostic::Diagnostic;
 use crate::group_table::{NODE_GROUP, with_all};
 use crate::ids::MAX_NODES;
-use crate::memory_table::read_memory;
 use crate::network_table::TOPOLOGY;
 use crate::read::names::Names;
 use crate::read::place::{Fault, Place};
@@ -75,27 +75,6 @@ pub fn read_cluster(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> O
     reader.record(&value, at, &CLUSTER).map(|record| record.plain())
 }
 
-/// The value of a key of a plan's cluster, or of an item of its list, as plain values. `memory` is a key of components.
-pub fn read_part(
-    key: &str,
-    index: Option<usize>,
-    value: &Value,
-    num_nodes: i64,
-    names: &Names,
-) -> Result<Value, Vec<Fault>> {
-    let mut reader = Reader::new(Some(names));
-    let outer = Place::WHOLE.name(key);
-    let read = match (CLUSTER.field(key).map(|field| field.kind), index) {
-        (None, _) => read_memory(&mut reader, value, &outer).map(Read::Record),
-        (Some(Kind::List { of, .. }), Some(index)) if key == GROUPS => {
-            reader.read(of, &with_all(value, num_nodes), &outer.index(index))
-        }
-        (Some(Kind::List { of, .. }), Some(index)) => reader.read(of, value, &outer.index(index)),
-        (Some(kind), _) => reader.read(&kind, value, &outer),
-    };
-    read.map(Read::plain).ok_or(reader.faults)
-}
-
 /// A cluster with the ranks that `all` stands for in its node groups.
 fn with_all_nodes(cluster: &Value) -> Value {
     let Value::Map(pairs) = cluster else { return cluster.clone() };
@@ -122,20 +101,20 @@ fn names(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read, 
             return Err(vec![Fault::at(at, must_be("`exclude`", value, "a list", help))]);
         }
     };
-    let mut found = Vec::with_capacity(items.len());
+    let mut names = Vec::with_capacity(items.len());
     let mut faults = Vec::new();
     for (index, item) in items.iter().enumerate() {
         match item {
             Value::Text(name) if !name.trim().is_empty() && all_printable(name) => {
-                found.push(Read::Text(name.trim().to_owned()));
+                names.push(Read::Text(name.trim().to_owned()));
             }
             _ => faults.push(Fault::at(&at.index(index), not_a_name(item))),
         }
     }
-    if faults.is_empty() { Ok(Read::List(found)) } else { Err(faults) }
+    if faults.is_empty() { Ok(Read::List(names)) } else { Err(faults) }
 }
 
-fn not_a_name(item: &Value) -> crate::diagnostic::Diagnostic {
+fn not_a_name(item: &Value) -> Diagnostic {
     let help = "write the name of a node (node-3), an accelerator (node-5/2, or its id), or a domain (nvlink=b)";
     invalid(format!("{} is not a name", shown(item)), help)
 }

@@ -118,15 +118,8 @@ fn is_all(ranks: &Value) -> bool {
 
 /// The label of a group: no reserved one, and none that a list of labels would cut.
 fn group_label(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read, Vec<Fault>> {
-    let label = match value {
-        Value::Int(number) => number.text(),
-        Value::Text(text) if all_printable(text) => text.clone(),
-        _ => {
-            let message = format!("{} is not a label", shown(value));
-            let help = "write a name, e.g. a800; quote it if it looks like a number";
-            return Err(vec![Fault::at(at, invalid(message, help))]);
-        }
-    };
+    let mut reader = Reader::new(None);
+    let Some(label) = reader.read(&Kind::Label, value, at).map(Read::into_text) else { return Err(reader.faults) };
     match label_fault(&label) {
         Some(fault) => Err(vec![Fault::at(at, fault)]),
         None => Ok(Read::Text(label)),
@@ -194,7 +187,7 @@ fn no_node_rank(pairs: &[(Value, Value)]) -> Diagnostic {
     Diagnostic::new(Code::MissingKey, format!("`{NODE_RANK}` is missing")).help(help)
 }
 
-/// Whether JSON can keep a value.
+/// Whether JSON can represent a value.
 fn is_plain(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(_) | Value::Int(_) | Value::Text(_) => true,
@@ -207,26 +200,31 @@ fn is_plain(value: &Value) -> bool {
 
 /// Variables by name: a mapping, or a list of mappings with one each.
 fn variables(value: &Value, at: &Place<'_>, names: Option<&Names>) -> Result<Read, Vec<Fault>> {
-    let mut found = Variables { values: Vec::new(), names: HashSet::new(), faults: Vec::new() };
+    let mut variables = Variables::default();
     match value {
-        Value::Map(pairs) => pairs.iter().for_each(|(name, content)| found.add(name, content, at, names)),
+        Value::Map(pairs) => pairs.iter().for_each(|(name, content)| variables.add(name, content, at, names)),
         Value::List(items) => {
             for (index, item) in items.iter().enumerate() {
                 let at = at.index(index);
                 match item {
-                    Value::Map(pairs) if pairs.len() == 1 => found.add(&pairs[0].0, &pairs[0].1, &at, names),
+                    Value::Map(pairs) if pairs.len() == 1 => variables.add(&pairs[0].0, &pairs[0].1, &at, names),
                     _ => {
                         let message = format!("{} is not a single variable", shown(item));
-                        found.faults.push(Fault::at(&at, invalid(message, ONE_KEY)));
+                        variables.faults.push(Fault::at(&at, invalid(message, ONE_KEY)));
                     }
                 }
             }
         }
-        _ => found.faults.push(Fault::at(at, must_be("env_vars", value, "a list of variables", ONE_KEY))),
+        _ => variables.faults.push(Fault::at(at, must_be("env_vars", value, "a list of variables", ONE_KEY))),
     }
-    if found.faults.is_empty() { Ok(Read::Plain(Value::Map(found.values.into()))) } else { Err(found.faults) }
+    if variables.faults.is_empty() {
+        Ok(Read::Plain(Value::Map(variables.values.into())))
+    } else {
+        Err(variables.faults)
+    }
 }
 
+#[derive(Default)]
 struct Variables {
     values: Vec<(Value, Value)>,
     names: HashSet<String>,

@@ -18,25 +18,25 @@ pub struct Inventory {
     nodes: Vec<u32>,
     /// By node rank, the number of accelerators on earlier nodes; the last entry is the number of all.
     starts: Vec<u32>,
-    /// What was found when it was first asked for.
+    /// The nodes sorted by address, each order from its first use on.
     addresses: AddressOrders,
 }
 
-/// The order of the nodes by their addresses, as text and as numbers.
+/// The nodes sorted by their addresses: by the text of these, and by their numbers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AddressOrders {
-    pub text: OnceLock<Known>,
-    pub number: OnceLock<Known>,
+    pub text: OnceLock<Sorted>,
+    pub number: OnceLock<Sorted>,
 }
 
-/// An order of the nodes that depends on their records only.
+/// All nodes as a trainer sorts them.
 #[derive(Clone, Debug)]
-pub(crate) enum Known {
-    /// What decides is unknown for a node.
+pub(crate) enum Sorted {
+    /// A node lacks what the trainer sorts by.
     Unknown,
-    /// The nodes are in this order.
-    Kept,
-    /// The nodes in this order.
+    /// The order of their ranks.
+    Unchanged,
+    /// Another order: the node ranks in it.
     Other(Arc<[u32]>),
 }
 
@@ -156,7 +156,7 @@ impl Inventory {
         Self::of(left, nodes)
     }
 
-    /// The orders by address that are known.
+    /// The nodes sorted by address, as far as these orders were used.
     pub(crate) fn address_orders(&self) -> &AddressOrders {
         &self.addresses
     }

@@ -14,7 +14,7 @@ const PRECISIONS: &[&str] = &["fp32", "bf16", "fp16", "fp8", "fp4"];
 const OPTIMIZERS: &[&str] = &["adam", "adam-precision-aware", "adam-8bit", "sgd", "muon"];
 const RECOMPUTE: &[&str] = &["none", "selective", "full"];
 const SLEEP: &[&str] = &["none", "host", "free"];
-/// The words of `memory_binding`, which `memory` was once the name of.
+/// The words of `memory_binding`, whose earlier name was `memory`.
 const BINDINGS: [&str; 3] = ["none", "preferred", "bind"];
 /// Tokens, sequences, layers or chunks.
 const COUNT: Kind = Kind::Count { least: 1, most: 1_000_000_000 };
@@ -107,7 +107,7 @@ const fn optional(name: &'static str, kind: Kind, about: &'static str) -> Field 
     Field::new(name, kind, about).absent(Absent::Null)
 }
 
-/// The settings that a value states; the model as it is stated. `None` after faults.
+/// The settings of a component; its model is kept as written. `None` after faults.
 pub fn read_memory(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> Option<Record> {
     if let Value::Text(word) = value
         && BINDINGS.contains(&word.as_str())

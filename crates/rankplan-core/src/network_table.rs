@@ -60,7 +60,8 @@ const WORLD: &str = "world";
 /// Joins the components whose nodes `world` means together.
 const TOGETHER: char = '+';
 
-/// What the values below a key say so far, and their faults.
+/// The faults of the values below a key, as far as these were read.
+#[derive(Default)]
 struct Values {
     faults: Vec<Fault>,
 }
@@ -90,7 +91,7 @@ impl Values {
         Value::Map(pairs.iter().map(size).collect())
     }
 
-    /// The name of a level; whether the cluster has it, its nodes say.
+    /// The name of a level. Whether the nodes have it is checked elsewhere.
     fn level(&mut self, name: &str, value: &Value, at: &Place<'_>, help: &str) -> Value {
         match value {
             Value::Text(level) if !level.trim().is_empty() && !unresolved(value) => value.clone(),
@@ -116,12 +117,12 @@ fn levels(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read,
 
 fn segment(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read, Vec<Fault>> {
     const HELP: &str = "write the number of nodes of a segment, by component, or by level too";
-    let mut values = Values { faults: Vec::new() };
+    let mut values = Values::default();
     let Value::Map(pairs) = value else {
         let size = values.size("segment", value, at, HELP);
         return values.finish(size);
     };
-    let mut found = Vec::with_capacity(pairs.len());
+    let mut sizes = Vec::with_capacity(pairs.len());
     for (name, size) in pairs.iter() {
         let name = as_word(name);
         let at = at.name(&name);
@@ -129,9 +130,9 @@ fn segment(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read
             Value::Map(levels) if !levels.is_empty() => values.sizes(levels, &at, HELP),
             _ => values.size(&name, size, &at, HELP),
         };
-        found.push((Value::from(name), size));
+        sizes.push((Value::from(name), size));
     }
-    values.finish(Value::Map(found.into()))
+    values.finish(Value::Map(sizes.into()))
 }
 
 fn keep(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read, Vec<Fault>> {
@@ -142,11 +143,11 @@ fn prefer(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read,
     kept_levels(value, at, false)
 }
 
-/// Levels by component and kind of group; with `counts`, a level may have a most number of domains.
+/// Levels by component and kind of group; with `counts`, a level may limit the domains that a group is divided over.
 fn kept_levels(value: &Value, at: &Place<'_>, counts: bool) -> Result<Read, Vec<Fault>> {
     let Value::Map(pairs) = value else { return Err(vec![not_a_mapping(value, at)]) };
-    let mut values = Values { faults: Vec::new() };
-    let mut found = Vec::with_capacity(pairs.len());
+    let mut values = Values::default();
+    let mut components = Vec::with_capacity(pairs.len());
     for (component, kinds) in pairs.iter() {
         let component = as_word(component);
         let at = at.name(&component);
@@ -159,10 +160,10 @@ fn kept_levels(value: &Value, at: &Place<'_>, counts: bool) -> Result<Read, Vec<
         let levels: Vec<_> =
             kinds.iter().filter_map(|(kind, level)| values.kept_level(&component, kind, level, &at, counts)).collect();
         if !levels.is_empty() {
-            found.push((Value::from(component), Value::Map(levels.into())));
+            components.push((Value::from(component), Value::Map(levels.into())));
         }
     }
-    values.finish(Value::Map(found.into()))
+    values.finish(Value::Map(components.into()))
 }
 
 impl Values {
@@ -200,8 +201,8 @@ impl Values {
 
 fn balance(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read, Vec<Fault>> {
     const HELP: &str = "write a level: nvlink, or by component: {actor: nvlink}";
-    let mut values = Values { faults: Vec::new() };
-    let found = match value {
+    let mut values = Values::default();
+    let levels = match value {
         Value::Map(pairs) => {
             let level = |(name, level): &(Value, Value)| {
                 let name = as_word(name);
@@ -212,14 +213,14 @@ fn balance(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read
         }
         _ => values.level("balance", value, at, HELP),
     };
-    values.finish(found)
+    values.finish(levels)
 }
 
 fn cap(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read, Vec<Fault>> {
     let Value::Map(pairs) = value else { return Err(vec![not_a_mapping(value, at)]) };
-    let mut values = Values { faults: Vec::new() };
-    let found = values.sizes(pairs, at, "write the most nodes in use of a domain: {nvlink: 16}");
-    values.finish(found)
+    let mut values = Values::default();
+    let sizes = values.sizes(pairs, at, "write the most nodes in use of a domain: {nvlink: 16}");
+    values.finish(sizes)
 }
 
 fn not_a_mapping(value: &Value, at: &Place<'_>) -> Fault {

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use crate::ids::NodeRank;
-use crate::inventory::{Inventory, Known};
+use crate::inventory::{Inventory, Sorted};
 use crate::rank_set::RankSet;
 
 /// What a trainer sorts nodes by.
@@ -106,38 +106,38 @@ impl Inventory {
     /// All nodes in the order that a trainer sorts them in; those with the same place keep their order. `None` if what it
     /// sorts by is unknown for one of them. `ids` are Ray's ids of the nodes, by node rank.
     pub fn order(&self, order: NodeOrder, ids: &[String]) -> Option<Vec<u32>> {
-        self.with_order(order, ids, |found| match found {
-            Known::Unknown => None,
-            Known::Kept => Some((0..self.num_nodes()).collect()),
-            Known::Other(nodes) => Some(nodes.to_vec()),
+        self.with_order(order, ids, |sorted| match sorted {
+            Sorted::Unknown => None,
+            Sorted::Unchanged => Some((0..self.num_nodes()).collect()),
+            Sorted::Other(nodes) => Some(nodes.to_vec()),
         })
     }
 
-    /// All nodes as [`Inventory::order`] has them, unless that is unknown or the order that they have.
+    /// What [`Inventory::order`] returns, but `None` also if the nodes are in that order already.
     pub fn other_order(&self, order: NodeOrder, ids: &[String]) -> Option<Arc<[u32]>> {
-        self.with_order(order, ids, |found| match found {
-            Known::Other(nodes) => Some(nodes.clone()),
+        self.with_order(order, ids, |sorted| match sorted {
+            Sorted::Other(nodes) => Some(nodes.clone()),
             _ => None,
         })
     }
 
-    /// Use an order. Those by address are found once: they depend on the nodes only.
-    fn with_order<T>(&self, order: NodeOrder, ids: &[String], using: impl FnOnce(&Known) -> T) -> T {
-        let find = || {
+    /// Pass the sorted nodes to a function. Orders by address depend on the nodes only, and are computed once.
+    fn with_order<T>(&self, order: NodeOrder, ids: &[String], using: impl FnOnce(&Sorted) -> T) -> T {
+        let sort = || {
             let Some(places) = self.places(order, &RankSet::first_ranks(self.num_nodes()), ids) else {
-                return Known::Unknown;
+                return Sorted::Unknown;
             };
             if places.places.is_sorted() {
-                return Known::Kept;
+                return Sorted::Unchanged;
             }
             let mut nodes: Vec<u32> = (0..self.num_nodes()).collect();
             nodes.sort_by_key(|&node| places.places[node as usize]);
-            Known::Other(nodes.into())
+            Sorted::Other(nodes.into())
         };
         match order {
-            NodeOrder::Text => using(self.address_orders().text.get_or_init(find)),
-            NodeOrder::Number => using(self.address_orders().number.get_or_init(find)),
-            _ => using(&find()),
+            NodeOrder::Text => using(self.address_orders().text.get_or_init(sort)),
+            NodeOrder::Number => using(self.address_orders().number.get_or_init(sort)),
+            _ => using(&sort()),
         }
     }
 

@@ -146,7 +146,7 @@ pub struct Component {
 pub struct Entry {
     /// The name of the component.
     pub name: String,
-    /// What it keeps in memory, as plain values; the model as it is stated.
+    /// Its memory settings as plain values; the model is kept as written.
     pub memory: Option<Value>,
     /// Everything else; `None` after faults.
     pub component: Option<Component>,

@@ -12,10 +12,10 @@ use rankplan_core::node::NodeSpec as Accelerators;
 use rankplan_core::read::place::{Place, in_order};
 use rankplan_core::read::reader::{Reader, hardware_type_fault};
 use rankplan_core::read::value::Value;
-use rankplan_core::{NodeOrder, NodeRank, cluster_reader, node_reader};
+use rankplan_core::{NodeOrder, NodeRank, node_reader};
 
 use crate::errors::{OrRaise, diagnostic, located};
-use crate::node::{NodeSpec, known_names, known_names_and_variables};
+use crate::node::{NodeSpec, known_names};
 use crate::rank_set::RankSet;
 use crate::value::{to_python, value_of, value_of_keys};
 
@@ -79,26 +79,6 @@ pub fn read_ranks(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<RankSet>
     match reader.ranks(&value_of(value)?, &Place::WHOLE) {
         Some(ranks) => Ok(RankSet(ranks)),
         None => Err(reader.faults).or_raise(py, None),
-    }
-}
-
-/// A value as plain values, `None` after faults; and every fault with its path.
-type Checked<'py> = (Option<Bound<'py, PyAny>>, Vec<Located<'py>>);
-
-/// Read the value of a key of a plan's cluster, of a list's item with an `index`, or of `memory`. In a node group, `all` stands
-/// for the first `num_nodes` nodes. Paths start with the key.
-#[pyfunction]
-#[pyo3(signature = (key, value, index=None, num_nodes=1))]
-pub fn read_part<'py>(
-    py: Python<'py>,
-    key: &str,
-    value: &Bound<'py, PyAny>,
-    index: Option<usize>,
-    num_nodes: i64,
-) -> PyResult<Checked<'py>> {
-    match cluster_reader::read_part(key, index, &value_of(value)?, num_nodes, &known_names_and_variables(py)?) {
-        Ok(found) => Ok((Some(to_python(py, &found)?), Vec::new())),
-        Err(faults) => Ok((None, located(py, faults)?)),
     }
 }
 
@@ -298,7 +278,7 @@ impl Inventory {
         Ok(py.detach(|| self.0.order(how, &ids)))
     }
 
-    /// Return what `order` does, but `None` also if the nodes are in that order.
+    /// Return what `order` does, but `None` also if the nodes are in that order already.
     #[pyo3(signature = (how, ids = Vec::new()))]
     fn other_order(&self, py: Python<'_>, how: &str, ids: Vec<String>) -> PyResult<Option<Vec<u32>>> {
         let how = node_order(how)?;

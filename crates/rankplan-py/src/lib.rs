@@ -36,8 +36,7 @@ mod _core {
     use super::free::{Free, Short, Taken, step_sizes};
     #[pymodule_export]
     use super::inventory::{
-        AddressKey, Inventory, check_hardware_type, domains, level_faults, natural_order, read_inventory, read_part,
-        read_ranks,
+        AddressKey, Inventory, check_hardware_type, domains, level_faults, natural_order, read_inventory, read_ranks,
     };
     #[pymodule_export]
     use super::machine::{cpu_list, groups_text, pci_address};

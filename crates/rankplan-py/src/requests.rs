@@ -95,7 +95,7 @@ impl Request {
         &self.0.kind.component
     }
 
-    /// A regular expression for the whole name of the group, `None` if it has none.
+    /// A regular expression that matches the whole name of the group; `None` for a group without a name.
     #[getter]
     fn name(&self) -> Option<String> {
         self.0.names.as_ref().map(|names| names.get(0))

@@ -73,7 +73,7 @@ impl<'py> Conversion<'py> {
         Ok(value)
     }
 
-    /// The value of a mapping or of an iterable, else of a number of another type, else the object as it is shown.
+    /// A mapping, an iterable, or a number of another type as a value; any other object as the text that shows it.
     fn collection(&mut self, object: &Bound<'py, PyAny>, depth: usize) -> PyResult<Value> {
         let mut pairs = Vec::new();
         if let Ok(dict) = object.cast::<PyDict>() {

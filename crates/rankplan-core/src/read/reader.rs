@@ -29,7 +29,7 @@ pub const RESOLVE: &str = "write the value, or pass the config after Hydra has r
 const CUT: &str = "quote the placement: inside YAML braces a comma ends the text";
 /// The kinds of groups that an order of slots names, in the usual one.
 const SLOT_ORDER: [&str; 5] = ["tp", "cp", "ep", "dp", "pp"];
-/// No stated size is smaller or larger: 80 is a forgotten unit.
+/// The smallest and the largest size. A smaller number, such as 80, lacks its unit.
 const SMALLEST_SIZE: i64 = 1 << 20;
 const LARGEST_SIZE: i64 = 1 << 60;
 /// The most digits of a size before the point, and after it.
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
                 None => self.refuse(at, not_a_size(&at.named(), value)),
             },
             Kind::Own(read) => match read(value, at, self.names) {
-                Ok(found) => Some(found),
+                Ok(read) => Some(read),
                 Err(faults) => {
                     self.faults.extend(faults);
                     None

@@ -8,7 +8,7 @@ use crate::read::place::{Fault, Place};
 use crate::read::record::{Read, Record};
 use crate::read::value::Value;
 
-/// Reads a value of which only one table knows what it must be.
+/// Reads a value of a kind that only one table has.
 pub type Own = fn(&Value, &Place<'_>, Option<&Names>) -> Result<Read, Vec<Fault>>;
 
 /// What a value must be.
