@@ -182,6 +182,7 @@ def test_guests_can_be_kept_out(folder: Path, table: Table[float]) -> None:
         "emit plan.json --to slurm --command x",
         "convert plan.json --to verl",
         "diff plan.json verl.yaml",
+        "tune --costs costs.yaml --nodes 1x8 --to rlinf",
     ],
 )
 def test_commands_with_what_is_built_in_search_for_nothing(words: str, tmp_path: Path) -> None:
@@ -189,6 +190,7 @@ def test_commands_with_what_is_built_in_search_for_nothing(words: str, tmp_path:
     config = {"trainer": {"nnodes": 1, "n_gpus_per_node": 8}, "actor_rollout_ref": {}}
     (tmp_path / "verl.yaml").write_text(json.dumps(config))
     rankplan.plan(config).save(tmp_path / "plan.json")
+    (tmp_path / "costs.yaml").write_text(json.dumps({"components": {"actor": {"seconds": {"8": 60}}}}))
     program = f"""
 import sys
 from rankplan.cli import main

@@ -297,20 +297,10 @@ def place(text: str, part: str) -> tuple[int, int]:
 @pytest.mark.parametrize(
     ("target", "before", "after", "message"),
     [
-        (
-            "slurm",
-            "--gpus-per-node=4",
-            "--gpus-per-node=8",
-            "'--gpus-per-node=8' is not what the plan says: '--gpus",
-        ),
+        ("slurm", "--gpus-per-node=4", "--gpus-per-node=8", "'--gpus-per-node=8' is not what the plan says: '--gpus"),
         ("slurm", "0x8 1x8", "0x8 0x8", "'0x8' is not what the plan says: '1x8'"),
         ("slurm", "--ntasks=4", "--ntasks=5", "'--ntasks=5' is not what the plan says: '--ntasks=4'"),
-        (
-            "slurm",
-            "--gpu-bind=none --cpu-bind=none",
-            "",
-            "'--kill-on-bad-exit=1' is not what the plan says: '--gpu",
-        ),
+        ("slurm", "--gpu-bind=none --cpu-bind=none", "", "'--kill-on-bad-exit=1' is not what the plan says: '--gpu"),
         ("torchrun", "--nproc-per-node=4", "--nproc-per-node=8", "'--nproc-per-node=8' is not what the plan says"),
         ("mpirun", "10.0.0.13:4 -np 4", "10.0.0.12:4 -np 4", "'10.0.0.12:4' is not what the plan says: '10.0.0.13:4'"),
     ],

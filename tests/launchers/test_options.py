@@ -148,6 +148,8 @@ def test_every_fact_that_a_launcher_cannot_hold_is_an_error_at_once() -> None:
             "a RayCluster has no entrypoint",
         ),
         (["--to", "kueue", "--kind", "cluster"], "only kuberay takes --kind"),
+        (["--to", "kueue", "--entrypoint", "x"], "kueue starts no job; remove --entrypoint\n"),
+        (["--to", "kueue", "--command", "x"], "kueue starts no job; remove --command\n"),
         (["--to", "jobset", "--command", "x", "--level", "rack"], "'rack' is not NAME=VALUE"),
         (
             ["--to", "jobset", "--command", "actor='x"],

@@ -6,14 +6,16 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from rankplan.cli import signals
 from rankplan.errors import printable
 from rankplan.guests.doors import Door, Guest, GuestError, Table, guests, without_guests
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 COMMANDS = {
     "arrange": "Order nodes so that few parallel groups cross a domain.",
@@ -121,6 +123,8 @@ class Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the commands and options that start like this, without importing a command."""
+        from click.shell_completion import CompletionItem
+
         summaries = COMMANDS | _guest_summaries()
         names = [name for name in summaries if name.startswith(incomplete)]
         options = click.Command.shell_complete(self, ctx, incomplete)

@@ -8,10 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from rankplan.cli.commands import OVERRIDES, no_guests_option
 from rankplan.cli.output import EXPECTED
@@ -28,6 +27,9 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.read.sources import Planned, Sources
 from rankplan.words import did_you_mean
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Seconds(click.FloatRange):
@@ -109,9 +111,11 @@ class WrittenName(Name):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the name, if there is a dialect of this name."""
-        if self._refuse:
-            return self._choice().convert(value, param, ctx)
-        return Name(DIALECTS).convert(value, param, ctx)
+        if not self._refuse:
+            return Name(DIALECTS).convert(value, param, ctx)
+        if value in DIALECTS.builtin and DIALECTS[value].writers:
+            return str(value)
+        return self._choice().convert(value, param, ctx)
 
 
 def dialect_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -285,6 +289,8 @@ class Component(click.ParamType):  # type: ignore[type-arg]
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the components that start like this; none if the file has faults."""
+        from click.shell_completion import CompletionItem
+
         given = ctx.params.get
         choice = Choice(given("inventory"), given("nodes"), None, given("without") or (), dialect=given("dialect_name"))
         with suppress(*EXPECTED):

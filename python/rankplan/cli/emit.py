@@ -72,7 +72,7 @@ class _Emit(click.Command):
         return [*super().get_params(ctx), *ctx.meta.get(_OWN, ())]
 
     def _own(self, to: str | None) -> list[click.Parameter]:
-        """Return the options that only a guest has. One that fails has none here; the command tells why."""
+        """Return the options that only a guest has; none for a guest that fails, which the command reports."""
         try:
             launcher = None if to is None or to in LAUNCHERS.builtin else LAUNCHERS.get(to)
         except GuestError:

@@ -22,13 +22,12 @@ from rankplan.arranging.replan import replan
 from rankplan.cli.arrange import kept_levels, segment_sizes
 from rankplan.cli.commands import main
 from rankplan.cli.emit import emit, emit_options
-from rankplan.cli.output import colored, faults_end_it, print_table
+from rankplan.cli.output import colored, faults_end_it, print_table, silent
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.front.api import check, tune
 from rankplan.front.job import is_saved
 from rankplan.frozen import frozen
 from rankplan.launchers.emit import emit as emitted
-from rankplan.launchers.emit import silenced
 from rankplan.launchers.options import forms
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node_rank import node_ranks
@@ -128,7 +127,7 @@ def _emit(plan: Plan, words: list[str], folder: Path) -> None:
     stated = {name: given[name] for name, _ in forms()}
     if stated["base"] is not None:
         stated["base"] = folder / stated["base"]
-    with silenced():
+    with silent():
         emitted(plan, given["to"], emit_options(plan, stated))
 
 

@@ -87,7 +87,7 @@ def note(text: str, color: str | None = None) -> None:
 
 
 def _noted(record: logging.LogRecord) -> bool:
-    """Print a note of `rankplan.front.job` with its hint on stderr, and keep logging from handling the record."""
+    """Print a note with its hint on stderr. Return False: logging then drops the record."""
     hint = getattr(record, "hint", None)
     note(record.getMessage() + (f"; {hint}" if hint else ""))
     return False
@@ -137,7 +137,7 @@ def faults_end_it(code: int = 1) -> Iterator[None]:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Drop the notes on the assumed nodes: those of many files would bury the faults."""
+    """Drop the notes on assumed nodes and on what emitted files leave open: those of many files bury the faults."""
     notes.disabled = True
     try:
         yield

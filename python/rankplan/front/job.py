@@ -74,22 +74,23 @@ class Job:
 
     def announce_unknown(self) -> None:
         """Log how many values of a script decide the placement, and are known only when it runs."""
-        if unknown := [one for one in self.reader.warnings if one.code == "not-run" and self.config.decides(one)]:
+        reported = self.reader.warnings
+        if unknown := [warning for warning in reported if warning.code == "not-run" and self.config.decides(warning)]:
             values = counted(len(unknown), "warning")
             notes.warning("%s: %s about what only a run decides; rankplan check lists them", self.name, values)
 
     def announced_plan(self, *, isolate: bool | None = None, pinned: bool = False) -> Plan:
-        """Return what `announced` does, without where the config states it."""
+        """Return the plan of `announced`."""
         return self.announced(isolate=isolate, pinned=pinned).plan
 
     def announced(self, *, isolate: bool | None = None, pinned: bool = False) -> Planned:
-        """Return the plan, and log what is assumed, what only a run decides, and which groups to pin are torn."""
+        """Return what `planned` does; log assumed nodes, what only a run decides, and groups to pin that are torn."""
         self.announce()
-        found = self.planned(isolate=isolate, pinned=pinned)
+        planned = self.planned(isolate=isolate, pinned=pinned)
         self.announce_unknown()
         if pinned:
-            self.announce_torn(found)
-        return found
+            self.announce_torn(planned)
+        return planned
 
     def plan(self, *, isolate: bool | None = None, pinned: bool = False, node_ids: Sequence[str] = ()) -> Plan:
         """Return the plan; see `planned`."""
@@ -105,10 +106,10 @@ class Job:
         inventory = self.inventory
         if pinned:
             inventory = in_order(inventory, self.dialect.node_order(self.config), node_ids)
-        found = self.dialect.planned(self.config, inventory, isolate_accelerator=isolate is not False, pinned=pinned)
-        reject_empty(found.plan, self.reader)
-        reject_crossings(found.plan, labelled=self.labelled, cluster=inventory)
-        return found
+        planned = self.dialect.planned(self.config, inventory, isolate_accelerator=isolate is not False, pinned=pinned)
+        reject_empty(planned.plan, self.reader)
+        reject_crossings(planned.plan, labelled=self.labelled, cluster=inventory)
+        return planned
 
     def announce_torn(self, planned: Planned) -> None:
         """Log which groups of a plan to pin are on several nodes."""
@@ -171,18 +172,18 @@ def inventory_from(nodes: Nodes) -> Inventory:
 
 
 def _dialect(name: str | None, config: Mapping[str, Any]) -> tuple[Dialect, list[Diagnostic]]:
-    """Return the dialect with this name, or else the one detected from the keys of the config.
+    """Return the dialect with this name, else the one detected from the keys, and warnings about guests that failed.
 
-    With it come warnings about guests that could not be asked for theirs. Raises `PlacementError` for a config with
-    keys of several, unless one is named.
+    Raises ``ValueError`` for an unknown name, `PlacementError` for a config of no job, or one without a stated dialect
+    whose keys are of several.
     """
     if name is not None:
         if name not in DIALECTS:
             raise ValueError(f"unknown dialect {name!r}; the dialects are {', '.join(DIALECTS)}")
         return DIALECTS[name], []
     detected = recognised(config)
-    if (found := no_job(config)) is not None:
-        raise PlacementError([found, *detected.warnings])
+    if (fault := no_job(config)) is not None:
+        raise PlacementError([fault, *detected.warnings])
     reader = Reader(config)
     for path, fault in mixed(config):
         reader.add(path, fault)

@@ -94,7 +94,7 @@ class _Failed(NamedTuple):
 
 
 class Loaded(NamedTuple, Generic[T]):
-    """The guests that can be used, with the object of each, and a warning for every other one."""
+    """The guests that can be used, with the object of each, and a warning for each of the others."""
 
     guests: dict[Guest, T]
     warnings: list[Diagnostic]
@@ -167,8 +167,8 @@ class Table(Mapping[str, T]):
         return loaded
 
 
-_kept_out = 0
-"""How many callers keep guests out."""
+_without: set[object] = set()
+"""A mark for each caller that keeps guests out: threads enter and leave without a lock."""
 
 
 @contextmanager
@@ -177,17 +177,17 @@ def without_guests() -> Iterator[None]:
 
     This holds for the whole process, also in threads, until every caller has left the context.
     """
-    global _kept_out
-    _kept_out += 1
+    mark = object()
+    _without.add(mark)
     try:
         yield
     finally:
-        _kept_out -= 1
+        _without.discard(mark)
 
 
 def guests(door: Door) -> Mapping[str, tuple[Guest, ...]]:
     """Return the guests of a door by name, none while they are kept out. Their code is not imported."""
-    return {} if _kept_out else installed()[door]
+    return {} if _without else installed()[door]
 
 
 @cache

@@ -29,7 +29,9 @@ def wrong_options(plan: Plan, launcher: Launcher, options: Options) -> str | Non
 
 
 def _wrong_way_to_start(launcher: Launcher, options: Options) -> str | None:
-    """A launcher takes an entrypoint, or a command for each component; a file has one of the two."""
+    """A launcher takes an entrypoint, a command for each component, or neither; a file has at most one of the two."""
+    if launcher.starts is Starts.NOTHING:
+        return _needless_way_to_start(launcher, options)
     if options.entrypoint is not None and Starts.DRIVER not in launcher.starts:
         return f"{launcher.name} starts a command per component; use --command, not --entrypoint"
     if options.commands and Starts.COMMANDS not in launcher.starts:
@@ -39,8 +41,14 @@ def _wrong_way_to_start(launcher: Launcher, options: Options) -> str | None:
     return None
 
 
+def _needless_way_to_start(launcher: Launcher, options: Options) -> str | None:
+    stated = {"--entrypoint": options.entrypoint is not None, "--command": bool(options.commands)}
+    needless = " and ".join(flag for flag, is_stated in stated.items() if is_stated)
+    return f"{launcher.name} starts no job; remove {needless}" if needless else None
+
+
 def _wrong_kind(launcher: Launcher, options: Options) -> str | None:
-    """A job has an entrypoint, a cluster has none; only some launchers write clusters."""
+    """A job needs an entrypoint, a cluster takes none, and only some launchers write clusters."""
     if options.kind not in KINDS:
         return f"unknown kind {options.kind!r}; it must be {' or '.join(KINDS)}"
     if options.kind != JOB and not launcher.kinds:
@@ -63,7 +71,7 @@ def _wrong_amount(options: Options) -> str | None:
 
 
 def _wrong_port(plan: Plan, launcher: Launcher, options: Options) -> str | None:
-    """Without a driver, each component meets on a port of its own."""
+    """Without a driver, each component has its rendezvous at a port of its own."""
     last = options.port + len(plan) - 1
     if Starts.COMMANDS not in launcher.starts or options.entrypoint is not None or last <= LAST_PORT:
         return None
@@ -74,7 +82,7 @@ def _wrong_port(plan: Plan, launcher: Launcher, options: Options) -> str | None:
 
 
 def _wrong_commands(plan: Plan, launcher: Launcher, options: Options) -> str | None:
-    """The entrypoint, or else the command of each component, is there and can be split into words."""
+    """A job needs an entrypoint, or a command for each component; a shell must be able to split it into words."""
     for component in options.commands:
         if component != DEFAULT and component not in plan:
             return f"unknown component {component!r}; {did_you_mean(component, plan, 'the components are')}"

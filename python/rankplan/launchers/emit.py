@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -37,9 +36,10 @@ class Written(NamedTuple):
 def read_emitted(file: str | os.PathLike[str]) -> Written:
     """Return the plan in a file that rankplan has written for a launcher, and the options that give the file again.
 
-    Launchers of other packages are asked only if the file is of none of ours. Raises `PlacementError`: ``emit-changed``
-    for everything in it that contradicts the plan, ``guest-failed`` for a guest that fails. ``OSError`` if the file
-    cannot be read.
+    Launchers of other packages are asked only if no built-in one recognises the file.
+
+    Raises `PlacementError`: ``emit-changed`` for everything in it that contradicts the plan, ``guest-failed`` for a
+    guest that fails. Raises ``OSError`` if the file cannot be read.
     """
     name = os.fspath(file)
     text = read_text(name)
@@ -53,7 +53,7 @@ def read_emitted(file: str | os.PathLike[str]) -> Written:
 
 
 def _check_ports(emitted: Emitted, file: str, text: str) -> None:
-    """Refuse a file with a rendezvous that is at no port.
+    """Refuse a file with a rendezvous outside the range of ports.
 
     Written again with the port that it states, such a file is the same, so no comparison finds it.
     """
@@ -69,7 +69,7 @@ def _check_ports(emitted: Emitted, file: str, text: str) -> None:
 
 
 def _read_by_guest(file: str, text: str) -> Written:
-    """Return what a file says that is of no launcher of ours. A guest that fails is left out, with a warning."""
+    """Return what a file says that no built-in launcher recognises. A guest that fails is left out, with a warning."""
     guests, warnings = LAUNCHERS.loaded()
     readers: dict[Guest, Reader] = {}
     for guest, launcher in guests.items():
@@ -85,20 +85,6 @@ def _read_by_guest(file: str, text: str) -> Written:
         with guest.running():
             return Written(guest.name, read(file, text))
     raise PlacementError([faults.no_start(list(LAUNCHERS), file), *warnings])
-
-
-@contextmanager
-def silenced() -> Iterator[None]:
-    """Tell nothing about what files leave open."""
-
-    def nothing(_: logging.LogRecord) -> bool:
-        return False
-
-    notes.addFilter(nothing)
-    try:
-        yield
-    finally:
-        notes.removeFilter(nothing)
 
 
 def emit(plan: Plan | str | os.PathLike[str], to: str, options: EmitOptions | None = None) -> str:
