@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -28,6 +29,9 @@ from rankplan.render.lines import sharing_lines, size_lines
 from rankplan.render.memory import memory_lines, unknown_lines
 from rankplan.render.rows import csv_rows, hostfile, json_list, npz, plain_rows, rankfile
 from rankplan.render.tables import plain_weights, plan_table, weights_line, weights_table
+
+if TYPE_CHECKING:
+    from rankplan.plans.weights import WeightMap
 
 _TEXTS: dict[str, Callable[[Plan], Iterable[str]]] = {
     "csv": csv_rows,
@@ -91,16 +95,8 @@ def plan(
     --weights replaces the placements: it shows which slots of a component, such as the actor, send their weights to
     which slots of another, such as the rollout. A slot is a process, or an accelerator of a process with several.
     """
-    if form is None:
-        form = "table" if output is None else _SUFFIXES.get(Path(output).suffix.lower(), "table")
-    if weights is not None and form == "plan":
-        form = "json"
-    if output is None and form in _FILES:
-        raise click.UsageError(f"--format {form} requires -o PATH")
-    if output is not None and form == "table":
-        suffixes = ", ".join(_SUFFIXES)
-        message = f"-o requires a suffix of {suffixes}, or another --format: {', '.join(FORMATS[1:])}"
-        raise click.UsageError(f"{message}; rankplan show writes pictures")
+    form = _chosen_format(form, output, weights)
+    _check_output(form, output)
     if weights is not None and (component is not None or form not in ("table", "json")):
         raise click.UsageError("--weights requires --format table or json, without --component")
     if memory and (weights is not None or component is not None or form not in ("table", "json", "numpy")):
@@ -111,16 +107,11 @@ def plan(
         result, sources = planned_by(file, choice, isolate=isolate, pinned=pinned)
         if save is not None:
             result.save(save)
+        if weights is not None:
+            _write_weights(result.weight_map(*_sender_and_receiver(result, weights, file)), form, output)
+            return
         needs = Needs(result.inventory, result, reserve, peaks_of(costs), sources.spellings) if memory else None
         rows = None if needs is None else ProcessNeeds(needs)
-        if weights is not None:
-            sent = result.weight_map(*_sender_and_receiver(result, weights, file))
-            if form == "table":
-                print_table(weights_table(sent))
-                print_lines([weights_line(sent)])
-            else:
-                _write(json_list(plain_weights(sent)), output)
-            return
         if form in ("hostfile", "rankfile") or component is not None:
             component = component_of(result, component, file)
             result = result.only(component)
@@ -128,14 +119,45 @@ def plan(
             print_table(plan_table(result, rows))
             print_lines(size_lines(result) + (sharing_lines(result) if component is None else []))
             print_lines([] if needs is None else [*memory_lines(needs), *unknown_lines(needs)])
-        elif form == "plan" and output is not None:
-            result.save(output)
-        elif form == "numpy" and output is not None:
-            write_whole(Path(output), npz(result, rows))
-        elif form == "json":
-            _write(json_list(plain_rows(result, rows)), output)
         else:
-            _write(_TEXTS[form](result), output)
+            _write_plan(result, rows, form, output)
+
+
+def _chosen_format(form: str | None, output: str | None, weights: str | None) -> str:
+    """Return the format: the stated one, else that of the suffix of a file. Weights are in no file of a plan."""
+    if form is None:
+        form = "table" if output is None else _SUFFIXES.get(Path(output).suffix.lower(), "table")
+    return "json" if weights is not None and form == "plan" else form
+
+
+def _check_output(form: str, output: str | None) -> None:
+    """Raise ``click.UsageError`` for a format of files without a file, or a file with the format of a terminal."""
+    if output is None and form in _FILES:
+        raise click.UsageError(f"--format {form} requires -o PATH")
+    if output is not None and form == "table":
+        suffixes = ", ".join(_SUFFIXES)
+        message = f"-o requires a suffix of {suffixes}, or another --format: {', '.join(FORMATS[1:])}"
+        raise click.UsageError(f"{message}; rankplan show writes pictures")
+
+
+def _write_weights(weights: WeightMap, form: str, output: str | None) -> None:
+    if form == "table":
+        print_table(weights_table(weights))
+        print_lines([weights_line(weights)])
+    else:
+        _write(json_list(plain_weights(weights)), output)
+
+
+def _write_plan(plan: Plan, rows: ProcessNeeds | None, form: str, output: str | None) -> None:
+    """Write a plan in a format other than a table; ``rows`` are the needs of its processes."""
+    if form == "plan" and output is not None:
+        plan.save(output)
+    elif form == "numpy" and output is not None:
+        write_whole(Path(output), npz(plan, rows))
+    elif form == "json":
+        _write(json_list(plain_rows(plan, rows)), output)
+    else:
+        _write(_TEXTS[form](plan), output)
 
 
 def _sender_and_receiver(plan: Plan, pair: str, file: str) -> list[str]:

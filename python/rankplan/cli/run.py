@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +45,8 @@ from rankplan.tuning.measurements import Measurement, Run, add_measurements, pea
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from rankplan.runtime.group.group import WorkerGroup
+    from rankplan.runtime.group.spec import GroupSpec
     from rankplan.runtime.group.worker import Worker
     from rankplan.runtime.rank.spec import RankReport
 
@@ -176,17 +178,9 @@ def run(
             from rankplan.runtime.group.group import WorkerGroup
             from rankplan.runtime.group.job import launch
             from rankplan.runtime.group.worker import RollCall
-            from rankplan.runtime.rank.timing import slowest_rank
             from rankplan.runtime.ray.connection import told
 
-        worker = _worker(worker_name) if worker_name else RollCall
-        try:
-            spec = worker.create_group(**arguments)
-        except TypeError as error:
-            hint = "KEY=VALUE" if arguments else "--worker"
-            raise click.BadParameter(str(error), param_hint=hint) from None
-        if not spec.has_method(method):
-            raise click.BadParameter(f"{worker.__name__} has no method {method!r}", param_hint="--method")
+        spec = _group_spec(_worker(worker_name) if worker_name else RollCall, arguments, method)
         # Ray copies what workers print to stdout.
         quiet = redirect_stdout(sys.stderr) if form == "json" else nullcontext()
         with told(None, lines=True) as report, quiet:
@@ -205,26 +199,11 @@ def run(
                 for call in [WorkerGroup.call(group, method) for group in groups.values()]:
                     call.wait()
                 report("verifying")
-                measured = {}
-                for name, group in groups.items() if timings is not None else ():
-                    rows, seconds = plan[name].rows, slowest_rank(WorkerGroup.timings(group))
-                    found = peak(plan, name, method, WorkerGroup.memory_use(group))
-                    size = len(rows.accelerators()) or len(rows)
-                    measured[name] = Measurement(size, seconds, plan[name].parallel, found)
+                measured = {} if timings is None else _measurements(plan, groups, method)
                 reports = [found for group in groups.values() for found in WorkerGroup.verify(group)]
         if timings is not None:
-            about = Run.of(plan, reader)
-            add_measurements(Path(timings), measured, about)
-            for name in about.unknown:
-                click.echo(f"{timings}: add what `{name}` waits for to `after`; no role has this name", err=True)
-        if form == "json":
-            ranks = [found.to_dict() | {"verified": True} for found in reports]
-            mode = plan.mode and plan.mode.name
-            click.echo(json.dumps({"mode": mode, "ranks": ranks}, indent=2, default=str))  # CPUs are sets of ranks
-            return
-        print_table(_table(reports))
-        if plan.mode is not None:
-            click.echo(f"mode: {plan.mode.name}")
+            _add_timings(timings, measured, Run.of(plan, reader))
+        _print_reports(plan, reports, form)
 
 
 def _check_costs(path: Path) -> None:
@@ -276,6 +255,51 @@ def _worker(name: str) -> type[Worker]:
         message = f"{class_name!r} in {module_name} is not a subclass of rankplan.Worker"
         raise click.BadParameter(message, param_hint="--worker")
     return worker
+
+
+def _group_spec(worker: type[Worker], arguments: Mapping[str, Any], method: str) -> GroupSpec:
+    """Return the group of a worker class to launch. Raises ``click.BadParameter`` for wrong arguments or methods."""
+    try:
+        spec = worker.create_group(**arguments)
+    except TypeError as error:
+        hint = "KEY=VALUE" if arguments else "--worker"
+        raise click.BadParameter(str(error), param_hint=hint) from None
+    if not spec.has_method(method):
+        raise click.BadParameter(f"{worker.__name__} has no method {method!r}", param_hint="--method")
+    return spec
+
+
+def _measurements(plan: Plan, groups: Mapping[str, WorkerGroup], method: str) -> dict[str, Measurement]:
+    """Return what the ranks of each component have measured during a call of this method."""
+    from rankplan.runtime.group.group import WorkerGroup
+    from rankplan.runtime.rank.timing import slowest_rank
+
+    measured: dict[str, Measurement] = {}
+    for name, group in groups.items():
+        rows, seconds = plan[name].rows, slowest_rank(WorkerGroup.timings(group))
+        most = peak(plan, name, method, WorkerGroup.memory_use(group))
+        size = len(rows.accelerators()) or len(rows)
+        measured[name] = Measurement(size, seconds, plan[name].parallel, most)
+    return measured
+
+
+def _add_timings(file: str, measured: Mapping[str, Measurement], about: Run) -> None:
+    """Add measured times to a file of costs, and print what the user must add."""
+    add_measurements(Path(file), measured, about)
+    for name in about.unknown:
+        click.echo(f"{file}: add what `{name}` waits for to `after`; no role has this name", err=True)
+
+
+def _print_reports(plan: Plan, reports: list[RankReport], form: str) -> None:
+    """Print the report of every rank."""
+    if form == "json":
+        ranks = [report.to_dict() | {"verified": True} for report in reports]
+        mode = plan.mode and plan.mode.name
+        click.echo(json.dumps({"mode": mode, "ranks": ranks}, indent=2, default=str))  # CPUs are sets of ranks
+        return
+    print_table(_table(reports))
+    if plan.mode is not None:
+        click.echo(f"mode: {plan.mode.name}")
 
 
 def _table(reports: list[RankReport]) -> Table:
