@@ -186,7 +186,7 @@ def test_guests_can_be_kept_out(folder: Path, table: Table[float]) -> None:
     ],
 )
 def test_commands_with_what_is_built_in_search_for_nothing(words: str, tmp_path: Path) -> None:
-    """The search would take half of the time of a small check."""
+    """The search would take a tenth of the time of a small check."""
     config = {"trainer": {"nnodes": 1, "n_gpus_per_node": 8}, "actor_rollout_ref": {}}
     (tmp_path / "verl.yaml").write_text(json.dumps(config))
     rankplan.plan(config).save(tmp_path / "plan.json")

@@ -2,7 +2,7 @@
 
 What rankplan has itself comes first, from a table that needs no search. The metadata of the installed packages is read
 once a process, and only when a name is unknown, nothing built in recognises a file, or a help text lists guests. The
-code of a guest runs when its object is needed. It may fail; an error in it is a fault with the name of its package.
+code of a guest runs when its object is needed. An error in that code is a fault that names the package of the guest.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def guests(door: Door) -> Mapping[str, tuple[Guest, ...]]:
 @cache
 def installed() -> Mapping[Door, Mapping[str, tuple[Guest, ...]]]:
     """Return all guests of this process, by door and name: the metadata of all installed packages is read once."""
-    from importlib.metadata import distributions  # takes as long as all of rankplan that a small check needs
+    from importlib.metadata import distributions  # its import takes ten times as long as the search
 
     by_door: dict[Door, dict[str, tuple[Guest, ...]]] = {door: {} for door in Door}
     packages: set[str] = set()
