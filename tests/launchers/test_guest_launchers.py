@@ -111,6 +111,8 @@ def test_options_that_no_launcher_may_have() -> None:
         Launcher(name="x", write=str, own={"image": Form("")})
     with pytest.raises(ValueError, match="cannot be named 'a b'"):
         Launcher(name="x", write=str, own={"a b": Form("")})
+    with pytest.raises(TypeError, match="cloud is of type str; pass a Form"):
+        Launcher(name="x", write=str, own={"cloud": "Cloud to use."})  # type: ignore[dict-item]
     with pytest.raises(ValueError, match="unknown option 'port' in `options`; use some of image, cpus"):
         Launcher(name="x", write=str, options=("port",))
 
@@ -154,5 +156,5 @@ def test_two_guests_that_recognise_a_file(folder: Path) -> None:
     with pytest.raises(PlacementError) as caught:
         rankplan.plan(file)
     (one,) = caught.value.diagnostics
-    assert one.code == "guest-failed" and "both take this file for theirs" in one.message
+    assert one.code == "guest-failed" and one.message.startswith("several launchers recognise this file: ")
     assert "hosts-guest" in one.message and "other-guest" in one.message

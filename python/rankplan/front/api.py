@@ -61,7 +61,7 @@ def check(
             read = job.config
             job.announce()
             plan, sources = job.planned()
-        if memory or any(one.memory is not None for one in plan.values()):
+        if memory or any(component.memory is not None for component in plan.values()):
             from rankplan.memory.needs import Needs  # many configs say nothing about memory
 
             needs = Needs(plan.inventory, plan, reserved, peaks, sources.spellings)
@@ -74,7 +74,7 @@ def check(
             from rankplan.memory.faults import memory_unknown
             from rankplan.read.memory_places import located
 
-            warnings += tuple(located(read.reader, sources, name, one) for name, one in memory_unknown(needs))
+            warnings += tuple(located(read.reader, sources, name, warning) for name, warning in memory_unknown(needs))
             warnings += tuple(sources.unknown_models.values())
     except PlacementError as error:
         plan, warnings = None, error.diagnostics

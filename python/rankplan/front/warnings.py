@@ -1,4 +1,4 @@
-"""What is found wrong with a plan, with the places of its config: faults, and warnings of `check`."""
+"""The faults of a plan and the warnings of `check` about it, with their places in its config."""
 
 from __future__ import annotations
 

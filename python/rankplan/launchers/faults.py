@@ -7,6 +7,7 @@ from typing import Any
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
+from rankplan.guests.faults import CODE as GUEST_FAILED
 from rankplan.words import counted, first_node, listed, nodes_text, shown
 
 AGAIN = "write the file again with `rankplan emit`"
@@ -278,8 +279,8 @@ def no_start(launchers: Sequence[str], file: str) -> Diagnostic:
 
 def several_launchers(launchers: Sequence[str], file: str) -> Diagnostic:
     """Return the fault of a file that launchers of several packages recognise."""
-    message = f"{' and '.join(launchers)} both take this file for theirs"
-    return Diagnostic("guest-failed", message, "uninstall one of their packages", file=file)
+    message = f"several launchers recognise this file: {', '.join(launchers)}"
+    return Diagnostic(GUEST_FAILED, message, "uninstall all but one of their packages", file=file)
 
 
 def no_port(port: int, component: str, most: int) -> Diagnostic:

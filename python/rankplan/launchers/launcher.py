@@ -42,7 +42,7 @@ class Launcher:
     other launcher has: `EmitOptions.own` has their values, and ``rankplan emit --to NAME`` their flags. ``kinds``: it
     writes a job or a cluster.
 
-    Raises ``ValueError`` for options of its own that every launcher has.
+    Raises ``ValueError`` for options of its own that every launcher has, ``TypeError`` for those that are no `Form`.
     """
 
     name: str

@@ -237,13 +237,18 @@ def forms() -> Iterator[tuple[str, Form]]:
 
 
 def check_own(options: Collection[str], own: Mapping[str, Form]) -> None:
-    """Raise ``ValueError`` for options that no launcher may have: unknown shared ones, or own ones that are shared."""
+    """Raise ``ValueError`` for options that no launcher may have: unknown shared ones, or own ones that are shared.
+
+    Raises ``TypeError`` for an own option that is no `Form`.
+    """
     shared = dict(forms())
     for option in options:
         if option not in shared or shared[option].shared:
             some = [name for name, form in shared.items() if not form.shared]
             raise ValueError(f"unknown option {option!r} in `options`; use some of {', '.join(some)}")
-    for option in own:
+    for option, form in own.items():
+        if not isinstance(form, Form):
+            raise wrong_type(option, form, "a Form")
         if option in shared or not option.isidentifier():
             raise ValueError(f"an option of its own cannot be named {option!r}; use another identifier")
 

@@ -89,7 +89,7 @@ def _drafted(plan: Plan, found: Mapping[str, Any]) -> Draft:
     for level in (None, *level_order(draft)):
         trial = Draft(plan, replace(draft.options, segment_level=level))
         job_components(trial)
-        if not any(fault.code == "emit-topology" for fault in trial.faults):
+        if not any(fault.code == faults.TOPOLOGY for fault in trial.faults):
             return trial
     return draft
 
