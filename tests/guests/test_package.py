@@ -88,7 +88,10 @@ def test_check_plan_and_show_know_the_trainer(environment: Environment, job: Pat
     ("change", "message"),
     [
         (("gpus: 8,", "gpsu: 8,"), "unknown key `gpsu`\n --> tinyrl.yaml:2:11"),
-        (("engines: 4", "engines: 40"), "sampler needs 80 accelerators, more than what is left of the cluster: 8"),
+        (
+            ("engines: 4", "engines: 40"),
+            "sampler needs 80 accelerators, more than what is left of the cluster: 8\n --> tinyrl.yaml:3:20",
+        ),
         (("tensor: 2, model", "tensor: 3, model"), "parallel-not-divisible"),
         (("gpus: 8,", "gpus: eight,"), "`gpus` is 'eight'; it must be a whole number"),
         (("engines: 4,", "colocated: true, engines: 0,"), "`engines` is 0; it must be 1 or more"),

@@ -22,6 +22,7 @@ class TinyJob(sdk.Job):
         self.learner: sdk.Sizes = config.parallel({"tp": keys.TENSOR})
         self.colocated = config[keys.COLOCATED]
         self.engines = config[keys.SAMPLERS]
+        self.engines_at = config.where(keys.SAMPLERS)
         self.engine = _engine(config)
         self.judges = config[keys.JUDGES]
         self.judges_at = config.where(keys.JUDGES)
@@ -30,10 +31,10 @@ class TinyJob(sdk.Job):
         if self.colocated and generating > self.gpus:
             message = f"{self.engines} engines of {self.engine.size} GPUs do not fit on the learner's {self.gpus}"
             help = f"use at most {self.gpus // self.engine.size} engines, or colocated: false"
-            config.faults.add(config.where(keys.SAMPLERS), Diagnostic("resource-out-of-range", message, help))
+            config.faults.add(self.engines_at, Diagnostic("resource-out-of-range", message, help))
         if not self.engines and self.colocated:
             fault = sdk.must_be(config.path(keys.SAMPLERS), 0, "1 or more", "use 1 or more engines")
-            config.faults.add(config.where(keys.SAMPLERS), fault)
+            config.faults.add(self.engines_at, fault)
 
     def size(self) -> tuple[int, int]:
         return self.nodes, self.gpus_per_node
@@ -42,24 +43,27 @@ class TinyJob(sdk.Job):
         return "text"  # TinyRL sorts its nodes by address, as text
 
     def place(self, placer: sdk.Placer) -> None:
-        learner = self._take(placer, "learner", self.gpus)
+        learner = _take(placer, "learner", self.gpus, self.learner.parallel.tp, self.gpus_at)
         facts = {"engine": "fsdp"}
         share = 0.5 if self.colocated else 1.0
         placer.component("learner", learner, self.learner.where, sizes=self.learner, share=share, facts=facts)
-        wanted = self.engines * self.engine.size
-        if wanted:
-            pool = learner.slice(0, wanted) if self.colocated else self._take(placer, "sampler", wanted)
-            placer.engines("sampler", pool, self.gpus_per_node, self.engine, share, {"engine": "vllm"})
+        generating = self.engines * self.engine.size
+        if self.colocated:
+            pool = learner.slice(0, generating)
+        else:
+            pool = _take(placer, "sampler", generating, self.engine.size, self.engines_at)
+        placer.engines("sampler", pool, self.gpus_per_node, self.engine, share, {"engine": "vllm"})
         if self.judges:
             placer.without_accelerators("judge", self.judges, self.judges_at)
         if self.keep is not None:
             placer.rules = sdk.Rules(keep={"learner": {"tp": self.keep}})
 
-    def _take(self, placer: sdk.Placer, name: str, count: int) -> sdk.Taken:
-        """Take GPUs, and record the placement group that TinyRL asks Ray for: one bundle for each GPU."""
-        taken = placer.take(count, name, self.gpus_at, whole=(self.engine.size,))
-        placer.ask(name, taken, name=f"tinyrl_{name}", order="text")
-        return taken
+
+def _take(placer: sdk.Placer, name: str, count: int, group: int, at: sdk.Where) -> sdk.Taken:
+    """Take GPUs in groups, and record the placement group that TinyRL asks Ray for: one bundle for each GPU."""
+    taken = placer.take(count, name, at, whole=(group,))
+    placer.ask(name, taken, name=f"tinyrl_{name}", order="text")
+    return taken
 
 
 def _engine(config: sdk.Config) -> sdk.Engine:

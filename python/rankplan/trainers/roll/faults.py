@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rankplan import Diagnostic
 from rankplan._core import MAX_PROCESSES, MAX_RANK
 from rankplan.read.text.unresolved import RESOLVE, unresolved
-from rankplan.sdk import must_be
+from rankplan.sdk import Where, must_be
 from rankplan.words import counted, shown
 
 WRITE_DEVICES = "write list(range(0,8)), [0,1,2,3], or several of these with +"
@@ -16,10 +16,11 @@ _CLOSE = "close it, and quote it inside YAML braces, where a comma ends the text
 
 
 class Stated(NamedTuple):
-    """A key and its value, as the config states it."""
+    """A key and its value, as the config states it, and its place."""
 
     key: str
     value: Any
+    where: Where
 
 
 def no_roles() -> Diagnostic:

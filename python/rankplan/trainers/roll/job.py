@@ -64,19 +64,11 @@ class _Role:
         return None if self.devices is None else self.devices.accelerators[-1]
 
 
-class _Stated(NamedTuple):
-    """A size as the config states it, and its place."""
-
-    key: str
-    value: Any
-    where: Where
-
-
 class _Strategy(NamedTuple):
     """The accelerators of a worker, the stated sizes that decide their number, and the parallel sizes."""
 
     gpus_per_worker: int
-    decided_by: Sequence[_Stated]
+    decided_by: Sequence[faults.Stated]
     sizes: Sizes
 
 
@@ -318,9 +310,8 @@ def _on_accelerators(role: Config, name: str) -> _Role | None:
     each = strategy.gpus_per_worker
     if len(devices) % each:
         decided_by = strategy.decided_by
-        sizes = [faults.Stated(size.key, size.value) for size in decided_by]
         breaks = decided_by[0] if len(devices) % strategy.sizes.parallel.tp else decided_by[-1]
-        role.faults.add(breaks.where, faults.undivided(len(devices), each, sizes))
+        role.faults.add(breaks.where, faults.undivided(len(devices), each, decided_by))
         return None
     return _Role(name, where, devices, 0, each, strategy.sizes)
 
@@ -363,7 +354,7 @@ def _strategy(role: Config) -> _Strategy | None:
     if len(role.faults) > count:
         return None
     key = keys.GPUS_PER_WORKER
-    return _Strategy(each, [_Stated(key.name, role.raw(key), role.where(key))], sizes)
+    return _Strategy(each, [faults.Stated(key.name, role.raw(key), role.where(key))], sizes)
 
 
 def _settings(role: Config, *, is_vllm: bool) -> Config:
@@ -377,12 +368,12 @@ def _settings(role: Config, *, is_vllm: bool) -> Config:
     return role.inside(path, section if isinstance(section, Mapping) else {})
 
 
-def _sizes_above_one(settings: Config, sizes: Sizes) -> list[_Stated]:
+def _sizes_above_one(settings: Config, sizes: Sizes) -> list[faults.Stated]:
     """Return the sizes of an engine of vLLM that decide how many accelerators it has."""
     stated = []
     for kind, key in keys.VLLM_SIZES.items():
         if getattr(sizes.parallel, kind) > 1:
-            stated.append(_Stated(key.name, settings.raw(key), settings.where(key)))
+            stated.append(faults.Stated(key.name, settings.raw(key), settings.where(key)))
     return stated
 
 

@@ -28,16 +28,13 @@ from rankplan.dialects.keys.config import Config
 from rankplan.dialects.placing.placer import Placer
 from rankplan.plans.requests import NodeOrder
 from rankplan.trainers.verl import faults, keys
-from rankplan.trainers.verl.pools import Pool, read_pool
+from rankplan.trainers.verl.pools import USERS, read_pool
 from rankplan.trainers.verl.programs import EASY_R1, has_own_defaults, program_of
 from rankplan.trainers.verl.reward import Form, read_reward_model
 from rankplan.trainers.verl.rollout import Trainer, read_rollout, read_trainer
-from rankplan.trainers.verl.teachers import Teachers, read_teachers
+from rankplan.trainers.verl.teachers import read_teachers
 from rankplan.trainers.verl.topology import TopologyJob, has_topology
 from rankplan.trainers.verl.training import Training, read_training
-
-_USERS = 3
-"""``max_colocate_count`` of verl's pools."""
 
 _ESTIMATORS_WITH_CRITIC = (None, "gae", "masked_gae", "bi_level_gae", "turn_wise_gae")
 """Estimators that need a critic, verl's default among them; all but gae are VAGEN's."""
@@ -58,7 +55,7 @@ class VerlJob(Job):
         self.pool = read_pool(config.under(keys.TRAINER), keys.TRAINER_POOL, usual_nodes=1)
         self.rollout = read_rollout(config, self.trainer, self.pool)
         self.reward = read_reward_model(config, self.trainer, self.program.older_reward)
-        self.teachers: Teachers | None = read_teachers(config)
+        self.teachers = read_teachers(config)
         self.trained = self._read_trained(config)
 
     def _read_trained(self, config: Config) -> dict[str, Training]:
@@ -127,7 +124,7 @@ class VerlJob(Job):
             if reward:
                 self._place_reward(placer, reward)
         if self.teachers is not None:
-            self.teachers.place(placer, teachers, placer.share(_USERS))
+            self.teachers.place(placer, teachers, placer.share(USERS))
         if self.rollout.pool is not None:
             name = "rollout" if self.rollout.gpus_per_server is None else "rollout_standalone"
             self.rollout.engines.place_alone(placer, name, self.rollout.pool, "rollout_pool_")
@@ -144,7 +141,7 @@ class VerlJob(Job):
 
     def _place_training(self, placer: Placer, training: Taken) -> None:
         """Place the roles with a process per accelerator."""
-        share = placer.share(_USERS * len(self.trained))
+        share = placer.share(USERS * len(self.trained))
         for name, trained in self.trained.items():
             engine = "fsdp" if trained.engine == "fsdp2" else trained.engine
             sizes = trained.sizes
@@ -154,8 +151,8 @@ class VerlJob(Job):
         """Place the engines of the reward model, on the accelerators of the training or on its pool."""
         if self.reward.engines is None:
             return
-        pool: Pool = self.pool if self.reward.pool is None else self.reward.pool
-        self.reward.engines.place(placer, "reward", taken, pool.gpus_per_node, placer.share(_USERS))
+        pool = self.pool if self.reward.pool is None else self.reward.pool
+        self.reward.engines.place(placer, "reward", taken, pool.gpus_per_node, placer.share(USERS))
 
 
 def _refuse_critic(config: Config) -> None:

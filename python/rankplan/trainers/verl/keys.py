@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rankplan.dialects.keys.key import Key, anything, size, switch, text
+from rankplan.dialects.keys.key import Key, Recognition, anything, size, switch, text
 from rankplan.dialects.keys.megatron import megatron_sizes
 from rankplan.dialects.keys.table import KeyTable, keys_in
 
@@ -37,8 +37,8 @@ class PoolKeys(NamedTuple):
     gpus: Key[int | None]
 
 
-def _pool(section: str, decides: str) -> PoolKeys:
-    return PoolKeys(*(size(f"@.{name}", decides, at=(section,)) for name in ("nnodes", "n_gpus_per_node")))
+def _pool(section: str, decides: str, *, tells: Recognition = "") -> PoolKeys:
+    return PoolKeys(*(size(f"@.{name}", decides, at=(section,), tells=tells) for name in ("nnodes", "n_gpus_per_node")))
 
 
 TOPOLOGY_LISTS = CLUSTERS, DEVICE_POOLS, MODELS = tuple(
@@ -46,12 +46,7 @@ TOPOLOGY_LISTS = CLUSTERS, DEVICE_POOLS, MODELS = tuple(
     for name in ("clusters", "device_pools", "models")
 )
 ROLES_SECTION = anything(ACTOR_ROLLOUT_REF, "actor, rollout and reference model", tells="alone")
-TRAINER_POOL = PoolKeys(
-    *(
-        size(f"@.{name}", "the pool of the training", at=(TRAINER,), tells="tells")
-        for name in ("nnodes", "n_gpus_per_node")
-    )
-)
+TRAINER_POOL = _pool(TRAINER, "the pool of the training", tells="tells")
 ROLLOUT_POOL = _pool(ROLLOUT, "the pool of a separate rollout; GPUs of each server")
 OWN_ROLLOUT_POOL = _pool(OWN_ROLLOUT, "the pool of an asynchronous rollout")
 REWARD_POOL = _pool(REWARD, "the pool of the reward model")

@@ -77,6 +77,12 @@ def _released(enabled: Any, name: Any, lora: Any) -> str | None:
     return "host" if name == "vllm" else None
 
 
+def _offloaded(section: str, *, only: str) -> Setting:
+    """Return the setting of the weights and the optimizer that leave the accelerators between turns."""
+    weights, optimizer = switch(f"{section}.param_offload"), switch(f"{section}.optimizer_offload")
+    return setting("sleep", weights, optimizer, by=convert.asleep, only=only)
+
+
 class _Model:
     """The keys of a model in a section that FSDP or Megatron trains or computes."""
 
@@ -108,13 +114,7 @@ class _Model:
         optimizer_module = text(f"{self.section}.optim.optimizer_impl", default="torch.optim")
         return (
             self.precision_with_fsdp,
-            setting(
-                "sleep",
-                switch(f"{fsdp}.param_offload"),
-                switch(f"{fsdp}.optimizer_offload"),
-                by=convert.asleep,
-                only="fsdp",
-            ),
+            _offloaded(fsdp, only="fsdp"),
             setting(
                 "optimizer_on_host",
                 switch(f"{fsdp}.offload_policy"),
@@ -138,13 +138,7 @@ class _Model:
         )
         return (
             self.precision_with_megatron,
-            setting(
-                "sleep",
-                switch(f"{megatron}.param_offload"),
-                switch(f"{megatron}.optimizer_offload"),
-                by=convert.asleep,
-                only="megatron",
-            ),
+            _offloaded(megatron, only="megatron"),
             setting(
                 "gradients",
                 switch(f"{megatron}.override_ddp_config.grad_reduce_in_fp32", default=True),

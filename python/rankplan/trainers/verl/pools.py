@@ -12,6 +12,9 @@ from rankplan.read.components import ASSUMED
 from rankplan.trainers.verl import faults
 from rankplan.trainers.verl.keys import PoolKeys
 
+USERS = 3
+"""``max_colocate_count`` of verl's pools."""
+
 
 @frozen
 class Pool:

@@ -41,15 +41,11 @@ from rankplan.plans.rules import Pool as PoolRule
 from rankplan.read.text.reader import misspelt_key
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.engines import SECTIONS, Engines, read_engines
-from rankplan.trainers.verl.training import Training, read_training
+from rankplan.trainers.verl.pools import USERS
+from rankplan.trainers.verl.training import TRAINED, Training, read_training
 from rankplan.words import misspelt
 
-TRAINED = ("actor", "ref", "critic")
-"""The workers with a process per accelerator."""
 _WORKERS = (*TRAINED, *SECTIONS)
-
-_USERS = 3
-"""``max_colocate_count`` of verl's pools."""
 
 _ENTRIES: dict[Key[Any], tuple[Key[Any], ...]] = {
     keys.CLUSTERS: (keys.ENTRY_NAME, *keys.ENTRY_POOL),
@@ -296,12 +292,12 @@ class TopologyJob(Job):
     def _place_model(self, placer: Placer, model: _Model, taken: Taken) -> None:
         """Place a model on its pool; those that train share its accelerators (verl: one Ray actor)."""
         if isinstance(model.runs, Engines):
-            share = None if model.worker == "rollout" else placer.share(_USERS)
+            share = None if model.worker == "rollout" else placer.share(USERS)
             model.runs.place(placer, model.name, taken, self.pools[model.pool].gpus_per_node, share)
             return
         trained = sum(other.worker in TRAINED for other in self.models if other.pool == model.pool)
         sizes = model.runs.sizes
-        placer.component(model.name, taken, sizes.where, sizes=sizes, share=placer.share(_USERS * trained))
+        placer.component(model.name, taken, sizes.where, sizes=sizes, share=placer.share(USERS * trained))
 
 
 def _named_entries(config: Config, key: Key[Any]) -> Iterator[tuple[str, Config]]:

@@ -20,7 +20,8 @@ from rankplan.plans.parts import pools_of
 from rankplan.plans.plan import Plan
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.engines import SECTIONS
-from rankplan.trainers.verl.writing import TRAINED, devices_of, engine_values, nested, shape_of, training_values
+from rankplan.trainers.verl.training import TRAINED
+from rankplan.trainers.verl.writing import devices_of, engine_values, nested, shape_of, training_values
 
 _USUAL_SECTIONS = {"critic": keys.CRITIC, "reward": keys.REWARD}
 """The sections of the sizes of some workers; the others are in ``actor_rollout_ref``."""

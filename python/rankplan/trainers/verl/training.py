@@ -14,6 +14,9 @@ from rankplan.read.text.sizes import Sizes
 from rankplan.trainers.verl import keys
 from rankplan.trainers.verl.programs import chosen_engine, usual_engine
 
+TRAINED = ("actor", "ref", "critic")
+"""The roles with a process per accelerator."""
+
 _SECTIONS = {"megatron": "megatron", "torchtitan": "torchtitan", "veomni": "veomni", "mlite": "engine"}
 """The section of each engine that does not train with FSDP."""
 

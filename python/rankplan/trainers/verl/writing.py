@@ -11,9 +11,8 @@ from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.keys import PoolKeys
+from rankplan.trainers.verl.training import TRAINED
 
-TRAINED = ("actor", "critic", "ref")
-"""Components with a process per accelerator."""
 _ROLES = (*TRAINED, "rollout", "reward")
 
 Values = dict[str, Any]
