@@ -15,7 +15,7 @@ import click
 from click.testing import CliRunner
 from rankplan.cli.commands import COMMANDS, main
 from rankplan.cli.explain import HEAD, Example, Rule, rules
-from rankplan.dialects import DIALECTS, OWN, asked
+from rankplan.dialects import DIALECTS, OWN, recognisers
 from rankplan.dialects.keys.key import ANY_ROLE, Entry, Key, Kind, below
 from rankplan.dialects.keys.roles import Role, Setting
 
@@ -89,7 +89,7 @@ def differences_page() -> str:
 def systems_page() -> str:
     """Return the page of the other systems with an up-to-date table of their keys."""
     table = []
-    for dialect in asked():
+    for dialect in recognisers():
         for entries in (dialect.keys.placing, dialect.keys.remembering):
             for (kind, decides, names), sections in key_groups(entries).items():
                 shown = ", ".join(f"`{name}`" for name in sections if name).replace(ANY_ROLE, "ROLE")
@@ -120,7 +120,7 @@ def key_groups(entries: Iterable[Entry]) -> dict[tuple[str, str, tuple[str, ...]
 def memory_tables() -> dict[Path, str]:
     """Return the page of each system with an up-to-date table of the keys that tell its memory."""
     pages = {}
-    for dialect in (*asked(), DIALECTS[OWN]):
+    for dialect in (*recognisers(), DIALECTS[OWN]):
         rows = []
         for role in dialect.keys.roles:
             names = ", ".join("every role" if name == "*" else name for name in role.components)

@@ -25,7 +25,7 @@ def test_the_references_of_a_dialect_name_what_they_should(name: str) -> None:
         assert issubclass(made, Job) and not made.__abstractmethods__
     else:
         planner = resolved(dialect.planner)
-        assert all(callable(getattr(planner, word)) for word in ("read", "plan", "node_order", "assumed_inventory"))
+        assert all(callable(getattr(planner, word)) for word in ("read", "planned", "node_order", "assumed_inventory"))
     assert all(callable(resolved(writer)) for writer in dialect.writers.values())
     assert all(isinstance(role, Role) for role in dialect.keys.roles)
 

@@ -15,11 +15,7 @@ from support.commands import run
 from support.guests import on_the_path, put_package
 
 TINY = """
-from rankplan.dialects.interface.dialect import Dialect
-from rankplan.dialects.interface.job import Job
-from rankplan.dialects.keys.key import size
-from rankplan.dialects.keys.table import KeyTable
-from rankplan.read.text.programs import Program
+from rankplan.sdk import Dialect, Job, KeyTable, Program, size
 
 GPUS = size("{name}.gpus", "the GPUs", default=1, tells="alone")
 SHARED = size("shared.gpus", "the same", tells="tells")
@@ -108,6 +104,9 @@ def test_what_the_code_of_a_guest_raises_is_a_fault_of_its_package(tmp_path: Pat
     package(tmp_path, "failing", place="raise KeyError('gone')")
     with on_the_path(tmp_path):
         report = rankplan.check({"failing": {"gpus": 4}}, "1x8")
+        plan = rankplan.plan({"cluster": {"num_nodes": 1, "component_placement": {"trainer": "0-3"}}}, "1x8")
+        with pytest.raises(GuestError, match="raised KeyError: 'gone'"):
+            rankplan.convert(plan, to="failing")
     (fault,) = report.faults
     expected = r"the dialect `failing` of the package failing-rankplan raised KeyError: 'gone' \(failing_door.py:\d+\)"
     assert fault.code == "guest-failed" and re.fullmatch(expected, fault.message)

@@ -1,4 +1,4 @@
-"""Which dialect a config is written in: each is a value, which is imported when it is asked for."""
+"""Detects the dialect of a config. Each dialect is one value, imported when it is first used."""
 
 from __future__ import annotations
 
@@ -20,48 +20,45 @@ __all__ = [
     "DIALECTS",
     "OWN",
     "Dialect",
-    "asked",
     "dialect_of",
     "mixed",
     "name_of",
     "no_job",
     "recognised",
+    "recognisers",
     "resembled",
     "with_guests",
     "writers",
 ]
 
-_PLACEMENT = ("cluster", "component_placement")
-"""A config with this key is written in rankplan's own language, whatever guests say."""
-
 
 class Recognised(NamedTuple):
-    """The dialect of a config, ``None`` if nothing tells, and warnings about guests that could not be asked."""
+    """The dialect of a config, ``None`` if it is unknown, and warnings about guests that failed."""
 
     name: str | None
     warnings: list[Diagnostic]
 
 
-def asked() -> Iterator[Dialect]:
-    """Yield the dialects of rankplan itself whose keys recognise a config, in their order."""
+def recognisers() -> Iterator[Dialect]:
+    """Yield rankplan's own dialects that recognise a config by its keys, in their order."""
     for name in ASKED:
         yield DIALECTS[name]
 
 
 def with_guests() -> list[Dialect]:
-    """Return these dialects, and those of other packages that can be used."""
-    return [*asked(), *DIALECTS.usable()[0]]
+    """Return rankplan's own dialects that recognise a config, and the usable ones of other packages."""
+    return [*recognisers(), *DIALECTS.usable()[0]]
 
 
 def writers(form: str = "") -> list[str]:
     """Return the names of the dialects that can be written, in a form that an option of `convert` chooses."""
-    known = [DIALECTS[name] for name in DIALECTS.builtin]
-    known += DIALECTS.usable()[0]
-    return [dialect.name for dialect in known if form in dialect.writers]
+    dialects = [DIALECTS[name] for name in DIALECTS.builtin]
+    dialects += DIALECTS.usable()[0]
+    return [dialect.name for dialect in dialects if form in dialect.writers]
 
 
 def name_of(config: Mapping[Any, Any]) -> str:
-    """Return the dialect of a config, RLinf's if nothing tells. Raises `PlacementError` if several guests say so."""
+    """Return the name of a config's dialect, RLinf's by default; raises as `recognised` does."""
     return recognised(config).name or OWN
 
 
@@ -75,12 +72,14 @@ def recognised(config: Mapping[Any, Any]) -> Recognised:
     system = None if program is None else program.system
     if system is not None and system in DIALECTS.builtin:
         return Recognised(system, [])
-    for dialect in asked():
+    for dialect in recognisers():
         if dialect.keys.recognises(config):
             return Recognised(dialect.name, [])
     if system is not None:
         return Recognised(system, [])
-    return Recognised(None, []) if _has(config, _PLACEMENT) else _recognised_by_guests(config)
+    if any(_has(config, path) for path in DIALECTS[OWN].keys.alone):
+        return Recognised(None, [])
+    return _recognised_by_guests(config)
 
 
 def _recognised_by_guests(config: Mapping[Any, Any]) -> Recognised:
@@ -91,7 +90,7 @@ def _recognised_by_guests(config: Mapping[Any, Any]) -> Recognised:
             if dialect.keys.recognises(config):
                 names.append(dialect.name)
         except PlacementError as error:
-            warnings += [replace(found, warning=True) for found in error.diagnostics]
+            warnings += [replace(fault, warning=True) for fault in error.diagnostics]
     if len(names) > 1:
         raise PlacementError([_placed(config, faults.several_recognise(names))])
     return Recognised(names[0] if names else None, warnings)
@@ -101,13 +100,13 @@ def _program(config: Mapping[Any, Any]) -> StartedProgram | None:
     return started(config.document) if isinstance(config, Section) else None
 
 
-def _placed(config: Mapping[Any, Any], found: Diagnostic) -> Diagnostic:
+def _placed(config: Mapping[Any, Any], fault: Diagnostic) -> Diagnostic:
     """Return a fault of a whole config, with its file."""
-    return config.document.locate((), found) if isinstance(config, Section) else found
+    return config.document.locate((), fault) if isinstance(config, Section) else fault
 
 
 def no_job(config: Mapping[Any, Any]) -> Diagnostic | None:
-    """Return the fault of a config that is of no training job, as far as its program or its keys tell."""
+    """Return the fault of a config that its program or its keys show to be no training job."""
     program, name = _program(config), recognised(config).name
     if program is not None and program.task and program.system in (None, name):
         return program.fault
@@ -142,15 +141,15 @@ def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:
     """Return the faults of a config whose keys are of several dialects: each key of another one, with its path."""
     name = name_of(config)
     own = DIALECTS[name].keys.known
-    found: list[tuple[KeyPath, Diagnostic]] = []
-    for other in (DIALECTS[OWN], *asked()):
+    of_others: list[tuple[KeyPath, Diagnostic]] = []
+    for other in (DIALECTS[OWN], *recognisers()):
         if other.name == name:
             continue
         for path in other.keys.alone:
             is_common = path[-1] in own.get(path[:-1], ())
             if not is_common and _has(config, path):
-                found.append((path, faults.key_of_another(path, other.name, name)))
-    return found
+                of_others.append((path, faults.key_of_another(path, other.name, name)))
+    return of_others
 
 
 def _has(config: Any, path: KeyPath) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from rankplan.dialects import faults
@@ -15,7 +15,6 @@ from rankplan.frozen import frozen
 from rankplan.guests import built_in
 from rankplan.guests.doors import Door, Guest, GuestError, Table
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.read.text.read_config import ReadConfig
 
@@ -64,15 +63,11 @@ def _guarded(guest: Guest) -> Dialect:
         dialect.keys.entries  # noqa: B018  # also imports what the keys say about memory
         for program in dialect.programs:
             re.compile(program.pattern)
-    writers = {form: _Guarded(guest, _writing(dialect, form)) for form in dialect.writers}
+    writers = {form: _Guarded(guest, partial(dialect.written, form=form)) for form in dialect.writers}
     keys = replace(dialect.keys, tells=_Guarded(guest, dialect.keys.tells))
     unplaced = _Guarded(guest, dialect.unplaced_text)
     planner = _GuardedPlanner(guest, dialect)
     return replace(dialect, keys=keys, job=None, planner=planner, writers=writers, unplaced=unplaced)
-
-
-def _writing(dialect: Dialect, form: str) -> Callable[[Plan], Any]:
-    return lambda planned: dialect.written(planned, form)
 
 
 @frozen
@@ -108,7 +103,7 @@ class _GuardedPlanner:
             return self.planner.planned(config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned)
 
     def node_order(self, config: Any) -> NodeOrder | None:
-        """Return by what the trainer sorts nodes; see `Planner.node_order`."""
+        """Return what the trainer sorts nodes by; see `Planner.node_order`."""
         with self.guest.running():
             return self.planner.node_order(config)
 

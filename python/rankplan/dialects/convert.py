@@ -15,6 +15,7 @@ from rankplan.dialects import DIALECTS, name_of, writers
 from rankplan.dialects.interface.dialect import Writer
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
+from rankplan.guests.doors import GuestError
 from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER
@@ -49,18 +50,19 @@ TOPOLOGY = "topology"
 
 
 def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
-    """Write a plan in the dialect ``to`` (``rlinf``, ``verl``, ``slime``, ``roll``).
+    """Write a plan in the dialect ``to``: ``rlinf``, ``verl``, ``slime``, ``roll``, or one of another package.
 
     ``topology`` writes the section of this name in verl's draft (RFC #7269) instead of its keys of today.
 
     The result is planned again on the same nodes, and everything that comes out otherwise is named: components that
     would be elsewhere, which are left out; settings, node groups, and rules of the cluster section.
-    Raises ``ValueError`` for an unknown dialect, or one that can only be read.
+    Raises ``ValueError`` for an unknown dialect, one that can only be read, or one without a topology section, and
+    `PlacementError` if the dialect of another package fails.
     """
     check_plan(planned, "planned")
-    known = to in DIALECTS
-    if not (known and DIALECTS[to].writers):
-        what = "rankplan reads, but cannot write" if known else "unknown dialect"
+    is_known = to in DIALECTS
+    if not (is_known and DIALECTS[to].writers):
+        what = "rankplan reads, but cannot write" if is_known else "unknown dialect"
         raise ValueError(f"{what} {to!r}; it writes {', '.join(writers())}")
     form = TOPOLOGY if topology else ""
     if form not in DIALECTS[to].writers:
@@ -94,6 +96,8 @@ def _compared(
         if name_of(config) != to:
             raise PlacementError([Diagnostic("invalid-value", "its name is a key of another dialect")])
         again = DIALECTS[to].plan(config, inventory)
+    except GuestError:
+        raise  # the code of the other package failed, which says nothing about the components
     except PlacementError as error:
         nothing = Plan(inventory, [])
         if len(wanted) == 1:

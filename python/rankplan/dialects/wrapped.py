@@ -1,4 +1,4 @@
-"""Dialects whose modules plan by themselves."""
+"""RLinf as a dialect. Its own module plans its configs, which are not read by keys."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Writer: TypeAlias = Callable[[Plan], tuple[dict[str, Any], dict[str, str]]]
 
 
 Unplaced: TypeAlias = Callable[[Mapping[str, Any]], tuple[str, str] | None]
-"""Returns the message and the help for a config that has the keys of a dialect and is of no job."""
+"""Returns the message and the help for a config with the keys of a dialect that is no job, ``None`` for a job."""
 
 
 @frozen(slots=False, kw_only=True)
@@ -42,7 +42,7 @@ class Dialect:
     configs are not read by keys has a ``planner`` instead.
 
     ``programs`` are those that scripts start, ``trainer`` is the one that starts its jobs, as messages name it.
-    ``unplaced`` returns what a config with its keys is if it is no job, and what to pass instead; ``None`` for a job.
+    ``unplaced`` returns the message and the help for a config with its keys that is no job, and ``None`` for a job.
 
     ``formats`` read files with other suffixes than those of YAML and of scripts: ``{".toml": read}``.
 
@@ -96,7 +96,7 @@ class Dialect:
         return self._planner.planned(config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned)
 
     def node_order(self, config: Any) -> NodeOrder | None:
-        """Return by what the trainer of a config sorts its nodes; see `Planner.node_order`."""
+        """Return what the trainer of a config sorts its nodes by; see `Planner.node_order`."""
         return self._planner.node_order(config)
 
     def assumed_inventory(self, config: Any) -> Inventory:
@@ -104,7 +104,7 @@ class Dialect:
         return self._planner.assumed_inventory(config)
 
     def unplaced_text(self, config: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Return what a config with the keys of this dialect is if it is no job, and what to pass instead."""
+        """Return the message and the help for a config with the keys of this dialect that is no job; see `Unplaced`."""
         if self.unplaced is None:
             return None
         unplaced: Unplaced = resolved(self.unplaced)

@@ -43,7 +43,7 @@ class Job(ABC):
         """Take accelerators, and place the components on them."""
 
     def node_order(self) -> NodeOrder | None:
-        """Return by what the trainer sorts the nodes that Ray gives it; ``None`` if it does not sort them."""
+        """Return what the trainer sorts the nodes from Ray by; ``None`` if it does not sort them."""
         return None
 
     def assumed(self) -> Inventory | None:

@@ -38,7 +38,7 @@ class Planner(Protocol):
         """
 
     def node_order(self, config: Any) -> NodeOrder | None:
-        """Return by what the trainer sorts the nodes that Ray gives it; ``None`` if it does not sort them."""
+        """Return what the trainer sorts the nodes from Ray by; ``None`` if it does not sort them."""
 
     def assumed_inventory(self, config: Any) -> Inventory:
         """Return the inventory that a config is probably meant for. Raises `PlacementError`."""
@@ -97,7 +97,7 @@ class JobPlanner:
         return MemoryReader(reader, roles, defaults=job.has_defaults, names=names)
 
     def node_order(self, config: Any) -> NodeOrder | None:
-        """Return by what the trainer of a config sorts its nodes; see `Planner.node_order`."""
+        """Return what the trainer of a config sorts its nodes by; see `Planner.node_order`."""
         read = self.read(config)
         job: Job = read.values
         if not job.finds_all:

@@ -97,8 +97,8 @@ class Key(Generic[T]):
     def telling(self, *tells: Recognition) -> Iterator[str]:
         """Yield the dotted paths that say one of these about the dialect of a config."""
         for dotted in self.paths:
-            told = self.tells if dotted == self.path else self.older_tells
-            if told in tells:
+            recognition = self.tells if dotted == self.path else self.older_tells
+            if recognition in tells:
                 yield from self._places_of(dotted)
 
     def _places_of(self, dotted: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from rankplan.dialects.keys.key import Key, anything, size, switch, text
 from rankplan.dialects.keys.key import fraction as key_of_fraction
-from rankplan.dialects.keys.roles import Role, Setting, setting
+from rankplan.dialects.keys.roles import Setting, setting
 from rankplan.dialects.memory import convert
 
 
@@ -83,6 +83,3 @@ def sglang_steps(section: str, length: Key[int | None]) -> tuple[Setting, Settin
 def layers(*paths: str | Key[Any], only: str = "") -> Setting:
     """Return the setting of mappings that may change the layers of the model."""
     return setting("", *map(_any, paths), by=convert.reshaped, only=only)
-
-
-Table = tuple[Role, ...]
