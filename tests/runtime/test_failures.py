@@ -329,6 +329,39 @@ def test_a_driver_that_is_ended_while_it_waits(
     assert last in told, told
 
 
+REPEATED = """
+import os, signal, sys
+from ray._private.worker import global_worker
+from rankplan import Cluster
+
+def more(*mode, kill=os.kill, pid=os.getpid(), number=signal.SIGTERM):
+    kill(pid, number)
+
+class Last:
+    __del__ = more
+
+last = Last()
+ending = sys.argv[1]
+cluster = Cluster.simulate("1x1") if ending == "simulation" else Cluster()
+set_mode = global_worker.set_mode
+global_worker.set_mode = lambda mode: (more(), set_mode(mode))
+if ending == "with":
+    with cluster:
+        more()
+more()
+"""
+
+
+@pytest.mark.usefixtures("nothing_stays")
+@pytest.mark.parametrize("ending", ["with", "exit", "simulation"])
+def test_more_signals_while_a_driver_ends(two_nodes: Cluster, ending: str) -> None:
+    """SIGTERM comes again when Ray has shut down, and when Python has restored the handlers of the system."""
+    environment = {**os.environ, "RAY_ADDRESS": two_nodes.address}
+    driver = subprocess.run([sys.executable, "-c", REPEATED, ending], env=environment, capture_output=True, text=True)
+    told = "ended by SIGTERM; its ranks and reservations end with it\n"
+    assert (driver.returncode, driver.stderr) == (143, told)
+
+
 @pytest.mark.usefixtures("nothing_stays")
 def test_threads_launch_at_the_same_time(two_nodes: Cluster) -> None:
     def launch(number: int) -> list[int]:

@@ -257,9 +257,8 @@ class Task:
             nodes -= RankSet(place for rank in idle if (place := self._places_before[rank]) is not None)
         return list(nodes)
 
-    # A repaired plan knows a node without a hostname and an address by its rank only. Such a node keeps its node rank,
-    # and such a node rank its node: in any other rank it would be another machine for whoever reads the plan. `arrange`
-    # is free to number nodes.
+    # In a repaired plan, only its rank says which machine a node without a hostname and an address is. So such a node
+    # keeps its node rank, and the rank keeps its node. `arrange` repairs no plan, and numbers the nodes freely.
 
     @cached_property
     def _nameless_ranks(self) -> RankSet:
@@ -279,6 +278,7 @@ class Task:
 
     @cached_property
     def _places_before(self) -> Sequence[int | None]:
+        """By node rank, the rank in the inventory of the node that it had, lost or not."""
         return self.were or self._places
 
     def _check_nameless(self, unfit: Mapping[int, RankSet], position: Mapping[int, int]) -> None:
@@ -393,7 +393,7 @@ class Task:
         These are those of components that it does not protect. If one of these components needs a node, survivors must
         not use it either: they could move to the reserve only to leave their node to that component.
         """
-        places, kept = self.were or self._places, self.old or self.pinned
+        places, kept = self._places_before, self.old or self.pinned
         for ranks, names in () if self._new else reserves(self.network.rules.pools):
             others = strangers(self.parts, names)
             stay = RankSet(rank for rank in self.needed if kept[rank] is not None)
@@ -403,7 +403,7 @@ class Task:
                 yield from ((place, others) for rank in ranks if (place := places[rank]) is not None)
 
     def _out_of_place(self) -> Iterator[tuple[int, RankSet]]:
-        """Yield each node without names that is for a new node rank, with all other node ranks."""
+        """Yield each node without names whose rank is new in the plan, with all other node ranks."""
         for node in () if self._new else _nameless(self.inventory) & self.needed - self._nameless_ranks:
             yield node, self.needed - RankSet([node])
 
@@ -471,7 +471,7 @@ class Task:
         return crossings(self.parts, self._hierarchy_before(), self.planned.num_nodes)
 
     def _hierarchy_before(self) -> Hierarchy:
-        places = self.were or self._places
+        places = self._places_before
         known = [place for place in places if place is not None]
         if len(known) == len(places):
             return hierarchy_of(self.domains, known)

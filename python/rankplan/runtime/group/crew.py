@@ -350,23 +350,23 @@ def _kill(component: str, ranks: Sequence[LiveRank]) -> None:
     """
     for rank in ranks:
         ray.kill(rank.actor)
-    left = _outliving(ranks, timeouts.KILL)
+    left = _outliving(ranks, timeouts.KILL, by_head=True)
     if not left:
         return
     lost = lost_connection(timeouts.REMOVE)
     if lost is not None:
         for rank in left:
             rank.actor.leave.remote()
-        left = _outliving(left, timeouts.LEAVE)
+        left = _outliving(left, timeouts.LEAVE, by_head=False)
     if left:
         rows = [rank.placement for rank in left]
         _logger.warning("%s", faults.may_run(component, rows, lost, timeouts.ORPHAN))
 
 
-def _outliving(ranks: Sequence[LiveRank], seconds: float) -> list[LiveRank]:
+def _outliving(ranks: Sequence[LiveRank], seconds: float, *, by_head: bool) -> list[LiveRank]:
     """Wait until these ranks are dead; return those that are not known to be. A rank that answers is alive.
 
-    Once some have not ended within a moment, the wait is over if the head does not answer.
+    ``by_head``: the head has to kill them, so the wait is over once it does not answer.
     """
     questions: dict[Answer, LiveRank] = {rank.actor.is_alive.remote(): rank for rank in ranks}
     deadline = time.monotonic() + seconds
@@ -376,7 +376,7 @@ def _outliving(ranks: Sequence[LiveRank], seconds: float) -> list[LiveRank]:
             if not is_fault(answer):
                 questions[rank.actor.is_alive.remote()] = rank
         if questions:
-            if lost_connection(timeouts.REMOVE) is not None and seconds > timeouts.LEAVE:
+            if by_head and lost_connection(timeouts.REMOVE) is not None:
                 break
             time.sleep(timeouts.KILL_POLL)
     return list(questions.values())

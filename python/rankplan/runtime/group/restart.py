@@ -7,13 +7,14 @@ import pickle
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import ray
 
 from rankplan._core import Placement, RankSet
 from rankplan.environment import MASTER_VARIABLES, restart_environment
 from rankplan.errors import LaunchError
+from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
 from rankplan.plans.diff import same_nodes
@@ -40,8 +41,36 @@ def restart(crew: Crew, plan: Plan | Component | None, timeout: float | None) ->
     with crew.restarting, using_session(), answers_within(timeout):
         crew.connection.check_alive()
         crew.check_open()
-        terms, old, here = crew.terms, list(crew.ranks), crew.nodes
-        given = _component(crew, plan)
+        change = _Change.of(crew, _component(crew, plan))
+        if not change.starting and not change.leaving:
+            crew.settle(change.ranks([]), change.component, change.nodes, crew.master, crew.restarts)
+            return []
+        summary = _summary(len(crew.ranks), change.starting, change.leaving)
+        reports = _carry_out(crew, change, timeout)
+        _logger.info("%s: %s", crew.component, summary)
+        return reports
+
+
+@frozen
+class _Change:
+    """A component to run on these nodes, and what becomes of the ranks of a group.
+
+    ``kept`` are those that stay as they are, by process rank, and ``leaving`` those that the component lacks. ``dead``
+    ranks have no process any more, ``lost`` ones have hardware that is out of use.
+    """
+
+    component: Component
+    nodes: Nodes
+    dead: set[int]
+    lost: set[int]
+    kept: dict[int, LiveRank]
+    starting: RankSet
+    leaving: list[LiveRank]
+
+    @classmethod
+    def of(cls, crew: Crew, given: Component) -> Self:
+        """Return what this component changes. Raises ``ValueError`` if another number of ranks changes those that stay."""
+        old, here = list(crew.ranks), crew.nodes
         nodes, component = _fitted(crew, given)
         dead = {rank.placement.rank for rank in dead_ranks(old)}
         lost = _lost_ranks(crew, given.inventory)
@@ -52,42 +81,48 @@ def restart(crew: Crew, plan: Plan | Component | None, timeout: float | None) ->
             if row.rank not in dead and _place(rank.placement, here) == _place(row, nodes):
                 kept[row.rank] = replace(rank, placement=row)
         starting = RankSet(row.rank for row in component if row.rank not in kept)
-        leaving = old[len(component) :]
-        if not starting and not leaving:
-            crew.settle([kept[row.rank] for row in component], component, nodes, crew.master, crew.restarts)
-            return []
-        specs = rank_specs(nodes, component, terms.prove, starting) if starting or not component.rows else []
-        check_interpreters(specs)
-        restarts, added = crew.restarts + 1, set()
-        try:
-            crew.announce(list(component), nodes)
-            if crew.reservation is not None and specs:
-                added = crew.reservation.extend(nodes, crew.component, [spec.placement for spec in specs])
-            with PORTS.searching() as search:
-                if specs:
-                    newcomers, master, reports = started(crew, nodes, specs, component[0], search, timeout, restarts)
-                else:
-                    newcomers, master, reports = [], new_master(crew, nodes, component[0], search), []
-                up = dict(zip(starting, newcomers, strict=True))
-                if leaving:
-                    crew.retire(leaving)
-                if leaving and not dead:  # calls in flight may wait for dead ranks
-                    _finish(crew, leaving, timeouts.FINISH if timeout is None else timeout)
-                with Uninterrupted():
-                    ranks = [kept.get(row.rank) or up[row.rank] for row in component]
-                    crew.settle(ranks, component, nodes, master, restarts, search)
-                    left = [rank.placement for rank in leaving if rank.placement.rank not in dead | lost]
-                    if crew.reservation is not None and left:
-                        crew.reservation.vacate(places(left, here))
-        except BaseException:
-            if crew.restarts < restarts:
-                with Uninterrupted():
-                    crew.dismiss()
-                    if crew.reservation is not None:
-                        crew.reservation.vacate(added)  # another group may start there by now
-            raise
-        _logger.info("%s: %s", crew.component, _summary(len(old), starting, leaving))
-        return reports
+        return cls(component, nodes, dead, lost, kept, starting, old[len(component) :])
+
+    def ranks(self, newcomers: Sequence[LiveRank]) -> list[LiveRank]:
+        """Return all ranks of the component, those that were started among them."""
+        up = dict(zip(self.starting, newcomers, strict=True))
+        return [self.kept.get(row.rank) or up[row.rank] for row in self.component]
+
+
+def _carry_out(crew: Crew, change: _Change, timeout: float | None) -> list[RankReport]:
+    """Start ranks, end others, and let the crew have the new ones, or leave it as it was. Return their reports."""
+    component, nodes, leaving, here = change.component, change.nodes, change.leaving, crew.nodes
+    specs = []
+    if change.starting or not component.rows:
+        specs = rank_specs(nodes, component, crew.terms.prove, change.starting)
+    check_interpreters(specs)
+    restarts, added = crew.restarts + 1, set()
+    try:
+        crew.announce(list(component), nodes)
+        if crew.reservation is not None and specs:
+            added = crew.reservation.extend(nodes, crew.component, [spec.placement for spec in specs])
+        with PORTS.searching() as search:
+            if specs:
+                newcomers, master, reports = started(crew, nodes, specs, component[0], search, timeout, restarts)
+            else:
+                newcomers, master, reports = [], new_master(crew, nodes, component[0], search), []
+            if leaving:
+                crew.retire(leaving)
+            if leaving and not change.dead:  # calls in flight may wait for dead ranks
+                _finish(crew, leaving, timeouts.FINISH if timeout is None else timeout)
+            with Uninterrupted():
+                crew.settle(change.ranks(newcomers), component, nodes, master, restarts, search)
+                left = [rank.placement for rank in leaving if rank.placement.rank not in change.dead | change.lost]
+                if crew.reservation is not None and left:
+                    crew.reservation.vacate(places(left, here))
+    except BaseException:
+        if crew.restarts < restarts:
+            with Uninterrupted():
+                crew.dismiss()
+                if crew.reservation is not None:
+                    crew.reservation.vacate(added)  # another group may start there by now
+        raise
+    return reports
 
 
 def _summary(before: int, starting: RankSet, leaving: Sequence[LiveRank]) -> str:

@@ -80,40 +80,60 @@ def find_nodes(
     join within ``timeout`` seconds, if their ranks are contradictory, or if a node to use cannot run rankplan.
     """
     deadline = time.monotonic() + timeout
-    known: dict[str, FoundNode] = {}
+    probed_nodes: dict[str, FoundNode] = {}
     driver = str(ray.get_runtime_context().get_node_id())
+    choice = _Choice(num_nodes, timeout, starting, facts, needed, driver)
     fewest = 1 if needed else num_nodes or 1
     while True:
         entries = live_nodes()
         late = time.monotonic() >= deadline
-        new = [entry for node_id, entry in entries.items() if node_id not in known]
+        new = [entry for node_id, entry in entries.items() if node_id not in probed_nodes]
         if new and len(entries) >= fewest:
             report(f"probing {counted(len(new), 'node')}")
             left = max(deadline - time.monotonic(), timeouts.ANSWER)
-            known |= {node.node_id: node for node in probed(new, math.ceil(left))}
+            probed_nodes |= {node.node_id: node for node in probed(new, math.ceil(left))}
             continue
-        nodes = without_replaced([known[node_id] for node_id in entries if node_id in known])
+        nodes = without_replaced([probed_nodes[node_id] for node_id in entries if node_id in probed_nodes])
         joined = list(entries) if new else [node.node_id for node in nodes]
-        if len(joined) < fewest:
-            if late:
-                raise _too_few(num_nodes, timeout, [entries[node_id] for node_id in joined])
-            report(f"waiting for nodes: {len(joined)} of {num_nodes} have joined")
+        if len(joined) >= fewest:
+            chosen = choice.of(nodes, late=late)
+            if not isinstance(chosen, str):
+                return chosen
+            report(f"waiting for nodes: {chosen}")
+        elif late:
+            raise _too_few(num_nodes, timeout, [entries[node_id] for node_id in joined])
         else:
-            quiet = not starting or time.monotonic() - max(node.started for node in nodes) >= timeouts.LAST_JOIN
-            try:
-                ordered, source = in_order(nodes, num_nodes, facts, driver, needed)
-            except MissingRanks as missing:
-                if len(nodes) == 1 and num_nodes in (None, 1) and (quiet or late):
-                    return [_only(nodes[0])]
-                if late:  # unusable nodes may have the missing ranks
-                    why = ClusterError(f"after {timeout:g} s, {missing}; start the missing nodes")
-                    raise next((node.fault for node in nodes if node.fault is not None), why) from None
-                report(f"waiting for nodes: {missing}")
-            else:
-                if late or quiet or num_nodes is None or source in (BY_LABEL, BY_VARIABLE):
-                    return _chosen(ordered, source, num_nodes, driver)
-                report(f"waiting for nodes: more than {num_nodes} may be joining")
+            report(f"waiting for nodes: {len(joined)} of {num_nodes} have joined")
         time.sleep(timeouts.JOIN_POLL)
+
+
+@frozen
+class _Choice:
+    """What decides which nodes are used; see `find_nodes`. ``driver`` is the node of this program."""
+
+    num_nodes: int | None
+    timeout: float
+    starting: bool
+    facts: ClusterFacts
+    needed: RankSet | None
+    driver: str
+
+    def of(self, nodes: Sequence[FoundNode], *, late: bool) -> list[FoundNode] | str:
+        """Return the nodes to use, or what is awaited; with ``late``, nothing is awaited any more."""
+        newest = max(node.started for node in nodes)
+        settled = late or not self.starting or time.monotonic() - newest >= timeouts.LAST_JOIN
+        try:
+            ordered, source = in_order(nodes, self.num_nodes, self.facts, self.driver, self.needed)
+        except MissingRanks as missing:
+            if len(nodes) == 1 and self.num_nodes in (None, 1) and settled:
+                return [_only(nodes[0])]
+            if late:  # unusable nodes may have the missing ranks
+                why = ClusterError(f"after {self.timeout:g} s, {missing}; start the missing nodes")
+                raise next((node.fault for node in nodes if node.fault is not None), why) from None
+            return str(missing)
+        if settled or self.num_nodes is None or source in (BY_LABEL, BY_VARIABLE):
+            return _chosen(ordered, source, self.num_nodes, self.driver)
+        return f"more than {self.num_nodes} may be joining"
 
 
 def _too_few(num_nodes: int | None, timeout: float, entries: Sequence[Mapping[str, Any]]) -> ClusterError:

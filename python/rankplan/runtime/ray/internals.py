@@ -3,15 +3,18 @@
 Besides this file, only ``head.py`` uses some, and ``rankplan_hook/wrap.py``, which imports nothing of rankplan.
 
 Each function is exercised on a real cluster by ``tests/runtime/test_internals.py``, those for joining a cluster by
-``tests/runtime/test_joining.py``; they fail when a new version of Ray changes what it relies on.
+``test_joining.py``, the handling of SIGTERM by ``test_failures.py``; these fail when a new version of Ray changes what
+the function relies on.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import tempfile
+import threading
 from collections.abc import Container, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -82,6 +85,25 @@ def signals_apart() -> Iterator[None]:
         yield
     finally:
         utils.set_sigterm_handler, services.ConsolePopen = replaced  # type: ignore[misc]
+
+
+def keep_handler(number: int) -> None:
+    """Let ``ray.shutdown`` in the main thread, also at exit, leave a signal handled as Python knows it.
+
+    Ray's C++ part sets the default handler, and one more SIGTERM would kill the program in its cleanup. Right after
+    that, Ray disconnects its state.
+    """
+    if "disconnect" in vars(state.state):
+        return
+    usual = state.state.disconnect
+
+    def disconnect() -> None:
+        handler = signal.getsignal(number)
+        if handler is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(number, handler)
+        usual()
+
+    state.state.disconnect = disconnect  # type: ignore[method-assign]
 
 
 def is_driver() -> bool:

@@ -13,15 +13,18 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Self, TypeVar
 
+from rankplan.runtime.ray import internals
+
 _Value = TypeVar("_Value")
 
 _DEFERRED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _ending = False  # whether SIGTERM has been raised, and must not interrupt the cleanup
+
 _TURN = 0.1
 """Seconds that a signal may wait while a lock is awaited."""
 
-_TOLD = b"ended by SIGTERM; its ranks and reservations end with it\n"
+_MESSAGE = b"ended by SIGTERM; its ranks and reservations end with it\n"
 
 
 class TerminationHandler:
@@ -38,6 +41,7 @@ class TerminationHandler:
         rays = str(getattr(self._before, "__module__", "")).startswith("ray.")
         own = self._before is signal.SIG_IGN or (callable(self._before) and not rays)
         self._handler = self._before if own else _exit
+        internals.keep_handler(signal.SIGTERM)
         self.install()
 
     def install(self) -> None:
@@ -46,10 +50,8 @@ class TerminationHandler:
             signal.signal(signal.SIGTERM, self._handler)
 
     def restore(self) -> None:
-        """Set the handler that was there before, unless the program is ending by SIGTERM; Ray resets it at its end."""
-        if _ending:
-            self.install()
-        elif _in_main_thread() and self._before is not None:
+        """Set the handler that was there before, unless the program is ending by SIGTERM."""
+        if not _ending and _in_main_thread() and self._before is not None:
             signal.signal(signal.SIGTERM, self._before)
 
 
@@ -61,7 +63,7 @@ def _exit(number: int, frame: FrameType | None) -> None:
         # at its end, Python sets the default again for everything but ignored signals
         atexit.register(signal.signal, number, signal.SIG_IGN)
         with suppress(OSError):
-            os.write(2, _TOLD)
+            os.write(2, _MESSAGE)
         raise SystemExit(128 + number)
 
 
