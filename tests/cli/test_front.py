@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import rankplan
 from rankplan.dialects import dialect_of
-from rankplan.rlinf import dialect as rlinf
 from support.commands import run
 from support.configs import from_overrides
 from support.goldens import as_yaml, lines
@@ -89,7 +88,10 @@ def test_the_command_the_function_and_the_class_agree_on_every_recorded_config(t
         found = function(file, tmp_path / "function.json", "4x8")
         assert same(printed, found), name
         planned += isinstance(printed, bytes)
-        if not is_script and dialect_of(loaded := rankplan.load_config(file)) is rlinf and isinstance(printed, bytes):
+        if is_script or isinstance(printed, str):
+            continue
+        loaded = rankplan.load_config(file)
+        if dialect_of(loaded).name == "rlinf":
             classes += 1
             rankplan.ComponentPlacement(loaded, rankplan.Inventory.uniform(4, 8)).plan().save(tmp_path / "class.json")
             assert (tmp_path / "class.json").read_bytes() == printed, name

@@ -69,7 +69,10 @@ class _Change:
 
     @classmethod
     def of(cls, crew: Crew, given: Component) -> Self:
-        """Return what this component changes. Raises ``ValueError`` if another number of ranks changes those that stay."""
+        """Return what this component changes.
+
+        Raises ``ValueError`` if another number of ranks changes those that stay.
+        """
         old, here = list(crew.ranks), crew.nodes
         nodes, component = _fitted(crew, given)
         dead = {rank.placement.rank for rank in dead_ranks(old)}

@@ -101,7 +101,7 @@ def keep_handler(number: int) -> None:
         handler = signal.getsignal(number)
         if handler is not None and threading.current_thread() is threading.main_thread():
             signal.signal(number, handler)
-        usual()
+        usual()  # type: ignore[no-untyped-call]
 
     state.state.disconnect = disconnect  # type: ignore[method-assign]
 
