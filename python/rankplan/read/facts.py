@@ -1,4 +1,4 @@
-"""A ``cluster`` section as plain data: what it states of the nodes, and the rules about the components."""
+"""Node groups, pools and rules that a config states, as plain data."""
 
 from __future__ import annotations
 
@@ -7,43 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rankplan.errors import PlacementError
-from rankplan.nodes.facts import BY_ADDRESS, ClusterFacts
 from rankplan.nodes.groups import GroupHardware, NodeEnvironment, NodeGroup, Piece
-from rankplan.plans.rules import NO_RULES, Pool, Rules
+from rankplan.plans.rules import TOPOLOGY_RULES, Pool, Rules
 
 if TYPE_CHECKING:
     from rankplan.read import hardware as hardware_models
     from rankplan.read import node_groups
-    from rankplan.read.models import ClusterSection
+    from rankplan.read.network import Topology
     from rankplan.read.pools import PoolEntry
 
 
-def facts_of(section: ClusterSection) -> ClusterFacts:
-    """Return what a section states of the nodes."""
-    topology = section.topology
-    return ClusterFacts(
-        node_groups=tuple(map(node_group, section.node_groups)),
-        exclude=section.exclude,
-        levels=None if topology is None else topology.levels,
-        order=BY_ADDRESS if topology is None else topology.order,
-        accelerator_memory=section.accelerator_memory,
-        host_memory=section.host_memory,
-    )
-
-
-def rules_of(section: ClusterSection) -> Rules:
-    """Return the rules of a section, without their places."""
-    topology, pools = section.topology, tuple(map(pool_of, section.pools))
-    if topology is None:
-        return Rules(pools=pools) if pools else NO_RULES
-    return Rules(
-        keep=topology.keep,
-        segment=topology.segment,
-        prefer=topology.prefer,
-        balance=topology.balance,
-        cap=topology.cap,
-        pools=pools,
-    )
+def topology_rules(topology: Topology) -> dict[str, Any]:
+    """Return what the network of a section states about the components, by the names of `Rules`."""
+    return {key: getattr(topology, key) for key in TOPOLOGY_RULES}
 
 
 def with_stated(rules: Rules, stated: Mapping[str, Any]) -> Rules:

@@ -15,7 +15,8 @@ from rankplan.plans.memory_settings import LARGEST_COUNT, MemorySettings, unfit
 from rankplan.plans.model import LARGEST
 from rankplan.read.base import Model, words
 from rankplan.read.sizes import ModelName, size_in
-from rankplan.read.text.faults import THIS, as_pydantic, number
+from rankplan.read.text.faults import as_pydantic, number
+from rankplan.read.text.invalid import THIS
 from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import must_be, whole_number
 

@@ -9,18 +9,17 @@ from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
 from rankplan.memory.cards import LARGEST_SIZE, SMALLEST_SIZE, size_of
 from rankplan.plans.model import Model as LanguageModel
-from rankplan.read.text.faults import THIS, as_pydantic
-from rankplan.read.text.unresolved import RESOLVE, unresolved
-from rankplan.words import as_int, must_be
+from rankplan.read.text.invalid import THIS, invalid, unlike
+from rankplan.read.text.unresolved import unresolved
+from rankplan.words import as_int
 
 
 def size_in(value: Any) -> int:
-    """Return the bytes of a size with its unit, or reject it."""
+    """Return the bytes of a size with its unit. Raises `Invalid`."""
     size = as_int(value)
     size = size_of(value) if isinstance(value, str) else size
     if size is None or not SMALLEST_SIZE <= size <= LARGEST_SIZE:
-        help = RESOLVE if unresolved(value) else "write a number and a unit, such as 80 GiB"
-        raise as_pydantic(must_be(THIS, value, "a size from 1 MiB to 1 EiB", help))
+        raise invalid(unlike(THIS, value, "a size from 1 MiB to 1 EiB", "write a number and a unit, such as 80 GiB"))
     return size
 
 
@@ -28,8 +27,8 @@ def _model(value: Any) -> Any:
     if isinstance(value, LanguageModel):
         return value
     if not isinstance(value, (str, Mapping)) or unresolved(value):
-        help = RESOLVE if unresolved(value) else "write a name such as Qwen/Qwen3-8B, or the path of a config.json"
-        raise as_pydantic(must_be("`model`", value, "the name of a model", help))
+        help = "write a name such as Qwen/Qwen3-8B, or the path of a config.json"
+        raise invalid(unlike("`model`", value, "the name of a model", help))
     return LanguageModel.of(value)
 
 

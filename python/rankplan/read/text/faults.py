@@ -11,8 +11,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.read.text.invalid import Invalid, named, value_name
 from rankplan.read.text.unresolved import RESOLVE, unresolved
-from rankplan.words import must_be, nearest, path_text, shown, unknown
+from rankplan.words import must_be, nearest, shown, unknown
 
 RANKS = re.compile(r"[0-9: -]+")
 """A part of a placement between two commas."""
@@ -23,10 +24,6 @@ CUT = "quote the placement: inside YAML braces a comma ends the text"
 def fault(code: str, message: str, help: str | None = None, path: Iterable[str | int] = ()) -> PydanticCustomError:
     """Return the pydantic error for the diagnostic ``code``; ``path`` continues from the validated value."""
     return as_pydantic(Diagnostic(code, message, help), path)
-
-
-THIS = "this value"
-"""The name of a value in the message of a validator that does not know its key; `diagnostics` puts it in."""
 
 
 def as_pydantic(found: Diagnostic, path: Iterable[str | int] = ()) -> PydanticCustomError:
@@ -57,9 +54,10 @@ def diagnostics(
         context = found.get("ctx", {})
         path: KeyPath = (*prefix, *(part for part in found["loc"] if part != "[key]"))
         if "text" in context:
-            at, text = path + context["path"], context["text"]
-            text = f"{_name(at)}{text.removeprefix(THIS)}" if text.startswith(f"{THIS} ") else text
-            yield at, Diagnostic(found["type"], text, context["help"])
+            at = path + context["path"]
+            yield at, named(Diagnostic(found["type"], context["text"], context["help"]), at)
+        elif isinstance(cause := context.get("error"), Invalid):
+            yield from cause.below(path)
         elif isinstance(cause := context.get("error"), PlacementError):
             for diagnostic in cause.diagnostics:
                 yield path, diagnostic
@@ -77,7 +75,7 @@ def diagnostics(
         elif found["type"] in ("model_type", "model_attributes_type"):
             keys = _keys(path, models)
             help = f"write keys and values: {', '.join(keys)}"
-            yield path, must_be(_name(path), found["input"], "a mapping", help)
+            yield path, must_be(value_name(path), found["input"], "a mapping", help)
         else:
             yield path, _invalid(found, path)
 
@@ -117,14 +115,8 @@ def wrong_type(name: str, value: Any, expected: str) -> Diagnostic:
     return must_be(name, value, *_EXPECTED[expected])
 
 
-def _name(path: KeyPath) -> str:
-    """Return the last key of a path and the indexes after it: ``configs[0]``."""
-    last = max((index for index, part in enumerate(path) if isinstance(part, str)), default=0)
-    return f"`{path_text(path[last:])}`" if path else "the config"
-
-
 def _invalid(found: ErrorDetails, path: KeyPath) -> Diagnostic:
-    kind, context, value, name = found["type"], found.get("ctx", {}), found["input"], _name(path)
+    kind, context, value, name = found["type"], found.get("ctx", {}), found["input"], value_name(path)
     if kind == "string_too_short":
         return Diagnostic("invalid-value", f"{name} is empty", "write its text, or remove the key")
     if kind == "too_short":
