@@ -94,6 +94,20 @@ def test_a_key_in_a_section_is_read_below_it() -> None:
     assert config(a={"name": 5}).under("b")[NAME] is None
 
 
+def test_a_config_with_other_values_leaves_the_first_one_unchanged() -> None:
+    first = config(job={"shared": False}, a={"name": "x"})
+    other = first.with_values({("job", "nodes"): 5, ("b", "name"): "y"})
+    assert (other[NODES], other[SHARED], other.under("b")[NAME], other.under("a")[NAME]) == (5, False, "y", "x")
+    assert (first[NODES], first.under("b")[NAME]) == (2, None)
+
+
+def test_the_names_in_a_section_are_those_of_the_table() -> None:
+    flags = Config(Reader({"--num-gpus": 2, "a": {"b": 1}}), Faults(), flags={"num_gpus": "--num-gpus", "a": "a"})
+    assert list(flags.names_in(())) == ["num_gpus", "a"]
+    assert list(flags.names_in(("a",))) == ["b"]
+    assert flags.at(flags.path_at("num_gpus")) == 2
+
+
 @pytest.mark.parametrize("value", ["two", 0, 1.5, True, [1], 2**21])
 def test_a_value_of_a_wrong_type_is_a_fault_and_counts_as_missing(value: Any) -> None:
     read = config(job={"nodes": value})

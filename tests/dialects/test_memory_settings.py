@@ -14,10 +14,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan.dialects import DIALECTS, name_of
+from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key, below
 from rankplan.dialects.keys.roles import GUESSED, Setting
 from rankplan.dialects.memory.read import SCORING
-from rankplan.errors import PlacementError
+from rankplan.errors import KeyPath, PlacementError
 from rankplan.memory.settings import GIB
 from rankplan.plans.model import Model
 from rankplan.plans.plan import Plan
@@ -49,6 +50,23 @@ def test_keys_and_defaults(base: str, keys: dict[str, Any], component: str, want
     model = Model.of(MODEL)
     assert memory.model == (model.scoring() if component in SCORING else model)
     assert {key: getattr(memory, key) for key in wanted} == wanted
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_values_are_read_only_for_settings_that_the_config_or_the_plan_decides(
+    base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: set[tuple[str, ...]] = set()
+    read = Config.paths
+
+    def counted(self: Config, key: Key[Any]) -> list[KeyPath]:
+        asked.add(key.paths)
+        return read(self, key)
+
+    monkeypatch.setattr(Config, "paths", counted)
+    planned(base, {})
+    keys = {key.paths for role in MEMORY[name_of(BASES[base])] for setting in role.all_settings for key in setting.keys}
+    assert 0 < len(asked & keys) < len(keys) / 2
 
 
 @pytest.mark.parametrize("base", BASES)

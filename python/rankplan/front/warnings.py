@@ -86,7 +86,7 @@ def group_warnings(planned: Planned, reader: Reader) -> Iterator[Diagnostic]:
     for name, component in planned.plan.items():
         for warning in component.parallel_warnings():
             kinds = [kind for kind, _ in SIZE.findall(warning.message)]
-            yield planned.sources.sizes_of(name, reader).place(kinds).locate(warning)
+            yield planned.sources.sizes_of(name, reader.where(())).place(kinds).locate(warning)
 
 
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:

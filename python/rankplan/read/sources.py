@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rankplan.errors import Diagnostic, KeyPath
+from rankplan.errors import Diagnostic, KeyPath, Where
 from rankplan.memory.spelling import Spelling
 from rankplan.plans.plan import Plan
-from rankplan.read.text.reader import Reader
 from rankplan.read.text.sizes import Sizes
 
 
@@ -23,10 +22,10 @@ class Sources:
     spellings: dict[str, Spelling] = field(default_factory=dict)
     unknown_models: dict[KeyPath, Diagnostic] = field(default_factory=dict)
 
-    def sizes_of(self, component: str, reader: Reader) -> Sizes:
-        """Return the parallel sizes of a component; none, at the place of the whole config, if it states none."""
+    def sizes_of(self, component: str, whole: Where) -> Sizes:
+        """Return the parallel sizes of a component; none, at the place of the ``whole`` config, if it states none."""
         sizes = self.sizes.get(component)
-        return Sizes(where=reader.where(())) if sizes is None else sizes
+        return Sizes(where=whole) if sizes is None else sizes
 
 
 class Planned(NamedTuple):

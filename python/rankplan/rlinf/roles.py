@@ -123,11 +123,12 @@ class Roles:
         """Give components without ``memory`` what their sections say of it. Raises `PlacementError` for its faults."""
         if reading.config is None or not reading.config.keys() - {"cluster"}:
             return
+        from rankplan.dialects.keys.config import Config
         from rankplan.dialects.memory.read import MemoryReader
         from rankplan.rlinf.memory import RLINF
 
         reading = reading.fork()
-        memory = MemoryReader(reading, RLINF, model=reading.section.model, undivided=False)
+        memory = MemoryReader(Config(reading, reading.faults), RLINF, model=reading.section.model, undivided=False)
         memory.sources.sizes |= self.sources.sizes
         self.sources = memory.sources
         for name, component in self.components.items():

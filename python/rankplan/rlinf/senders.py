@@ -17,7 +17,7 @@ def reject_senderless(planned: Planned, reader: Reader) -> None:
     """Raise `PlacementError` for weights without a sender, at the tensor size of the receiver."""
     faults = []
     for name, fault in senderless(planned.plan):
-        path = planned.sources.sizes_of(name, reader).path
+        path = planned.sources.sizes_of(name, reader.where(())).path
         faults.append(reader.located(_tensor_size(reader, path), fault))
     if faults:
         raise PlacementError(faults)

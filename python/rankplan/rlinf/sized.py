@@ -96,7 +96,7 @@ class ModelParallelEvalRoles(Roles):
                     self.components[part.name] = each.with_settings(parallel=self._parallel(role))
                 except PlacementError as error:
                     for fault in error.diagnostics:
-                        reading.add_in_config(self.sources.sizes_of(part.name, reading).path, fault)
+                        reading.add_in_config(self.sources.sizes_of(part.name, reading.where(())).path, fault)
 
     def _place_engines(self, reading: Reading, stride: int) -> None:
         """Place the rollout with a process per engine."""

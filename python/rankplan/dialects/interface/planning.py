@@ -60,7 +60,7 @@ class JobPlanner:
             config = getattr(config, "__dict__", config)
         reader = Reader.load(config)
         self.keys.reject_typos(reader)
-        job = self.job(Config(reader, reader.faults, flags=self.keys.written(reader.content) or {}))
+        job = self.job(self._config(reader))
         return ReadConfig(reader, job, frozenset(entry.path for entry in self.keys.placing))
 
     def planned(
@@ -93,8 +93,10 @@ class JobPlanner:
     def _memory(self, reader: Reader, job: Job) -> MemoryReader:
         """Return what reads the memory of components from the keys of a config."""
         roles = self.keys.roles if job.states_memory else ()
-        names = self.keys.written(reader.content)
-        return MemoryReader(reader, roles, defaults=job.has_defaults, names=names)
+        return MemoryReader(self._config(reader), roles, has_defaults=job.has_defaults)
+
+    def _config(self, reader: Reader) -> Config:
+        return Config(reader, reader.faults, flags=self.keys.written(reader.content) or {})
 
     def node_order(self, config: Any) -> NodeOrder | None:
         """Return what the trainer of a config sorts its nodes by; see `Planner.node_order`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
@@ -53,7 +53,7 @@ class Config:
     def get(self, key: Key[Any], default: Any = _UNSET, *, least: int | None = None) -> Any:
         """Return the value at a key; ``default`` and ``least`` take the place of the key's own."""
         path = self.path(key)
-        value = self._at(path)
+        value = self.at(path)
         if value is not None:
             fault = _type_fault(key, value, path, key.least if least is None else least)
             if fault is None:
@@ -65,7 +65,7 @@ class Config:
 
     def stated(self, key: Key[Any]) -> bool:
         """Return whether the config has a value at a key, of whatever type."""
-        return self._at(self.path(key)) is not None
+        return self.at(self.path(key)) is not None
 
     def is_known_when_run(self, key: Key[Any]) -> bool:
         """Return whether only a run of the launch script tells the value at a key."""
@@ -78,7 +78,7 @@ class Config:
 
     def raw(self, key: Key[Any]) -> Any:
         """Return the value at a key as written, of whatever type; ``None`` without one."""
-        return self._at(self.path(key))
+        return self.at(self.path(key))
 
     def entry(self, key: Key[Any], mapping: Mapping[Any, Any], name: str) -> Any:
         """Return a value of a mapping that is at a key, ``None`` if it is missing."""
@@ -86,8 +86,7 @@ class Config:
 
     def path(self, key: Key[Any]) -> KeyPath:
         """Return the path of a key in this config: the first one with a value, else its own."""
-        own = self._paths_of(key.path)[-1]
-        return next(filter(self._reader.has, self.paths(key)), own)
+        return next(filter(self._reader.has, self.paths(key)), self.path_at(key.path))
 
     def paths(self, key: Key[Any]) -> list[KeyPath]:
         """Return the path of a key in this config, those of its fallbacks, and where a fork has it."""
@@ -109,14 +108,29 @@ class Config:
     def older_values(self, key: Key[Any]) -> Iterator[Any]:
         """Yield the value at each fallback of a key as written, ``None`` without one."""
         for dotted in key.fallbacks:
-            yield from map(self._at, self._paths_of(dotted))
+            yield from map(self.at, self._paths_of(dotted))
 
     def _written(self, path: KeyPath) -> KeyPath:
-        name = self.flags.get(str(path[0]))
+        name = self.flags.get(str(path[0])) if path and self.flags else None
         return path if name is None else (name, *path[1:])
 
-    def _at(self, path: KeyPath) -> Any:
+    def at(self, path: KeyPath) -> Any:
+        """Return the value at a path of `paths` as written; ``None`` without one."""
         return self._reader.at(path)
+
+    def path_at(self, dotted: str) -> KeyPath:
+        """Return where a dotted path is in the section of this config, or the whole config."""
+        return self._paths_of(dotted)[-1]
+
+    def names_in(self, path: KeyPath) -> KeysView[Any]:
+        """Return the names of the keys in the section at a path, as they are called in the table of the dialect."""
+        if not path and self.flags:
+            return self.flags.keys()
+        return self._reader.section_at(self._written(path)).keys()
+
+    def place_of(self, path: KeyPath) -> Where:
+        """Return the place of the value at a path of `paths`."""
+        return self._reader.where(path)
 
     def where(self, *keys: Key[Any]) -> Where:
         """Return the place of the first of these keys that has a value, else of the first one."""
@@ -155,6 +169,16 @@ class Config:
         near = misspelt(name, known)
         if near is not None:
             self.faults.add(self.named(name), misspelt_key(name, near))
+
+    def aside(self) -> Config:
+        """Return the same config for values that decide no placement: their sections may be of any type."""
+        reader = self._reader.aside()
+        return Config(reader, reader.faults, self._section, overrides=self._overrides, flags=self.flags)
+
+    def with_values(self, values: Mapping[KeyPath, Any]) -> Config:
+        """Return the config with other values at some paths of `paths`; its faults are its own."""
+        reader = self._reader.with_values(values)
+        return Config(reader, reader.faults, self._section, overrides=self._overrides, flags=self.flags)
 
     def section_at(self, key: Key[Any]) -> Config:
         """Return the config with the section that is at a key, as `under` does."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
+from functools import cached_property
 from typing import Any
 
-from rankplan.dialects.keys.key import ANY_ROLE, Entry, Key, Kind, below, path_of
+from rankplan.dialects.keys.key import ANY_ROLE, Entry, Key, Kind, below, path_below, path_of
+from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
 
 GUESSED = frozenset(
@@ -27,7 +29,7 @@ GUESSED = frozenset(
 setting leaves both readings open."""
 
 
-@frozen(slots=False)
+@frozen(slots=False, eq=False)
 class Setting:
     """A setting of ``memory``, and the keys that decide it.
 
@@ -44,6 +46,16 @@ class Setting:
     only: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     also: Mapping[Key[Any], Any] = field(default_factory=dict)
+
+    @cached_property
+    def of_defaults(self) -> Any:
+        """What it is where the config has none of its keys, and each has its system's default."""
+        return self.by(*(key.default for key in self.keys))
+
+    @cached_property
+    def takes_facts(self) -> bool:
+        """Whether it depends on what the plan says of a component."""
+        return any(key.kind is Kind.FACT for key in self.keys)
 
     def applies(self, kind: Mapping[str, Any]) -> bool:
         """Return whether the setting is about a component of this kind."""
@@ -76,7 +88,7 @@ def setting(
     return Setting(name, keys, by, tuple(only.split()), tuple(words.split()), also or {})
 
 
-@frozen(slots=False)
+@frozen(slots=False, eq=False)
 class Role:
     """Components with the same keys, each with its section; ``*`` stands for any name, also at the end of one.
 
@@ -93,6 +105,37 @@ class Role:
     def all_settings(self) -> tuple[Setting, ...]:
         """Its kind, its model, and its settings."""
         return self.kind, self.model, *self.settings
+
+    @cached_property
+    def _kinds(self) -> dict[tuple[tuple[str, Any], ...], tuple[Setting, ...]]:
+        return {}
+
+    def applying(self, kind: Mapping[str, Any]) -> tuple[Setting, ...]:
+        """Return the settings that are about a component of a kind."""
+        words = tuple(kind.items())
+        if words not in self._kinds:
+            self._kinds[words] = tuple(setting for setting in self.settings if setting.applies(kind))
+        return self._kinds[words]
+
+    @cached_property
+    def _names(self) -> dict[str, dict[KeyPath, dict[str, tuple[Setting, ...]]]]:
+        return {}
+
+    def names(self, section: str) -> Mapping[KeyPath, Mapping[str, tuple[Setting, ...]]]:
+        """Return the names of the keys in each section of a config, and the settings that depend on each.
+
+        ``section`` is that of a component.
+        """
+        if section not in self._names:
+            names: dict[KeyPath, dict[str, tuple[Setting, ...]]] = {}
+            for setting in self.all_settings:
+                for key in setting.config_keys:
+                    for dotted in key.paths:
+                        *inside, name = path_below(section, dotted)
+                        settings = names.setdefault(tuple(inside), {})
+                        settings[str(name)] = (*settings.get(str(name), ()), setting)
+            self._names[section] = names
+        return self._names[section]
 
     def places(self, key: Key[Any]) -> Iterator[str]:
         """Yield every dotted path that a key may have for its components."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from rankplan.dialects.keys.key import Key, Kind, path_below
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.keys.key import Key, Kind
 from rankplan.dialects.keys.roles import GUESSED, Role, Setting
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
 from rankplan.dialects.memory.spelling import KeySpelling
@@ -16,7 +16,6 @@ from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.plans.memory_settings import COUNTS, FITTING, LARGEST_COUNT, MemorySettings
 from rankplan.plans.model import LARGEST, Model
 from rankplan.read.sources import Sources
-from rankplan.read.text.reader import Reader
 from rankplan.words import as_int, must_be
 
 _PRODUCT = re.compile(r"\$\{mul(?:tiply)?:\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\}")
@@ -35,31 +34,34 @@ _NUMBERS = ("share", "optimizer_on_host")
 
 
 class MemoryReader:
-    """Reads a config beside the reader of its dialect: what it asks for decides no placement.
+    """Reads what the keys of a dialect say about the memory of components. None of them decides a placement.
 
-    ``roles`` are those of the system; without any, the config says nothing. ``defaults``: a key that is missing has its
-    system's default, since the config is all that there is. ``names`` are the keys at the top under their usual names,
-    if they may have others. ``model`` is for components whose own model is unknown. ``undivided``: only the keys can
-    state the sizes of a component. ``sources`` is how the config states the memory of the components read so far.
+    ``roles`` are those of the system; without any, the config says nothing. ``has_defaults``: a key that is missing has
+    its system's default, since the config is all that there is. ``model`` is for components whose own model is unknown.
+    ``undivided``: only the keys can state the sizes of a component. ``sources`` is how the config states the memory of
+    the components read so far.
+
+    Most configs state few of the keys of a system. Only settings with a key that stands in the config are worked out
+    from values; every other one is that of the defaults, which `Setting.of_defaults` keeps.
     """
 
     def __init__(
         self,
-        reader: Reader,
+        config: Config,
         roles: Sequence[Role],
         *,
-        defaults: bool = True,
-        names: Mapping[str, Any] | None = None,
+        has_defaults: bool = True,
         model: Model | None = None,
         undivided: bool = True,
     ) -> None:
-        self._reader, self._roles, self._defaults, self._names = reader, roles, defaults, names
-        self.sources = Sources()
+        self._config = config
+        self._roles = roles
         self._model = model
-        self.undivided = defaults and undivided
-        self._probe = reader.aside()
-        self._changes: Mapping[KeyPath, Any] = {}
         self._models: dict[str, Model | None] = {}
+        self._values = config.aside()
+        self.has_defaults = has_defaults
+        self.undivided = has_defaults and undivided
+        self.sources = Sources()
 
     def memory(self, component: str, facts: Mapping[str, Any]) -> MemorySettings | None:
         """Return what a component keeps, as far as the config tells; ``facts`` are what the plan says of it.
@@ -67,25 +69,29 @@ class MemoryReader:
         Values of a wrong type are recorded.
         """
         for role in self._roles:
-            if (section := role.section(component)) is not None:
-                reading = _Reading(self, component, role, section, facts)
-                entry = reading.memory()
-                if entry is not None:
-                    self._keep(component, reading)
-                return entry
+            section = role.section(component)
+            if section is not None:
+                subject = _Subject(component, role, section, facts)
+                reading = self._reading(subject)
+                settings = reading.memory()
+                if settings is not None:
+                    self.sources.spellings[component] = self._spelling(subject, reading)
+                return settings
         return None
 
-    def _keep(self, component: str, reading: _Reading) -> None:
-        """Keep how the config states the memory of a component, for the place and the help of an answer."""
+    def _reading(self, subject: _Subject) -> _Reading:
+        return _Reading(self, subject, self._config, self._values)
+
+    def _spelling(self, subject: _Subject, reading: _Reading) -> KeySpelling:
+        """Return how the config states the memory of a component, for the place and the help of an answer."""
 
         def changed(values: Mapping[KeyPath, Any]) -> MemorySettings | None:
-            other = copy(self)
-            other._reader, other._changes = self._reader.fork(), values
-            return reading.by(other).memory()
+            config = self._config.with_values(values)
+            return _Reading(self, subject, config, config.aside()).memory()
 
-        paths, place = reading.paths, reading.place
-        spelling = KeySpelling(self._reader, self.sources, component, reading.settings, paths, changed, place)
-        self.sources.spellings[component] = spelling
+        return KeySpelling(
+            self._config, self.sources, subject.component, reading.settings, reading.paths, changed, reading.place
+        )
 
     def model(self, name: Any, path: KeyPath | None) -> Model | None:
         """Return the model with a name, which is at a path; ``None`` if it is unknown, which is kept for an answer."""
@@ -100,78 +106,79 @@ class MemoryReader:
                 self._models[name] = None
                 if path is not None and isinstance(error, PlacementError) and self._model is None:
                     warning = _unknown_model(error.diagnostics[0])
-                    self.sources.unknown_models[path] = self._reader.located(path, warning)
+                    self.sources.unknown_models[path] = self._config.place_of(path).locate(warning)
         return self._models[name] or self._model
 
-    def stated(self, path: KeyPath) -> tuple[KeyPath, Any]:
-        """Return the path of a value as the config spells it, and the value, ``None`` if it is missing."""
-        if self._names is not None:
-            path = (self._names.get(str(path[0]), path[0]), *path[1:])
-        return path, self._changes[path] if path in self._changes else self._probe.at(path)
 
-    def value(self, key: Key[Any], section: str, facts: Mapping[str, Any]) -> tuple[KeyPath | None, Any]:
-        """Return the path of the first stated value of a key, and the value; without one, the default."""
-        if key.kind is Kind.FACT:
-            return None, facts.get(key.path)
-        for dotted in key.paths:
-            path, value = self.stated(path_below(section, dotted))
-            value = _plain(value, key.kind)
-            if value is None:
-                continue
-            if value is not RUN_TIME and not _fits(value, key.kind):
-                allowed = _ALLOWED[key.kind]
-                self._reader.add_once(path, must_be(path, value, allowed, f"write {allowed}"))
-                return path, RUN_TIME
-            if key.kind is Kind.SIZE and value is not RUN_TIME and value < 1:
-                return path, None
-            return path, value
-        return None, key.default if self._defaults else RUN_TIME
+class _Subject(NamedTuple):
+    """A component whose memory is read: its role, its section, and what the plan and the dialect know of it."""
 
-    def add(self, path: KeyPath, found: Diagnostic) -> None:
-        """Record a fault at a path, once."""
-        self._reader.add_once(path, found)
+    component: str
+    role: Role
+    section: str
+    facts: Mapping[str, Any]
 
 
 class _Reading:
-    """The values of a component: the ``settings`` that apply to it, and the ``paths`` of settings that are stated."""
+    """The values of a component: the ``settings`` that apply to it, and the ``paths`` of settings that are stated.
 
-    def __init__(
-        self, reader: MemoryReader, component: str, role: Role, section: str, facts: Mapping[str, Any]
-    ) -> None:
-        self._reader, self._component, self._role, self._section, self._facts = reader, component, role, section, facts
+    Faults go to ``config``, values come from ``values``.
+    """
+
+    def __init__(self, reader: MemoryReader, subject: _Subject, config: Config, values: Config) -> None:
+        self._reader = reader
+        self._subject = subject
+        self._faults = config.faults
+        self._values = values.under(subject.section) if subject.section else values
+        self._stated = self._stated_settings()
         self.paths: dict[str, KeyPath] = {}
         self.settings: tuple[Setting, ...] = ()
 
-    def by(self, reader: MemoryReader) -> _Reading:
-        """Return the same component as another reader reads it."""
-        return _Reading(reader, self._component, self._role, self._section, self._facts)
+    def _stated_settings(self) -> set[Setting]:
+        """Return the settings with a key that stands in the config."""
+        stated: set[Setting] = set()
+        for path, settings_of in self._subject.role.names(self._subject.section).items():
+            for name in settings_of.keys() & self._values.names_in(path):
+                stated.update(settings_of[name])
+        return stated
 
     def place(self, key: Key[Any]) -> tuple[KeyPath, Any]:
         """Return where a key is stated, or else should be, and its value or default."""
         path, value = self._value(key)
         if path is None:
             usual = next((dotted for dotted in key.paths if "kwargs" not in dotted), key.path)
-            path, _ = self._reader.stated(path_below(self._section, usual))
+            path = self._values.path_at(usual)
         return path, None if value is RUN_TIME else value
 
     def memory(self) -> MemorySettings | None:
         """Return the memory of the component, ``None`` if its model or what it does is unknown."""
-        kind = self._setting(self._role.kind)
+        role = self._subject.role
+        kind = self._setting(role.kind)
         if not isinstance(kind, dict):
+            return None
+        self.settings = role.applying(kind)
+        model = self._reader.model(self._setting(role.model), self.paths.get("model"))
+        if model is None:
+            self._check_types()
             return None
         found: dict[str, Any] = {}
         known = True
-        self.settings = tuple(setting for setting in self._role.settings if setting.applies(kind))
         for setting in self.settings:
             value = self._setting(setting)
             known &= value is not EFFECT and not (value is RUN_TIME and setting.name in GUESSED)
             if not isinstance(value, Unread) and value is not None:
                 found[setting.name] = value
-        name = self._setting(self._role.model)
-        model = self._reader.model(name, self.paths.get("model"))
-        if model is None or not known:
-            return None
-        model = model.scoring() if self._component in SCORING else model
+        return self._checked(kind, found, model) if known else None
+
+    def _check_types(self) -> None:
+        """Record the faults of the values that the config states; their settings are of no use."""
+        for setting in self.settings:
+            if setting in self._stated:
+                self._setting(setting)
+
+    def _checked(self, kind: dict[str, Any], found: Mapping[str, Any], model: Model) -> MemorySettings | None:
+        """Return the settings of a component with a model, ``None`` if they have a fault, which is recorded."""
+        model = model.scoring() if self._subject.component in SCORING else model
         fitting = FITTING[next(iter(kind))]
         fields: dict[str, Any] = {key: value for key, value in found.items() if key in fitting}
         fields |= {key: float(fields[key]) for key in _NUMBERS if key in fields}
@@ -180,10 +187,13 @@ class _Reading:
         if fault is None:
             return settings
         ends = (self.paths.get(key) for key in ("last_layers", "first_layers", "model"))
-        self._reader.add(next((path for path in ends if path is not None), ()), fault)
+        path = next((path for path in ends if path is not None), ())
+        self._faults.add(self._values.place_of(path), fault)
         return None
 
     def _setting(self, setting: Setting) -> Any:
+        if setting not in self._stated and not setting.takes_facts:
+            return setting.of_defaults if self._reader.has_defaults or not setting.keys else RUN_TIME
         values = []
         for key in setting.keys:
             path, value = self._value(key)
@@ -193,7 +203,25 @@ class _Reading:
         return RUN_TIME if RUN_TIME in values else setting.by(*values)
 
     def _value(self, key: Key[Any]) -> tuple[KeyPath | None, Any]:
-        return self._reader.value(key, self._section, self._facts)
+        """Return the path of the first stated value of a key, and the value; without one, the default.
+
+        A value of a wrong type is a fault.
+        """
+        if key.kind is Kind.FACT:
+            return None, self._subject.facts.get(key.path)
+        for path in self._values.paths(key):
+            value = _plain(self._values.at(path), key.kind)
+            if value is None:
+                continue
+            if value is not RUN_TIME and not _fits(value, key.kind):
+                allowed = _ALLOWED[key.kind]
+                fault = must_be(path, value, allowed, f"write {allowed}")
+                self._faults.add(self._values.place_of(path), fault)
+                return path, RUN_TIME
+            if key.kind is Kind.SIZE and value is not RUN_TIME and value < 1:
+                return path, None
+            return path, value
+        return None, key.default if self._reader.has_defaults else RUN_TIME
 
 
 def _count_fault(settings: MemorySettings) -> Diagnostic | None:

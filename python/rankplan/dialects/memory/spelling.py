@@ -8,13 +8,13 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import Any
 
+from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key, Kind
 from rankplan.dialects.keys.roles import Setting
 from rankplan.errors import KeyPath, Where
 from rankplan.memory.settings import OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
 from rankplan.plans.memory_settings import MemorySettings
 from rankplan.read.sources import Sources
-from rankplan.read.text.reader import Reader
 from rankplan.words import path_text
 
 _WORDS = (*RECOMPUTE, *SLEEP, *PRECISIONS, *OPTIMIZERS)
@@ -45,7 +45,7 @@ class KeySpelling:
 
     def __init__(
         self,
-        reader: Reader,
+        config: Config,
         sources: Sources,
         component: str,
         settings: Sequence[Setting],
@@ -53,8 +53,13 @@ class KeySpelling:
         changed: Changed,
         stated: Stated,
     ) -> None:
-        self._reader, self._component, self._settings, self._paths = reader, component, settings, paths
-        self._changed, self._stated, self._sources = changed, stated, sources
+        self._config = config.aside()
+        self._sources = sources
+        self._component = component
+        self._settings = settings
+        self._paths = paths
+        self._changed = changed
+        self._stated = stated
         self._names: dict[str, str | None] = {}
 
     def place(self, setting: str) -> KeyPath | None:
@@ -77,7 +82,7 @@ class KeySpelling:
         values = self.values(settings) if settings else {}
         if values is None:
             return None
-        stated = self._sources.sizes_of(self._component, self._reader)
+        stated = self._sources.sizes_of(self._component, self._config.place_of(()))
         values |= {stated.keys[kind]: size for kind, size in sizes.items() if kind in stated.keys}
         texts = [self._text(path, f": {_plain(value)}") for path, value in values.items()]
         letters = stated.letters
@@ -141,9 +146,8 @@ class KeySpelling:
         return [setting for setting in self._settings if setting.name == name]
 
     def _text(self, path: KeyPath, value: str = "") -> str:
-        reader = self._reader.fork()
-        stated = Where(path_text(path)) if reader.at(path) is None else reader.where(path)
-        return _text(stated, value)
+        is_stated = self._config.at(path) is not None
+        return _text(self._config.place_of(path) if is_stated else Where(path_text(path)), value)
 
 
 def _text(where: Where, value: str = "") -> str:

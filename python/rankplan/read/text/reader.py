@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import ChainMap
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Self
@@ -81,6 +82,15 @@ class Reader:
         """Return a fork that has read nothing so far: what it reads decides no placement."""
         other = self.fork()
         other._paths_read = set()
+        return other
+
+    def with_values(self, values: Mapping[KeyPath, Any]) -> Self:
+        """Return a fork with other values at some paths within the config."""
+        other = self.fork()
+        config = other._sections[()]
+        for path, value in values.items():
+            config = _with_value(config, path, value)
+        other._sections = {(): config}
         return other
 
     @property
@@ -259,6 +269,15 @@ class Reader:
             except Exception:  # a missing key, or one that its config library cannot resolve
                 break
         return tuple(position)
+
+
+def _with_value(section: Any, path: KeyPath, value: Any) -> Mapping[Any, Any]:
+    """Return a section with another value at a path in it; the section itself stays as it is."""
+    name, *rest = path
+    unchanged: Any = section if isinstance(section, Mapping) else {}
+    if rest:
+        value = _with_value(unchanged.get(name), tuple(rest), value)
+    return ChainMap({name: value}, unchanged)
 
 
 def number_fault(value: Any, path: KeyPath, least: int) -> Diagnostic | None:
