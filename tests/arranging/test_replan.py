@@ -11,7 +11,7 @@ import rankplan
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rankplan import ComponentPlacement, Inventory, Plan, diff, replan
+from rankplan import ComponentPlacement, Inventory, Plan, arrange, diff, replan
 from rankplan._core import Chunks, RankMap, RankSet
 from rankplan.arranging.arrange import Task
 from rankplan.arranging.exclusion import Exclusion
@@ -506,6 +506,27 @@ def test_what_was_named_once_is_never_used_again_until_it_is_brought_back(order:
     assert sorted(names(back)) == ["node-1", "node-4"]
     with pytest.raises(PlacementError, match="the plan does not exclude 'node-4'"):
         replan(after, nodes, restore=["node-4"])
+
+
+def test_arrange_uses_what_is_brought_back_and_nothing_else_that_the_plan_excludes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = cluster(4)
+    before = replan(plan(first(nodes, 2), actor=("0-15", Parallel(tp=8))), nodes, without=["node-0", "node-2"]).plan
+    three = nodes.without(["node-3"])
+    with pytest.raises(PlacementError, match="needs 2 nodes with 8 NV_GPU; 1 can be used"):
+        arrange(before, three)
+    found = arrange(before, three, restore="node-2")
+    assert sorted(found.inventory.node(rank).name for rank in range(2)) == ["node-1", "node-2"]
+    with pytest.raises(PlacementError, match="the plan does not exclude 'node-3'"):
+        arrange(before, three, restore=["node-3"])
+    monkeypatch.chdir(tmp_path)
+    before.save("plan.json")
+    nodes.save("nodes.yaml")
+    arguments = ["arrange", "plan.json", "--inventory", "nodes.yaml", "--without", "node-3"]
+    assert CliRunner().invoke(main, arguments).exit_code == 1
+    assert CliRunner().invoke(main, [*arguments, "--with", "node-2", "-o", "arranged.yaml"]).exit_code == 0
+    assert {Inventory.load("arranged.yaml").node(rank).name for rank in range(2)} == {"node-1", "node-2"}
 
 
 def moved(found: Replanned) -> set[tuple[str, int]]:

@@ -13,13 +13,14 @@ from typing import TypeAlias
 from rankplan._core import Arrangement as Found
 from rankplan._core import Hierarchy, Problem, RankSet
 from rankplan.arranging import faults, rules
-from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.exclusion import Exclusion, restored
 from rankplan.arranging.hierarchy import crossings, domains_at, hierarchy_of, layouts
 from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.rules import Network
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
+from rankplan.nodes.entries import one_or_several
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains, domains
 from rankplan.plans.component import Component, local_accelerators, used_nodes
@@ -89,6 +90,7 @@ def arrange(
     prefer: Prefer | None = None,
     balance: Balance | None = None,
     cap: Cap | None = None,
+    restore: str | Iterable[str] = (),
     beside: Plan | Iterable[Plan] = (),
 ) -> Arrangement:
     """Number the nodes of an inventory, or a cluster, to suit a plan and the network.
@@ -108,6 +110,7 @@ def arrange(
     - ``balance``: a level, or levels by component, whose domains in use get shares as equal as possible.
     - ``cap``: the most nodes of a domain in use, by level: ``{"nvlink": 16}``.
 
+    ``restore`` names what the plan excludes and may be used again: nodes, accelerators (``node-5/2``) or domains.
     ``beside`` are plans of other jobs: their nodes, found by hostname, else address, else rank, are taken. They count
     for ``cap`` only.
 
@@ -115,7 +118,11 @@ def arrange(
     wrong name or size.
     """
     check_plan(plan)
-    inventory, planned = rules.beside(inventory_of(inventory), beside), plan.inventory
+    planned = plan.inventory
+    inventory = rules.beside(inventory_of(inventory), beside)
+    returned = list(one_or_several("restore", restore, faults.RESTORE_HELP))
+    if returned:
+        planned, inventory = restored(planned, inventory, returned)
     network = Network.of(inventory, plan, keep=keep, segment=segment, prefer=prefer, balance=balance, cap=cap)
     known = same_nodes(planned, inventory)
     excluded = Exclusion.of(planned, inventory, known)

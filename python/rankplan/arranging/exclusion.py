@@ -92,6 +92,18 @@ def still_excluded(planned: Inventory, inventory: Inventory, names: Iterable[str
     return left
 
 
+def restored(planned: Inventory, inventory: Inventory, names: Iterable[str]) -> tuple[Inventory, Inventory]:
+    """Return the nodes of a plan, and those of an inventory, without the exclusions that ``names`` bring back.
+
+    What only the inventory excludes stays excluded. Raises `PlacementError` with every name that the plan does not
+    exclude.
+    """
+    left = still_excluded(planned, inventory, names)
+    before = _names(planned)
+    stays = [name for name in _names(inventory) if name in left or name not in before]
+    return planned.with_exclusions(left), inventory.with_exclusions(stays)
+
+
 def _covers(whole: object, part: object) -> bool:
     """Return whether one name stands for all hardware that another stands for."""
     if not isinstance(whole, Mapping) or not isinstance(part, Mapping):

@@ -13,6 +13,8 @@ ADD_SPARES = "add spare nodes to the inventory"
 
 NAMELESS_HELP = "give the nodes of the inventory hostnames or addresses, and plan on it"
 
+RESTORE_HELP = "write names that the plan excludes: node-3"
+
 
 def nameless_node_lost(ranks: RankSet) -> Diagnostic:
     """Return the fault of lost node ranks whose nodes have neither hostname nor address."""

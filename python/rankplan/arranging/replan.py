@@ -9,8 +9,8 @@ from rankplan._core import Placement, RankSet
 from rankplan.arranging import rules
 from rankplan.arranging.arrange import Arrangement, Task
 from rankplan.arranging.delta import resize
-from rankplan.arranging.exclusion import Exclusion, still_excluded
-from rankplan.arranging.faults import ADD_SPARES, NAMELESS_HELP
+from rankplan.arranging.exclusion import Exclusion, restored
+from rankplan.arranging.faults import ADD_SPARES, NAMELESS_HELP, RESTORE_HELP
 from rankplan.arranging.hierarchy import crossings_at
 from rankplan.arranging.reasons import reasons
 from rankplan.arranging.repair import Repair
@@ -91,12 +91,10 @@ def replan(
     lost = list(hardware_names(without))
     inventory.without([name for name in lost if not isinstance(name, str) or name not in gone])  # checks the names
     base = plan
-    returned = list(one_or_several("restore", restore, "write names that the plan excludes: node-3"))
+    returned = list(one_or_several("restore", restore, RESTORE_HELP))
     if returned:
-        left = still_excluded(plan.inventory, inventory, returned)
-        base = _excluding(plan, left)
-        stays = [name for name in _excluded_by(inventory) if name in left or name not in _excluded_by(plan.inventory)]
-        inventory = inventory.with_exclusions(stays)
+        nodes, inventory = restored(plan.inventory, inventory, returned)
+        base = plan.placed(nodes, [moved_to(one, nodes) for one in plan.values()])
     failure = _Failure(base, inventory.excluding(lost), known, whole_group=whole_group, fixed=fixed)
     if fewer or more:
         found = failure.repaired(names, renumber=renumber) if failure.broken else failure.unchanged()
@@ -104,16 +102,6 @@ def replan(
     else:
         found = failure.repaired(names, renumber=renumber)
     return replace(found, before=plan)
-
-
-def _excluded_by(inventory: Inventory) -> tuple[str, ...]:
-    return () if inventory.facts is None else inventory.facts.exclude
-
-
-def _excluding(plan: Plan, names: Sequence[str]) -> Plan:
-    """Return a plan that excludes exactly these names."""
-    nodes = plan.inventory.with_exclusions(names)
-    return plan.placed(nodes, [moved_to(one, nodes) for one in plan.values()])
 
 
 def _sizes(

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rankplan.arranging.arrange import arrange as arranged
-from rankplan.cli.common import Choice, beside_option, config_options, output_option, read
+from rankplan.cli.common import Choice, beside_option, config_options, output_option, read, restore_option
 from rankplan.cli.output import faults_end_it, print_table
 from rankplan.front.job import load_plan, saved_plan
 from rankplan.plans.rules import Segments
@@ -51,6 +51,7 @@ from rankplan.render.changes import arrangement_line, crossings_table, node_line
     metavar="LEVEL=N",
     help="Use at most N nodes of each domain of a level, e.g. nvlink=16; repeatable.",
 )
+@restore_option
 @beside_option
 @output_option("Write the nodes to this inventory file.")
 def arrange(
@@ -61,6 +62,7 @@ def arrange(
     prefer: tuple[str, ...],
     balance: tuple[str, ...],
     cap: tuple[str, ...],
+    restore: tuple[str, ...],
     beside: tuple[str, ...],
     output: str | None,
 ) -> None:
@@ -89,7 +91,7 @@ def arrange(
             job = read(file, choice)
             job.announce()
             plan, inventory = job.dialect.plan(job.config, job.inventory), job.inventory
-        found = arranged(plan, inventory, **stated, beside=[load_plan(path) for path in beside])
+        found = arranged(plan, inventory, **stated, restore=restore, beside=[load_plan(path) for path in beside])
         if (crossings := crossings_table(found)) is not None:
             print_table(crossings)
         else:

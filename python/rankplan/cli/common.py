@@ -173,6 +173,15 @@ without_option = click.option(
 )
 
 
+restore_option = click.option(
+    "--with",
+    "restore",
+    multiple=True,
+    metavar="NAME",
+    help="Use this node, accelerator or domain again, which the plan excludes; repeatable.",
+)
+
+
 set_option = click.option(
     "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Override a value of the config; repeatable."
 )

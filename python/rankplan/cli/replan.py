@@ -12,7 +12,7 @@ from rankplan.arranging.faults import with_inventory
 from rankplan.arranging.replan import replan as repaired
 from rankplan.arranging.replan import wrong_number
 from rankplan.cli.commands import no_guests_option
-from rankplan.cli.common import Choice, beside_option, inventory_options, output_option
+from rankplan.cli.common import Choice, beside_option, inventory_options, output_option, restore_option
 from rankplan.cli.output import faults_end_it
 from rankplan.errors import PlacementError
 from rankplan.front.job import load_plan
@@ -24,13 +24,7 @@ from rankplan.render.changes import replan_lines
 @click.argument("file", metavar="PLAN", type=click.Path())
 @inventory_options
 @no_guests_option
-@click.option(
-    "--with",
-    "restore",
-    multiple=True,
-    metavar="NAME",
-    help="Use this node, accelerator or domain again, which the plan excludes; repeatable.",
-)
+@restore_option
 @click.option(
     "--shrink",
     multiple=True,
