@@ -137,7 +137,8 @@ class Task:
     ``old`` has, by node rank, the rank in the inventory of the node that it may keep, or ``None``; it is empty without
     an old plan. ``were`` has the node that each had, lost or not; ``pinned`` the node that it must keep, if it is not
     empty. ``whole_group``: see `replan`. ``before`` are the crossings before, if they are known. ``held``: node ranks
-    without processes keep their nodes, which are no spares then.
+    without processes keep their nodes, which are no spares then. ``unfit`` are nodes, each with node ranks that must
+    not be on it.
     """
 
     inventory: Inventory
@@ -151,6 +152,7 @@ class Task:
     whole_group: bool = False
     before: list[list[int]] | None = None
     held: bool = False
+    unfit: Sequence[tuple[int, RankSet]] = ()
 
     def solve(self) -> Arrangement:
         """Find a node for every node rank.
@@ -332,7 +334,7 @@ class Task:
         for rank in self.needed:
             rank_classes[rank] = needs[rank]
         unfit: dict[int, RankSet] = {}
-        for node, unsuited in chain(self._unfit(), self._reserved(), self._out_of_place()):
+        for node, unsuited in chain(self._unfit(), self._reserved(), self._out_of_place(), self.unfit):
             if (index := position.get(node)) is not None:
                 unfit[index] = unfit.get(index, RankSet()) | unsuited
         self._check_nameless(unfit, position)

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
+from rankplan.plans.node_order import ORDER_WORDS
+from rankplan.plans.requests import NodeOrder
 from rankplan.words import nodes_text
 
 ADD_SPARES = "add spare nodes to the inventory"
@@ -52,6 +54,22 @@ def outside_of_pool(dialect: str, name: str, others: Sequence[str]) -> Diagnosti
     keys = " and ".join(f"`{key}`" for key in POOL_KEYS[dialect])
     message = f"{dialect} runs {name} on the accelerators of {', '.join(others)}; it cannot run more of it elsewhere"
     return Diagnostic("invalid-value", message, f"change {keys} in the config, and plan it again")
+
+
+def not_in_order(
+    dialect: str | None, order: NodeOrder, ranks: Sequence[int], names: str, *, is_fixed: bool
+) -> Diagnostic:
+    """Return the fault of node ranks that cannot be repaired in the order of their trainer.
+
+    ``names`` are the nodes in that order.
+    """
+    sorting = f"{dialect or 'the trainer'} sorts the nodes of {nodes_text(RankSet(ranks))} by {ORDER_WORDS[order]}"
+    if is_fixed:
+        message = f"{sorting} ({names}), so that survivors would move"
+        return Diagnostic("order-not-kept", message, "let them move (without `--fixed`), or add spares in between")
+    message = f"{sorting} ({names}); in that order, no spares keep all rules"
+    help = "add spares that come where the lost nodes were, or plan the config again with --pinned"
+    return Diagnostic("order-not-kept", message, help)
 
 
 def with_inventory(fault: Diagnostic) -> Diagnostic:

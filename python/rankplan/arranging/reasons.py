@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from rankplan._core import RankSet
 from rankplan.arranging.arrange import Task
 from rankplan.arranging.replanned import ranks_at
+from rankplan.arranging.trainer_order import Answer
 from rankplan.plans.rules import TOGETHER, WORLD
 from rankplan.plans.topology import SEGMENT, NodeRule
 from rankplan.words import counted, nodes_text
@@ -15,19 +16,22 @@ _MOST = 8
 """The reasons that are given at most."""
 
 
-def reasons(task: Task, nodes: Sequence[int]) -> Iterator[str]:
+def reasons(answer: Answer, dialect: str | None) -> Iterator[str]:
     """Yield how many processes leave healthy nodes and why, set by set, those of the outermost level first.
 
     ``segment 0 (ranks 0-7) has no spare in a; it moves as a whole to d``.
     """
+    task, nodes = answer.task, answer.arrangement.nodes
     moved = RankSet(rank for rank in task.needed if (old := task.old[rank]) is not None and old != nodes[rank])
     if not moved:
         return
     processes = sum(len(ranks_at(part, set(moved))) for part in task.parts.values())
     verb = "moves" if processes == 1 else "move"
     yield f"{counted(processes, 'rank')} on {counted(len(moved), 'healthy node')} {verb}:"
+    if in_order := moved & answer.moved:
+        yield f"{nodes_text(in_order)}: in the order in which {dialect or 'the trainer'} sorts its nodes"
     # Only the sets that are named get a text: it takes a look at all processes of a component.
-    unexplained, moved_sets = set(moved), 0
+    unexplained, moved_sets = set(moved - answer.moved), 0
     for rule in sorted(task.rules.kept, key=lambda rule: rule.level or 0):
         for index, ranks in enumerate(rule.sets()):
             if unexplained.isdisjoint(ranks):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from rankplan._core import Placement, RankSet
-from rankplan.arranging import rules
+from rankplan.arranging import faults, rules
 from rankplan.arranging.arrange import Arrangement, Task
 from rankplan.arranging.delta import resize
 from rankplan.arranging.exclusion import Exclusion, restored
@@ -17,6 +17,7 @@ from rankplan.arranging.repair import Repair
 from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, ranks_at, unmarked
 from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import Shrinking
+from rankplan.arranging.trainer_order import NO_ORDER, Answer, NotInOrder, TrainerOrder, Unsorted
 from rankplan.arranging.units import num_data_groups
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
@@ -24,6 +25,7 @@ from rankplan.nodes.entries import hardware_names, one_or_several
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, used_nodes
 from rankplan.plans.diff import Move, coordinates_of, same_nodes
+from rankplan.plans.node_order import node_names
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.words import as_int, did_you_mean, must_be, nodes_text
 
@@ -119,21 +121,21 @@ def _sizes(
         stated = shrink.items()
     else:
         stated = [(name, None) for name in one_or_several("shrink", shrink, help.format("shrink"))]
-    faults = []
+    wrong: list[Diagnostic] = []
     numbers: list[dict[str, int]] = [{}, {}]
     for found, what, sizes in zip(numbers, ("shrink", "grow"), (stated, grow.items()), strict=True):
         for name, size in sizes:
             if name not in plan:
                 help = did_you_mean(str(name), plan, "the components are")
-                faults.append(Diagnostic("unknown-component", f"unknown component `{name}` to {what}", help))
+                wrong.append(Diagnostic("unknown-component", f"unknown component `{name}` to {what}", help))
             elif size is not None or what == "grow":
                 count = as_int(size)
                 if count is None or count < 0:
-                    faults.append(wrong_number(name, size))
+                    wrong.append(wrong_number(name, size))
                 elif count:
                     found[name] = count
-    if faults:
-        raise PlacementError(faults)
+    if wrong:
+        raise PlacementError(wrong)
     return [name for name, size in dict(stated).items() if size is None], numbers[0], numbers[1]
 
 
@@ -157,6 +159,7 @@ class _Failure:
         # Whether accelerators are healthy is known for the nodes that the plan gets, not for its node ranks.
         self._planned = unmarked(plan.inventory)
         parts = {name: moved_to(one, self._planned) for name, one in plan.items()}
+        self._order = TrainerOrder.of(plan)
         self._repairs = list(Repair.several(parts, self._planned, self.broken, plan.rules.pools))
 
     def unchanged(self) -> Replanned:
@@ -200,7 +203,9 @@ class _Failure:
             renumber=renumber,
             lost_first=lost_first,
         )
-        task, arrangement = self._arranged(shrinking, places, [self._known[origin] for origin in origins])
+        order = NO_ORDER if repair.shifted or repair.added else self._order
+        answer = self._arranged(shrinking, order, places, [self._known[origin] for origin in origins])
+        arrangement = answer.arrangement
         facts = self._plan.inventory.facts
         nodes = nodes_of(self._plan, self.inventory, self._known, arrangement.nodes, facts)
         components = [moved_to(one, nodes) for one in shrinking.parts.values()]
@@ -219,7 +224,7 @@ class _Failure:
             (),
             {rank: (specs(self._known[origins[rank]]), specs(arrangement.nodes[rank])) for rank in sorted(homes)},
             arrangement,
-            tuple(reasons(task, arrangement.nodes)),
+            tuple(reasons(answer, self._plan.dialect)),
         )
 
     def _check_hardware(self, parts: Mapping[str, Component], lost: set[int]) -> None:
@@ -233,8 +238,8 @@ class _Failure:
                     raise PlacementError([Diagnostic("no-spare", message, "repair the node, or plan without it")])
 
     def _arranged(
-        self, shrinking: Shrinking, places: Sequence[int | None], were: Sequence[int]
-    ) -> tuple[Task, Arrangement]:
+        self, shrinking: Shrinking, order: TrainerOrder, places: Sequence[int | None], were: Sequence[int]
+    ) -> Answer:
         """Find a node for every node rank, and remove data groups until the nodes suffice."""
         network = Network.of(self.inventory, self._plan)
         while True:
@@ -253,13 +258,19 @@ class _Failure:
             )
             if len(task.needed) <= self._usable or not shrinking.possible():
                 try:
-                    return task, task.solve()
+                    return (order if shrinking.parts == shrinking.whole else NO_ORDER).solved(task)
+                except NotInOrder as error:
+                    raise PlacementError([self._order_fault(error.unsorted)]) from None
                 except PlacementError as error:
                     if error.code != "too-few-nodes":
                         raise
                     if not shrinking.possible():
                         raise PlacementError([_no_spare(one, shrinking) for one in error.diagnostics]) from None
             shrinking.step()
+
+    def _order_fault(self, unsorted: Unsorted) -> Diagnostic:
+        names = node_names(self.inventory, unsorted.nodes)
+        return faults.not_in_order(self._plan.dialect, unsorted.order, unsorted.ranks, names, is_fixed=self._fixed)
 
     def _moves(
         self, repair: Repair, after: Component, kept: Sequence[int], changed: set[int], nodes: Sequence[int]

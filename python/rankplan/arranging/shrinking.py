@@ -39,7 +39,7 @@ class Shrinking:
         lost_first: bool = False,
     ) -> None:
         self._usable = usable
-        self._whole = dict(parts)
+        self.whole: Mapping[str, Component] = dict(parts)
         self.stated = names
         self._names = list(dict.fromkeys(names))
         self._renumber, self._gone, self._pools = renumber, gone, pools
@@ -112,7 +112,7 @@ class Shrinking:
     def kept(self, name: str) -> Sequence[int]:
         """Return the old rank of each rank of a component."""
         shrinks = len(self._left.get(name, ())) < len(self._nodes.get(name, ()))
-        return self._kept(name, self._left[name]) if shrinks else range(len(self._whole[name]))
+        return self._kept(name, self._left[name]) if shrinks else range(len(self.whole[name]))
 
     def _kept(self, name: str, groups: Sequence[int]) -> list[int]:
         known = set(groups)
@@ -120,7 +120,7 @@ class Shrinking:
 
     def leave(self, name: str, groups: list[int]) -> bool:
         """Leave only these data groups; return whether a rule can express them."""
-        whole = self._whole[name]
+        whole = self.whole[name]
         kept = self._kept(name, groups)
         if not self._renumber and kept != list(range(len(kept))):
             self.obstacle = f"the last data group of {name} is not its last ranks: allow other numbers (`--renumber`)"

@@ -22,7 +22,7 @@ _MOST = 8
 _EXCHANGEABLE: tuple[NodeOrder, ...] = ("id", "topology", "topology-id", "rank")
 """Orders that are known only on the cluster. Addresses are known before: a plan in another order of them is wrong."""
 
-_WORDS: dict[NodeOrder, str] = {
+ORDER_WORDS: dict[NodeOrder, str] = {
     "text": "addresses as text",
     "number": "addresses as numbers",
     "id": "Ray node ids",
@@ -30,6 +30,7 @@ _WORDS: dict[NodeOrder, str] = {
     "topology-id": "ranks in the network, or else Ray node ids",
     "rank": NODE_RANK,
 }
+"""What trainers sort nodes by, in words."""
 
 
 def in_order(inventory: Inventory, order: NodeOrder | None, node_ids: Sequence[str] = ()) -> Inventory:
@@ -84,12 +85,12 @@ def _exchanged(component: Component, sorting: Sorting) -> Component:
 def _difference(plan: Plan, component: str, order: NodeOrder, here: Sequence[int], there: Sequence[int]) -> Diagnostic:
     """Return the diagnostic of a pool with both orders of its nodes."""
     pool = f"the pool of `{component}`" if component else "the cluster"
-    message = f"{pool} has the nodes {_names(plan.inventory, here)}; {plan.dialect or 'the trainer'} sorts them by "
-    message += f"{_WORDS[order]}: {_names(plan.inventory, there)}"
+    message = f"{pool} has the nodes {node_names(plan.inventory, here)}; {plan.dialect or 'the trainer'} sorts them by "
+    message += f"{ORDER_WORDS[order]}: {node_names(plan.inventory, there)}"
     return Diagnostic("order-not-kept", message, _HELP)
 
 
-def _names(inventory: Inventory, nodes: Sequence[int]) -> str:
+def node_names(inventory: Inventory, nodes: Sequence[int]) -> str:
     """Return the addresses of the first nodes, or else their names."""
     specs = [inventory.node(node) for node in nodes[:_MOST]]
     more = [f"and {len(nodes) - _MOST} more"] if len(nodes) > _MOST else []

@@ -274,15 +274,17 @@ def _proof(found: Arrangement) -> str:
 
 
 def _taken_over(found: Replanned) -> Iterator[str]:
-    """Yield the processes that each spare takes over."""
+    """Yield the processes that each node takes over: a spare, or one that others of the plan leave."""
     ranks: dict[int, dict[str, list[int]]] = {node: {} for node in found.successors}
     for move in found.moves:
         if move.replaced and move.after is not None:
             ranks[move.after.cluster_node_rank].setdefault(move.component, []).append(move.rank)
+    left = {before.name for before, _ in found.successors.values()}
     for node, (before, after) in found.successors.items():
         who = ", ".join(f"{component} {RankSet(here)}" for component, here in ranks[node].items())
         where = _distance(before, after, found.arrangement.levels)
-        yield f"{who}, {before.name} -> {after.name} (spare{where})"
+        kind = "of the plan" if after.name in left else "spare"
+        yield f"{who}, {before.name} -> {after.name} ({kind}{where})"
 
 
 def _shifts(found: Replanned) -> Iterator[str]:
