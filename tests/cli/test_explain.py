@@ -10,7 +10,7 @@ from rankplan.cli.explain import rules
 from support.commands import run
 from support.paths import ROOT
 
-WARNINGS = {"idle-nodes", "idle-accelerators", "memory-unknown", "memory-shared", "not-run"}
+WARNINGS = {"idle-nodes", "idle-accelerators", "memory-unknown", "memory-shared", "not-run", "rules-not-read"}
 WARNINGS_OF_THE_CORE = {"group-spans", "rail-mismatch", "times-grow"}
 
 

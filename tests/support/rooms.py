@@ -42,6 +42,7 @@ ROOMS = [
     "runtime.reserve",
     "runtime",
     "runtime.group",
+    "jobs",
     "front",
     "editor",
     "runtime.live",

@@ -75,6 +75,12 @@ pub fn read_cluster(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> O
     reader.record(&value, at, &CLUSTER).map(|record| record.plain())
 }
 
+/// What is stated of a cluster, as plain values, or every fault.
+pub fn read_stated(content: &Value) -> Result<Value, Vec<Fault>> {
+    let mut reader = Reader::new(None);
+    read_cluster(&mut reader, content, &Place::WHOLE).ok_or(reader.faults)
+}
+
 /// A cluster with the ranks that `all` stands for in its node groups.
 fn with_all_nodes(cluster: &Value) -> Value {
     let Value::Map(pairs) = cluster else { return cluster.clone() };

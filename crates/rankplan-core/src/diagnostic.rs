@@ -114,6 +114,9 @@ codes! {
     PrecedenceCycle = "precedence-cycle", "components to tune wait for each other";
     NoSchedule = "no-schedule", "no schedule of the components to tune fits on the accelerators";
     TimesGrow = "times-grow", "a component takes longer on more accelerators";
+    // Job files.
+    JobConflict = "job-conflict", "a job file and another file, or two keys of it, contradict each other";
+    Exists = "exists", "a file that a command would write exists already";
     // Other packages.
     GuestFailed = "guest-failed", "a dialect, launcher or command of another package cannot be used";
 }

@@ -2,7 +2,7 @@
 
 use crate::assign::Rule;
 use crate::inventory::Inventory;
-use crate::plan_reader::{COMPONENT, VERSION};
+use crate::plan_reader::{COMPONENT, JOB, VERSION};
 use crate::read::json::{Keys, write_json, write_text};
 use crate::read::value::Value;
 use crate::request_file::requests_value;
@@ -23,6 +23,8 @@ pub struct Parts<'a> {
     pub dialect: Option<&'a str>,
     /// The requests.
     pub requests: &'a Requests,
+    /// What its job states besides, or null.
+    pub job: Value,
 }
 
 /// The content of a file: the parts of a plan, and its components by name.
@@ -39,6 +41,7 @@ pub fn content(parts: Parts<'_>, components: Vec<(String, Value)>) -> Value {
         ("mode", parts.mode.map(Value::from)),
         ("dialect", parts.dialect.map(Value::from)),
         ("requests", requests),
+        (JOB, Some(parts.job).filter(|job| *job != Value::Null)),
         (COMPONENTS, Some(Value::Map(components))),
     ];
     Value::map(fields.into_iter().filter_map(|(key, field)| Some((key, field?))))

@@ -110,6 +110,28 @@ static PARALLEL: Table = Table {
     check: None,
 };
 
+/// The key of what the job of a plan states besides its placement.
+pub const JOB: &str = "job";
+
+const WORDS: Kind = Kind::List { of: &Kind::Text, empty: true };
+
+/// What the job of a plan states besides its placement: it decides nothing about the processes.
+static STATED: Table = Table {
+    called: None,
+    groups: &[&[
+        Field::new("file", Kind::Name, "The name of the trainer's file, without its folder.").absent(Absent::Null),
+        Field::new("digest", Kind::Name, "The SHA-256 digest of that file.").absent(Absent::Null),
+        Field::new("overrides", WORDS, "The overrides of the trainer's config."),
+        Field::new("command", Kind::Name, "The trainer's own command.").absent(Absent::Null),
+        Field::new(
+            "emit",
+            Kind::Map { keys: &Kind::Name, values: &Kind::Plain },
+            "The options of the file of a launcher.",
+        ),
+    ]],
+    check: None,
+};
+
 /// Which resources each process uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rule {
@@ -167,6 +189,8 @@ pub struct Saved {
     pub components: Vec<Entry>,
     /// The requests, and names that must be regular expressions.
     pub requests: request_file::Stated,
+    /// What its job states besides, as plain values; `None` also after faults.
+    pub job: Option<Value>,
     /// Every fault, in the order in which they are found.
     pub faults: Vec<Fault>,
 }
@@ -198,6 +222,8 @@ pub fn read_plan(content: &Value, version: i64, names: &Names) -> Saved {
             let at = Place::WHOLE.name("requests");
             saved.requests = read_requests(&mut reader, requests, &at, nodes, version == SINGLE_REQUESTS);
         }
+        let job = content.get(JOB).filter(|job| **job != Value::Null);
+        saved.job = job.and_then(|job| reader.record(job, &Place::WHOLE.name(JOB), &STATED)).map(Record::plain);
     }
     saved.faults = reader.faults;
     saved

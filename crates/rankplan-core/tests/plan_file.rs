@@ -14,6 +14,7 @@ const PLAN: &str = r#"{
 "mode": "HYBRID",
 "dialect": "verl",
 "requests": [{"bundles": [[4, 1]], "component": "actor", "groups": 3, "names": {"before": "g:", "first": 0}, "nodes": [[0, 3, 4]], "order": "text"}],
+"job": {"command": "bash run.sh", "digest": "0f", "emit": {"queue": "research", "to": "kuberay"}, "file": "run.sh", "overrides": ["a=1"]},
 "components": {
   "actor": {"node_groups": ["cluster"], "rule": {"map": "0-11:0-11"}, "parallel": {"tp": 2, "order": "tp-cp-ep-pp-dp"}, "share": 0.5, "memory": {"training": "fsdp"}},
   "engine": {"node_groups": ["a", "b"], "rule": {"chunks": "3,0-1", "per_process": 3}, "binding": "node", "beside": {"z": {"node_groups": ["cluster"], "rule": {"packed": [0, 7, 2, 1]}}}},
@@ -75,6 +76,7 @@ fn a_plan_is_written_as_it_was_read() {
         mode: saved.mode.as_deref(),
         dialect: saved.dialect.as_deref(),
         requests: &saved.requests.requests,
+        job: saved.job.unwrap_or(Value::Null),
     };
     assert_eq!(plan_file::text(&plan_file::content(parts, components.collect())), PLAN);
 }
@@ -86,6 +88,8 @@ fn every_part_has_its_faults() {
         ("\"HYBRID\"", "1", "mode: `mode` is 1; it must be COLLOCATED, DISAGGREGATED, HYBRID or AUTO"),
         ("\"nodes\": [", "\"node\": [", "inventory: the inventory has no `nodes`"),
         ("\"ranks\": \"2\"", "\"ranks\": \"3\"", "inventory.nodes: node rank 2 is missing, but 3 is listed"),
+        ("\"a=1\"", "1", "job.overrides[0]: `overrides[0]` is 1; it must be text"),
+        ("\"digest\"", "\"digests\"", "job.digests: unknown key `digests`"),
         ("[[0, 3, 4]]", "[[1, 3, 4]]", "requests[0].nodes: a bundle is on node 3, but the plan has 3"),
         ("\"share\": 0.5", "\"share\": 2", "components.actor.share: `share` is 2; it must be 1.0 or less"),
         ("\"tp\": 2", "\"tp\": 0", "components.actor.parallel.tp: `tp` is 0; it must be 1 or more"),

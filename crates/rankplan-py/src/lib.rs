@@ -51,7 +51,7 @@ mod _core {
     #[pymodule_export]
     use super::placements::Placements;
     #[pymodule_export]
-    use super::plan_file::{PlanFile, SavedPlan};
+    use super::plan_file::{PlanFile, SavedPlan, read_cluster};
     #[pymodule_export]
     use super::pool::Pool;
     #[pymodule_export]

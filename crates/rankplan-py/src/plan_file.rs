@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
+use rankplan_core::cluster_reader;
 use rankplan_core::plan_file::{self, Parts};
 use rankplan_core::plan_reader::{self, Component, Entry, Rule, Saved};
 use rankplan_core::read::parse::parse;
-use rankplan_core::read::place::{Part, position};
+use rankplan_core::read::place::{Part, in_order, position};
 use rankplan_core::read::value::Value;
 
 use crate::errors::located;
@@ -42,6 +43,8 @@ pub struct SavedPlan {
     requests: Py<Requests>,
     /// Names of groups that must be regular expressions, each with the index and the key of its entry.
     names: Vec<(usize, &'static str, String)>,
+    /// What its job states besides, as plain values; `None` also after faults.
+    job: Py<PyAny>,
     /// Every fault with its path.
     faults: Vec<(Py<PyTuple>, Py<PyAny>)>,
 }
@@ -79,6 +82,7 @@ impl PlanFile {
         dialect: Option<&str>,
         requests: &Requests,
         components: Vec<Written<'_>>,
+        job: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let placed = |(groups, rule): Placed<'_>| plan_file::placed(groups, rule.as_core().value());
         let component = |(name, place, settings, beside): Written<'_>| {
@@ -87,8 +91,8 @@ impl PlanFile {
         };
         let components = components.into_iter().map(component).collect::<PyResult<_>>()?;
         let (inventory, requests, cluster) = (&*inventory.0, &*requests.0, value_of(cluster)?);
-        let levels = levels.as_deref();
-        let parts = Parts { inventory, levels, cluster, mode, dialect, requests };
+        let (levels, job) = (levels.as_deref(), value_of(job)?);
+        let parts = Parts { inventory, levels, cluster, mode, dialect, requests, job };
         Ok(PlanFile(py.detach(|| plan_file::content(parts, components))))
     }
 
@@ -112,7 +116,7 @@ impl PlanFile {
     fn read(&self, py: Python<'_>) -> PyResult<SavedPlan> {
         let names = known_names_and_variables(py)?;
         let version = self.version().unwrap_or(plan_reader::VERSION);
-        let Saved { inventory, cluster, mode, dialect, components, requests, faults } =
+        let Saved { inventory, cluster, mode, dialect, components, requests, job, faults } =
             py.detach(|| plan_reader::read_plan(&self.0, version, &names));
         let (inventory, levels) = inventory.unzip();
         let inventory = inventory.map(|inventory| Py::new(py, Inventory(Arc::new(inventory)))).transpose()?;
@@ -121,13 +125,13 @@ impl PlanFile {
         Ok(SavedPlan {
             inventory,
             levels: levels.flatten(),
-            cluster: cluster
-                .map_or_else(|| Ok(py.None()), |cluster| Ok::<_, PyErr>(to_python(py, &cluster)?.unbind()))?,
+            cluster: plain(py, cluster)?,
             mode,
             dialect,
             components: PyList::new(py, components)?.unbind(),
             requests: Py::new(py, Requests(Arc::new(requests.requests)))?,
             names: requests.names,
+            job: plain(py, job)?,
             faults: faults.map(|(path, fault)| (path.unbind(), fault.unbind())).collect(),
         })
     }
@@ -140,6 +144,24 @@ impl PlanFile {
         };
         Ok(position(&self.0, &path.iter().map(part).collect::<PyResult<Vec<_>>>()?))
     }
+}
+
+/// Read what is stated of a cluster. Return it as plain values, or every fault with its path, in the order of the mapping.
+#[pyfunction]
+pub fn read_cluster<'py>(py: Python<'py>, content: &Bound<'py, PyAny>) -> PyResult<Stated<'py>> {
+    let content = value_of(content)?;
+    match py.detach(|| cluster_reader::read_stated(&content)) {
+        Ok(cluster) => Ok((Some(to_python(py, &cluster)?), Vec::new())),
+        Err(faults) => Ok((None, located(py, in_order(faults, &content))?)),
+    }
+}
+
+/// Plain values, and faults with their paths; without faults, there are values.
+type Stated<'py> = (Option<Bound<'py, PyAny>>, Vec<(Bound<'py, PyTuple>, Bound<'py, PyAny>)>);
+
+/// A value as Python has it, `None` without one.
+fn plain(py: Python<'_>, value: Option<Value>) -> PyResult<Py<PyAny>> {
+    value.map_or_else(|| Ok(py.None()), |value| Ok(to_python(py, &value)?.unbind()))
 }
 
 fn rule_object(py: Python<'_>, rule: Rule) -> PyResult<Bound<'_, PyAny>> {

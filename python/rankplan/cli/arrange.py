@@ -9,9 +9,17 @@ from typing import Any
 import click
 
 from rankplan.arranging.arrange import arrange as arranged
-from rankplan.cli.common import Choice, beside_option, config_options, output_option, read, restore_option
+from rankplan.cli.common import (
+    Choice,
+    beside_option,
+    config_options,
+    others_beside,
+    output_option,
+    planned_on,
+    restore_option,
+)
 from rankplan.cli.output import faults_end_it, print_table
-from rankplan.front.job import load_plan, saved_plan
+from rankplan.front.job import opened
 from rankplan.plans.rules import Segments
 from rankplan.render.changes import arrangement_line, crossings_table, node_lines
 
@@ -84,14 +92,9 @@ def arrange(
         "cap": caps(cap),
     }
     with faults_end_it():
-        plan = saved_plan(file)
-        if plan is not None:
-            inventory = choice.among(plan.inventory)
-        else:
-            job = read(file, choice)
-            job.announce()
-            plan, inventory = job.dialect.plan(job.config, job.inventory), job.inventory
-        found = arranged(plan, inventory, **stated, restore=restore, beside=[load_plan(path) for path in beside])
+        config = opened(file)
+        plan, inventory = planned_on(config, choice, checked=False)
+        found = arranged(plan, inventory, **stated, restore=restore, beside=others_beside(config, beside))
         if (crossings := crossings_table(found)) is not None:
             print_table(crossings)
         else:

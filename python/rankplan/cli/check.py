@@ -23,6 +23,7 @@ from rankplan.cli.common import (
 from rankplan.cli.output import EXPECTED, colored, faults_end_it, note, print_table, show_error, silent
 from rankplan.errors import Diagnostic, printable
 from rankplan.front.api import check as check_config
+from rankplan.front.job import opened
 from rankplan.render.report import Report
 from rankplan.words import counted
 
@@ -90,8 +91,9 @@ def _check_all(paths: tuple[str, ...], choice: Choice, form: str, **options: Any
     for file in files:
         with faults_end_it(), silent() if whole else nullcontext():
             try:
-                refuse_other_nodes(file, choice)
-                report = check_config(file, choice.given, **config_arguments(choice), **options)
+                config = opened(file)
+                refuse_other_nodes(config, choice)
+                report = check_config(config, choice.given, **config_arguments(choice), **options)
                 if whole and file not in paths and not report.is_job:
                     skipped += 1
                     continue

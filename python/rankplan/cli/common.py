@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -18,7 +18,18 @@ from rankplan.dialects import DIALECTS, writers
 from rankplan.dialects.placing.orders import by_address_text
 from rankplan.errors import PlacementError, printable
 from rankplan.front.api import plan
-from rankplan.front.job import Job, inventory_from, is_saved, read_job, saved_plan
+from rankplan.front.job import (
+    Config,
+    Job,
+    inventory_from,
+    is_saved,
+    job_file_of,
+    load_plan,
+    name_of,
+    opened,
+    read_job,
+    saved_plan,
+)
 from rankplan.front.job import Nodes as Given
 from rankplan.frozen import frozen
 from rankplan.guests.doors import Table
@@ -259,20 +270,21 @@ def config_arguments(choice: Choice) -> dict[str, Any]:
     return {"dialect": choice.dialect, "overrides": overrides(), "without": choice.without}
 
 
-def refuse_other_nodes(file: str, choice: Choice) -> None:
+def refuse_other_nodes(file: Config, choice: Choice) -> None:
     """Raise ``click.UsageError`` for a saved plan with options that only a config takes."""
     if is_saved(file) and (replace(choice, without=()) != Choice() or overrides()):
         raise click.UsageError(
-            f"{file} is a saved plan with its own nodes; remove --nodes, --inventory, --ray, --dialect and overrides"
+            f"{name_of(file)} is a saved plan with its own nodes; remove --nodes, --inventory, --ray, --dialect and "
+            "overrides"
         )
 
 
-def read(file: str, choice: Choice) -> Job:
+def read(file: Config, choice: Choice) -> Job:
     """Return a config with its dialect and nodes, as the options say."""
     return read_job(file, choice.given, **config_arguments(choice))
 
 
-def planned(file: str, choice: Choice, *, isolate: bool | None = None, pinned: bool = False) -> Plan:
+def planned(file: Config, choice: Choice, *, isolate: bool | None = None, pinned: bool = False) -> Plan:
     """Return the plan of a config in any dialect, or the saved plan in the file, which has its own nodes.
 
     ``isolate``: whether a process sees only its own accelerators; ``None``: as saved, or yes for a config. ``pinned``:
@@ -281,14 +293,46 @@ def planned(file: str, choice: Choice, *, isolate: bool | None = None, pinned: b
     return planned_by(file, choice, isolate=isolate, pinned=pinned).plan
 
 
-def planned_by(file: str, choice: Choice, *, isolate: bool | None, pinned: bool) -> Planned:
+def planned_by(file: Config, choice: Choice, *, isolate: bool | None, pinned: bool) -> Planned:
     """Return what `planned` does, and where the config states it; a saved plan does not say it."""
+    file = opened(file)
     refuse_other_nodes(file, choice)
     if is_saved(file):
         if pinned:
-            raise click.UsageError(f"{file} is a saved plan with its own places; remove --pinned")
+            raise click.UsageError(f"{name_of(file)} is a saved plan with its own places; remove --pinned")
         return Planned(plan(file, choice.given, **config_arguments(choice), isolate=isolate), Sources())
     return read(file, choice).announced(isolate=isolate, pinned=pinned)
+
+
+class PlanOnNodes(NamedTuple):
+    """A plan, and all nodes that its job may use: also those that the plan leaves to others."""
+
+    plan: Plan
+    inventory: Inventory
+
+
+def planned_on(file: Config, choice: Choice, *, checked: bool) -> PlanOnNodes:
+    """Return the plan of a config, or the saved plan in the file, with all nodes of the options or of the job file.
+
+    ``checked``: rules that do not hold on these nodes are faults.
+    """
+    file = opened(file)
+    saved = saved_plan(file)
+    if saved is not None:
+        if checked:
+            saved = planned(file, choice)
+        return PlanOnNodes(saved, choice.among(saved.inventory))
+    job = read(file, choice)
+    if checked:
+        return PlanOnNodes(job.announced_plan(), job.inventory)
+    job.announce()
+    return PlanOnNodes(job.unchecked_plan(), job.inventory)
+
+
+def others_beside(file: Config, paths: Sequence[str]) -> list[Plan]:
+    """Return the plans of other jobs that options name, after those that a job file names."""
+    stated = job_file_of(file)
+    return [load_plan(path) for path in (*(() if stated is None else stated.beside), *paths)]
 
 
 class Component(click.ParamType):  # type: ignore[type-arg]
@@ -304,7 +348,7 @@ class Component(click.ParamType):  # type: ignore[type-arg]
         choice = Choice(given("inventory"), given("nodes"), None, given("without") or (), dialect=given("dialect_name"))
         with suppress(*EXPECTED):
             for file in ctx.args[:1]:  # parsing ends at the completed option, before click names the arguments
-                found = saved_plan(file) or read(file, choice).plan()
+                found = planned(file, choice)
                 return [CompletionItem(name) for name in found if name.startswith(incomplete)]
         return []
 

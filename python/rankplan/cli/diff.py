@@ -8,7 +8,7 @@ import click
 
 from rankplan.cli.common import Choice, config_options, format_option, planned
 from rankplan.cli.output import faults_end_it, print_table
-from rankplan.front.job import is_saved
+from rankplan.front.job import is_saved, opened
 from rankplan.plans.diff import PlanDiff
 from rankplan.render.changes import diff_json, diff_table
 
@@ -28,9 +28,10 @@ def diff(before: str, after: str, choice: Choice, form: str) -> None:
     Exit codes: 0 no difference, 1 differences, 2 faults in A or B, or wrong usage.
     """
     with faults_end_it(code=2):
-        saved = [is_saved(file) for file in (before, after)]
+        configs = [opened(file) for file in (before, after)]
+        saved = [is_saved(config) for config in configs]
         choices = [Choice() if one and not all(saved) else choice for one in saved]
-        found = PlanDiff(*map(planned, (before, after), choices))
+        found = PlanDiff(*map(planned, configs, choices))
         if form == "json":
             click.echo(diff_json(found))
         elif found:

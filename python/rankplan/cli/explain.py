@@ -42,7 +42,7 @@ HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
 
 _WITH_MEMORY = "check --memory"
 
-_FILE = re.compile(r"^(?=# \w+\.yaml\n)(?!\A)", re.MULTILINE)
+_FILE = re.compile(r"^(?=# [\w.]+\.yaml\n)(?!\A)", re.MULTILINE)
 """Where another file of an example starts."""
 
 

@@ -24,7 +24,7 @@ from rankplan.cli.common import (
 from rankplan.cli.output import cannot_start, colored, faults_end_it, note
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole
-from rankplan.front.job import is_saved
+from rankplan.front.job import is_saved, job_file_of, opened
 from rankplan.nodes.facts import NODE_ORDERS
 
 
@@ -90,11 +90,15 @@ def pin(
     """
     if file.endswith(".py"):
         raise click.UsageError(f"{file} is a program; FILE is its config or launch script, or a saved plan")
-    if not command:
-        program = f"bash {file}" if file.endswith((".sh", ".bash")) else "python3 train.py"
-        raise click.UsageError(f"write the command after --: rankplan pin {file} -- {program}")
     with faults_end_it():
-        if is_saved(file) and (dialect_name is not None or changes or node_order is not None):
+        config = opened(file)
+        if (stated := job_file_of(config)) is not None:
+            ray = stated.ray if ray is None else ray
+            command = command or (() if stated.command is None else ("bash", "-c", stated.command))
+        if not command:
+            program = f"bash {file}" if file.endswith((".sh", ".bash")) else "python3 train.py"
+            raise click.UsageError(f"write the command after --: rankplan pin {file} -- {program}")
+        if is_saved(config) and (dialect_name is not None or changes or node_order is not None):
             raise click.UsageError(f"{file} is a saved plan; remove --dialect, --set and --node-order")
         if output is not None and not os.access(folder := Path(output).absolute().parent, os.W_OK):
             code = errno.EACCES if folder.exists() else errno.ENOENT
@@ -116,7 +120,7 @@ def pin(
 
         try:
             ran = run(
-                file,
+                config,
                 command,
                 ray=ray,
                 others=others,  # type: ignore[arg-type]  # click has checked it

@@ -21,7 +21,8 @@ from rankplan.cli.common import (
 )
 from rankplan.cli.output import faults_end_it, print_lines, print_table
 from rankplan.files import write_whole
-from rankplan.front.api import peaks_of
+from rankplan.front.api import peaks_of, stated_memory
+from rankplan.front.job import opened
 from rankplan.memory.needs import Needs
 from rankplan.memory.rows import ProcessNeeds
 from rankplan.plans.plan import Plan
@@ -104,13 +105,17 @@ def plan(
     if (reserve or costs is not None) and not memory:
         raise click.UsageError("--reserve and --costs require --memory")
     with faults_end_it():
-        result, sources = planned_by(file, choice, isolate=isolate, pinned=pinned)
+        config = opened(file)
+        result, sources = planned_by(config, choice, isolate=isolate, pinned=pinned)
         if save is not None:
             result.save(save)
         if weights is not None:
             _write_weights(result.weight_map(*_sender_and_receiver(result, weights, file)), form, output)
             return
-        needs = Needs(result.inventory, result, reserve, peaks_of(costs), sources.spellings) if memory else None
+        needs = None
+        if memory:
+            used = stated_memory(config, reserve, peaks_of(costs))
+            needs = Needs(result.inventory, result, *used, sources.spellings)
         rows = None if needs is None else ProcessNeeds(needs)
         if form in ("hostfile", "rankfile") or component is not None:
             component = component_of(result, component, file)

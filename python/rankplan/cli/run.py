@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +31,7 @@ from rankplan.cli.common import (
 )
 from rankplan.cli.output import faults_end_it, print_table
 from rankplan.errors import PlacementError, RankplanError
-from rankplan.front.job import inventory_from, is_saved, read_job
+from rankplan.front.job import Config, inventory_from, is_saved, job_file_of, name_of, opened, unplaced_job
 from rankplan.nodes.facts import NODE_ORDERS
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
@@ -162,7 +161,12 @@ def run(
         if timings is not None:
             _check_costs(Path(timings))
         sized = simulate is not None and not Path(simulate).is_file()  # nodes that are only a number have no labels
-        planned_on, reader, saved = _planner(file, changes, dialect_name, without, isolate=isolate, labelled=not sized)
+        config = opened(file)
+        stated = job_file_of(config)
+        if stated is not None and simulate is None and ray is None:
+            ray = stated.ray
+        given = config, changes, dialect_name, without
+        planned_on, reader, saved = _planner(*given, isolate=isolate, labelled=not sized)
         inventory = None if simulate is None else inventory_from(simulate)
         # Report faults before anything starts.
         if inventory is not None:
@@ -215,7 +219,7 @@ def _check_costs(path: Path) -> None:
 
 
 def _planner(
-    file: str,
+    file: Config,
     changes: tuple[str, ...],
     dialect: str | None,
     without: tuple[str, ...],
@@ -226,15 +230,14 @@ def _planner(
     """Read a config or a saved plan; return its plan for an inventory, the reader of a config, the saved plan."""
     if is_saved(file):
         if changes:
-            raise click.UsageError(f"{file} is a saved plan, which takes no --set")
+            raise click.UsageError(f"{name_of(file)} is a saved plan, which takes no --set")
         saved = planned(file, Choice(without=without, dialect=dialect), isolate=isolate)
         return saved.fitted, None, saved
-    found = read_job(file, "1x1", dialect=dialect, overrides=changes)
-    found.announce()
+    found = unplaced_job(file, dialect=dialect, overrides=changes)
 
     def plan(inventory: Inventory) -> Plan:
         inventory = inventory.without(without) if without else inventory
-        return replace(found, inventory=inventory, labelled=labelled).plan(isolate=isolate)
+        return found.on(inventory, labelled=labelled).plan(isolate=isolate)
 
     return plan, found.reader, None
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import Choice, Suffixed, beside_option, config_options, planned
+from rankplan.cli.common import Choice, Suffixed, beside_option, config_options, others_beside, planned_on
 from rankplan.cli.output import faults_end_it, print_lines, text_console
 from rankplan.files import write_whole
-from rankplan.front.job import load_plan
+from rankplan.front.job import opened
 from rankplan.parallel import KINDS
 from rankplan.render.lines import sharing_lines
 from rankplan.render.map.domains import around
@@ -36,13 +36,14 @@ def show(file: str, choice: Choice, by: str | None, beside: tuple[str, ...], out
     inventory. Equal domains are one row.
     """
     with faults_end_it():
-        plan = planned(file, choice)
+        config = opened(file)
+        plan, inventory = planned_on(config, choice, checked=True)
         kinds = [kind for kind in KINDS if any(has_groups(component, kind) for component in plan.values())]
         if by is not None and by not in kinds:
             help = f"use {' or '.join(kinds)}" if kinds else "no component states parallel sizes"
             message = f"no component has {by} groups of two or more slots; {help}"
             raise click.BadParameter(message, param_hint="--by")
-        everything = around(choice.among(plan.inventory), [load_plan(path) for path in beside])
+        everything = around(inventory, others_beside(config, beside))
         if output is not None:
             write_whole(output, _DRAWN[output.suffix.lower()](plan, Path(file).name, by, around=everything))
             return

@@ -21,6 +21,7 @@ __all__ = [
     "OWN",
     "Dialect",
     "dialect_of",
+    "is_trainers_key",
     "mixed",
     "name_of",
     "no_job",
@@ -135,6 +136,16 @@ def resembled(keys: Collection[str]) -> str | None:
             if path[:-1] in ((), ("cluster",)) and path[-1] in keys:
                 return dialect.name
     return None
+
+
+_OF_HYDRA = ("defaults", "hydra")
+
+
+def is_trainers_key(key: str) -> bool:
+    """Return whether configs of a system have a key at the top."""
+    if key in _OF_HYDRA:
+        return True
+    return any(str(entry.path[0]) == key for one in (*with_guests(), DIALECTS[OWN]) for entry in one.keys.entries)
 
 
 def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:

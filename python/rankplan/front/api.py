@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.front import faults
-from rankplan.front.job import Config, Job, Nodes, inventory_from, is_saved, name_of, read_job, saved_plan
+from rankplan.front.job import (
+    Config,
+    Job,
+    Nodes,
+    inventory_from,
+    is_saved,
+    job_file_of,
+    name_of,
+    opened,
+    read_job,
+    saved_plan,
+)
 from rankplan.front.warnings import saved_warnings
 from rankplan.memory.cards import size_in_bytes
 from rankplan.plans.plan import Plan
@@ -54,7 +65,10 @@ def check(
     sources = Sources()
     reserved = size_in_bytes(reserve)
     peaks = peaks_of(costs)
+    name = name_of(config)
     try:
+        config = opened(config)
+        reserved, peaks = stated_memory(config, reserved, peaks)
         plan = saved_plan(config, nodes, dialect, overrides, without)
         if plan is None:
             job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
@@ -67,7 +81,7 @@ def check(
             needs = Needs(plan.inventory, plan, reserved, peaks, sources.spellings)
         warnings: tuple[Diagnostic, ...]
         if job is None:
-            warnings = tuple(saved_warnings(plan, needs, name_of(config)))
+            warnings = tuple(saved_warnings(plan, needs, name))
         else:
             warnings = tuple(job.warnings(Planned(plan, sources), needs))
         if memory and needs is not None:
@@ -81,7 +95,7 @@ def check(
     deciding = [warning for warning in read.reader.warnings if verbose or read.decides(warning)]
     omitted = len(read.reader.warnings) - len(deciding)
     shown = needs if memory else None
-    return Report(name_of(config), plan, (*deciding, *warnings), omitted, shown)
+    return Report(name, plan, (*deciding, *warnings), omitted, shown)
 
 
 def peaks_of(costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None) -> Peaks | None:
@@ -91,6 +105,18 @@ def peaks_of(costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None) -
     from rankplan.tuning.search import read_costs  # most programs never tune
 
     return read_costs(costs).peaks
+
+
+def stated_memory(config: Any, reserve: float, peaks: Peaks | None) -> tuple[float, Peaks | None]:
+    """Return what other programs use of each accelerator, and measured peaks: as given, else as a job file states."""
+    memory = None if (stated := job_file_of(config)) is None else stated.memory
+    if memory is None:
+        return reserve, peaks
+    if not reserve and memory.reserve is not None:
+        reserve = size_in_bytes(memory.reserve)
+    if peaks is None and memory.costs is not None:
+        peaks = peaks_of(memory.costs)
+    return reserve, peaks
 
 
 def plan(
@@ -117,6 +143,7 @@ def plan(
     Raises `PlacementError` with every fault, ``OSError`` if a file cannot be read, ``ValueError`` for an unknown
     dialect, or options that a saved plan does not take.
     """
+    config = opened(config)
     if (saved := saved_plan(config, nodes, dialect, overrides, without)) is not None:
         if pinned:
             raise ValueError(f"{name_of(config)} is a plan with its own places; pinned applies to configs")

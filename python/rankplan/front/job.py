@@ -1,4 +1,4 @@
-"""A config with its dialect and its nodes; saved plans, and plans in the files of launchers."""
+"""A config with its dialect and its nodes, and what its job file adds; saved plans, also in the files of launchers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rankplan.dialects import DIALECTS, OWN, Dialect, mixed, no_job, recognised
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import beginning
+from rankplan.front.unread import unread_rules, with_job_lines
 from rankplan.front.warnings import group_warnings, idle_warnings, plan_warnings, reject_crossings, reject_empty
 from rankplan.frozen import frozen
+from rankplan.jobs.recognising import JOB, is_job_file
 from rankplan.marks import is_emitted
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.inventory_file import is_size
 from rankplan.plans.node_order import in_order
 from rankplan.plans.plan import Plan
 from rankplan.read.sources import Planned
@@ -26,6 +31,7 @@ from rankplan.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.words import counted, wrong_type
 
 if TYPE_CHECKING:
+    from rankplan.jobs.reader import JobFile
     from rankplan.memory.needs import Needs
 
 Config: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Plan
@@ -38,7 +44,6 @@ notes = logging.getLogger("rankplan.notes")
 """Tells which nodes are assumed. A record may have a ``hint``, which names the options of the command."""
 
 _SAVED = re.compile(rb"\s*\{\s*\"rankplan\"\s*:")
-_SIZE = re.compile(r"\s*[0-9]+x[0-9]+\s*", re.ASCII)
 
 
 @frozen
@@ -46,7 +51,7 @@ class Job:
     """A config that was read, its dialect, and the nodes to plan it on.
 
     ``config`` is the result of `Dialect.read`. ``assumed``: the nodes are those that the config is probably meant for.
-    ``labelled``: their labels are known.
+    ``labelled``: their labels are known. ``stated`` is what a job file states about it.
     """
 
     name: str
@@ -55,6 +60,12 @@ class Job:
     inventory: Inventory
     assumed: bool
     labelled: bool
+    stated: JobFile | None = None
+
+    def on(self, inventory: Inventory, *, labelled: bool = True) -> Job:
+        """Return the job on other nodes, with what its file states of them. Raises `PlacementError`, ``OSError``."""
+        inventory = _stated_nodes(inventory, self.stated)
+        return replace(self, inventory=inventory, assumed=False, labelled=labelled)
 
     @property
     def reader(self) -> Reader:
@@ -106,10 +117,24 @@ class Job:
         inventory = self.inventory
         if pinned:
             inventory = in_order(inventory, self.dialect.node_order(self.config), node_ids)
-        planned = self.dialect.planned(self.config, inventory, isolate_accelerator=isolate is not False, pinned=pinned)
+        planned = self._placed(inventory, isolate=isolate, pinned=pinned)
         reject_empty(planned.plan, self.reader)
         reject_crossings(planned.plan, labelled=self.labelled, cluster=inventory)
         return planned
+
+    def unchecked_plan(self) -> Plan:
+        """Return the plan, whose rules may not hold on its nodes. Raises `PlacementError` with every other fault."""
+        return self._placed(self.inventory, isolate=None, pinned=False).plan
+
+    def _placed(self, inventory: Inventory, *, isolate: bool | None, pinned: bool) -> Planned:
+        """Return the plan on an inventory with the rules of the config and of the job file, which are not checked."""
+        dialect, isolated = self.dialect, isolate is not False
+        planned = dialect.planned(self.config, inventory, isolate_accelerator=isolated, pinned=pinned)
+        if self.stated is None:
+            return planned
+        from rankplan.jobs.joining import with_rules
+
+        return Planned(with_rules(planned.plan, self.stated), planned.sources)
 
     def announce_torn(self, planned: Planned) -> None:
         """Log which groups of a plan to pin are on several nodes."""
@@ -123,6 +148,8 @@ class Job:
         Raises `PlacementError` for components that cannot fit, and for weights without a sender.
         """
         yield from plan_warnings(planned, needs, self.reader)
+        if self.dialect.name != OWN:
+            yield from unread_rules(self.reader, self.dialect.system, self.dialect.keys.known)
         if self.labelled:
             yield from planned.plan.rule_warnings()
         if not self.assumed:
@@ -137,22 +164,90 @@ def read_job(
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
 ) -> Job:
-    """Read a config and its nodes; see `plan`."""
-    name = name_of(config)
-    if isinstance(config, Mapping):
+    """Read a config, or a job file with its config, and its nodes; see `plan`."""
+    job = unplaced_job(config, dialect=dialect, overrides=overrides)
+    stated = job.stated
+    if nodes is not None or stated is None or (stated.nodes is None and stated.ray is None):
+        inventory = job.dialect.assumed_inventory(job.config) if nodes is None else inventory_from(nodes)
+        labelled = nodes is not None and not (isinstance(nodes, str) and is_size(nodes))
+        assumed = nodes is None
+    else:
+        from rankplan.jobs.nodes import nodes_of
+
+        inventory, labelled, assumed = nodes_of(stated), not is_size(stated.nodes or ""), False
+    inventory = _stated_nodes(inventory, stated)
+    inventory = inventory.without(without) if without else inventory
+    return replace(job, inventory=inventory, assumed=assumed, labelled=labelled)
+
+
+def unplaced_job(config: Config, *, dialect: str | None = None, overrides: Sequence[str] = ()) -> Job:
+    """Read a config whose nodes are known later: see `Job.on`. Until then, it has one node with one accelerator."""
+    name, stated = name_of(config), job_file_of(config)
+    content: Mapping[str, Any]
+    if stated is not None:
+        dialect = stated.dialect if dialect is None else dialect
+        content = _below(stated, overrides)
+    elif isinstance(config, Mapping):
         if overrides:
             raise ValueError("overrides apply to files only; change the mapping")
-        content: Mapping[str, Any] = config
+        content = config
     else:
-        content = load_config(config, overrides)
+        content = load_config(_path(config), overrides)
+        if JOB in content:  # from a pipe
+            return unplaced_job(content, dialect=dialect)
     chosen, guest_warnings = _dialect(dialect, content)
+    if stated is not None:
+        from rankplan.jobs.joining import check_processes
+
+        check_processes(stated, None if chosen.name == OWN else chosen.system)
     read = chosen.read(content)
     for warning in guest_warnings:
         read.reader.faults.note(warning)
-    inventory = chosen.assumed_inventory(read) if nodes is None else inventory_from(nodes)
-    inventory = inventory.without(without) if without else inventory
-    labelled = nodes is not None and not (isinstance(nodes, str) and _SIZE.fullmatch(nodes))
-    return Job(name, read, chosen, inventory, nodes is None, labelled)
+    return Job(name, read, chosen, _ONE_NODE, assumed=False, labelled=False, stated=stated)
+
+
+_ONE_NODE = Inventory.uniform(1, 1)
+
+
+def _below(stated: JobFile, overrides: Sequence[str]) -> Mapping[str, Any]:
+    """Return the trainer's config that a job file names. One that cannot be read is a fault of the job file."""
+    try:
+        return load_config(stated.job, (*stated.overrides, *overrides))
+    except OSError as error:
+        from rankplan.jobs.faults import no_file
+
+        fault = no_file(JOB, stated.job, error.strerror or str(error))
+        raise PlacementError([stated.where(JOB).locate(fault)]) from None
+
+
+def _stated_nodes(inventory: Inventory, stated: JobFile | None) -> Inventory:
+    if stated is None:
+        return inventory
+    from rankplan.jobs.joining import with_stated
+
+    return with_stated(inventory, stated)
+
+
+def job_file_of(config: Any) -> JobFile | None:
+    """Return what a job file states; ``None`` for a config that is none. Raises `PlacementError`, ``OSError``."""
+    if not is_job_file(config):
+        return None
+    from rankplan.jobs.reader import job_file  # most programs read no job file
+
+    return job_file(config)
+
+
+def opened(config: Config) -> Config:
+    """Return a job file as it is read, so that functions which take it in turn read it once; else the config."""
+    stated = job_file_of(config)
+    return config if stated is None else stated
+
+
+def _path(config: Any) -> str | os.PathLike[str]:
+    """Return the path that a config is. Raises ``TypeError`` for anything else."""
+    if not isinstance(config, str | os.PathLike):
+        raise wrong_type("config", config, "the path of a config, a mapping, or a plan")
+    return config
 
 
 def name_of(config: Config) -> str:
@@ -166,7 +261,7 @@ def name_of(config: Config) -> str:
 
 def inventory_from(nodes: Nodes) -> Inventory:
     """Return the inventory of a size, a path or a cluster. Raises `PlacementError`, ``OSError`` or ``TypeError``."""
-    if isinstance(nodes, str) and _SIZE.fullmatch(nodes):
+    if isinstance(nodes, str) and is_size(nodes):
         return Inventory.parse(nodes)
     return Inventory.load(nodes) if isinstance(nodes, str | os.PathLike) else inventory_of(nodes)
 
@@ -186,15 +281,21 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> tuple[Dialect, list
         raise PlacementError([fault, *detected.warnings])
     reader = Reader(config)
     for path, fault in mixed(config):
-        reader.add(path, fault)
+        reader.add(path, with_job_lines(config, fault))
     reader.finish()
     return DIALECTS[detected.name or OWN], detected.warnings
 
 
-def is_saved(file: str | os.PathLike[str]) -> bool:
-    """Whether a file is a saved plan, or has one for a launcher. A pipe never counts as one. Raises ``OSError``."""
-    if not isinstance(file, str | os.PathLike):
-        raise wrong_type("config", file, "the path of a config, a mapping, or a plan")
+def is_saved(file: Any) -> bool:
+    """Whether a file is a saved plan, has one for a launcher, or is a job file that names one. Raises ``OSError``.
+
+    A pipe never counts as one.
+    """
+    stated = job_file_of(file)
+    return _is_plan(_path(file) if stated is None else stated.job)
+
+
+def _is_plan(file: str | os.PathLike[str]) -> bool:
     return _SAVED.match(beginning(file, 256)) is not None or is_emitted(file)
 
 
@@ -205,13 +306,33 @@ def saved_plan(
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
 ) -> Plan | None:
-    """Return the plan that a config is, without excluded hardware; ``None`` for a config that must be planned."""
-    if not isinstance(config, Plan) and (isinstance(config, Mapping) or not is_saved(config)):
+    """Return the plan that a config is, without excluded hardware; ``None`` for a config that must be planned.
+
+    A job file may name a saved plan, and state other rules.
+    """
+    stated = None if isinstance(config, Plan) else job_file_of(config)
+    if stated is not None:
+        saved = _plan_below(stated)
+    elif isinstance(config, Plan):
+        saved = config
+    elif isinstance(config, Mapping) or not _is_plan(_path(config)):
+        saved = None
+    else:
+        saved = load_plan(config)
+    if saved is None:
         return None
     if nodes is not None or dialect is not None or overrides:
         raise ValueError(f"{name_of(config)} is a plan with its own nodes; it takes no nodes, dialect or overrides")
-    saved = config if isinstance(config, Plan) else load_plan(config)
     return saved.on(saved.inventory.without(without)) if without else saved
+
+
+def _plan_below(stated: JobFile) -> Plan | None:
+    """Return the saved plan that a job file names, with what the job file states; ``None`` if it names a config."""
+    if not Path(stated.job).is_file() or not _is_plan(stated.job):
+        return None
+    from rankplan.jobs.joining import on_plan
+
+    return on_plan(load_plan(stated.job), stated)
 
 
 def load_plan(file: str | os.PathLike[str]) -> Plan:

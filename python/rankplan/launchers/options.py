@@ -207,6 +207,17 @@ class EmitOptions:
         ]
         return [*unused, *(flag(option, Form("")) for option in self.own or {} if option not in own)]
 
+    def besides(self, known: EmitOptions) -> EmitOptions:
+        """Return these options, and others where these are not stated. Mappings are joined key by key."""
+        values: dict[str, Any] = {}
+        for one in fields(EmitOptions):
+            ours, theirs = getattr(self, one.name), getattr(known, one.name)
+            if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+                values[one.name] = {**theirs, **ours}
+            else:
+                values[one.name] = theirs if ours in (None, {}) else ours
+        return EmitOptions(**values)
+
     def over(self, known: Options) -> Options:
         """Return what a file says that has these options where they are stated, and others where they are not."""
         changes = {

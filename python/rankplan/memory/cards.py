@@ -27,6 +27,9 @@ _TYPES: dict[str, tuple[float, float]] = {
 } | {"PRO 6000": (95.6, 95.6)}
 """The least and the most memory of a type: an A100 has 40 or 80 GiB."""
 
+CARDS = tuple(_TYPES)
+"""The accelerators whose memory is known."""
+
 _UNITS = {"": 1, "B": 1} | {
     prefix + suffix: base**power
     for power, prefix in enumerate("KMGTP", 1)
@@ -38,16 +41,39 @@ SMALLEST_SIZE, LARGEST_SIZE = 1 << 20, 1 << 60
 
 
 def card_of(model: str) -> tuple[float, float] | None:
-    """Return the least and the most bytes of an accelerator model such as ``NVIDIA H100 80GB HBM3``."""
-    words = model.upper().replace("-", " ").replace("_", " ")
-    found = [name for name in _TYPES if re.search(rf"(?<![A-Z0-9]){name}(?![A-Z0-9])", words)]
-    if not found:
+    """Return the least and the most bytes of an accelerator model such as ``NVIDIA H100 80GB HBM3``, or of a size.
+
+    ``None``: the memory of the model is unknown.
+    """
+    if (size := size_of(model)) is not None and SMALLEST_SIZE <= size <= LARGEST_SIZE:
+        return size, size
+    name = _name_in(model)
+    if name is None:
         return None
-    least, most = _TYPES[found[0]]
-    stated = re.search(r"(?<![0-9.])([0-9]{2,3}) ?GB", words)
+    least, most = _TYPES[name]
+    stated = re.search(r"(?<![0-9.])([0-9]{2,3}) ?GB", _words(model))
     if stated is not None and float(stated[1]) in (least, most):
         least = most = float(stated[1])
     return least * GIB, most * GIB
+
+
+def _words(model: str) -> str:
+    return model.upper().replace("-", " ").replace("_", " ")
+
+
+def _name_in(model: str) -> str | None:
+    """Return the name of a known accelerator in a model, ``None`` if it has none."""
+    words = _words(model)
+    return next((name for name in _TYPES if re.search(rf"(?<![A-Z0-9]){name}(?![A-Z0-9])", words)), None)
+
+
+def may_be_same(one: str, other: str) -> bool:
+    """Whether two models may be of one accelerator: an A100 of unknown size may be one of 40 and one of 80 GiB."""
+    cards = card_of(one), card_of(other)
+    if cards[0] is None or cards[1] is None:
+        return True
+    names = {name for name in (_name_in(one), _name_in(other)) if name is not None}
+    return len(names) < 2 and cards[0][0] <= cards[1][1] and cards[1][0] <= cards[0][1]
 
 
 def size_of(text: str) -> int | None:

@@ -59,6 +59,14 @@ def equal_nodes(num_nodes: int, num_accelerators: int) -> dict[str, Any]:
     return {"ranks": RankSet(f"0-{count - 1}"), "accelerators": each}
 
 
+_SIZE = re.compile(r"[0-9]+x[0-9]+(?::.*)?", re.ASCII | re.DOTALL)
+
+
+def is_size(text: str) -> bool:
+    """Whether a text means a size such as ``2x8``, right or wrong, and not a path."""
+    return _SIZE.fullmatch(text.strip()) is not None
+
+
 def size(text: str) -> tuple[int, int]:
     """Return the numbers of a size such as ``2x8``. Raises `PlacementError` for any other text."""
     found = re.fullmatch(r"([1-9][0-9]{0,8})x([0-9]{1,6})", text.strip(), re.ASCII)

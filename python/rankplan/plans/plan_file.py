@@ -52,7 +52,7 @@ def content(
         written.append((name, (one.node_groups, one.rule), _stated(one.settings), beside))
     cluster, levels = cluster_values(inventory, rules), inventory.written_levels()
     mode_name = None if mode is None else mode.name
-    return PlanFile.of(inventory.core, levels, cluster, mode_name, dialect, requests, written)
+    return PlanFile.of(inventory.core, levels, cluster, mode_name, dialect, requests, written, None)
 
 
 def _stated(settings: Settings) -> dict[str, Any]:

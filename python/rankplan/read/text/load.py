@@ -65,7 +65,7 @@ def _load(
     document, value = _read(file, given, text, kind)
     if not isinstance(value, Section):
         raise PlacementError([replace(kind.fault(value), file=document.file)])
-    if "defaults" not in value:
+    if "defaults" not in value or "job" in value:  # a job file extends nothing
         return value
     from rankplan.read.text.extends import extended
     from rankplan.read.text.hydra import composed

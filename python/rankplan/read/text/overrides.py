@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, PlacementError, Where
 from rankplan.frozen import frozen
 from rankplan.read.text.document import Section
 from rankplan.read.text.places import Path, Place, Places, Text, relocated
@@ -64,14 +64,60 @@ class Override:
         return tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else part for part in parts)
 
 
+class StatedText(str):
+    """A text that knows where it is written; ``place`` is ``None`` for one that comes from no file."""
+
+    __slots__ = ("place",)
+
+    place: Place | None
+
+    @classmethod
+    def at(cls, text: str, where: Where) -> StatedText:
+        """Return a text at the place of a value."""
+        stated = cls(text)
+        stated.place = None
+        if where.file is not None and where.line is not None and where.source is not None:
+            end = where.offset + max(where.width, 1)
+            stated.place = Place(where.file, where.line, where.offset, end, where.source)
+        return stated
+
+    def part(self, start: int, end: int) -> Place | None:
+        """Return the place of some of its characters: that of the whole text, if it is not written as it is."""
+        whole = self.place
+        if whole is None:
+            return None
+        written = whole.source[whole.start : whole.end]
+        first = whole.start + max(written.find(self), 0)
+        return replace(whole, start=first + start, end=first + end) if self in written else whole
+
+
+class _Words:
+    """The words of a command line, and those that a file states, with the places of their parts."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self._text = Text("command line", " ".join(" ".join(word.splitlines()) for word in words))
+        self._starts: list[int] = []
+        start = 0
+        for word in words:
+            self._starts.append(start)
+            start += len(word) + 1
+
+    def place(self, index: int, start: int, end: int) -> Place:
+        """Return the place of some characters of a word."""
+        word = self._words[index]
+        stated = word.part(start, end) if isinstance(word, StatedText) else None
+        first = self._starts[index]
+        return self._text.place(first + start, first + end) if stated is None else stated
+
+
 def parse_overrides(words: Sequence[str]) -> list[Override]:
-    """Read the words of a command line. Raises `PlacementError` (``syntax``) with every fault."""
-    text = Text("command line", " ".join(" ".join(word.splitlines()) for word in words))
+    """Read the words of a command line, or of a file. Raises `PlacementError` (``syntax``) with every fault."""
+    places = _Words(words)
     found: list[Override] = []
     faults: list[Diagnostic] = []
-    start = 0
-    for word in words:
-        place = text.place(start, start + len(word))
+    for index, word in enumerate(words):
+        place = places.place(index, 0, len(word))
         match = OVERRIDE.fullmatch(word)
         if match is None or (match["value"] is None and match["sign"] != "~"):
             message = f"{shown(word)} is not an override"
@@ -82,10 +128,9 @@ def parse_overrides(words: Sequence[str]) -> list[Override]:
         elif word.encode("utf-8", "replace").decode() != word:
             faults.append(place.of(Diagnostic("syntax", f"{shown(word)} is not UTF-8", "write plain text")))
         else:
-            key = text.place(start + match.start("key"), start + match.end("key"))
-            value = text.place(start + match.start("value"), start + len(word)) if match["value"] is not None else key
+            key = places.place(index, match.start("key"), match.end("key"))
+            value = key if match["value"] is None else places.place(index, match.start("value"), len(word))
             found.append(Override(match["sign"] or "", match["key"], match["value"], key, value))
-        start += len(word) + 1
     if faults:
         raise PlacementError(faults)
     return found

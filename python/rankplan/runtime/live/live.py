@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rankplan.errors import ClusterError
-from rankplan.front.job import Config, Job, read_job, saved_plan
+from rankplan.front.job import Config, Job, opened, saved_plan, unplaced_job
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.runtime.live.compare import asking, compare
@@ -59,12 +59,13 @@ class Looks:
         overrides: Sequence[str] = (),
     ) -> None:
         self._job, self._devices, self._given = job, devices, plan
+        plan = None if plan is None else opened(plan)
         self._plan = None if plan is None else saved_plan(plan, dialect=dialect, overrides=overrides)
         self._name = os.fspath(plan) if isinstance(plan, str | os.PathLike) else "the plan"
         self._probed = self._plan is not None
         self._config: Job | None = None
         if plan is not None and self._plan is None:
-            self._config = read_job(plan, "1x1", dialect=dialect, overrides=overrides)
+            self._config = unplaced_job(plan, dialect=dialect, overrides=overrides)
             self._config.reader.finish()  # faults come before a connection
         self._head = head_of(ray)
         self._cleaned = False
@@ -105,7 +106,7 @@ def _planned(base: Live, config: Job, job: str | None) -> Plan:
     ids = [node.node_id for node in base.nodes]
 
     def plan_on(inventory: Inventory) -> Plan:
-        attempt = replace(config, config=config.config.fork(), inventory=inventory, labelled=True)
+        attempt = replace(config, config=config.config.fork()).on(inventory)
         return attempt.plan(pinned=True, node_ids=ids)
 
     first = plan_on(base.inventory)

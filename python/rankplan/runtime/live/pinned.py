@@ -16,7 +16,7 @@ from rankplan_hook.wrap import unwrap, wrap
 from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
-from rankplan.front.job import Config, read_job, saved_plan
+from rankplan.front.job import Config, opened, saved_plan, unplaced_job
 from rankplan.frozen import frozen
 from rankplan.launchers.exec.child import run_child
 from rankplan.nodes.inventory import Inventory
@@ -245,6 +245,7 @@ def _planner(
     config: Config, dialect: str | None, overrides: Sequence[str], without: Sequence[str], *, isolate: bool | None
 ) -> Planner:
     """Return the function from the nodes of a cluster to the plan; faults that need no cluster are raised now."""
+    config = opened(config)
     if (saved := saved_plan(config, None, dialect, overrides)) is not None:
         check_requests(saved)
 
@@ -253,7 +254,7 @@ def _planner(
             return found if isolate is None else found.with_visibility("own" if isolate else "node")
 
         return fitted
-    job = read_job(config, "1x1", dialect=dialect, overrides=overrides)
+    job = unplaced_job(config, dialect=dialect, overrides=overrides)
     if job.dialect.no_groups:
         message = f"{job.name} asks Ray for no placement groups"
         raise PlacementError([Diagnostic("plan-mismatch", message, job.dialect.no_groups)])
@@ -263,7 +264,7 @@ def _planner(
         there = replace(job, labelled=True, assumed=False)
 
         def on(inventory: Inventory) -> Planned:
-            attempt = replace(there, config=job.config.fork(), inventory=inventory)
+            attempt = replace(there, config=job.config.fork()).on(inventory)
             return attempt.planned(isolate=isolate, pinned=True, node_ids=nodes.ids)
 
         left = held.left(nodes.inventory)

@@ -1,0 +1,64 @@
+"""Rules of the network in configs whose systems do not know them: they belong in a job file."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rankplan.errors import Diagnostic, KeyPath
+from rankplan.plans.rules import TOPOLOGY_RULES
+from rankplan.read.text.document import Section
+from rankplan.read.text.reader import Reader
+
+_SECTIONS: tuple[KeyPath, ...] = (("cluster", "topology"), ("topology",))
+
+
+def unread_rules(reader: Reader, system: str, known: Mapping[KeyPath, Collection[str]]) -> Iterator[Diagnostic]:
+    """Yield a warning for each section with rules. ``known`` are the keys of a system, by their sections."""
+    config: Any = reader.content if reader.config is None else reader.config
+    for path in _SECTIONS:
+        if path[-1] in known.get(path[:-1], ()):
+            continue
+        rules = _rules_at(config, path)
+        if rules:
+            from rankplan.jobs.faults import rules_not_read  # few configs state such rules
+
+            yield reader.located(path, rules_not_read(system, ".".join(map(str, path)), _job_lines(config, rules)))
+
+
+def with_job_lines(config: Mapping[str, Any], fault: Diagnostic) -> Diagnostic:
+    """Return the fault of a config with keys of two systems; rules without components belong in a job file."""
+    cluster = config.get("cluster")
+    rules = _rules_at(config, ("cluster", "topology"))
+    if not rules or not isinstance(cluster, Mapping) or "component_placement" in cluster:
+        return fault
+    from rankplan.jobs.faults import in_job_file
+
+    return replace(fault, help=in_job_file(_job_lines(config, rules)))
+
+
+def _rules_at(config: Any, path: KeyPath) -> dict[str, Any]:
+    """Return the rules in a section, by their keys."""
+    section = config
+    for key in path:
+        if not isinstance(section, Mapping) or key not in section:
+            return {}
+        section = section[key]
+    return {key: section[key] for key in TOPOLOGY_RULES if key in section} if isinstance(section, Mapping) else {}
+
+
+def _job_lines(config: Mapping[str, Any], rules: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a job file that states these rules about a config."""
+    import yaml  # needed here only
+
+    file = config.document.file if isinstance(config, Section) else None
+    name = "conf.yaml" if file is None else Path(file).name
+    return [f"job: {name}", yaml.safe_dump({"topology": _plain(rules)}, default_flow_style=True, width=10_000)[1:-2]]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value

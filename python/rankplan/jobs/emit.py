@@ -1,0 +1,76 @@
+"""The key ``emit`` of a job file: the long options of ``rankplan emit``, without their dashes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rankplan.errors import Diagnostic
+from rankplan.jobs import faults
+from rankplan.launchers.options import EmitOptions, Form, check_values, flag, forms
+from rankplan.launchers.table import LAUNCHERS
+from rankplan.words import did_you_mean, shown
+
+TO = "to"
+"""The option that names the launcher."""
+
+
+class ReadOption(NamedTuple):
+    """The value of an option, or its fault."""
+
+    value: Any
+    fault: Diagnostic | None
+
+
+def option_names() -> dict[str, tuple[str, Form]]:
+    """Return the fields of `EmitOptions`, with their forms, by the names of their flags: ``slurm-release``."""
+    return {flag(option, form).removeprefix("--"): (option, form) for option, form in forms()}
+
+
+def read_options(stated: Mapping[str, Any]) -> dict[str, ReadOption]:
+    """Return each stated option by its name."""
+    known = option_names()
+    own = _own_options(stated.get(TO))
+    found: dict[str, ReadOption] = {}
+    for name, value in stated.items():
+        if name == TO:
+            fault = None if isinstance(value, str) and value in LAUNCHERS else _unknown_launcher(value)
+        elif name in known or name in own:
+            form = known[name][1] if name in known else own[name]
+            fault = _wrong_value(name, value, form)
+        else:
+            fault = faults.unknown_inner_key(name, "emit", [TO, *known, *own])
+        found[name] = ReadOption(value, fault)
+    return found
+
+
+def emit_options(stated: Mapping[str, Any]) -> EmitOptions:
+    """Return the options that a job file states."""
+    known = option_names()
+    shared = {known[name][0]: value for name, value in stated.items() if name in known}
+    own = {name.replace("-", "_"): value for name, value in stated.items() if name not in known and name != TO}
+    return EmitOptions(**shared, own=own)
+
+
+def _own_options(to: Any) -> dict[str, Form]:
+    """Return the options that only a launcher has, by the names of their flags; none for a launcher of rankplan."""
+    launcher = LAUNCHERS.get(to) if isinstance(to, str) and to in LAUNCHERS else None
+    own = {} if launcher is None else launcher.own
+    return {flag(option, form).removeprefix("--"): form for option, form in own.items()}
+
+
+def _unknown_launcher(value: Any) -> Diagnostic:
+    help = did_you_mean(str(value), LAUNCHERS, "use one of")
+    return Diagnostic("invalid-value", f"`to` is {shown(value)}; it must be a launcher", help)
+
+
+def _wrong_value(name: str, value: Any, form: Form) -> Diagnostic | None:
+    """Return the fault of the value of an option; ``None`` for a right one."""
+    if not form.accepts(value):
+        allowed = "true or false" if form.types is bool else form.instead
+        return Diagnostic("invalid-value", f"`{name}` is {shown(value)}; it must be {allowed}", form.help)
+    try:
+        check_values({name: value}, {name: form})
+    except ValueError as error:
+        return Diagnostic("invalid-value", str(error), form.help)
+    return None

@@ -1,0 +1,164 @@
+"""The faults of job files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rankplan.errors import Diagnostic, Where
+from rankplan.jobs.keys import KEYS
+from rankplan.memory.cards import CARDS
+from rankplan.words import counted, did_you_mean, listed, must_be, shown, unknown
+
+CONFLICT = "job-conflict"
+
+
+def unknown_key(key: str, near: str | None) -> Diagnostic:
+    """Return the fault of a key that no job file has."""
+    help = f"did you mean `{near}`?" if near is not None else f"the keys of a job file are: {listed(list(KEYS), 20)}"
+    return Diagnostic("unknown-key", f"unknown key `{key}`", help)
+
+
+def trainers_key(key: str) -> Diagnostic:
+    """Return the fault of a key of a trainer in a job file, at that key."""
+    message = f"`{key}` is a key of a trainer's config, but the key `job` makes this file a job file"
+    help = "keep it in the trainer's config, and name that file in `job`"
+    return Diagnostic(CONFLICT, message, help)
+
+
+def beside_trainers_keys(keys: Sequence[str]) -> Diagnostic:
+    """Return the fault of ``job`` beside keys of a trainer, at ``job``."""
+    names = listed([f"`{key}`" for key in keys])
+    message = f"`job` makes this file a job file, but it has keys of a trainer: {names}"
+    help = "move them to the trainer's config, and name that file in `job`; or remove `job`"
+    return Diagnostic(CONFLICT, message, help)
+
+
+def not_literal(text: str) -> Diagnostic:
+    """Return the fault of a value with ``$``."""
+    message = f"{shown(text)} contains `$`, but the values of a job file are literal"
+    return Diagnostic("invalid-value", message, "write the value itself: no variable and no interpolation is resolved")
+
+
+def no_file(key: str, name: str, reason: str) -> Diagnostic:
+    """Return the fault of a path that names no readable file."""
+    help = "correct the path; it is relative to this file"
+    if name.startswith("~"):
+        help = "write the path itself, without `~`; it is relative to this file"
+    return Diagnostic("invalid-value", f"`{key}` names {name}, which cannot be read: {reason}", help)
+
+
+def circle(places: Iterable[Where]) -> Diagnostic:
+    """Return the fault of job files that lie on each other in a circle: the place of ``job`` in each of them."""
+    files = [f"{place.file}:{place.line}" for place in places]
+    message = f"job files name each other in a circle: {' -> '.join([*files, files[0]])}"
+    if len(files) == 1:
+        message = f"the job file names itself: {files[0]}"
+    return Diagnostic("invalid-value", message, "name the trainer's config or script in one of them")
+
+
+def too_many(most: int) -> Diagnostic:
+    """Return the fault of too many job files that lie on each other."""
+    message = f"more than {most} job files lie on each other"
+    return Diagnostic("invalid-value", message, f"use at most {most} files: join some of them")
+
+
+def wrong_job(value: object) -> Diagnostic:
+    """Return the fault of ``job`` without a path."""
+    allowed = "the path of the trainer's config or script, of a saved plan, or of a job file"
+    return must_be("`job`", value, allowed, "write `job: run.sh`")
+
+
+def wrong_text(key: str, value: object, help: str) -> Diagnostic:
+    """Return the fault of a value that must be a text."""
+    return must_be(f"`{key}`", value, "text", help)
+
+
+def wrong_list(key: str, value: object, example: str) -> Diagnostic:
+    """Return the fault of a value that must be a list of texts."""
+    return must_be(f"`{key}`", value, "a list of texts", f"write {example}")
+
+
+def wrong_mapping(key: str, value: object, example: str) -> Diagnostic:
+    """Return the fault of a value that must be a mapping."""
+    return must_be(f"`{key}`", value, "a mapping", f"write {example}")
+
+
+def wrong_nodes(value: object) -> Diagnostic:
+    """Return the fault of ``nodes`` of a wrong type."""
+    allowed = "a size, the path of an inventory, or {ray: ADDRESS}"
+    return must_be("`nodes`", value, allowed, "write 4x8, cluster.yaml or {ray: auto}")
+
+
+def unknown_dialect(name: str, dialects: Iterable[str]) -> Diagnostic:
+    """Return the fault of a dialect that does not exist."""
+    return Diagnostic("invalid-value", f"unknown dialect `{name}`", did_you_mean(name, dialects, "the dialects are"))
+
+
+def unknown_inner_key(key: str, section: str, known: Iterable[str]) -> Diagnostic:
+    """Return the fault of a key in a section of a job file."""
+    return unknown("key", key, known, f"the keys of `{section}` are")
+
+
+def wrong_reserve(value: object) -> Diagnostic:
+    """Return the fault of a reserve that is no size."""
+    return must_be("`reserve`", value, "a size", "write a number and a unit, such as 2 GiB")
+
+
+def wrong_word(key: str, value: object, allowed: Sequence[str]) -> Diagnostic:
+    """Return the fault of a value that is none of a few words."""
+    return must_be(f"`{key}`", value, f"{', '.join(allowed[:-1])} or {allowed[-1]}", did_you_mean(str(value), allowed))
+
+
+def of_saved_plan(key: str, plan: str) -> Diagnostic:
+    """Return the fault of a key that a saved plan does not take."""
+    help = f"remove it: the plan has its own; `rankplan replan {plan}` changes it"
+    return Diagnostic(CONFLICT, f"`{key}` is stated, but `job` is a saved plan", help)
+
+
+def of_started_processes(key: str, system: str) -> Diagnostic:
+    """Return the fault of a key about processes that the trainer starts itself."""
+    message = f"`{key}` is about processes that rankplan starts, but {system} starts its own"
+    return Diagnostic("invalid-value", message, "remove it, and state it in the trainer's config")
+
+
+def two_values(path: str, value: object, other: object, place: Where) -> Diagnostic:
+    """Return the fault of a value that another file contradicts."""
+    there = place.path if place.file is None else f"{Path(place.file).name}:{place.line}"
+    message = f"`{path}` is {shown(value)} here, but {shown(other)} in {there}"
+    return Diagnostic(CONFLICT, message, "state it once, or the same value twice")
+
+
+def other_nodes(nodes: int, stated: int) -> Diagnostic:
+    """Return the fault of nodes that a batch script does not ask for."""
+    message = f"`nodes` has {counted(nodes, 'node')}, but the script asks Slurm for {stated}"
+    return Diagnostic(CONFLICT, message, f"write {stated} nodes, or change the option of the script")
+
+
+def other_size(nodes: int, stated: int) -> Diagnostic:
+    """Return the fault of a batch script that asks for another number of nodes than the job file states."""
+    message = f"the script asks Slurm for {counted(stated, 'node')}, but `nodes` of the job file has {nodes}"
+    return Diagnostic(CONFLICT, message, f"ask for {nodes} nodes, or change the job file")
+
+
+def unknown_card(model: str) -> Diagnostic:
+    """Return the fault of an accelerator whose memory is unknown."""
+    help = f"write one of {', '.join(CARDS)}, also with its memory (A100-40GB), or only the memory (80GiB)"
+    return Diagnostic("invalid-value", f"unknown accelerator `{model}`", help)
+
+
+def other_card(stated: str, present: str) -> Diagnostic:
+    """Return the fault of accelerators that the inventory contradicts."""
+    message = f"`memory.accelerator` is {stated}, but the inventory has {present}"
+    return Diagnostic(CONFLICT, message, "remove it: the inventory counts; or correct the inventory")
+
+
+def rules_not_read(system: str, section: str, lines: Sequence[str]) -> Diagnostic:
+    """Return the warning of rules in a config whose system does not know them; ``lines`` are those of a job file."""
+    message = f"`{section}` states rules of the network, but {system} does not know it: rankplan reads none of them"
+    return Diagnostic("rules-not-read", message, in_job_file(lines), warning=True)
+
+
+def in_job_file(lines: Sequence[str]) -> str:
+    """Return the help for rules that belong in a job file."""
+    return f"remove them, and pass a job file with these lines: {', '.join(f'`{line}`' for line in lines)}"

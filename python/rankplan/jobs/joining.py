@@ -1,0 +1,162 @@
+"""What a job file adds to an inventory, and to the rules of a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from rankplan.arranging.rules import beside
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where, refusal
+from rankplan.jobs import faults
+from rankplan.jobs.keys import KEYS, OF_PROCESSES
+from rankplan.jobs.reader import JobFile
+from rankplan.memory.cards import card_of, may_be_same
+from rankplan.nodes.facts import NO_FACTS
+from rankplan.nodes.inventory import Inventory, configured
+from rankplan.plans.component import USUAL_SETTINGS, Component
+from rankplan.plans.plan import Plan
+from rankplan.plans.rules import TOPOLOGY_RULES, Rules, with_named_levels
+
+
+def with_stated(inventory: Inventory, job: JobFile) -> Inventory:
+    """Return the nodes of a job with what its file states of them, and without those of the jobs beside it.
+
+    Raises `PlacementError` with every fault, ``OSError`` for a plan that cannot be read.
+    """
+    inventory = _with_card(inventory, job)
+    if job.beside:
+        inventory = beside(inventory, [_other_plan(job, index) for index in range(len(job.beside))])
+    if not job.cluster:
+        return inventory
+    facts = with_named_levels(job.facts(inventory.num_nodes), job.rules, inventory)
+    found, unfit = configured(inventory, inventory.with_groups_added(facts, inventory.num_nodes), inventory.num_nodes)
+    if unfit:
+        raise refusal([_placed(job, path, fault) for path, fault in unfit])
+    # A dialect that reads facts of its own takes the place of these, but for the levels of the inventory.
+    return found if facts.levels is None else found.with_levels(facts.levels)
+
+
+def _placed(job: JobFile, path: KeyPath, fault: Diagnostic) -> Diagnostic:
+    """Return a fault of the facts of a job file at the place of what it states."""
+    where = job.where("topology", *path) if path[0] == "levels" else job.where(*path)
+    return where.locate(fault)
+
+
+def _other_plan(job: JobFile, index: int) -> Plan:
+    """Return the plan of another job. Raises `PlacementError` if it cannot be read, at the place of its path."""
+    path = job.beside[index]
+    try:
+        return Plan.load(path)
+    except OSError as error:
+        fault = faults.no_file("beside", path, error.strerror or str(error))
+        raise PlacementError([job.where("beside", index).locate(fault)]) from None
+
+
+def _with_card(inventory: Inventory, job: JobFile) -> Inventory:
+    """Return the nodes with the accelerator model of a job file, which an inventory must not contradict."""
+    model = job.memory.accelerator
+    if model is None:
+        return inventory
+    place = job.where("memory", "accelerator")
+    if card_of(model) is None:
+        raise PlacementError([place.locate(faults.unknown_card(model))])
+    records = []
+    for record in inventory.core.entries():
+        present = record.accelerator_model
+        if present is not None and not may_be_same(model, present):
+            raise PlacementError([place.locate(faults.other_card(model, present))])
+        needs_model = present is None and record.num_accelerators
+        records.append(record.changed(accelerator_model=model) if needs_model else record)
+    return inventory.updated(records)
+
+
+def with_rules(plan: Plan, job: JobFile) -> Plan:
+    """Return a plan with the rules and the settings of a job file added to its own. Raises as `joined` does."""
+    settings = {key: value for key in ("visibility", "binding") if (value := getattr(job, key)) is not None}
+    components = list(plan.values())
+    if settings:
+        components = [one.with_settings(**_unstated(one, settings)) for one in components]
+    rules = joined(plan.rules, job) if job.cluster else plan.rules
+    return Plan(plan.inventory, components, plan.mode, plan.dialect, plan.requests, rules)
+
+
+def _unstated(component: Component, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that a component does not state itself."""
+    return {key: value for key, value in settings.items() if getattr(component, key) == getattr(USUAL_SETTINGS, key)}
+
+
+def on_plan(plan: Plan, job: JobFile) -> Plan:
+    """Return a saved plan with the rules that a job file states in place of its own, by their keys.
+
+    Raises `PlacementError` for keys that a plan does not take.
+    """
+    wrong = [key for key in KEYS if job.states(key) and not KEYS[key].of_plan]
+    if wrong:
+        raise PlacementError([job.key_place(key).locate(faults.of_saved_plan(key, job.job)) for key in wrong])
+    inventory = _with_card(plan.inventory, job)
+    if job.beside:
+        inventory = beside(inventory, [_other_plan(job, index) for index in range(len(job.beside))])
+    if not job.cluster:
+        return plan if inventory is plan.inventory else plan.on(inventory)
+    levels = job.facts(inventory.num_nodes).levels
+    if levels is not None:
+        inventory = inventory.with_facts(replace(inventory.facts or NO_FACTS, levels=levels))
+    stated, rules = job.rules, plan.rules
+    values = {key: getattr(stated if job.states("topology", key) else rules, key) for key in TOPOLOGY_RULES}
+    places = {path: where for path, where in rules.places.items() if not job.states("topology", path[0])}
+    rules = Rules(**values, pools=rules.pools, places={**places, **stated.places})
+    return plan.placed(inventory, [one.on(inventory) for one in plan.values()], rules)
+
+
+def check_processes(job: JobFile, system: str | None) -> None:
+    """Raise `PlacementError` for keys about processes, if a system starts its own."""
+    stated = [key for key in OF_PROCESSES if job.states(key)]
+    if system is not None and stated:
+        raise PlacementError([job.key_place(key).locate(faults.of_started_processes(key, system)) for key in stated])
+
+
+def joined(own: Rules, job: JobFile) -> Rules:
+    """Return the rules of a trainer's config and those of its job file. Equal statements are no conflict.
+
+    Raises `PlacementError` (``job-conflict``) for two values of one rule, at both places.
+    """
+    stated = job.rules
+    conflicts: list[Diagnostic] = []
+    values: dict[str, Any] = {}
+    for key in TOPOLOGY_RULES:
+        ours, theirs = getattr(own, key), getattr(stated, key)
+        values[key] = _joined(ours, theirs, (key,), own, stated, conflicts)
+    pools = list(own.pools)
+    for index, pool in enumerate(stated.pools):
+        same_name = [at for at, other in enumerate(own.pools) if other.name == pool.name]
+        if not same_name:
+            pools.append(pool)
+        elif own.pools[same_name[0]] != pool:
+            here, there = stated.where("pools", index), own.where("pools", same_name[0])
+            conflicts += _both(f"pools.{pool.name}", (pool.plain(), here), (own.pools[same_name[0]].plain(), there))
+    if conflicts:
+        raise refusal(conflicts)
+    return Rules(**values, pools=tuple(pools), places={**own.places, **stated.places})
+
+
+def _joined(ours: Any, theirs: Any, path: KeyPath, own: Rules, stated: Rules, conflicts: list[Diagnostic]) -> Any:
+    """Return two values of a rule as one, key by key."""
+    if theirs in (None, {}):
+        return ours
+    if ours in (None, {}) or ours == theirs:
+        return theirs
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        values = dict(ours)
+        for key, value in theirs.items():
+            values[key] = _joined(ours.get(key), value, (*path, key), own, stated, conflicts)
+        return values
+    name = ".".join(map(str, path))
+    conflicts += _both(name, (theirs, stated.where(*path)), (ours, own.where(*path)))
+    return ours
+
+
+def _both(path: str, one: tuple[Any, Where], other: tuple[Any, Where]) -> Iterator[Diagnostic]:
+    """Yield the fault of two values at the place of each."""
+    yield one[1].locate(faults.two_values(path, one[0], other[0], other[1]))
+    yield other[1].locate(faults.two_values(path, other[0], one[0], one[1]))

@@ -1,0 +1,41 @@
+"""Whether a config may be a job file. Every command asks this of every file, so it reads no YAML."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rankplan.files import LARGEST, beginning
+from rankplan.read.text.load import SCRIPTS
+
+JOB = "job"
+"""The key by which a mapping is a job file."""
+
+_KEY = re.compile(rb"""^(?:\xef\xbb\xbf)?[{ \t]*["']?job["']?[ \t]*:""", re.MULTILINE)
+_SAVED = re.compile(rb"\s*\{\s*\"rankplan\"\s*:")
+"""How a saved plan starts, which may be large."""
+
+
+class ReadJob:
+    """The base of `rankplan.jobs.reader.JobFile`: a job file that is read already."""
+
+    __slots__ = ()
+
+
+def is_job_file(config: Any) -> bool:
+    """Whether a config may be a job file. That of a trainer may look like one; whoever reads it knows.
+
+    A pipe, which can be read only once, never counts as one. Raises ``OSError``.
+    """
+    if isinstance(config, (ReadJob, Mapping)):
+        return isinstance(config, ReadJob) or JOB in config
+    if not isinstance(config, (str, os.PathLike)):
+        return False
+    file = os.fspath(config)
+    if file.endswith(SCRIPTS) or not Path(file).is_file() or Path(file).stat().st_size > LARGEST:
+        return False
+    content = beginning(file, LARGEST)
+    return _KEY.search(content) is not None and not _SAVED.match(content)

@@ -1,0 +1,177 @@
+"""The files of a job: a job file, those below it, and their sum, in which every value keeps its place.
+
+``job`` of a job file may name another one, on which it lies. The keys of the upper file replace those of the lower one;
+`KEYS` tells which sections are joined key by key, and which lists are added. A path is relative to its file. Each file
+is read as YAML; what its values mean, `reader` reads from the sum.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where
+from rankplan.jobs import faults
+from rankplan.jobs.keys import KEYS, Joining
+from rankplan.jobs.recognising import JOB, is_job_file
+from rankplan.read.text.document import Section, Source
+from rankplan.read.text.load import load_config
+from rankplan.read.text.places import relocated
+
+MOST = 8
+"""The most job files that lie on each other."""
+
+
+class _NoFile:
+    """Where the values of a mapping are that comes from no file."""
+
+    file = None
+
+    def __init__(self) -> None:
+        self.warnings: list[Diagnostic] = []
+
+    def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
+        """Return the fault as it is."""
+        return fault
+
+
+class Stack:
+    """The files of a job, the upper one first. It locates the values of their sum."""
+
+    def __init__(self, layers: Sequence[Section]) -> None:
+        self.layers = layers
+        self.file = layers[0].document.file
+        self.warnings: list[Diagnostic] = []
+
+    def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
+        """Return the fault in the file that states the value at a path."""
+        layer, inner = self._stating(tuple(path))
+        return layer.document.locate(inner, fault)
+
+    def folder(self, path: KeyPath) -> Path:
+        """Return the folder of the file that states the value at a path."""
+        return folder_of(self._stating(path)[0])
+
+    def _stating(self, path: KeyPath) -> tuple[Section, KeyPath]:
+        """Return the file that states a value of the sum, and the path of the value there."""
+        key = str(path[0]) if path else JOB
+        stating = [layer for layer in self.layers if key in layer] or [self.layers[0]]
+        joining = KEYS[key].joining if key in KEYS else Joining.REPLACES
+        if joining is Joining.ADDS and len(path) > 1 and _are_lists(stating, key):
+            index = int(path[1])
+            for layer in reversed(stating):
+                if index < len(layer[key]):
+                    return layer, (key, index, *path[2:])
+                index -= len(layer[key])
+        if joining is Joining.KEY_BY_KEY and len(path) > 1:
+            having = (layer for layer in stating if isinstance(layer.get(key), dict) and path[1] in layer[key])
+            return next(having, stating[0]), path
+        return (self.layers[-1] if key == JOB else stating[0]), path
+
+
+def job_section(config: str | os.PathLike[str] | Mapping[str, Any]) -> Section | None:
+    """Return the content of a job file; ``None`` for anything else.
+
+    Raises `PlacementError` for a job file that is no valid YAML, ``OSError`` for a file that cannot be read.
+    """
+    if not is_job_file(config):
+        return None
+    if isinstance(config, Section):
+        return config
+    if isinstance(config, Mapping):
+        return cast("Section", relocated(_plain(config), _NoFile()))
+    try:
+        section = load_config(config)
+    except PlacementError:
+        return None  # whoever reads it as a config reports what is wrong
+    return section if JOB in section else None
+
+
+def stacked(top: Section) -> Section:
+    """Return the sum of a job file and those below it. Its document is a `Stack`.
+
+    Raises `PlacementError` for files in a circle, or for one that cannot be read.
+    """
+    layers = [top]
+    identities = [_identity(top.document.file)]
+    while (file := _named(layers[-1])) is not None:
+        try:
+            identity = _identity(file)
+            if identity in identities:
+                members = layers[identities.index(identity) :]
+                raise _at_job(layers[-1], faults.circle(map(_job_place, members)))
+            below = job_section(file)
+        except OSError as error:
+            name = str(layers[-1][JOB])
+            raise _at_job(layers[-1], faults.no_file(JOB, name, error.strerror or str(error))) from None
+        if below is None:
+            break
+        if len(layers) == MOST:
+            raise _at_job(layers[-1], faults.too_many(MOST))
+        layers.append(below)
+        identities.append(identity)
+    return cast("Section", relocated(_sum(layers), cast("Source", Stack(layers))))
+
+
+def _named(layer: Section) -> str | None:
+    """Return the path that ``job`` of a file names; ``None`` for a value that is no path."""
+    name = layer[JOB]
+    if not isinstance(name, str) or not name.strip() or "$" in name:
+        return None
+    return str(folder_of(layer) / name)
+
+
+def folder_of(layer: Section) -> Path:
+    """Return the folder of a file, to which its paths are relative."""
+    return Path(layer.document.file or "").parent
+
+
+def _identity(file: str | None) -> object:
+    """Return what tells whether two paths are the same file, also through links."""
+    if file is None:
+        return None
+    if not Path(file).exists():
+        return Path(file).resolve()
+    state = Path(file).stat()
+    return state.st_dev, state.st_ino
+
+
+def _at_job(layer: Section, fault: Diagnostic) -> PlacementError:
+    return PlacementError([_job_place(layer).locate(fault)])
+
+
+def _job_place(layer: Section) -> Where:
+    return Where.at(layer.document.locate((JOB,), Diagnostic("", "", path=JOB)))
+
+
+def _sum(layers: Sequence[Section]) -> dict[str, Any]:
+    """Return the keys of all files, joined as `KEYS` says. ``job`` is that of the lowest file."""
+    joined: dict[str, Any] = {}
+    for layer in reversed(layers):
+        for key, value in layer.items():
+            joining = KEYS[key].joining if key in KEYS else Joining.REPLACES
+            below = joined.get(key)
+            if key == JOB and key in joined:
+                continue
+            if joining is Joining.KEY_BY_KEY and isinstance(value, dict) and isinstance(below, dict):
+                joined[key] = {**below, **value}
+            elif joining is Joining.ADDS and isinstance(value, list) and isinstance(below, list):
+                joined[key] = [*below, *value]
+            else:
+                joined[key] = value
+    return {key: joined[key] for layer in layers for key in layer}
+
+
+def _are_lists(layers: Sequence[Section], key: str) -> bool:
+    return all(isinstance(layer.get(key), list) for layer in layers)
+
+
+def _plain(value: Any) -> Any:
+    """Return nested mappings and lists of any type as those of a file."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
