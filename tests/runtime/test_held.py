@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, RankSet, plan
 from rankplan.front.job import read_job
+from rankplan.read.sources import Planned, Sources
 from rankplan.runtime.live.binding import Binding, bound, fit
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.live import _planned
@@ -41,11 +42,11 @@ def fitted(found: Cluster, config: Any) -> tuple[Binding, list[str]]:
     """The binding of a config or a plan, and the notes."""
     told: list[str] = []
 
-    def planned(nodes: Nodes, held: Held) -> Plan:
+    def planned(nodes: Nodes, held: Held) -> Planned:
         if isinstance(config, Plan):
-            return fit(config, nodes, held)
+            return Planned(fit(config, nodes, held), Sources())
         left = held.left(nodes.inventory)
-        return held.planned(left, lambda inventory: plan(config, inventory, pinned=True))
+        return Planned(held.planned(left, lambda inventory: plan(config, inventory, pinned=True)), Sources())
 
     return bound(planned, nodes_of(found), found.tables(), told.append, lenient=False), told
 
@@ -112,7 +113,9 @@ def test_nodes_outside_the_plan_do_not_count() -> None:
     nodes = Nodes(tuple(node.node_id for node in inside), Inventory.from_dict({"nodes": entries}))
     told: list[str] = []
     planned = saved("10.0.0.9", "10.0.0.10", count=6)
-    binding = bound(lambda on, held: fit(planned, on, held), nodes, found.tables(), told.append, lenient=False)
+    binding = bound(
+        lambda on, held: Planned(fit(planned, on, held), Sources()), nodes, found.tables(), told.append, lenient=False
+    )
     assert binding.pins.ids == tuple(node.node_id for node in inside)
     assert not any(outside in note for note in told) and "10.0.0.10" in told[0]
 

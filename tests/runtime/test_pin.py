@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import ray
-from rankplan import ClusterError, Inventory, PlacementError, live, pin, pinned, plan
+from rankplan import ClusterError, Inventory, PlacementError, Plan, live, pin, pinned, plan
 from rankplan.launchers.exec.child import run_child
 from rankplan.runtime.nodes.processes import end, family
 from rankplan.runtime.ray import timeouts
@@ -90,6 +90,30 @@ def test_two_programs_get_the_nodes_of_their_plans(bench: Bench) -> None:
     assert report["returncode"] == 0 and report["pinned"] == report["groups"] == 1 and report["faults"] == []
     if report["ranks"] is not None:  # else the program ended before it was looked at
         assert report["on_nodes"] == report["on_accelerators"] == report["ranks"]
+
+
+def test_the_plan_that_is_shown_is_the_one_that_is_bound(bench: Bench) -> None:
+    """What another job holds counts, and Ray's ids of the nodes: SkyRL sorts the bundles of its engines by them."""
+    keys = "trainer.placement.colocate_all=true generator.inference_engine.num_engines=4"
+    keys += " generator.inference_engine.tensor_parallel_size=1"
+    keys += "".join(f" trainer.placement.{name}_num_nodes=2" for name in ("policy", "ref"))
+    keys += "".join(f" trainer.placement.{name}_num_gpus_per_node=2" for name in ("policy", "ref"))
+    (skyrl := bench.folder / "skyrl.sh").write_text(f"python3 -m skyrl.train.entrypoints.main_base {keys}\n")
+    with bench.running("--", sys.executable, *bench.command("other", 2)) as other:
+        assert bench.nodes("other") == [FIRST] * 2
+        for config in (bench.config, skyrl):
+            saved = bench.folder / f"{config.name}.json"
+            words = ["plan", str(config), "--pinned", "--ray", bench.address, "-o", str(saved)]
+            done = subprocess.run([sys.executable, "-m", "rankplan", *words], capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            assert f"other jobs hold accelerators, which the plan leaves out: {FIRST}: 0-1" in done.stderr
+            shown = Plan.load(saved)
+            assert shown == pin(config, ["true"], ray=bench.address).plan
+            used = {str(shown.inventory.node(node).ip) for one in shown.requests for node in one.nodes}
+            assert used == ({SECOND} if config == bench.config else {SECOND, THIRD})
+        bench.go("other")
+        _, told = other.communicate()
+    assert other.returncode == 0, told
 
 
 def test_a_console_script_in_a_submitted_job_with_actors_without_groups(bench: Bench) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rankplan.cli.commands import OVERRIDES, no_guests_option
-from rankplan.cli.output import EXPECTED
+from rankplan.cli.output import EXPECTED, note
 from rankplan.dialects import DIALECTS, writers
 from rankplan.dialects.placing.orders import by_address_text
 from rankplan.errors import PlacementError, printable
@@ -29,6 +29,7 @@ from rankplan.front.job import (
     opened,
     read_job,
     saved_plan,
+    unplaced_job,
 )
 from rankplan.front.job import Nodes as Given
 from rankplan.frozen import frozen
@@ -301,6 +302,14 @@ def planned_by(file: Config, choice: Choice, *, isolate: bool | None, pinned: bo
         if pinned:
             raise click.UsageError(f"{name_of(file)} is a saved plan with its own places; remove --pinned")
         return Planned(plan(file, choice.given, **config_arguments(choice), isolate=isolate), Sources())
+    stated = job_file_of(file)
+    ray = choice.ray if stated is None or choice.given is not None else stated.ray
+    if pinned and ray is not None:
+        job = unplaced_job(file, dialect=choice.dialect, overrides=overrides())
+        if not job.dialect.no_groups:
+            from rankplan.runtime.live.pinned import planned_to_pin
+
+            return planned_to_pin(job, ray, without=choice.without, isolate=isolate, by_text=choice.by_text, tell=note)
     return read(file, choice).announced(isolate=isolate, pinned=pinned)
 
 

@@ -88,7 +88,7 @@ def plan(
 
     For a trainer that starts its own processes, the plan predicts where Ray puts them. With --pinned, it is the plan to
     bind them to: nodes in the trainer's order of addresses, and no tensor group, context group or engine on two nodes
-    if whole ones fit.
+    if whole ones fit. With --ray too, it is what rankplan pin would bind now: what other jobs hold is left out.
 
     --memory adds two columns (what each process needs in its worst phase, and the memory of its accelerator) and a
     table of all phases. json and numpy have memory_lower and memory_upper of each phase, in bytes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TypeAlias
@@ -20,6 +20,8 @@ from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.frozen import frozen
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
+from rankplan.read.sources import Planned as Placed
+from rankplan.read.sources import Sources
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.look import look
 from rankplan.runtime.live.runs import Owner, owner_key
@@ -33,8 +35,21 @@ from rankplan.words import listed, shown, unknown
 _MOST = 8
 """Nodes named in a message."""
 
-Planner: TypeAlias = Callable[[Nodes, Held], Plan]
+Planner: TypeAlias = Callable[[Nodes, Held], Placed]
 """Returns the plan on the nodes of a cluster, on what others do not hold."""
+
+
+@frozen
+class OnCluster:
+    """A plan, where its config states it, and the nodes that it has on a cluster in the order of the plan.
+
+    ``uncertain`` are the ids of nodes of which Ray does not tell which accelerators others hold.
+    """
+
+    plan: Plan
+    sources: Sources
+    nodes: Nodes
+    uncertain: Collection[str]
 
 
 @frozen
@@ -75,8 +90,8 @@ class Binding:
         return lines
 
 
-def bound(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[str], None], *, lenient: bool) -> Binding:
-    """Plan on what other jobs leave free, and return the plan with the node ids that its requests are bound to.
+def on_cluster(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[str], None]) -> OnCluster:
+    """Plan on what other jobs leave free, in the order in which the trainer sorts the nodes.
 
     ``tell`` gets notes about what was left out, and why. Raises `PlacementError`: also ``order-not-kept``, if the
     trainer sorts the nodes of a pool in another order.
@@ -87,15 +102,22 @@ def bound(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[str], 
     if held := Held.of(look(own, planned=nodes.inventory)):
         texts = [f"{nodes.address(rank)}: {held.text(rank)}" for rank in held.nodes()]
         tell(f"other jobs hold accelerators, which the plan leaves out: {_first(texts)}")
-    plan = planned(nodes, held)
+    plan, sources = planned(nodes, held)
     uncertain = [nodes.ids[rank] for rank in held.hidden]
     nodes = nodes.of_plan(plan.inventory)
     plan, changes = in_trainers_order(plan, nodes.ids)
     for change in changes:
         tell(f"{change.message}; the plan now has that order")
+    return OnCluster(plan, sources, nodes, uncertain)
+
+
+def bound(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[str], None], *, lenient: bool) -> Binding:
+    """Return the plan of `on_cluster` with the node ids that its requests are bound to; raises as that does."""
+    found = on_cluster(planned, nodes, tables, tell)
+    plan, nodes = found.plan, found.nodes
     check_requests(plan)
     used = {node for request in plan.requests for node in request.nodes}
-    if unsure := [nodes.address(rank) for rank, id in enumerate(nodes.ids) if rank in used and id in uncertain]:
+    if unsure := [nodes.address(rank) for rank, id in enumerate(nodes.ids) if rank in used and id in found.uncertain]:
         reason = "Ray does not tell which accelerators tasks, or groups without actors, hold there"
         tell(f"the plan needs {_first(unsure)}, but {reason}: ranks may get others than planned")
     known = [

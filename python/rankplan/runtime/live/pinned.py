@@ -16,14 +16,14 @@ from rankplan_hook.wrap import unwrap, wrap
 from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
-from rankplan.front.job import Config, opened, saved_plan, unplaced_job
+from rankplan.front.job import Config, Job, opened, saved_plan, unplaced_job
 from rankplan.frozen import frozen
 from rankplan.launchers.exec.child import run_child
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.read.sources import Planned
+from rankplan.read.sources import Planned, Sources
 from rankplan.runtime.cluster import Cluster
-from rankplan.runtime.live.binding import Binding, Planner, bound, check_nodes, check_requests, fit
+from rankplan.runtime.live.binding import Binding, Planner, bound, check_nodes, check_requests, fit, on_cluster
 from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.model import Difference, Live
@@ -249,18 +249,22 @@ def _planner(
     if (saved := saved_plan(config, None, dialect, overrides)) is not None:
         check_requests(saved)
 
-        def fitted(nodes: Nodes, held: Held) -> Plan:
+        def fitted(nodes: Nodes, held: Held) -> Planned:
             found = fit(saved, nodes, held, without)
-            return found if isolate is None else found.with_visibility("own" if isolate else "node")
+            return Planned(found if isolate is None else found.with_visibility("own" if isolate else "node"), Sources())
 
         return fitted
-    job = unplaced_job(config, dialect=dialect, overrides=overrides)
+    return _planner_of(unplaced_job(config, dialect=dialect, overrides=overrides), without, isolate=isolate)
+
+
+def _planner_of(job: Job, without: Sequence[str], *, isolate: bool | None) -> Planner:
+    """Return the function from the nodes of a cluster to the plan of a config; its faults are raised now."""
     if job.dialect.no_groups:
         message = f"{job.name} asks Ray for no placement groups"
         raise PlacementError([Diagnostic("plan-mismatch", message, job.dialect.no_groups)])
     job.reader.fork().finish()
 
-    def plan(nodes: Nodes, held: Held) -> Plan:
+    def plan(nodes: Nodes, held: Held) -> Planned:
         there = replace(job, labelled=True, assumed=False)
 
         def on(inventory: Inventory) -> Planned:
@@ -271,9 +275,46 @@ def _planner(
         found = held.planned(left.without(without) if without else left, on)
         there.announce_unknown()
         there.announce_torn(found)
-        return found.plan
+        return found
 
     return plan
+
+
+def planned_to_pin(
+    job: Job,
+    ray: str | None,
+    *,
+    without: Sequence[str],
+    isolate: bool | None,
+    by_text: bool,
+    tell: Callable[[str], None],
+) -> Planned:
+    """Return the plan that `pin` would bind now on the cluster at ``ray``, and where the config states it.
+
+    ``by_text``: the nodes are in the order of their addresses as text, where the trainer does not sort them. Raises
+    `PlacementError`, `ClusterError`.
+    """
+    planned = _planner_of(job, without, isolate=isolate)
+    head = head_of(ray)
+    tables = head.tables()
+    with _connection(head), Cluster() as cluster:
+        nodes = cluster.nodes
+        order = nodes.inventory.core.other_order("text") if by_text else None
+        found = on_cluster(planned, nodes if order is None else nodes.reordered(order), tables, tell)
+    check_requests(found.plan)
+    return Planned(found.plan, found.sources)
+
+
+@contextmanager
+def _connection(head: Head) -> Iterator[None]:
+    """Connect to a cluster as a short job, unless this program is connected already."""
+    connected = _ray.is_initialized()
+    connect(head.address, None)
+    try:
+        yield
+    finally:
+        if not connected:
+            _ray.shutdown()
 
 
 def _looked_at(planned: Planner, head: Head, tell: Tell, node_order: str | None, *, lenient: bool) -> Binding:
@@ -282,12 +323,7 @@ def _looked_at(planned: Planner, head: Head, tell: Tell, node_order: str | None,
         raise ClusterError(f"Ray {_ray.__version__} cannot bind placement groups to nodes; use 2.49 or later")
     remove_ended(head)
     tables = head.tables()
-    connected = _ray.is_initialized()
-    connect(head.address, None)
-    try:
+    with _connection(head):
         check_nodes()
         with Cluster(node_order=node_order) as cluster:
             return bound(planned, cluster.nodes, tables, tell, lenient=lenient)
-    finally:
-        if not connected:
-            _ray.shutdown()

@@ -201,8 +201,11 @@ class Nodes:
         order |= dict.fromkeys(present)
         if list(order) == list(present):
             return self
-        inventory = self.inventory.reordered(list(order))
-        return replace(self, ids=tuple(self.ids[rank] for rank in order), inventory=inventory)
+        return self.reordered(list(order))
+
+    def reordered(self, ranks: Sequence[int]) -> Nodes:
+        """Return the nodes of these ranks in this order."""
+        return replace(self, ids=tuple(self.ids[rank] for rank in ranks), inventory=self.inventory.reordered(ranks))
 
     def fitted(
         self, planned: Inventory, components: Sequence[Component], *, complete: bool = False
