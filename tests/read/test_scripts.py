@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from rankplan import Inventory, PlacementError, load_config
 from rankplan.errors import Diagnostic
 from rankplan.read.text.places import Text
 from rankplan.read.text.shell.arithmetic import calculated
+from rankplan.read.text.shell.parse import parse
 from rankplan.read.text.shell.run import follow
 from rankplan.read.text.shell.sources import Sources
 from rankplan.trainers.slime.dialect import DIALECT as slime
@@ -326,6 +329,30 @@ def test_no_script_takes_long(tmp_path: Path) -> None:
         load_config(path)
     with pytest.raises(PlacementError, match="the key has 51 parts"):
         load_config(EXAMPLES / "verl.yaml", ["+" + ".".join("a" * 51) + "=1"])
+
+
+def lines_run(text: str) -> int:
+    """The number of lines of Python that parsing a script runs."""
+    count = 0
+
+    def traced(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return traced
+
+    before = sys.gettrace()
+    sys.settrace(traced)
+    try:
+        parse(text)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("part", ["$(('((' ) )", "$((1))", "((1)) ; ", "`x`", "$(x)", "${x}", "'('"])
+def test_parsing_is_linear_in_the_length_of_a_word(part: str) -> None:
+    short, long = lines_run(part * 50), lines_run(part * 200)
+    assert 0 < long < 4.5 * short
 
 
 @given(st.text(alphabet="aX=1 \n'\"$(){}[];&|<>#\\`-.ifthendo", max_size=60))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import NamedTuple, TypeAlias
 
 from rankplan.read.text.shell.arithmetic import assigned_names
-from rankplan.read.text.shell.words import Literal, ShellSyntaxError, Unread, Word, Words
+from rankplan.read.text.shell.words import Literal, Parentheses, ShellSyntaxError, Unread, Word, Words
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[[^\]\n]*\])?(\+?)=", re.ASCII)
 _INDEXED = re.compile(r"\[[^\]]*\]\+?=")
@@ -130,8 +130,8 @@ def parse(text: str, start: int = 0) -> Block:
 
 
 class _Parser(Words):
-    def __init__(self, text: str, position: int = 0) -> None:
-        super().__init__(text, position)
+    def __init__(self, text: str, position: int = 0, parentheses: Parentheses | None = None) -> None:
+        super().__init__(text, position, parentheses)
         self._documents: list[Document] = []
 
     def _skip_blanks(self, *, lines: bool = False) -> None:
@@ -152,7 +152,8 @@ class _Parser(Words):
                 document.word = Word((Literal(self.text[start:stop], start, quoted=True),), start, stop)
             else:
                 with suppress(ShellSyntaxError):  # a program in another language
-                    document.word = Word(tuple(_Parser(self.text[:stop], start)._quoted_parts("\0")), start, stop)
+                    parser = _Parser(self.text[:stop], start, self._parentheses)
+                    document.word = Word(tuple(parser._quoted_parts("\0")), start, stop)
             self.position = stop if end is None else end.end()
         self._documents = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 _META = frozenset(" \t\n;|&()<>")
@@ -92,12 +93,42 @@ class Word(NamedTuple):
         return any(part.quoted for part in self.parts)
 
 
-class Words(ABC):
-    """A position in a script, and the words from there on. The parser of commands continues this class."""
+class Parentheses:
+    """Which parenthesis of a text closes which, whether they are quoted or not.
 
-    def __init__(self, text: str, position: int = 0) -> None:
+    They are matched once for the whole text, when the first one is asked for: a script may open an expression
+    many times and close none.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def closing(self, opening: int) -> int | None:
+        """Return the offset of the parenthesis that closes the one at an offset, ``None`` if none does."""
+        return self._closing.get(opening)
+
+    @cached_property
+    def _closing(self) -> dict[int, int]:
+        closing: dict[int, int] = {}
+        open_: list[int] = []
+        for parenthesis in re.finditer("[()]", self._text):
+            if parenthesis[0] == "(":
+                open_.append(parenthesis.start())
+            elif open_:
+                closing[open_.pop()] = parenthesis.start()
+        return closing
+
+
+class Words(ABC):
+    """A position in a script, and the words from there on. The parser of commands continues this class.
+
+    ``parentheses`` are those of the script, if ``text`` is its beginning.
+    """
+
+    def __init__(self, text: str, position: int = 0, parentheses: Parentheses | None = None) -> None:
         self.text = text
         self.position = position
+        self._parentheses = Parentheses(text) if parentheses is None else parentheses
 
     def _at(self, text: str) -> bool:
         return self.text.startswith(text, self.position)
@@ -214,14 +245,14 @@ class Words(ABC):
         """Return the commands of a substitution that starts at ``start``; move past its closing parenthesis."""
 
     def _arithmetic(self, start: int) -> Word | None:
-        """Move past an expression and its ``))``, and return it; ``None`` if it does not end so."""
-        depth = 0
-        for end in range(start, len(self.text)):
-            depth += (self.text[end] == "(") - (self.text[end] == ")")
-            if depth < 0:
-                if not self.text.startswith("))", end):
-                    return None
-                parts = type(self)(self.text[:end], start)._quoted_parts("\0")
-                self.position = end + 2
-                return Word(tuple(parts), start, end)
-        return None
+        """Move past an expression and its ``))``, and return it; ``None`` if it does not end so.
+
+        The expression starts after its two opening parentheses.
+        """
+        end = self._parentheses.closing(start - 1)
+        if end is None or not self.text.startswith("))", end):
+            return None
+        inner = type(self)(self.text[:end], start, self._parentheses)
+        parts = inner._quoted_parts("\0")
+        self.position = end + 2
+        return Word(tuple(parts), start, end)
