@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, Request, plan, requests
 from rankplan._core import Free, RankSet, Short, Taken
@@ -119,6 +119,53 @@ def test_whole_steps_tear_nothing_that_fits(line: dict[str, Any], tmp_path: Path
         agrees(line, found[True].requests)
     if True in found and False in found:
         assert sum(torn_groups(found[True]).values()) <= sum(torn_groups(found[False]).values())
+
+
+POWERS = st.sampled_from([1, 2, 4, 8])
+
+
+def engines_before_an_actor(trainer: str, engines: list[int], groups: list[int]) -> Any:
+    """A config of a trainer with engines of these sizes, all equal, and a model with these tensor groups, likewise."""
+    tensor, size = engines[0], groups[0]
+    if trainer == "areal":
+        rollout = {"backend": f"sglang:d{len(engines)}t{tensor}"}
+        return {"rollout": rollout, "actor": {"backend": f"megatron:d{len(groups)}t{size}"}}
+    if trainer == "skyrl":
+        placement = {"colocate_all": False, "policy_num_nodes": len(groups), "policy_num_gpus_per_node": size}
+        inference = {"num_engines": len(engines), "tensor_parallel_size": tensor}
+        trained = {"placement": placement, "algorithm": {"use_kl_loss": False}}
+        return {"trainer": trained, "generator": {"inference_engine": inference}}
+    return {
+        "actor": {"num_nodes": len(groups), "num_gpus_per_node": size},
+        "ds": {"tensor_parallel_size": size},
+        "vllm": {"num_engines": len(engines), "tensor_parallel_size": tensor},
+        "algo": {"kl": {"init_coef": 0}, "advantage": {"estimator": "rloo"}},
+        "reward": {"remote_url": "http://rewards:5000"},
+    }
+
+
+@given(
+    st.sampled_from(["areal", "openrlhf", "skyrl"]),
+    st.lists(POWERS, min_size=2, max_size=2),
+    st.lists(st.integers(0, 3), min_size=1, max_size=3),
+    st.lists(st.integers(0, 3), min_size=1, max_size=3),
+    st.lists(st.integers(0, 1), min_size=4, max_size=4),
+)
+@example("areal", [1, 4], [1], [0], [0, 0, 0, 0])
+@example("openrlhf", [1, 4], [1], [0], [0, 0, 0, 0])
+@example("skyrl", [1, 4], [1], [0], [0, 0, 0, 0])
+def test_pools_with_small_steps_leave_room_for_larger_ones(
+    trainer: str, sizes: list[int], engines_on: list[int], groups_on: list[int], spare: list[int]
+) -> None:
+    """Nodes on which all engines and groups fit, each on one node; engines take their accelerators first."""
+    rooms = list(spare)
+    for node in engines_on:
+        rooms[node] += sizes[0]
+    for node in groups_on:
+        rooms[node] += sizes[1]
+    engines, groups = [sizes[0]] * len(engines_on), [sizes[1]] * len(groups_on)
+    found = plan(engines_before_an_actor(trainer, engines, groups), nodes(rooms), dialect=trainer, pinned=True)
+    assert not any(torn_groups(found).values())
 
 
 COUNTS = st.lists(st.integers(0, 6), min_size=1, max_size=5)

@@ -37,6 +37,12 @@ def spans_of(layout: Layout, inventory: Inventory, kind: str, level: str) -> Spa
     return layout.spans(kind, None if domains is None else domains.column)
 
 
+def torn_groups(layout: Layout) -> int:
+    """Return the number of groups of the kinds in `NEAR` that are on several nodes."""
+    sized = [kind for kind in NEAR if layout.size(kind) > 1]
+    return sum(layout.spans(kind, None).crossing for kind in sized)
+
+
 def level_warnings(name: str, layout: Layout, inventory: Inventory) -> Iterator[Diagnostic]:
     """Yield a warning for each level and kind of group that should not cross it but does; those on a node do not."""
     apart = [kind for kind in NEAR if layout.size(kind) > 1 and layout.spans(kind, None).crossing]

@@ -15,6 +15,8 @@ from rankplan.dialects.placing.placer import Packing, Placer
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.crossings import torn_groups
+from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import assumed, lacks_accelerators
 from rankplan.read.sources import Planned
@@ -78,17 +80,15 @@ class JobPlanner:
         nodes = job.inventory(inventory, reader.faults, pinned=pinned)
         order = job.node_order()
 
-        def placed(*, whole: bool) -> Planned:
+        def placed(*, whole: bool, largest_first: bool = False) -> Planned:
             attempt = reader.fork()
-            packing = Packing(pinned=pinned, whole=whole, order=order, sorted_first=job.sorts_first)
+            packing = Packing(pinned, whole, largest_first, order, job.sorts_first)
             placer = Placer(attempt.faults, nodes, packing, isolate=isolate_accelerator)
             job.place(placer)
             return placer.planned(self.dialect, self._memory(attempt, job))
 
-        if pinned:
-            with suppress(PlacementError):  # whole steps may leave too little for what comes after them
-                return placed(whole=True)
-        return placed(whole=False)
+        whole = _in_whole_steps(placed) if pinned else None
+        return placed(whole=False) if whole is None else whole
 
     def _memory(self, reader: Reader, job: Job) -> MemoryReader:
         """Return what reads the memory of components from the keys of a config."""
@@ -116,3 +116,24 @@ class JobPlanner:
         if read.reader.faults:
             self.planned(read, inventory)  # raises them, with those of the places
         return inventory
+
+
+def _in_whole_steps(placed: Callable[..., Planned]) -> Planned | None:
+    """Return the plan in whole steps that keeps most groups on one node; ``None`` if they leave too little.
+
+    A pool with small steps takes from the first nodes, and may leave less on each of them than a step of a later pool
+    needs. Larger steps that come first leave room for smaller ones: if each size divides the next one, all groups stay
+    on one node wherever they can. The trainer's order is preferred, as its own plan has it.
+    """
+    plans: list[Planned] = []
+    for largest_first in (False, True):
+        with suppress(PlacementError):
+            plans.append(placed(whole=True, largest_first=largest_first))
+            if not _torn(plans[-1].plan):
+                return plans[-1]
+    return min(plans, key=lambda planned: _torn(planned.plan), default=None)
+
+
+def _torn(plan: Plan) -> int:
+    """Return the number of groups that should stay on one node, and are on several."""
+    return sum(torn_groups(component.layout) for component in plan.values())

@@ -30,12 +30,14 @@ class Packing:
     """How a trainer takes accelerators.
 
     ``pinned``: the plan will be bound to its nodes, so that no bundle may be on two. ``whole``: pools take whole steps.
+    ``largest_first``: pools with larger steps take before those with smaller ones, instead of in the trainer's order.
     ``order`` is what the trainer sorts nodes by; ``sorted_first``: it takes the accelerators in that order, those of a
     node in the order of their ids. Otherwise they are taken in rank order.
     """
 
     pinned: bool = False
     whole: bool = False
+    largest_first: bool = False
     order: NodeOrder | None = None
     sorted_first: bool = False
 
@@ -83,6 +85,15 @@ class Placer:
     def free(self) -> int:
         """The number of accelerators that are not taken."""
         return self.pool.left
+
+    def in_turn(self, steps: Mapping[str, Collection[int]]) -> list[str]:
+        """Return the names of pools in the order in which they take accelerators.
+
+        ``steps`` has the sizes of the groups of each pool, in the order in which the trainer makes the pools.
+        """
+        if not self.packing.largest_first:
+            return list(steps)
+        return sorted(steps, key=lambda name: -max(steps[name]))  # pools with equal steps keep their order
 
     def take(
         self,

@@ -227,12 +227,11 @@ class ArealJob(Job):
                 placer.without_accelerators(name, engine.processes, engine.where)
 
     def _take_all(self, placer: Placer) -> dict[str, Taken]:
-        """Take the GPUs of each engine that has its own."""
-        resources = {}
-        for name, engine in self.engines.items():
-            if engine.host is None and not engine.on_cpu:
-                resources[name] = self._take(placer, name, engine)
-        return resources
+        """Take the GPUs of each engine that has its own; the engines are in the order written."""
+        own = {name: engine for name, engine in self.engines.items() if engine.host is None and not engine.on_cpu}
+        steps = {name: self._steps(name, engine) for name, engine in own.items()}
+        resources = {name: self._take(placer, name, own[name]) for name in placer.in_turn(steps)}
+        return {name: resources[name] for name in own}
 
     def _take(self, placer: Placer, name: str, engine: _Engine) -> Taken:
         """Take the GPUs of an engine; pinned, in whole steps: no node may split a bundle of several."""
@@ -250,7 +249,9 @@ class ArealJob(Job):
         return placer.bundles(world, self._bundles(engine), name, engine.where, lacking, of=_LEFT)
 
     def _steps(self, name: str, engine: _Engine) -> set[int]:
-        """Return the sizes of the groups of an engine that trains, and of those that share its GPUs."""
+        """Return the sizes of the groups of an engine and of those that share its GPUs; or of its bundles."""
+        if engine.infers:
+            return set(self._bundles(engine))
         users = [engine, *(guest for guest in self.engines.values() if guest.host == name)]
         steps = set()
         for user in users:

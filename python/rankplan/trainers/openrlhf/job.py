@@ -18,6 +18,9 @@ from rankplan.sdk import Config, Job, Placer, Sizes, Taken, Where
 from rankplan.trainers.openrlhf import keys
 from rankplan.words import path_text
 
+_ENGINES = "vllm"
+"""The component of the engines."""
+
 _SHARED = 5
 """Users of a shared GPU: four models and an engine."""
 
@@ -86,14 +89,12 @@ class OpenrlhfJob(Job):
 
     def place(self, placer: Placer) -> None:
         """Place the models, and ``vllm``, whose processes are engines."""
-        taken: dict[str, Taken] = {}
-        if "actor" in self.on:
-            taken["actor"] = self._take(placer, "actor")
-        generating = self._take_engines(placer, taken)
+        steps = {name: self._steps(name) for name in self._hosts()}
+        taken = {name: self._take(placer, name) for name in placer.in_turn(steps)}
+        for name in steps:
+            self._ask(placer, name, taken[name])
         for name, model in self.models.items():
             host = self.on.get(name, name)
-            if host not in taken:
-                taken[host] = self._take(placer, name)
             if model.gpus > len(taken[host]) > 0:
                 of = f"the {host}'s GPUs"
                 placer.too_many(self.largest[name], name, model.gpus, len(taken[host]), of)
@@ -101,32 +102,41 @@ class OpenrlhfJob(Job):
             share = placer.share(_SHARED) if name in self.on else 1.0
             own = taken[host].slice(0, model.gpus)
             placer.component(name, own, self.parallel.where, sizes=self.parallel, share=share)
-        share = placer.share(_SHARED) if self.all else 1.0
-        sizes = self.engine_sizes
-        placer.component("vllm", generating, sizes.where, self.tensor, sizes=sizes, share=share)
+        if self.num_engines:
+            generating = taken["actor" if self.all else _ENGINES]
+            share = placer.share(_SHARED) if self.all else 1.0
+            sizes = self.engine_sizes
+            placer.component(_ENGINES, generating, sizes.where, self.tensor, sizes=sizes, share=share)
 
-    def _take_engines(self, placer: Placer, taken: dict[str, Taken]) -> Taken:
-        """Return the accelerators of the engines: the actor's, or their own."""
-        if not self.num_engines:
-            return Taken()
-        if self.all:
-            return taken["actor"]
-        generating = placer.take(self.num_engines * self.tensor, "vllm", self.engines_at, whole={self.tensor})
-        placer.ask("vllm", generating)
-        return generating
+    def _hosts(self) -> list[str]:
+        """Return the models and engines with GPUs of their own, in the order in which OpenRLHF makes their groups."""
+        hosts = [self.on.get(name, name) for name in self.models]
+        shared = ["actor"] if "actor" in self.on else []
+        engines = [_ENGINES] if self.num_engines and not self.all else []
+        return list(dict.fromkeys([*shared, *engines, *hosts]))
 
-    def _take(self, placer: Placer, name: str) -> Taken:
-        """Take the accelerators of a model, and record its request."""
-        model = self.models[name]
+    def _steps(self, name: str) -> set[int]:
+        """Return the sizes of the groups of a model, and of the engines on its GPUs; or of an engine."""
+        if name == _ENGINES:
+            return {self.tensor}
         sizes = self.parallel.parallel
         steps = {sizes.tp, sizes.tp * sizes.cp}
         if self.all and name == "actor":
             steps.add(self.tensor)
-        taken = placer.take(model.gpus, self.named[name], self.largest[name], whole=steps)
+        return steps
+
+    def _take(self, placer: Placer, name: str) -> Taken:
+        """Take the accelerators of a model, or of the engines."""
+        steps = self._steps(name)
+        if name == _ENGINES:
+            return placer.take(self.num_engines * self.tensor, name, self.engines_at, whole=steps)
+        return placer.take(self.models[name].gpus, self.named[name], self.largest[name], whole=steps)
+
+    def _ask(self, placer: Placer, name: str, taken: Taken) -> None:
+        """Record the request of a model, or of the engines."""
         # Without a group, actors with one GPU per node ask for themselves.
-        together = model.gpus_per_node > 1 or name in self.on
+        together = name == _ENGINES or self.models[name].gpus_per_node > 1 or name in self.on
         placer.ask(name, taken, strategy="PACK" if together else None)
-        return taken
 
 
 def _present(config: Config) -> set[str]:

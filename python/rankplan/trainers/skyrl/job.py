@@ -23,6 +23,9 @@ from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Job, Placer, Sizes, Taken, must_be
 from rankplan.trainers.skyrl import keys
 
+_ENGINES = "generator"
+"""The component of the engines."""
+
 _SHARED = 5
 _REMOVED = {"colocate_critic_reward", "reward_num_nodes", "reward_num_gpus_per_node"}
 """Keys of ``trainer.placement`` before 0.3.0, for a reward model that has left SkyRL."""
@@ -151,52 +154,81 @@ class SkyrlJob(Job):
         """Place ``policy``, ``ref``, ``critic``, and the servers of the ``generator``."""
         if max(model.gpus_per_node for model in self.models.values()) > 1:
             placer.requests += Requests([_PEER_ACCESS])
-        engines = self._take_engines(placer)
-        taken: dict[str, Taken] = {}
+        taken = self._take_all(placer)
+        engines = taken[_ENGINES]
+        self._ask_for_engines(placer, engines)
         for name, model in self.models.items():
             if self.all:
-                taken[name], share = engines, placer.share(_SHARED)
+                own, share = engines, placer.share(_SHARED)
             elif self.pair and name == "ref":
-                taken[name], share = taken["policy"], 0.25
+                own, share = taken["policy"], 0.25
             else:
-                taken[name] = self._take_model(placer, model)
-                share = 0.75 if self.pair and name == "policy" else 1.0
+                own, share = taken[name], 1.0
+                self._ask_for_model(placer, model, own)
+                if self.pair and name == "policy":
+                    share = 0.75
             sizes = self.parallel[name]
-            placer.component(name, taken[name], sizes.where, sizes=sizes, share=share)
+            placer.component(name, own, sizes.where, sizes=sizes, share=share)
         if self.num_engines:
             share = placer.share(_SHARED) if self.all else 1.0
             sizes = self.engine_sizes
-            placer.component("generator", engines, sizes.where, self.each, sizes=sizes, share=share, engines=self.data)
+            placer.component(_ENGINES, engines, sizes.where, self.each, sizes=sizes, share=share, engines=self.data)
 
-    def _take_model(self, placer: Placer, model: Shape) -> Taken:
-        """Take the accelerators of a model that shares none with the engines, and record its request."""
-        taken = placer.nodes(model.nodes, model.gpus_per_node, model.name, self.places[model.name])
+    def _take_all(self, placer: Placer) -> dict[str, Taken]:
+        """Take the accelerators of the engines, and of the models that share none."""
+        steps = {_ENGINES: self._steps()}
+        if not self.all:
+            steps |= {name: {model.gpus_per_node} for name, model in self.models.items()}
+            if self.pair:
+                del steps["ref"]
+        taken = {}
+        for name in placer.in_turn(steps):
+            if name == _ENGINES:
+                taken[name] = self._take_engines(placer)
+            else:
+                model = self.models[name]
+                taken[name] = placer.nodes(model.nodes, model.gpus_per_node, name, self.places[name])
+        return taken
+
+    def _take_engines(self, placer: Placer) -> Taken:
+        """Take the accelerators of the engines, part by part."""
+        taken = Taken()
+        for count in self._parts():
+            if count:
+                taken += placer.take(count, _ENGINES, self.engines_at, whole=self._steps())
+        return taken
+
+    def _ask_for_model(self, placer: Placer, model: Shape, taken: Taken) -> None:
+        """Record the request of a model with accelerators of its own."""
         # Without a group, actors with one GPU per node ask for themselves.
         together = model.gpus_per_node > 1 or (self.pair and model.name == "policy")
         order: NodeOrder | None = "id" if together and model.gpus_per_node == 1 else None
         strategy = "PACK" if together else None
         placer.ask(model.name, taken, bundles=[model.gpus_per_node], strategy=strategy, order=order)
-        return taken
 
-    def _take_engines(self, placer: Placer) -> Taken:
-        """Take the accelerators of the engines, or of all models if they share them.
+    def _parts(self) -> tuple[int, int]:
+        """Return the accelerators of the engines, or of all models if they share them, in two parts.
 
-        Alone, the engines that prefill are packed by themselves.
+        Alone, the engines that prefill are packed by themselves: the first part.
         """
         count = self.servers * self.each
         if self.all and not count:
             count = self.models["policy"].gpus
         ahead = 0 if self.all else self.num_prefill * self.data * self.each
+        return ahead, count - ahead
+
+    def _steps(self) -> set[int]:
+        """Return the sizes of the groups of the engines, and of the models that share their accelerators."""
         steps = {self.each}
         if self.all:
             steps |= {sizes.parallel.tp * sizes.parallel.cp for sizes in self.parallel.values()}
-        engines = Taken()
-        for part in (ahead, count - ahead):
-            if part:
-                taken = placer.take(part, "generator", self.engines_at, whole=steps)
-                placer.ask("generator" if self.num_engines else "policy", taken, order="id")
-                engines += taken
-        return engines
+        return steps
+
+    def _ask_for_engines(self, placer: Placer, engines: Taken) -> None:
+        """Record a request for each part of the accelerators of the engines."""
+        ahead, _ = self._parts()
+        for part in (engines.slice(0, ahead), engines.slice(ahead, len(engines))):
+            placer.ask(_ENGINES if self.num_engines else "policy", part, order="id")
 
 
 def _reject_unknown(config: Config) -> None:
