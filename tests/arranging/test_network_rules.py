@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rankplan import Inventory, Plan, arrange, replan
+from rankplan import ComponentPlacement, Inventory, Plan, arrange, replan
 from rankplan._core import Chunks, RankSet
 from rankplan.arranging.replanned import ranks_at
 from rankplan.cli import main
 from rankplan.errors import PlacementError
 from rankplan.plans.component import Component
-from rankplan.plans.rules import NO_RULES, Rules
+from rankplan.plans.rules import GROUP_KINDS, NO_RULES, Rules
 from rankplan.render.changes import replan_lines
 from rankplan.rlinf import with_section
 from support.outcomes import at_least, outcome
@@ -113,6 +113,21 @@ def test_every_wrong_name_is_reported_at_once() -> None:
         "unknown-level",
         "unknown-level",
     ]
+
+
+@given(st.sampled_from([1, 2, 4]), st.sampled_from([1, 2]), st.sampled_from([1, 2]))
+def test_a_rule_about_groups_that_a_component_lacks_warns(tp: int, ep: int, pp: int) -> None:
+    nodes = with_section(cluster([("x", "a")] * 4), {"num_nodes": 4, "component_placement": {}}).without_groups()
+    section = {"placement": "0-15", "parallel": {"tp": tp, "ep": ep, "pp": pp}}
+    stated: dict[str, Any] = {"num_nodes": 4, "component_placement": {"actor": section}}
+    found = ComponentPlacement({"cluster": stated}, nodes).plan()
+    level = nodes.levels[-1]
+    for rule in ("keep", "prefer"):
+        rules = Rules(**{rule: {"actor": dict.fromkeys(GROUP_KINDS, level) | {"world": level}}})
+        warnings = found.placed(found.inventory, found.values(), rules).rule_warnings()
+        silent = [kind for kind in GROUP_KINDS if found["actor"].layout.size(kind) == 1]
+        assert all(f"(`{kind}`)" in warning.message for kind, warning in zip(silent, warnings, strict=True))
+        assert all(warning.warning and f"`{rule}` says nothing" in warning.message for warning in warnings)
 
 
 def test_shares_are_even() -> None:

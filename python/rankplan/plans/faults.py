@@ -32,3 +32,10 @@ def setting_of_another(key: str, kind: str, framework: str, own: str) -> Diagnos
 def both_stated(first: str, second: str) -> Diagnostic:
     """Two settings state the same."""
     return Diagnostic("invalid-value", f"`{first}` and `{second}` are both stated", "remove one of the two")
+
+
+def no_such_groups(rule: str, name: str, kind: str, word: str) -> Diagnostic:
+    """A rule is about groups of a kind that a component does not have: their size is 1, stated or not."""
+    message = f"`{rule}` says nothing about {name}: the {word} groups (`{kind}`) have one slot each"
+    help = f"remove it, or state their size: `parallel: {{{kind}: 2}}`"
+    return Diagnostic("invalid-value", message, help, warning=True)

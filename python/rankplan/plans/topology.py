@@ -16,6 +16,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains
 from rankplan.plans.component import Component, used_nodes
 from rankplan.plans.crossings import WORDS, crossing, few, places_text
+from rankplan.plans.faults import no_such_groups
 from rankplan.plans.rules import ALL, TOGETHER, WORLD, Rules, component_names
 from rankplan.plans.segments import cut, level_sizes
 from rankplan.words import counted, nodes_text, unknown
@@ -272,11 +273,15 @@ def _nodes_in_use(parts: Mapping[str, Component], inventory: Inventory, cluster:
 
 
 def topology_warnings(stated: Rules, parts: Mapping[str, Component], inventory: Inventory) -> Iterator[Fault]:
-    """Yield a warning for each rule of ``prefer`` that does not hold."""
-    if not stated.prefer:
+    """Yield a warning for each rule of ``prefer`` that does not hold, and for each that is about no groups at all."""
+    if not stated.prefer and not stated.keep:
         return
     lost = stated_levels(inventory)
-    for rule in NodeRules.of(stated, parts, inventory.levels, lost=lost).preferred:
+    rules = NodeRules.of(stated, parts, inventory.levels, lost=lost)
+    for rule in (*rules.kept, *rules.preferred):
+        if rule.kind in WORDS and rule.who in parts and parts[rule.who].layout.size(rule.kind) == 1:
+            yield rule.path, no_such_groups(rule.path[0], rule.who, rule.kind, WORDS[rule.kind])
+    for rule in rules.preferred:
         if found := broken(rule, parts, inventory):
             yield rule.path, Diagnostic("group-spans", *found, warning=True)
 
