@@ -19,8 +19,9 @@ import yaml
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError
+from rankplan import EmitOptions, Inventory, PlacementError, emit, plan
 from rankplan.cli.commands import main
+from rankplan.front.job import load_plan
 from rankplan.read.inventories.kubernetes_nodes import read_kubernetes_nodes
 from rankplan.read.inventories.slurm_nodes import read_slurm_nodes
 from rankplan.read.inventories.topology_files import read_slurm
@@ -120,7 +121,7 @@ def test_records_of_slurm(tmp_path: Path) -> None:
         nodes = slurm(tmp_path, written)
         assert [one.name for one in nodes] == ["gpu2", "gpu3", "gpu10"]
         assert [one.entry.get("ip") for one in nodes] == [None, "fd00::3", "10.1.0.10"]
-        assert nodes[0].entry == {"hostname": "gpu2.x", "accelerators": 8}
+        assert nodes[0].entry == {"hostname": "gpu2.x", "labels": {"slurm/node-name": "gpu2"}, "accelerators": 8}
         assert nodes[1].problem == "DRAIN: gres/gpu count reported lower than configured (0 < 8) State=IDLE"
 
 
@@ -442,6 +443,23 @@ def test_nodes_and_network_of_slurm_make_an_inventory(tmp_path: Path) -> None:
     assert done.stderr == "1 node not healthy: g2 (DOWN: fan)\n"
     saved = Inventory.load(tmp_path / "saved.yaml")
     assert (saved.node(0).hostname, saved.node(0).ip, saved.node(1).healthy) == ("host1", "10.0.0.1", False)
+
+
+def test_a_script_names_nodes_as_slurm_does(tmp_path: Path) -> None:
+    """A node's ``NodeName`` is what ``--nodelist`` and ``--exclude`` take; its hostname may be another one."""
+    (tmp_path / "nodes.txt").write_text("".join(shown(f"g{index}", host=f"host{index}.x") for index in range(3)))
+    assert run(tmp_path, "--slurm", "@nodes.txt", "-o", "@saved.yaml").exit_code == 0
+    nodes = Inventory.load(tmp_path / "saved.yaml")
+    config = {"cluster": {"num_nodes": 3, "component_placement": {"actor": "0-7"}, "exclude": ["host1.x"]}}
+    found = plan(config, nodes)
+    pinned = emit(found, "slurm", EmitOptions(command="python {}.py", pin=True))
+    assert re.search("^#SBATCH --nodelist=g0$", pinned, re.M) and "host=(g0)" in pinned
+    (tmp_path / "pinned.sh").write_text(pinned)
+    assert load_plan(tmp_path / "pinned.sh").inventory.node(0).hostname == "host0.x"
+    free = emit(found, "slurm", EmitOptions(command="python {}.py"))
+    assert re.search("^#SBATCH --exclude=g1$", free, re.M)
+    (tmp_path / "free.sh").write_text(free)
+    assert emit(tmp_path / "free.sh", "slurm", EmitOptions()) == free
 
 
 def test_what_slurm_shows_is_read_from_pipes(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan._core import RankSet
+from rankplan.nodes.facts import SLURM_NAME
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.words import natural
@@ -28,6 +29,8 @@ def portable(plan: Plan) -> Plan:
 
 def _anonymous(entry: dict[str, Any]) -> dict[str, Any]:
     found = {key: value for key, value in entry.items() if key not in _OF_A_MACHINE}
+    if SLURM_NAME in found.get("labels", ()):
+        found["labels"] = {key: value for key, value in found["labels"].items() if key != SLURM_NAME}
     if isinstance(devices := found.get("accelerators"), list):
         found["accelerators"] = [
             {key: value for key, value in one.items() if key not in _OF_A_DEVICE} for one in devices

@@ -16,6 +16,8 @@ from rankplan.launchers.groups import pod_groups
 from rankplan.launchers.requests import Requests, level_order, requests
 from rankplan.launchers.scripts import Head
 from rankplan.launchers.slurm_options import repeated
+from rankplan.nodes.facts import SLURM_NAME
+from rankplan.nodes.node import NodeSpec
 
 GPUS = ("NV_GPU", "AMD_GPU", "INTEL_GPU")
 """Types that Slurm counts as its resource ``gpu``."""
@@ -128,12 +130,19 @@ def _excluded(draft: Draft) -> list[str]:
     """Return the names of the nodes that must not be used."""
     inventory = draft.plan.inventory
     whole = (node for node, local in sorted(inventory.marks.items()) if local is None)
-    return [name for node in whole if (name := inventory.node(node).hostname) is not None]
+    names = (_slurm_name(inventory.node(node)) for node in whole)
+    return [name for name in names if name is not None]
 
 
 def pinned_hosts(draft: Draft, nodes: Iterable[int]) -> list[str]:
-    names = {node: draft.plan.inventory.node(node).hostname for node in nodes}
+    """Return Slurm's names of nodes. Nodes without a name are a fault of the draft."""
+    names = {node: _slurm_name(draft.plan.inventory.node(node)) for node in nodes}
     unnamed = [node for node, name in names.items() if not name]
     if unnamed:
         draft.refuse(faults.no_pinned_host(unnamed))
     return [name or "" for name in names.values()]
+
+
+def _slurm_name(node: NodeSpec) -> str | None:
+    """Return the name by which Slurm knows a node: its ``NodeName``, which may differ from its hostname."""
+    return node.labels.get(SLURM_NAME) or node.hostname

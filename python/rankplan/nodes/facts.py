@@ -11,6 +11,9 @@ from rankplan.nodes.groups import NodeGroup
 NODE_LEVEL = "node"
 """The innermost level of every cluster; it needs no label."""
 
+SLURM_NAME = "slurm/node-name"
+"""The label with Slurm's name of a node (``NodeName``), where that is not its hostname (``NodeHostName``)."""
+
 BY_ADDRESS, BY_TOPOLOGY = "address", "topology"
 ORDERS = (BY_ADDRESS, BY_TOPOLOGY)
 AS_RLINF_ORDER = "rlinf"

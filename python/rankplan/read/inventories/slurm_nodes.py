@@ -20,6 +20,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import read_text
 from rankplan.frozen import frozen
 from rankplan.kinds import SLURM_NODES, kind_of
+from rankplan.nodes.facts import SLURM_NAME
 from rankplan.read.inventories.batch_script import BY_NAME
 from rankplan.words import must_be, natural, shown
 
@@ -130,7 +131,10 @@ def _node(fields: Mapping[str, str]) -> SlurmNode:
     name = fields["NodeName"]
     if not name or not name.isprintable() or set(name) & set("[],"):
         raise _refusal(f"{shown(name)} is not the name of a node", "pass the output of `scontrol show node`")
-    entry: dict[str, Any] = {"hostname": fields.get("NodeHostName") or name}
+    hostname = fields.get("NodeHostName") or name
+    entry: dict[str, Any] = {"hostname": hostname}
+    if hostname != name:
+        entry["labels"] = {SLURM_NAME: name}
     with suppress(ValueError):  # Slurm shows the name again if it knows no address
         entry["ip"] = str(ipaddress.ip_address(fields.get("NodeAddr", "")))
     entry |= _accelerators(fields.get("Gres", ""), fields.get("CfgTRES", ""))
