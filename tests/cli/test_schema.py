@@ -84,6 +84,28 @@ def test_the_network_and_exclusions(keys: str, accepted: bool) -> None:
     assert (errors(f"cluster: {{num_nodes: 2, {keys}}}\n") == []) is accepted
 
 
+@pytest.mark.parametrize(
+    ("keys", "accepted"),
+    [
+        ("topology: {keep: {actor: {tp: node}}, levels: [rack]}", True),
+        ("nodes: {ray: auto}", True),
+        ("overrides: [a=1]\nexclude: node-3\nbeside: [a.json]", True),
+        ("memory: {accelerator: H100, reserve: 2 GiB}\nvisibility: own\nbinding: node\nenvironment: {A: 1}", True),
+        ("emit: {to: kuberay, level: {rack: a}, port: 3}\ncommand: bash run.sh", True),
+        ("trainer: {nnodes: 2}", False),
+        ("topolgy: {}", False),
+        ("topology: {keep: {actor: {tpp: node}}}", False),
+        ("nodes: {rays: auto}", False),
+        ("overrides: a=1", False),
+        ("memory: {model_: x}", False),
+        ("visibility: all", False),
+        ("emit: {port: 0}", False),
+    ],
+)
+def test_a_job_file(keys: str, accepted: bool) -> None:
+    assert (errors(f"job: run.sh\n{keys}\n") == []) is accepted
+
+
 def test_both_ways_of_writing_sizes_are_accepted() -> None:
     for sizes in ("d4t2p1", "' t 2 d4 '", "{tp: 4, dp: 2, order: tp-cp-ep-pp-dp}", "{}"):
         assert (
@@ -140,7 +162,8 @@ def test_configs_of_other_systems_are_accepted() -> None:
 
 @pytest.mark.parametrize("dialect", TABLES)
 def test_every_key_of_a_dialect_is_described(dialect: str) -> None:
-    described = SCHEMA["properties"] | {"cluster": properties()["cluster"], ANY_ROLE: SCHEMA["additionalProperties"]}
+    config = SCHEMA["else"]
+    described = config["properties"] | {"cluster": properties()["cluster"], ANY_ROLE: config["additionalProperties"]}
     for entry in (entry for entry in TABLES[dialect].placing if entry.kind is not Kind.ANY):
         here: Any = {"properties": described}
         for part in entry.path:

@@ -246,6 +246,13 @@ COMPLETED = [
     ("num_gpus_per_node: 8\nmine:\n  |", {"device_mapping", "world_size", "strategy_args"}),
     ("rollout:\n  backend: vllm:d1\nactor:\n  backend: fsdp:d1\n  scheduling_strategy:\n    target: |", {"rollout"}),
     ("# rankplan explain |\n", {"not-multiple", "unknown-key"}),
+    ("job: run.sh\n|", {"topology", "nodes", "exclude", "memory", "emit"}),
+    ("job: run.sh\ntopology:\n  |", {"keep", "segment", "levels"}),
+    ("job: run.sh\nmemory: {|", {"accelerator", "reserve"}),
+    ("job: run.sh\nemit:\n  |", {"to", "image", "queue", "slurm-release"}),
+    ("job: run.sh\nemit: {to: |", {"kuberay", "slurm"}),
+    ("job: run.sh\nvisibility: |", {"own", "node", "own-first"}),
+    ("job: run.sh\ndialect: |", {"verl", "slime"}),
 ]
 
 
@@ -254,6 +261,20 @@ COMPLETED = [
 )
 def test_completion(editor: Editor, conf: Path, text: str, expected: set[str]) -> None:
     assert expected <= set(completed(editor, conf, text))
+
+
+def test_a_job_file_is_checked_and_completed_with_its_trainer(editor: Editor, tmp_path: Path) -> None:
+    (tmp_path / "verl.yaml").write_bytes((EXAMPLES / "verl.yaml").read_bytes())
+    path = tmp_path / "run.job.yaml"
+    text = "job: verl.yaml\ntopology:\n  keep:\n    |\n"
+    assert {"actor", "rollout"} <= set(completed(editor, path, text))
+    text = "job: verl.yaml\ntopology:\n  keep:\n    acto: {tp: node}\n"
+    (found,) = editor.open(path, text)
+    assert (found["code"], found["range"]["start"]) == ("unknown-component", {"line": 3, "character": 4})
+    editor.close(path)
+    editor.open(path, text.replace("acto:", "actor:"))
+    assert "**actor**" in editor.hover(path, 3, 6) and "must stay within" in editor.hover(path, 1, 3)
+    editor.close(path)
 
 
 def test_completion_replaces_what_is_typed(editor: Editor, conf: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,14 +19,18 @@ from rankplan.cli.common import (
     config_options,
     format_option,
     memory_options,
+    overrides,
     refuse_other_nodes,
 )
 from rankplan.cli.output import EXPECTED, colored, faults_end_it, note, print_table, show_error, silent
 from rankplan.errors import Diagnostic, printable
 from rankplan.front.api import check as check_config
-from rankplan.front.job import opened
+from rankplan.front.job import job_file_of, opened
 from rankplan.render.report import Report
 from rankplan.words import counted
+
+if TYPE_CHECKING:
+    from rankplan.jobs.reader import JobFile
 
 _SUFFIXES = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch")
 """The files of a folder that may be configs."""
@@ -39,7 +44,11 @@ _INTERVAL = 0.3
 @format_option("text", "json", "sarif", "github")
 @click.option("--memory", is_flag=True, help="Also show what each phase needs on an accelerator, and whether it fits.")
 @memory_options
-@click.option("--verbose", is_flag=True, help="Report all values that are known only at run time.")
+@click.option(
+    "--verbose",
+    is_flag=True,
+    help="Report all values that are known only at run time; of a job file, what holds and where it is stated.",
+)
 @click.option("--watch", "watched", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
 def check(
     paths: tuple[str, ...],
@@ -61,7 +70,7 @@ def check(
     The report goes to stdout, notes on the assumed nodes to stderr.
 
     In a folder, rankplan checks YAML files and scripts, counts those that are no job, and leaves out hidden folders. A
-    table ends the report.
+    file that a job file names is checked once, under the job file. A table ends the report.
     """
     options = {"memory": memory, "reserve": reserve, "costs": costs, "verbose": verbose}
     if watched:
@@ -81,6 +90,20 @@ def files_in(path: str) -> Iterator[str]:
             yield from files_in(str(entry))
 
 
+def files_to_check(files: Sequence[str], named: Collection[str]) -> list[str]:
+    """Return files without those of folders that a job file names: they are checked under it.
+
+    A file that the user has named is checked in any case.
+    """
+    below: set[str] = set()
+    for file in files:
+        with suppress(*EXPECTED):  # whoever checks the file reports what is wrong
+            stated = job_file_of(file)
+            if stated is not None:
+                below.update(os.path.realpath(one) for one in (stated.job, *stated.files[1:]))
+    return [file for file in dict.fromkeys(files) if file in named or os.path.realpath(file) not in below]
+
+
 def _check_all(paths: tuple[str, ...], choice: Choice, form: str, **options: Any) -> bool:
     """Check files and print the result; return whether all are fine."""
     reports: list[Report] = []
@@ -88,6 +111,7 @@ def _check_all(paths: tuple[str, ...], choice: Choice, form: str, **options: Any
     skipped, whole = 0, any(Path(path).is_dir() for path in paths)
     with faults_end_it():
         files = [file for path in paths for file in files_in(path)]
+        files = files_to_check(files, paths) if whole else files
     for file in files:
         with faults_end_it(), silent() if whole else nullcontext():
             try:
@@ -99,6 +123,8 @@ def _check_all(paths: tuple[str, ...], choice: Choice, form: str, **options: Any
                     continue
                 if form == "text" and not (whole and report):
                     click.echo(report.render(color=colored(sys.stdout)))
+                    if options["verbose"] and (stated := job_file_of(config)) is not None:
+                        _print_stated(stated, report, choice)
             except BrokenPipeError:
                 raise
             except EXPECTED as error:
@@ -133,6 +159,23 @@ def _print_annotations(reports: Sequence[Report], form: str) -> None:
         click.echo(github(one))
     for file, remark in remarks.items():
         click.echo(github_notice(file, remark))
+
+
+def _print_stated(stated: JobFile, report: Report, choice: Choice) -> None:
+    """Print what holds for a job, and where it comes from."""
+    from rankplan.jobs.holding import holding  # printed for people who ask
+    from rankplan.render.tables import table
+
+    rules = None if report.plan is None else report.plan.rules
+    held = holding(stated, rules, nodes=choice.stated_nodes, dialect=choice.dialect)
+    result = table("stated", "value", "where")
+    for one in held:
+        result.add_row(*map(printable, one))
+    for option, words in (("--without", choice.without), ("--", overrides())):
+        for word in words:
+            result.add_row("overrides" if option == "--" else "exclude", printable(word), option)
+    click.echo()
+    print_table(result)
 
 
 def _print_summary(reports: Sequence[Report]) -> None:

@@ -26,6 +26,7 @@ COMMANDS = {
     "env": "Print the environment of one rank.",
     "exec": "Start one rank, or all ranks of a node, without Ray.",
     "explain": "Explain a rule by its code, with an example and the fix.",
+    "init": "Write a job file: nodes, rules and more, for any trainer.",
     "inventory": "Show the nodes as a tree, with their network and hardware.",
     "live": "Show what runs on a Ray cluster; compare it with a plan.",
     "lsp": "Serve editors over stdio: diagnostics, plans, completion, fixes.",
@@ -33,7 +34,7 @@ COMMANDS = {
     "plan": "Show where every process runs.",
     "replan": "Repair a saved plan after hardware failed.",
     "run": "Launch a config or saved plan, call every rank, verify.",
-    "schema": "Print a JSON schema of config files, for editors.",
+    "schema": "Print a JSON schema of configs and job files, for editors.",
     "show": "Show a map: nodes, their accelerators, the processes on them.",
     "tune": "Find the fastest placement for measured times.",
 }

@@ -159,6 +159,12 @@ class Choice:
             return self.nodes
         return None if self.file is None and self.ray is None else self
 
+    @property
+    def stated_nodes(self) -> tuple[str, str] | None:
+        """What an option says about the nodes, and the option."""
+        options = (("--nodes", self.nodes), ("--inventory", self.file), ("--ray", self.ray))
+        return next(((value, option) for option, value in options if value is not None), None)
+
     @cached_property
     def inventory(self) -> Inventory:
         """The nodes of the file or the Ray cluster, in the order that the options state. They are read once."""

@@ -1,4 +1,4 @@
-"""``rankplan schema``: a JSON schema of config files, for editors."""
+"""``rankplan schema``: a JSON schema of configs and job files, for editors."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rankplan.cli.output import faults_end_it
 from rankplan.dialects.keys.key import ANY_ROLE
 from rankplan.dialects.schema import properties
 from rankplan.hardware.types import HARDWARE_TYPES
+from rankplan.jobs.drafting import SCHEMA
+from rankplan.jobs.recognising import JOB
+from rankplan.jobs.schema import job_schema
 from rankplan.read.hardware import hardware_model
 from rankplan.read.models import ClusterSection
-
-SCHEMA_ID = "https://www.schemastore.org/rankplan.json"
-"""Where SchemaStore serves the schema."""
 
 
 @click.command()
 def schema() -> None:
-    """Print a JSON schema of config files, for editors.
+    """Print a JSON schema of configs and job files, for editors.
 
     A YAML language server applies it to a config that starts with "# yaml-language-server: $schema=FILE". It describes
     the keys of every dialect and the types of their values; rankplan check knows all rules.
@@ -30,7 +30,7 @@ def schema() -> None:
 
 
 def config_schema() -> dict[str, Any]:
-    """Return the schema of a config: it describes the keys that place processes and accepts any other key."""
+    """Return the schema of a file with the key ``job``, and of a config: the keys that place, and any other key."""
     section = ClusterSection.model_json_schema()
     definitions = section.pop("$defs")
     definitions["Hardware"]["allOf"] = [_of_type(name) for name in HARDWARE_TYPES]
@@ -40,12 +40,16 @@ def config_schema() -> dict[str, Any]:
     cluster = {"if": is_other, "then": keys.pop("cluster"), "else": {"$ref": "#/$defs/ClusterSection"}}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",  # supported by every language server
-        "$id": SCHEMA_ID,
+        "$id": SCHEMA,
         "title": "rankplan",
         "type": "object",
-        "properties": {"cluster": cluster} | {key: schema for key, schema in keys.items() if key != ANY_ROLE},
-        "additionalProperties": keys[ANY_ROLE],
-        "$defs": {"ClusterSection": section, **definitions},
+        "if": {"required": [JOB]},
+        "then": {"$ref": "#/$defs/JobFile"},
+        "else": {
+            "properties": {"cluster": cluster} | {key: schema for key, schema in keys.items() if key != ANY_ROLE},
+            "additionalProperties": keys[ANY_ROLE],
+        },
+        "$defs": {"ClusterSection": section, "JobFile": job_schema(section), **definitions},
     }
 
 

@@ -20,6 +20,7 @@ from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.front.api import check
 from rankplan.front.job import Nodes
 from rankplan.frozen import frozen
+from rankplan.jobs.recognising import JOB
 from rankplan.marks import has_mark
 from rankplan.read.text.document import Document, Section
 from rankplan.read.text.load import SCRIPTS, load_config
@@ -30,6 +31,10 @@ _TOP = re.compile(r"^[\"']?(\w+)[\"']?[ \t]*:", re.MULTILINE)
 _REPLACE = re.compile(r"(?:did you mean|rename it to) `([^`]+)`\??")
 _RENAME = re.compile(r"rename `([^`]+)` to `([^`]+)`")
 _WRITE = re.compile(r"write ([0-9][0-9,:-]*)")
+
+
+_OF_CONFIG = (JOB, "dialect", "overrides")
+"""The keys of a job file that decide which components there are."""
 
 
 @frozen
@@ -73,6 +78,16 @@ class Checked:
             return ()
         return self.report.diagnostics if self.report.is_job else ()
 
+    @property
+    def components(self) -> tuple[str, ...]:
+        """The components of the plan; of a job file with faults, those of its trainer's config."""
+        plan = self.report.plan
+        if plan is None and self.config is not None and JOB in self.config:
+            bare = Section(self.config.document, ())
+            bare.update({key: self.config[key] for key in _OF_CONFIG if key in self.config})
+            plan = check(bare).plan
+        return () if plan is None else tuple(plan)
+
     def range(self, one: Diagnostic, label: Label | None = None) -> types.Range:
         """Return what a diagnostic, or one of its labels, marks; the first line if it has no place in this text."""
         if one.line is None or one.file != self.file:
@@ -99,7 +114,7 @@ class Checked:
 @cache
 def _telling() -> set[str]:
     """Return the keys at the top of configs of jobs, by which a text that is no valid YAML counts as one."""
-    keys = {"cluster"}
+    keys = {"cluster", JOB}
     for dialect in with_guests():
         keys |= {str(path[0]) for path in (*dialect.keys.telling, *dialect.keys.alone)}
         keys.update(*(key.sections for key in dialect.keys.keys))

@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rankplan.editor.checked import Checked
 from rankplan.editor.keys import keys_at, sections_at, words_at
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
+from rankplan.jobs.recognising import JOB
 from rankplan.plans.rules import component_names
 
 _KEY = re.compile(r" *(?P<dash>-)? *(?P<key>[^\s:#,\[\]{}-][^:#{}\[\]]*?) *:(?= |$)")
@@ -109,15 +111,18 @@ def _inside(path: KeyPath, text: str, *, value: bool = False) -> tuple[KeyPath, 
 
 
 def proposals(
-    cursor: Cursor, text: str, before: str, config: Mapping[Any, Any] | None, dialect: str | None, codes: Iterable[str]
+    cursor: Cursor, buffer: Checked, before: str, dialect: str | None, codes: Iterable[str]
 ) -> list[Proposal]:
-    """Return what can be at a cursor; ``before`` is its line up to it."""
+    """Return what can be at a cursor of a buffer; ``before`` is its line up to it."""
+    text, config = buffer.text, buffer.config
     if re.search(r"(^|\s)#", before):
         return [Proposal(code, code, "", "code") for code in codes] if _EXPLAIN in before else []
     if not cursor.value:
         keys = [Proposal(key, f"{key}: ", about, "key") for key, about in keys_at(dialect, cursor.path).items()]
         if cursor.path[:2] == ("cluster", "topology") and len(cursor.path) == 3:
             keys += [Proposal(name, f"{name}: ", "", "component") for name in _components(config)]
+        if dialect == JOB and cursor.path[:1] == ("topology",) and len(cursor.path) == 2:
+            keys += [Proposal(name, f"{name}: ", "", "component") for name in buffer.components]
         return keys
     if cursor.path[-1:] == ("node_group",):
         labels = dict.fromkeys((*_LABEL.findall(text), "cluster", "node"))

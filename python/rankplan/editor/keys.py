@@ -6,25 +6,34 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from rankplan.dialects import OWN, name_of, with_guests
+from rankplan.dialects import DIALECTS, OWN, name_of, with_guests
 from rankplan.dialects.keys.key import ANY_ROLE, Kind
 from rankplan.errors import KeyPath
+from rankplan.jobs.emit import TO, option_names
+from rankplan.jobs.keys import KEYS, OF_CLUSTER, OF_MEMORY
+from rankplan.jobs.recognising import JOB
+from rankplan.jobs.schema import job_schema
+from rankplan.launchers.table import LAUNCHERS
 from rankplan.read.models import ClusterSection
 
 
 def dialect_at(config: Mapping[Any, Any] | None, named: str | None = None) -> str | None:
-    """Return the dialect of a config; ``None`` if nothing in it tells."""
-    if named is not None:
+    """Return the dialect of a config, or `JOB` for a job file; ``None`` if nothing in it tells."""
+    if named is not None and (config is None or JOB not in config):
         return named
     if config is None:
         return None
+    if JOB in config:
+        return JOB
     name = name_of(config)
     return name if name != OWN or "cluster" in config else None
 
 
 def keys_at(dialect: str | None, path: KeyPath) -> dict[str, str]:
     """Return the keys of the section at a path, each with what it decides; of all dialects if it is ``None``."""
-    found: dict[str, str] = {}
+    if dialect == JOB:
+        return _job_keys(path)
+    found: dict[str, str] = _job_keys(path) if dialect is None else {}
     if dialect in (None, OWN):
         found |= _model_keys(path)
     for one in with_guests():
@@ -40,7 +49,11 @@ def keys_at(dialect: str | None, path: KeyPath) -> dict[str, str]:
 
 def words_at(dialect: str | None, path: KeyPath) -> list[str]:
     """Return the words that the key at a path takes, if they are few."""
+    if dialect == JOB:
+        return _job_words(path)
     words = dict.fromkeys(word for schema in _schemas(path) for word in schema.get("enum", ()))
+    if dialect is None:
+        words |= dict.fromkeys(_job_words(path))
     switch = any(schema.get("type") == "boolean" for schema in _schemas(path))
     for one in with_guests():
         if dialect in (None, one.name) and not switch:
@@ -58,6 +71,32 @@ def sections_at(dialect: str | None, path: KeyPath) -> tuple[str, ...]:
                 if key.sections and dotted in key.places():
                     return key.sections
     return ()
+
+
+def _job_keys(path: KeyPath) -> dict[str, str]:
+    """Return the keys of a section of a job file, each with what it decides."""
+    if not path:
+        return {key: known.decides for key, known in KEYS.items()}
+    if path == ("memory",):
+        return dict(OF_MEMORY)
+    if path == ("emit",):
+        options = {name: form.help for name, (_, form) in option_names().items()}
+        return {TO: "Launcher to write for.", **options}
+    return _model_keys(("cluster", *path)) if path[0] in OF_CLUSTER else {}
+
+
+def _job_words(path: KeyPath) -> list[str]:
+    """Return the words that a key of a job file takes, if they are few."""
+    if path == ("emit", TO):
+        return list(LAUNCHERS)
+    if path == ("dialect",):
+        return list(DIALECTS)
+    schema = job_schema(_section())["properties"].get(path[0], {}) if path else {}
+    for part in path[1:]:
+        schema = schema.get("properties", {}).get(part, {})
+    words = [str(word) for word in schema.get("enum", ())]
+    own = {str(word) for one in _schemas(("cluster", *path)) for word in one.get("enum", ())}
+    return words or sorted(own if path[:1] and path[0] in OF_CLUSTER else ())
 
 
 def _inside(key: KeyPath, path: KeyPath) -> KeyPath:

@@ -187,7 +187,7 @@ def _complete(server: Server, params: types.CompletionParams) -> types.Completio
             detail=one.about or server.rules.get(one.label),
             text_edit=types.TextEdit(place, one.insert),
         )
-        for one in proposals(cursor, buffer.text, before, buffer.config, dialect, server.rules)
+        for one in proposals(cursor, buffer, before, dialect, server.rules)
     ]
     return types.CompletionList(is_incomplete=False, items=items)
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rankplan.dialects import DIALECTS, OWN, Dialect, mixed, no_job, recognised
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import beginning
-from rankplan.front.unread import unread_rules, with_job_lines
 from rankplan.front.warnings import group_warnings, idle_warnings, plan_warnings, reject_crossings, reject_empty
 from rankplan.frozen import frozen
 from rankplan.jobs.recognising import JOB, is_job_file
@@ -149,6 +148,8 @@ class Job:
         """
         yield from plan_warnings(planned, needs, self.reader)
         if self.dialect.name != OWN:
+            from rankplan.front.unread import unread_rules  # RLinf's own rules are read
+
             yield from unread_rules(self.reader, self.dialect.system, self.dialect.keys.known)
         if self.labelled:
             yield from planned.plan.rule_warnings()
@@ -281,6 +282,8 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> tuple[Dialect, list
         raise PlacementError([fault, *detected.warnings])
     reader = Reader(config)
     for path, fault in mixed(config):
+        from rankplan.front.unread import with_job_lines  # few configs have keys of two systems
+
         reader.add(path, with_job_lines(config, fault))
     reader.finish()
     return DIALECTS[detected.name or OWN], detected.warnings

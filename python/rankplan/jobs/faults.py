@@ -153,6 +153,11 @@ def other_card(stated: str, present: str) -> Diagnostic:
     return Diagnostic(CONFLICT, message, "remove it: the inventory counts; or correct the inventory")
 
 
+def exists(file: str) -> Diagnostic:
+    """Return the fault of a file that would be lost."""
+    return Diagnostic("exists", f"{file} exists already", "edit it, or write another file with -o PATH")
+
+
 def rules_not_read(system: str, section: str, lines: Sequence[str]) -> Diagnostic:
     """Return the warning of rules in a config whose system does not know them; ``lines`` are those of a job file."""
     message = f"`{section}` states rules of the network, but {system} does not know it: rankplan reads none of them"

@@ -50,9 +50,10 @@ class JobMemory:
 class JobFile(ReadJob):
     """What the files of a job state, besides the trainer's config. Paths are relative to the working directory.
 
-    ``name`` is what messages call it. ``job`` is the path of the trainer's config or script, or of a saved plan.
-    ``nodes`` is a size or the path of an inventory, ``ray`` the address of a cluster. ``cluster`` are the keys that
-    mean what they mean in a ``cluster`` section, as plain values. ``reader`` locates all values.
+    ``name`` is what messages call it; ``files`` are all of them, the upper one first. ``job`` is the path of the
+    trainer's config or script, or of a saved plan. ``nodes`` is a size or the path of an inventory, ``ray`` the address
+    of a cluster. ``cluster`` are the keys that mean what they mean in a ``cluster`` section, as plain values.
+    ``reader`` locates all values.
     """
 
     name: str
@@ -70,6 +71,7 @@ class JobFile(ReadJob):
     environment: Mapping[str, str] = field(default_factory=dict)
     command: str | None = None
     emit: Mapping[str, Any] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
 
     def __fspath__(self) -> str:
         return self.name
@@ -145,6 +147,7 @@ class _Reading:
             environment=self._environment(),
             command=self._text("command", "write `command: bash run.sh`"),
             emit=self._emit(),
+            files=self._stack.files,
         )
         self._reader.finish()
         return stated

@@ -45,6 +45,12 @@ class Stack:
         self.file = layers[0].document.file
         self.warnings: list[Diagnostic] = []
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of the files, the upper one first."""
+        files = (layer.document.file for layer in self.layers)
+        return tuple(file for file in files if file is not None)
+
     def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
         """Return the fault in the file that states the value at a path."""
         layer, inner = self._stating(tuple(path))

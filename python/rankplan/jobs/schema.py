@@ -1,0 +1,60 @@
+"""The JSON schema of a job file, for editors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rankplan.hardware.policies import POLICIES, VISIBILITIES
+from rankplan.jobs.emit import TO, option_names
+from rankplan.jobs.keys import KEYS, OF_CLUSTER, OF_MEMORY
+from rankplan.jobs.recognising import JOB
+from rankplan.launchers.options import Form
+from rankplan.launchers.table import LAUNCHERS
+
+_TEXT = {"type": "string", "minLength": 1}
+_TEXTS = {"type": "array", "items": _TEXT}
+_VARIABLES = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
+
+
+def job_schema(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a job file; ``section`` is that of the ``cluster`` section, whose keys it shares."""
+    shared = {key: section["properties"][key] for key in OF_CLUSTER}
+    own: dict[str, dict[str, Any]] = {
+        JOB: _TEXT,
+        "dialect": _TEXT,
+        "overrides": _TEXTS,
+        "nodes": {"anyOf": [_TEXT, _closed({"ray": _TEXT}, ["ray"])]},
+        "beside": _TEXTS,
+        "memory": _closed({key: {"type": ["string", "number"], "description": OF_MEMORY[key]} for key in OF_MEMORY}),
+        "visibility": {"enum": list(VISIBILITIES)},
+        "binding": {"enum": list(POLICIES)},
+        "environment": _VARIABLES,
+        "command": _TEXT,
+        "emit": {"type": "object", "properties": _emit()},
+    }
+    values = own | shared
+    properties = {key: {**values[key], "description": KEYS[key].decides} for key in KEYS}
+    return {**_closed(properties, [JOB]), "title": "A job file"}
+
+
+def _closed(properties: Mapping[str, Any], required: list[str] | None = None) -> dict[str, Any]:
+    """Return the schema of a mapping without other keys."""
+    schema = {"type": "object", "properties": dict(properties), "additionalProperties": False}
+    return schema if required is None else schema | {"required": required}
+
+
+def _emit() -> dict[str, Any]:
+    """Return the schema of each option of ``emit``; a launcher of another package may have more."""
+    options = {name: _option(form) for name, (_, form) in option_names().items()}
+    return {TO: {"type": "string", "examples": list(LAUNCHERS.builtin)}, **options}
+
+
+def _option(form: Form) -> dict[str, Any]:
+    if form.types is bool:
+        return {"type": "boolean", "description": form.help}
+    if form.choices:
+        return {"enum": list(form.choices), "description": form.help}
+    if form.bounds is not None:
+        return {"type": "integer", "minimum": form.bounds[0], "maximum": form.bounds[1], "description": form.help}
+    return {"type": ["string", "number", "object"], "description": form.help}

@@ -1,0 +1,116 @@
+"""Job files in the commands: folders, what holds, precedence, and the outputs for machines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import rankplan
+from support.commands import run
+from support.paths import ROOT
+
+RACKS = """\
+levels: [rack]
+nodes:
+  - {ranks: 0-1, accelerators: 8, labels: {rack: a}}
+  - {ranks: 2-3, accelerators: 8, labels: {rack: b}}
+"""
+JOB = (
+    "job: verl.sh\nnodes: nodes.yaml\ntopology: {keep: {rollout: {tp: rack}}, segment: {actor: 1}}\nexclude: [node-3]\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "nodes.yaml").write_text(RACKS)
+    (tmp_path / "verl.sh").write_bytes((ROOT / "examples" / "verl.sh").read_bytes())
+    (tmp_path / "run.job.yaml").write_text(JOB)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "command", ["check", "plan", "arrange", "show", "convert --to rlinf", "env --component actor --rank 1"]
+)
+def test_a_command_takes_a_job_file(command: str) -> None:
+    name, *options = command.split()
+    done = run(name, "run.job.yaml", *options)
+    plain = run(name, "verl.sh", *options, "--inventory", "nodes.yaml", "--without", "node-3")
+    assert done.exit_code == plain.exit_code == (1 if name == "convert" else 0), done.stderr
+    if name in ("plan", "env"):
+        assert done.stdout == plain.stdout
+
+
+def test_the_file_of_a_launcher_has_the_options_of_the_job() -> None:
+    Path("conf.yaml").write_bytes((ROOT / "examples" / "conf.yaml").read_bytes())
+    options = "emit: {to: jobset, image: me/rl:1, name: mine, command: run}\n"
+    Path("emit.job.yaml").write_text(f"job: conf.yaml\nnodes: 2x8\n{options}")
+    done = run("emit", "emit.job.yaml")
+    given = ("--to", "jobset", "--image", "me/rl:1", "--name", "mine", "--command", "run")
+    plain = run("emit", "conf.yaml", "--nodes", "2x8", *given)
+    assert done.exit_code == 0 and done.stdout == plain.stdout, done.stderr
+    other = run("emit", "emit.job.yaml", "--image", "me/rl:2")
+    assert "me/rl:2" in other.stdout and "me/rl:1" not in other.stdout
+    assert run("emit", "emit.job.yaml", "--to", "lws").stdout != done.stdout
+    assert run("emit", "run.job.yaml").exit_code == 2
+
+
+def test_rules_on_the_command_line_replace_those_of_their_key() -> None:
+    Path("run.job.yaml").write_text(JOB.replace("segment: {actor: 1}", "cap: {rak: 2}"))
+    assert "unknown level `rak`" in run("arrange", "run.job.yaml").stderr
+    done = run("arrange", "run.job.yaml", "--cap", "rack=2")
+    assert done.exit_code == 0, done.stderr
+    assert "unknown level `rac`" in run("arrange", "run.job.yaml", "--cap", "rack=2", "--keep", "rollout.tp=rac").stderr
+
+
+def test_verbose_lists_what_holds_and_where() -> None:
+    Path("top.job.yaml").write_text(
+        "job: run.job.yaml\noverrides: [trainer.nnodes=2]\ntopology: {segment: {actor: 2}}\n"
+    )
+    done = run("check", "top.job.yaml", "--verbose", "--nodes", "4x8", "--without", "node-2")
+    lines = [line.split() for line in done.stdout.splitlines()]
+    held = {words[0]: words[1:] for words in lines if len(words) == 3}
+    assert held["topology.segment.actor"] == ["2", "top.job.yaml:3"]
+    assert held["topology.keep.rollout.tp"] == ["rack", "run.job.yaml:3"]
+    assert held["nodes"] == ["4x8", "--nodes"] and held["exclude"] == ["node-2", "--without"]
+    assert held["exclude[0]"] == ["node-3", "run.job.yaml:4"]
+    assert held["overrides[0]"] == ["trainer.nnodes=2", "top.job.yaml:2"]
+    assert "where" not in run("check", "top.job.yaml").stdout
+
+
+def test_a_folder_checks_the_config_once_under_its_job_file() -> None:
+    Path("top.job.yaml").write_text("job: run.job.yaml\n")
+    (found,) = json.loads(run("check", ".", "--format", "json").stdout)
+    assert found["file"] == "top.job.yaml" and found["fine"]
+    files = [one["file"] for one in json.loads(run("check", ".", "verl.sh", "--format", "json").stdout)]
+    assert files == ["top.job.yaml", "verl.sh"]
+    Path("other.job.yaml").write_text("job: missing.sh\n")
+    files = [one["file"] for one in json.loads(run("check", ".", "--format", "json").stdout)]
+    assert files == ["other.job.yaml", "top.job.yaml"]
+
+
+def test_a_fault_is_in_the_file_that_states_it() -> None:
+    Path("verl.sh").write_text(Path("verl.sh").read_text().replace("NNODES:-1", "NNODES:-x"))
+    Path("top.job.yaml").write_text("job: run.job.yaml\n")
+    (result,) = json.loads(run("check", "top.job.yaml", "--format", "sarif").stdout)["runs"][0]["results"]
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "verl.sh"
+    assert run("check", "top.job.yaml", "--format", "github").stdout.startswith("::error file=verl.sh,")
+    Path("run.job.yaml").write_text(JOB.replace("rollout:", "rollou:"))
+    Path("verl.sh").write_bytes((ROOT / "examples" / "verl.sh").read_bytes())
+    (report,) = json.loads(run("check", "top.job.yaml", "--format", "json").stdout)
+    assert [(one["file"], one["line"]) for one in report["faults"]] == [("run.job.yaml", 3)]
+    assert report["file"] == "top.job.yaml"
+
+
+def test_a_job_of_a_saved_plan_takes_no_nodes() -> None:
+    rankplan.plan("verl.sh", "nodes.yaml").save("plan.json")
+    Path("plan.job.yaml").write_text("job: plan.json\ntopology: {keep: {rollout: {tp: rack}}}\n")
+    assert run("check", "plan.job.yaml").exit_code == 0
+    assert "plan.job.yaml is a saved plan" in run("check", "plan.job.yaml", "--nodes", "4x8").stderr
+    assert run("show", "plan.job.yaml").exit_code == 0
+    assert run("arrange", "plan.job.yaml").exit_code == 0
+
+
+def test_a_difference_is_one_of_rules() -> None:
+    assert run("diff", "run.job.yaml", "run.job.yaml").exit_code == 0
