@@ -10,7 +10,16 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from operator import attrgetter
-from typing import Any, TypeVar, dataclass_transform, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+if TYPE_CHECKING:
+    from typing_extensions import dataclass_transform
+else:
+
+    def dataclass_transform(**options: Any) -> Callable[[Any], Any]:
+        """Leave a decorator as it is: only type checkers ask what it does."""
+        return lambda decorator: decorator
+
 
 _Class = TypeVar("_Class")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import rankplan
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.guests.doors import Door, GuestError, Table, installed, without_guests
+from rankplan.guests.doors import Door, GuestError, Loaded, Table, installed, without_guests
 from support.guests import on_the_path, put_package
 
 BUILTIN = {"pi": "math:pi", "tau": "math:tau"}
@@ -168,7 +168,7 @@ def test_guests_can_be_kept_out(folder: Path, table: Table[float]) -> None:
     with without_guests():
         with without_guests():
             assert list(table) == ["pi", "tau"]
-        assert "e" not in table and table.loaded() == ({}, [])
+        assert "e" not in table and table.loaded() == Loaded({}, [])
         with pytest.raises(KeyError):
             table["e"]
     assert "e" in table

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from enum import StrEnum
+from enum import Enum
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -29,7 +29,7 @@ _SEPARATORS = re.compile(r"[-_.]+")
 """What may stand between the words of a package's name; PyPA: "Names and normalization"."""
 
 
-class Door(StrEnum):
+class Door(str, Enum):
     """A group of entry points."""
 
     DIALECTS = "rankplan.dialects"
@@ -93,7 +93,8 @@ class _Failed(NamedTuple):
     error: BaseException
 
 
-class Loaded(NamedTuple, Generic[T]):
+@frozen(slots=False)
+class Loaded(Generic[T]):
     """The guests that can be used, with the object of each, and a warning for each of the others."""
 
     guests: dict[Guest, T]

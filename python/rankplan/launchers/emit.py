@@ -70,21 +70,21 @@ def _check_ports(emitted: Emitted, file: str, text: str) -> None:
 
 def _read_by_guest(file: str, text: str) -> Written:
     """Return what a file says that no built-in launcher recognises. A guest that fails is left out, with a warning."""
-    guests, warnings = LAUNCHERS.loaded()
+    loaded = LAUNCHERS.loaded()
     readers: dict[Guest, Reader] = {}
-    for guest, launcher in guests.items():
+    for guest, launcher in loaded.guests.items():
         try:
             with guest.running():
                 if launcher.recognises is not None and launcher.read is not None and launcher.recognises(text):
                     readers[guest] = launcher.read
         except GuestError as error:
-            warnings.append(error.warning)
+            loaded.warnings.append(error.warning)
     if len(readers) > 1:
         raise PlacementError([faults.several_launchers([str(guest) for guest in readers], file)])
     for guest, read in readers.items():
         with guest.running():
             return Written(guest.name, read(file, text))
-    raise PlacementError([faults.no_start(list(LAUNCHERS), file), *warnings])
+    raise PlacementError([faults.no_start(list(LAUNCHERS), file), *loaded.warnings])
 
 
 def emit(plan: Plan | str | os.PathLike[str], to: str, options: EmitOptions | None = None) -> str:

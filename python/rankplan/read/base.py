@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, WithJsonSchema
@@ -25,32 +25,28 @@ def or_nothing(schema: JsonSchemaValue) -> None:
     schema["type"] = [schema["type"], "null"]
 
 
-def _one_of(key: str, allowed: Sequence[str]) -> BeforeValidator:
+def one_of(key: str, allowed: Sequence[str]) -> BeforeValidator:
     """Return the check that the value of a key is one of these words."""
 
-    def one_of(value: Any) -> Any:
+    def check(value: Any) -> Any:
         if value not in allowed:
             words = ", ".join(allowed[:-1]) + f" or {allowed[-1]}"
             help = RESOLVE if unresolved(value) else did_you_mean(str(value), allowed, "use one of")
             raise as_pydantic(must_be((key,), value, words, help))
         return value
 
-    return BeforeValidator(one_of)
+    return BeforeValidator(check)
 
 
-def _enum(allowed: Sequence[str]) -> WithJsonSchema:
+def enum_of(allowed: Sequence[str]) -> WithJsonSchema:
+    """Return the JSON schema of a key whose value is one of these words."""
     return WithJsonSchema({"type": "string", "enum": list(allowed)})
 
 
-def words(key: str, allowed: Iterable[str]) -> tuple[BeforeValidator, WithJsonSchema]:
-    """Return the metadata of a key whose value is one of these words: ``Annotated[str, *words(...)]``."""
-    return _one_of(key, tuple(allowed)), _enum(tuple(allowed))
-
-
-VisibilityWord = Annotated[str, _one_of("visibility", VISIBILITIES), _enum(VISIBILITIES)]
-BindingWord = Annotated[str, _one_of("binding", POLICIES), _enum(POLICIES)]
-MemoryWord = Annotated[str, _one_of("memory_binding", MEMORY_POLICIES), _enum(MEMORY_POLICIES)]
-NicsWord = Annotated[str, _one_of("nics", NIC_POLICIES), _enum(NIC_POLICIES)]
+VisibilityWord = Annotated[str, one_of("visibility", VISIBILITIES), enum_of(VISIBILITIES)]
+BindingWord = Annotated[str, one_of("binding", POLICIES), enum_of(POLICIES)]
+MemoryWord = Annotated[str, one_of("memory_binding", MEMORY_POLICIES), enum_of(MEMORY_POLICIES)]
+NicsWord = Annotated[str, one_of("nics", NIC_POLICIES), enum_of(NIC_POLICIES)]
 
 DESCRIPTIONS = {
     "visibility": "What a process sees: own, node, or own-first (all of its node, its own first).",

@@ -13,7 +13,7 @@ from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS
 from rankplan.plans.faults import ONE_KIND
 from rankplan.plans.memory_settings import LARGEST_COUNT, MemorySettings, unfit
 from rankplan.plans.model import LARGEST
-from rankplan.read.base import Model, words
+from rankplan.read.base import Model, enum_of, one_of
 from rankplan.read.sizes import ModelName, size_in
 from rankplan.read.text.faults import as_pydantic, number
 from rankplan.read.text.invalid import THIS
@@ -64,15 +64,15 @@ _Resident = Annotated[
     BeforeValidator(_resident),
     WithJsonSchema({"type": ["string", "integer", "object"], "examples": ["17 GiB", {"8": "17 GiB", "16": "9 GiB"}]}),
 ]
-_Training = Annotated[str, *words("training", FRAMEWORKS)]
+_Training = Annotated[str, one_of("training", FRAMEWORKS), enum_of(FRAMEWORKS)]
 _Forward = Annotated[bool | str, BeforeValidator(_forward), WithJsonSchema({"enum": [True, False, *FRAMEWORKS]})]
-_Engine = Annotated[str, *words("engine", ENGINES)]
-_Precision = Annotated[str, *words("precision", PRECISIONS)]
-_Sleep = Annotated[str, *words("sleep", SLEEP)]
-_Gradients = Annotated[str, *words("gradients", ("fp32", "bf16"))]
-_Optimizer = Annotated[str, *words("optimizer", OPTIMIZERS)]
-_Recompute = Annotated[str, *words("recompute", RECOMPUTE)]
-_CachePrecision = Annotated[str, *words("cache_precision", PRECISIONS)]
+_Engine = Annotated[str, one_of("engine", ENGINES), enum_of(ENGINES)]
+_Precision = Annotated[str, one_of("precision", PRECISIONS), enum_of(PRECISIONS)]
+_Sleep = Annotated[str, one_of("sleep", SLEEP), enum_of(SLEEP)]
+_Gradients = Annotated[str, one_of("gradients", ("fp32", "bf16")), enum_of(("fp32", "bf16"))]
+_Optimizer = Annotated[str, one_of("optimizer", OPTIMIZERS), enum_of(OPTIMIZERS)]
+_Recompute = Annotated[str, one_of("recompute", RECOMPUTE), enum_of(RECOMPUTE)]
+_CachePrecision = Annotated[str, one_of("cache_precision", PRECISIONS), enum_of(PRECISIONS)]
 
 
 class MemoryEntry(Model):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar
 
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
@@ -15,6 +15,9 @@ from rankplan.rlinf.dialect import roles_of
 from rankplan.rlinf.roles import Roles, plan_of
 from rankplan.rlinf.strategies import PlacementStrategy, as_assertion
 from rankplan.words import unknown
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class ComponentPlacement:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import ray
 
@@ -39,6 +39,9 @@ from rankplan.runtime.ray.internals import is_driver
 from rankplan.runtime.ray.signals import TerminationHandler
 from rankplan.runtime.reserve.reserve import Reservation, make_reservation
 from rankplan.words import as_int, counted, shown, wrong_type
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Cluster:

@@ -35,7 +35,7 @@ def run_child(
 
     in_main = threading.current_thread() is threading.main_thread()
     with handled(dict.fromkeys(FORWARDED, send)) if in_main else nullcontext():
-        process = subprocess.Popen(list(command), env=environment, stdin=stdin, process_group=0)
+        process = _started(command, environment, stdin)
         groups.append(process.pid)
         for number in early:
             send(number)
@@ -48,3 +48,10 @@ def run_child(
         finally:
             code = process.wait()  # whatever happens to the watch, signals are passed on until the end
         return code if code >= 0 else 128 - code
+
+
+def _started(command: Sequence[str], environment: Mapping[str, str], stdin: int | None) -> subprocess.Popen[bytes]:
+    """Start a command in a process group of its own."""
+    if sys.version_info >= (3, 11):
+        return subprocess.Popen(list(command), env=environment, stdin=stdin, process_group=0)
+    return subprocess.Popen(list(command), env=environment, stdin=stdin, preexec_fn=os.setpgrp)

@@ -81,6 +81,7 @@ def _start(rank: RankProcess, command: Sequence[str]) -> subprocess.Popen[bytes]
     parent = os.getpid()
 
     def prepare() -> None:
+        os.setpgrp()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGTERM)
@@ -92,7 +93,6 @@ def _start(rank: RankProcess, command: Sequence[str]) -> subprocess.Popen[bytes]
         rank.arguments(command),
         env=rank.environment,
         stdin=subprocess.DEVNULL,
-        process_group=0,
         preexec_fn=prepare,  # there is one thread
     )
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import yaml
 
@@ -21,6 +21,9 @@ from rankplan import errors
 from rankplan.errors import Diagnostic, Label, PlacementError
 from rankplan.read.text.events import DEEPEST, LARGEST, Events, NodesNeeded
 from rankplan.read.text.scalars import BOOL, NULL, TAG, Composer, Written, number
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 AT_KEY = {"unknown-key", "duplicate-env-var", "reserved-env-var", "empty-name", "duplicate-component"}
 """Faults of a key; others are at its value."""

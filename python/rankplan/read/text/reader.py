@@ -7,7 +7,7 @@ import re
 from collections import ChainMap
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from rankplan.errors import Diagnostic, Faults, KeyPath, PlacementError, Where
 from rankplan.kinds import CONFIG, Kind
@@ -17,6 +17,9 @@ from rankplan.read.text.programs import started
 from rankplan.read.text.scalars import plain_scalar
 from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import as_int, misspelt, must_be, path_text
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 Config = Mapping[str, Any] | str | os.PathLike[str]
 """A mapping (a dict, an OmegaConf object) or the path of a YAML file or a launch script."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import yaml
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 TAG = "tag:yaml.org,2002:"
 NULL = re.compile(r"^(?:~|null|Null|NULL|)$")

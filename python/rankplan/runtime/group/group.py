@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from rankplan._core import Placement
 from rankplan.errors import LaunchError, WorkerError
@@ -35,6 +35,9 @@ from rankplan.runtime.ray.connection import current_session, using_session
 from rankplan.runtime.ray.internals import sending_fault
 from rankplan.runtime.ray.signals import holding
 from rankplan.words import as_int, shown
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _tickets = itertools.count()
 

@@ -7,7 +7,7 @@ import pickle
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import ray
 
@@ -32,6 +32,9 @@ from rankplan.runtime.ray.connection import using_session
 from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve.reserve import places
 from rankplan.words import counted, ranges_text, wrong_type
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _logger = logging.getLogger("rankplan")
 

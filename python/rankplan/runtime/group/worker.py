@@ -8,7 +8,7 @@ from copy import deepcopy
 from functools import cached_property
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from rankplan._core import Placement
 from rankplan.accelerators import vendor
@@ -18,6 +18,8 @@ from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.rank.timing import timer
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from rankplan.plans.component import Coordinates
     from rankplan.runtime.group.spec import GroupSpec
 

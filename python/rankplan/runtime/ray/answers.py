@@ -7,6 +7,7 @@ import errno
 import math
 import os
 import pickle
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -122,9 +123,13 @@ class Fault:
         return of_system or any(os.strerror(number) in self.reason for number in numbers)
 
     def noted(self, error: _Error) -> _Error:
-        """Add the remote traceback to an error, as a note that Python prints below it, and return the error."""
-        if self.remote_traceback is not None:
+        """Let Python print the remote traceback below an error, and return the error."""
+        if self.remote_traceback is None:
+            return error
+        if sys.version_info >= (3, 11):
             error.add_note(self.remote_traceback)
+        else:
+            error.args = (f"{error}\n{self.remote_traceback}",)
         return error
 
 

@@ -11,9 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankplan.runtime.ray import internals
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _Value = TypeVar("_Value")
 

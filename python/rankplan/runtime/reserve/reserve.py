@@ -8,7 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Protocol, Self, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from ray.util.placement_group import PlacementGroup, placement_group_table
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -26,6 +26,9 @@ from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve.groups import NamedGroups
 from rankplan.runtime.reserve.notices import Notice, overlap_lines
 from rankplan.words import counted
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _ADVICE = "end what holds the rest, use other nodes, or launch without a reservation"
 

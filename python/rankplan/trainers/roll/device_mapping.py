@@ -103,7 +103,8 @@ class _Expression:
         if self._start == len(self._text):
             raise self._fault_at(0, self._start, faults.empty_text())
         try:
-            with warnings.catch_warnings(action="ignore"):  # Python warns of `1for`
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Python warns of `1for`
                 tree = ast.parse(self._text[self._start :], mode="eval").body
             ranges = _as_list(self._sequence(tree))
         except PlacementError:
