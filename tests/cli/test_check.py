@@ -10,7 +10,7 @@ from click.testing import Result
 from rankplan import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.rlinf import ModelParallelComponentPlacement
-from rankplan.rlinf import dialect as rlinf
+from rankplan.rlinf.dialect import DIALECT as rlinf
 from support.commands import run
 
 pytestmark = pytest.mark.usefixtures("own_folder")

@@ -15,7 +15,7 @@ from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, Pl
 from rankplan.dialects import DIALECTS, writers
 from rankplan.dialects.convert import convert
 from rankplan.plans.rules import NO_RULES
-from rankplan.rlinf import dialect as rlinf
+from rankplan.rlinf.dialect import DIALECT as rlinf
 from rankplan.trainers.roll.dialect import DIALECT as roll
 from rankplan.trainers.slime.dialect import DIALECT as slime
 from support.cases import Case, valid_cases

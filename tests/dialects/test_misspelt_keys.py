@@ -14,7 +14,7 @@ from rankplan.dialects.keys.key import Key
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.read.text.load import load_config
-from rankplan.rlinf import dialect as rlinf
+from rankplan.rlinf.dialect import DIALECT as rlinf
 from rankplan.words import one_edit
 from support.commands import run
 from support.dialects import TABLES

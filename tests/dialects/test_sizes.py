@@ -10,7 +10,7 @@ import pytest
 from rankplan import Inventory, Parallel, PlacementError, load_config
 from rankplan.dialects import dialect_of
 from rankplan.parallel import ENGINE_ORDER
-from rankplan.rlinf import dialect as rlinf
+from rankplan.rlinf.dialect import DIALECT as rlinf
 from rankplan.trainers.roll.dialect import DIALECT as roll
 from rankplan.trainers.slime.dialect import DIALECT as slime
 

@@ -301,31 +301,27 @@ def test_a_section_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
         ],
     }
     register_hardware("Arm1", Arm)
-    from rankplan.read import models, node_groups
-    from rankplan.read import section as reading
+    from rankplan.read.node_groups import NodeGroup
+    from rankplan.rlinf import section as reading
 
-    for model in (node_groups.NodeGroup, models.ComponentEntry):
-        validate = model.model_validate
-        monkeypatch.setattr(
-            model,
-            "model_validate",
-            lambda value, validate=validate, name=model.__name__: seen.append(name) or validate(value),
-        )
-    read = reading.read_config({"cluster": section})
+    def counted(function: Any, name: str) -> Any:
+        return lambda *arguments: seen.append(name) or function(*arguments)
+
+    monkeypatch.setattr(NodeGroup, "model_validate", counted(NodeGroup.model_validate, "NodeGroup"))
+    monkeypatch.setattr(reading, "_EntryReader", counted(reading._EntryReader, "Entry"))
     dialect = DIALECTS["rlinf"]
+    read = dialect.read({"cluster": section})
     inventory = dialect.assumed_inventory(read)
     plan = dialect.plan(read, inventory)
     plan.fitted(inventory)
     plan.on(inventory)
-    with_section(with_section(inventory, read), read)
+    with_section(with_section(inventory, read.cluster), read.cluster)
     ComponentPlacement(read, inventory).get_strategy("actor").get_placement(inventory)
-    assert sorted(seen) == ["ComponentEntry", "ComponentEntry", "NodeGroup"]
+    assert sorted(seen) == ["Entry", "Entry", "NodeGroup"]
 
 
 def test_a_reading_can_be_planned_again_after_a_fault() -> None:
-    from rankplan.read.section import read_config
-
-    read = read_config({"cluster": {"num_nodes": 2, "component_placement": {"actor": "0-7"}}})
+    read = DIALECTS["rlinf"].read({"cluster": {"num_nodes": 2, "component_placement": {"actor": "0-7"}}})
     with pytest.raises(PlacementError):
         ComponentPlacement(read, Inventory.uniform(2, 2))
     assert len(ComponentPlacement(read, TWO_BY_FOUR).plan()["actor"]) == 8

@@ -28,7 +28,7 @@ from rankplan import (
 from rankplan.parallel import ENGINE_ORDER, ORDER
 from rankplan.plans.component import PlacementMode
 from rankplan.plans.fitting import fitted
-from rankplan.rlinf import dialect as rlinf
+from rankplan.rlinf.dialect import DIALECT as rlinf
 from support import oracle_parallel as oracle
 from support.cases import Case, planned, valid_cases
 from support.goldens import lines, named

@@ -21,7 +21,7 @@ from rankplan import (
     load_config,
     register_hardware,
 )
-from rankplan.rlinf import dialect as rlinf
+from rankplan.rlinf.dialect import DIALECT as rlinf
 from rankplan.runtime.rank.hardware import hardware_of
 from support.configs import FULL
 from support.rejected.config import ARMS, FRANKA, INVENTORIES, REFUSED, group, placements

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rankplan.errors import Diagnostic
-from rankplan.read.text.read_config import ReadConfig
+from rankplan.read.read_config import ReadConfig
 from rankplan.read.text.reader import Reader
 
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 import rankplan.rlinf
 from rankplan import ComponentPlacement, Inventory, PackedPlacementStrategy, PlacementError, PlacementStrategy, Plan
-from rankplan.read.section import read_config
-from rankplan.rlinf import dialect as rlinf
-from rankplan.rlinf.dialect import roles_of
+from rankplan.rlinf.dialect import DIALECT as rlinf
+from rankplan.rlinf.job import roles_of
 from support import answers
 from support.goldens import lines, named
 from support.paths import EXAMPLES
@@ -320,7 +319,7 @@ def test_every_line_agrees_or_differs_by_a_row_and_every_row_is_needed(name: str
 def test_a_shipped_config_gets_the_class_that_its_script_uses(line: Line) -> None:
     """A recorded hybrid config is only its cluster section, which has no class of its own."""
     try:
-        found = roles_of(read_config(config_of(line)), inventory_of(line))
+        found = roles_of(rlinf.read(config_of(line)).values.section, inventory_of(line))
     except PlacementError as error:
         assert answer_error(line) is not None
         assert {fault.code for fault in error.diagnostics} == planned(line)

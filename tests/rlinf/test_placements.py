@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from rankplan import Inventory, Packed, PackedPlacementStrategy, Parallel, PlacementError, Plan, RankMap
 from rankplan.parallel import ENGINE_ORDER
-from rankplan.read.section import read_config
 from rankplan.rlinf import (
     HybridComponentPlacement,
     ModelParallelComponentPlacement,
@@ -25,8 +24,8 @@ from rankplan.rlinf import (
     PlacementMode,
     RolloutSyncMode,
 )
-from rankplan.rlinf import dialect as rlinf
-from rankplan.rlinf.dialect import roles_class
+from rankplan.rlinf.dialect import DIALECT as rlinf
+from rankplan.rlinf.job import roles_class
 from support.commands import run
 
 EIGHT = Inventory.uniform(1, 8)
@@ -323,14 +322,6 @@ def test_omegaconf_gives_the_same() -> None:
         ModelParallelComponentPlacement(conf, EIGHT)  # type: ignore[arg-type]
 
 
-def test_a_section_alone_has_no_sizes() -> None:
-    with pytest.raises(PlacementError) as rejected:
-        ModelParallelComponentPlacement(
-            rankplan.read.section.read_section(config({"actor,rollout": 0})["cluster"]), EIGHT
-        )
-    assert rejected.value.help == "pass the whole config, not only its `cluster` section"
-
-
 def test_faults_of_a_dict_are_in_its_order() -> None:
     with pytest.raises(PlacementError) as rejected:
         placed({"actor": "0-3", "rollout": "4-8", "env": "8"}, 0, 0)
@@ -497,10 +488,10 @@ def test_the_command_line_chooses_the_class_and_prints_the_mode(tmp_path: Path) 
 )
 def test_the_sections_decide_the_class(sections: dict[str, Any], kind: str) -> None:
     cluster = {"num_nodes": 1, "component_placement": {"actor,rollout,env": "all"}}
-    found = roles_class(read_config({"cluster": cluster} | sections))
+    found = roles_class(rlinf.read({"cluster": cluster} | sections).values.section)
     assert found.__name__.replace("Roles", "ComponentPlacement") == kind
     cluster = {"num_nodes": 1, "component_placement": {"actor,rollout,reward": "all", "rollout_judge": "0-3"}}
-    found = roles_class(read_config({"cluster": cluster} | sections))
+    found = roles_class(rlinf.read({"cluster": cluster} | sections).values.section)
     several = kind.replace("ModelP", "MultiAgentModelP").replace("MultiAgentMultiAgent", "MultiAgent")
     assert found.__name__.replace("Roles", "ComponentPlacement") == several
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from rankplan import Cluster, ComponentPlacement, Inventory, PackedPlacementStrategy, PlacementError, Plan
-from rankplan.rlinf import dialect as rlinf
+from rankplan.rlinf.dialect import DIALECT as rlinf
 from rankplan.runtime.ray.internals import available_resources
 from ray._private.state import actors
 from ray.util.placement_group import placement_group_table

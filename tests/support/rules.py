@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from rankplan.dialects import stated_cluster
 from rankplan.plans.rules import Rules
-from rankplan.read.section import read_section
 
 
 def rules_in(section: dict[str, Any]) -> Rules:
     """Return the rules that a section states."""
-    reading = read_section({"num_nodes": 1, **section})
-    reading.finish()
-    return reading.rules
+    stated = stated_cluster({"num_nodes": 1, **section})
+    stated.finish()
+    return stated.rules

@@ -216,12 +216,10 @@ def test_embodied_profiles_count_environments() -> None:
             "actor_cost": 100,
         },
     }
-    from rankplan.read.section import read_config
-    from rankplan.rlinf import dialect as rlinf
+    from rankplan.rlinf.dialect import DIALECT as rlinf
 
     nodes = Inventory.uniform(1, 4)
-    reading = read_config(config)
-    found = tune(profile.costs_of(reading, rlinf.plan(config, nodes), 4), nodes, config)
+    found = tune(profile.costs_of(rlinf.read(config).reader, rlinf.plan(config, nodes), 4), nodes, config)
     # Collocated: 2.46 + 2.12 + 100; apart, environments and engines have two accelerators each and take 4.66 s.
     assert found.best.seconds == pytest.approx(104.58) and found.best.sharing == "collocated"
     apart = [one for one in found.ranking if one.sharing == "hybrid"]

@@ -17,6 +17,7 @@ import click
 import yaml
 from click.shell_completion import CompletionItem
 
+from rankplan import ComponentPlacement
 from rankplan.arranging.arrange import arrange
 from rankplan.arranging.replan import replan
 from rankplan.cli.arrange import kept_levels, segment_sizes
@@ -34,7 +35,6 @@ from rankplan.nodes.node_rank import node_ranks
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
 from rankplan.read.text.load import load_config
-from rankplan.rlinf.placement import ComponentPlacement
 from rankplan.words import did_you_mean
 
 HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"

@@ -35,9 +35,8 @@ from rankplan.front.job import Config, inventory_from, is_saved, job_file_of, na
 from rankplan.nodes.facts import NODE_ORDERS
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.read.section import Reading
+from rankplan.read.read_config import ReadConfig
 from rankplan.read.text.document import read_value
-from rankplan.read.text.reader import Reader
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.measurements import Measurement, Run, add_measurements, peak
 
@@ -162,17 +161,17 @@ def run(
             _check_costs(Path(timings))
         sized = simulate is not None and not Path(simulate).is_file()  # nodes that are only a number have no labels
         config = opened(file)
-        stated = job_file_of(config)
-        if stated is not None and simulate is None and ray is None:
-            ray = stated.ray
+        job_file = job_file_of(config)
+        if job_file is not None and simulate is None and ray is None:
+            ray = job_file.ray
         given = config, changes, dialect_name, without
-        planned_on, reader, saved = _planner(*given, isolate=isolate, labelled=not sized)
+        planned_on, read, saved = _planner(*given, isolate=isolate, labelled=not sized)
         inventory = None if simulate is None else inventory_from(simulate)
         # Report faults before anything starts.
         if inventory is not None:
             planned_on(inventory)
-        elif reader is not None:
-            reader.finish()
+        elif read is not None:
+            read.reader.finish()
         if not sys.stdout.isatty():
             os.environ.setdefault("RAY_COLOR_PREFIX", "0")
         os.environ.setdefault("RAY_DEDUP_LOGS", "0")
@@ -188,14 +187,14 @@ def run(
         # Ray copies what workers print to stdout.
         quiet = redirect_stdout(sys.stderr) if form == "json" else nullcontext()
         with told(None, lines=True) as report, quiet:
-            section = reader if isinstance(reader, Reading) else None
+            stated = None if read is None else read.cluster
             if inventory is None:
                 joining = timeout or _JOINING
                 cluster = Cluster(
-                    section, address=ray, plan=saved, timeout=joining, node_order=node_order, on_progress=report
+                    stated, address=ray, plan=saved, timeout=joining, node_order=node_order, on_progress=report
                 )
             else:
-                cluster = Cluster.simulate(inventory, section, on_progress=report)
+                cluster = Cluster.simulate(inventory, stated, on_progress=report)
             with cluster:
                 plan = planned_on(cluster.inventory)
                 groups = launch(plan, cluster, spec, reserve=reserve, timeout=timeout)
@@ -206,7 +205,7 @@ def run(
                 measured = {} if timings is None else _measurements(plan, groups, method)
                 reports = [found for group in groups.values() for found in WorkerGroup.verify(group)]
         if timings is not None:
-            _add_timings(timings, measured, Run.of(plan, reader))
+            _add_timings(timings, measured, Run.of(plan, read))
         _print_reports(plan, reports, form)
 
 
@@ -226,8 +225,8 @@ def _planner(
     *,
     isolate: bool | None,
     labelled: bool,
-) -> tuple[Callable[[Inventory], Plan], Reader | None, Plan | None]:
-    """Read a config or a saved plan; return its plan for an inventory, the reader of a config, the saved plan."""
+) -> tuple[Callable[[Inventory], Plan], ReadConfig | None, Plan | None]:
+    """Read a config or a saved plan; return its plan for an inventory, the config, the saved plan."""
     if is_saved(file):
         if changes:
             raise click.UsageError(f"{name_of(file)} is a saved plan, which takes no --set")
@@ -239,7 +238,7 @@ def _planner(
         inventory = inventory.without(without) if without else inventory
         return found.on(inventory, labelled=labelled).plan(isolate=isolate)
 
-    return plan, found.reader, None
+    return plan, found.config, None
 
 
 def _worker(name: str) -> type[Worker]:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from rankplan.cli.output import faults_end_it
+from rankplan.dialects import section_schema
 from rankplan.dialects.keys.key import ANY_ROLE
 from rankplan.dialects.schema import properties
 from rankplan.hardware.types import HARDWARE_TYPES
@@ -15,7 +16,6 @@ from rankplan.jobs.drafting import SCHEMA
 from rankplan.jobs.recognising import JOB
 from rankplan.jobs.schema import job_schema
 from rankplan.read.hardware import hardware_model
-from rankplan.read.models import ClusterSection
 
 
 @click.command()
@@ -31,7 +31,7 @@ def schema() -> None:
 
 def config_schema() -> dict[str, Any]:
     """Return the schema of a file with the key ``job``, and of a config: the keys that place, and any other key."""
-    section = ClusterSection.model_json_schema()
+    section = section_schema()
     definitions = section.pop("$defs")
     definitions["Hardware"]["allOf"] = [_of_type(name) for name in HARDWARE_TYPES]
     keys = properties()

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rankplan.dialects import faults
 from rankplan.dialects.built_in import DIALECTS
+from rankplan.dialects.interface.cluster import ClusterForms, ReadsCluster, ReadsSection
 from rankplan.dialects.interface.dialect import Dialect
 from rankplan.dialects.no_job import description
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.guests.built_in import ASKED, OWN
 from rankplan.read.text.document import Section
 from rankplan.read.text.programs import StartedProgram, started
+from rankplan.references import resolved
+
+if TYPE_CHECKING:
+    from rankplan.nodes.inventory import Inventory
+    from rankplan.read.cluster import StatedCluster
 
 __all__ = [
     "ASKED",
@@ -21,6 +27,7 @@ __all__ = [
     "OWN",
     "Dialect",
     "dialect_of",
+    "inventory_of",
     "is_trainers_key",
     "mixed",
     "name_of",
@@ -28,9 +35,15 @@ __all__ = [
     "recognised",
     "recognisers",
     "resembled",
+    "section_schema",
+    "stated_cluster",
     "with_guests",
     "writers",
 ]
+
+
+SECTION = "cluster"
+"""The section that every config of rankplan's own language has."""
 
 
 class Recognised(NamedTuple):
@@ -49,6 +62,35 @@ def recognisers() -> Iterator[Dialect]:
 def with_guests() -> list[Dialect]:
     """Return rankplan's own dialects that recognise a config, and the usable ones of other packages."""
     return [*recognisers(), *DIALECTS.usable()[0]]
+
+
+def stated_cluster(section: Any) -> StatedCluster:
+    """Return what a mapping states that is a ``cluster`` section. Raises `PlacementError` if it is no mapping."""
+    read: ReadsSection = resolved(_forms().read)
+    return read(section)
+
+
+def section_schema() -> dict[str, Any]:
+    """Return the JSON schema of a ``cluster`` section."""
+    schema: Callable[[], dict[str, Any]] = resolved(_forms().schema)
+    return schema()
+
+
+def inventory_of(cluster: Any) -> Inventory:
+    """Return an inventory itself, that of an object that has one, or that of RLinf's cluster.
+
+    Raises ``TypeError`` for anything else.
+    """
+    read: ReadsCluster = resolved(_forms().inventory)
+    return read(cluster)
+
+
+def _forms() -> ClusterForms:
+    """Return the forms in which rankplan's own language states a cluster."""
+    forms = DIALECTS[OWN].cluster
+    if forms is None:
+        raise TypeError(f"{OWN} has no form of a cluster")
+    return forms
 
 
 def writers(form: str = "") -> list[str]:
@@ -153,7 +195,10 @@ def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:
     name = name_of(config)
     own = DIALECTS[name].keys.known
     of_others: list[tuple[KeyPath, Diagnostic]] = []
-    for other in (DIALECTS[OWN], *recognisers()):
+    others = list(recognisers())
+    if SECTION in config:
+        others.insert(0, DIALECTS[OWN])
+    for other in others:
         if other.name == name:
             continue
         for path in other.keys.alone:

@@ -16,7 +16,7 @@ from rankplan.guests import built_in
 from rankplan.guests.doors import Door, Guest, GuestError, Table
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.requests import NodeOrder
-from rankplan.read.text.read_config import ReadConfig
+from rankplan.read.read_config import ReadConfig
 
 if TYPE_CHECKING:
     from rankplan.dialects.interface.planning import Planner

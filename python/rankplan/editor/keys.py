@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from rankplan.dialects import DIALECTS, OWN, name_of, with_guests
+from rankplan.dialects import DIALECTS, OWN, name_of, section_schema, with_guests
 from rankplan.dialects.keys.key import ANY_ROLE, Kind
 from rankplan.errors import KeyPath
 from rankplan.jobs.emit import TO, option_names
@@ -14,7 +14,6 @@ from rankplan.jobs.keys import KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB
 from rankplan.jobs.schema import job_schema
 from rankplan.launchers.table import LAUNCHERS
-from rankplan.read.models import ClusterSection
 
 
 def dialect_at(config: Mapping[Any, Any] | None, named: str | None = None) -> str | None:
@@ -107,7 +106,7 @@ def _inside(key: KeyPath, path: KeyPath) -> KeyPath:
 
 @cache
 def _section() -> dict[str, Any]:
-    return ClusterSection.model_json_schema()
+    return section_schema()
 
 
 def _model_keys(path: KeyPath) -> dict[str, str]:

@@ -27,8 +27,8 @@ from rankplan.front.warnings import saved_warnings
 from rankplan.memory.cards import size_in_bytes
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
+from rankplan.read.read_config import ReadConfig
 from rankplan.read.sources import Planned, Sources
-from rankplan.read.text.read_config import ReadConfig
 from rankplan.read.text.reader import Reader
 from rankplan.render.report import Report
 
@@ -203,4 +203,4 @@ def tune(
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
     read, memory = costs_for(read, job.config, job.dialect, job.inventory, job.name)
-    return search(read, job.inventory, job.reader, extrapolate=extrapolate, present=present, memory=memory)
+    return search(read, job.inventory, job.config, extrapolate=extrapolate, present=present, memory=memory)

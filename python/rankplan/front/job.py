@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from rankplan.dialects import DIALECTS, OWN, Dialect, mixed, no_job, recognised
+from rankplan.dialects import DIALECTS, OWN, Dialect, inventory_of, mixed, no_job, recognised
+from rankplan.dialects.interface.cluster import AnyCluster
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import beginning
 from rankplan.front.warnings import group_warnings, idle_warnings, plan_warnings, reject_crossings, reject_empty
@@ -21,12 +22,11 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.inventory_file import is_size
 from rankplan.plans.node_order import in_order
 from rankplan.plans.plan import Plan
+from rankplan.read.read_config import ReadConfig
 from rankplan.read.sources import Planned
 from rankplan.read.text.document import Section
 from rankplan.read.text.load import load_config
-from rankplan.read.text.read_config import ReadConfig
 from rankplan.read.text.reader import Reader
-from rankplan.rlinf.clusters import AnyCluster, inventory_of
 from rankplan.words import counted, wrong_type
 
 if TYPE_CHECKING:

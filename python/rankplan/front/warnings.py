@@ -74,11 +74,20 @@ def reject_empty(plan: Plan, reader: Reader) -> None:
 
 
 def _reject_senderless(planned: Planned, reader: Reader) -> None:
-    """Raise `PlacementError` for weights without a sender, for which only RLinf's modes need one."""
-    if planned.plan.mode not in (None, PlacementMode.HYBRID):
-        from rankplan.rlinf.senders import reject_senderless
+    """Raise `PlacementError` for weights without a sender, at the tensor size of the receiver.
 
-        reject_senderless(planned, reader)
+    Only RLinf's modes need one: RLinf sends weights slot by slot, other trainers gather whole tensors first.
+    """
+    if planned.plan.mode not in (None, PlacementMode.HYBRID):
+        from rankplan.plans.weights import senderless
+
+        located = []
+        for name, fault in senderless(planned.plan):
+            sizes = planned.sources.sizes_of(name, reader.where(()))
+            tensor = sizes.keys.get("tp", (*sizes.path, "tp"))
+            located.append(reader.located(tensor if reader.has(tensor) else sizes.path, fault))
+        if located:
+            raise PlacementError(located)
 
 
 def group_warnings(planned: Planned, reader: Reader) -> Iterator[Diagnostic]:

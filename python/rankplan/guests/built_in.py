@@ -6,7 +6,7 @@ DIALECTS = {
     "nemo_rl": "rankplan.trainers.nemo_rl.dialect:DIALECT",
     "areal": "rankplan.trainers.areal.dialect:DIALECT",
     "skyrl": "rankplan.trainers.skyrl.dialect:DIALECT",
-    "rlinf": "rankplan.dialects.wrapped:RLINF",
+    "rlinf": "rankplan.rlinf.dialect:DIALECT",
     "verl": "rankplan.trainers.verl.dialect:DIALECT",
     "slime": "rankplan.trainers.slime.dialect:DIALECT",
     "roll": "rankplan.trainers.roll.dialect:DIALECT",

@@ -14,7 +14,8 @@ from rankplan.plans.faults import ONE_KIND
 from rankplan.plans.memory_settings import LARGEST_COUNT, MemorySettings, unfit
 from rankplan.plans.model import LARGEST
 from rankplan.read.base import Model, enum_of, one_of
-from rankplan.read.sizes import ModelName, size_in
+from rankplan.read.simple import size_in
+from rankplan.read.sizes import ModelName
 from rankplan.read.text.faults import as_pydantic, number
 from rankplan.read.text.invalid import THIS
 from rankplan.read.text.unresolved import RESOLVE, unresolved

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from rankplan.errors import Diagnostic, KeyPath, PlacementError
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.memory.faults import memory_faults
 from rankplan.memory.needs import Needs
-from rankplan.plans.rules import component_names
 from rankplan.read.sources import Sources
 from rankplan.read.text.reader import Reader
 
@@ -25,14 +21,11 @@ def reject_memory(needs: Needs, reader: Reader, sources: Sources) -> None:
 
 def located(reader: Reader, sources: Sources, name: str, found: Diagnostic) -> Diagnostic:
     """Return a diagnostic at what a component states about its memory in a config, or else at its model's name."""
-    here: Any = reader.content if reader.config is None else reader.config
-    for part in ("cluster", "component_placement"):
-        here = here.get(part) if isinstance(here, Mapping) else None
-    setting, spelling = _DECIDES.get(found.code, "model"), sources.spellings.get(name)
-    path: KeyPath = (spelling.place(setting) if spelling is not None else None) or ()
-    for key, entry in here.items() if isinstance(here, Mapping) else ():
-        if isinstance(entry, Mapping) and "memory" in entry and name in component_names(str(key)):
-            path = "cluster", "component_placement", str(key), "memory"
-            stated = entry["memory"]
-            path = (*path, setting) if setting != "model" and setting in stated else path
-    return reader.located(path, found)
+    setting = _DECIDES.get(found.code, "model")
+    if name in sources.memory:
+        path = sources.memory[name]
+        inner = (*path, setting)
+        return reader.located(inner if setting != "model" and reader.has(inner) else path, found)
+    spelling = sources.spellings.get(name)
+    stated_at = None if spelling is None else spelling.place(setting)
+    return reader.located(stated_at or (), found)

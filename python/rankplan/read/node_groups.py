@@ -14,7 +14,8 @@ from rankplan.environment import NODE_RANK_VARIABLES, PATH_MODE, PATH_MODES, res
 from rankplan.nodes.groups import PATH_MODES as GROUP_PATH_MODES
 from rankplan.read.base import Model, or_nothing
 from rankplan.read.later import Later
-from rankplan.read.ranks import RESERVED_LABELS, Label, Ranks, with_all
+from rankplan.read.ranks import Label, Ranks
+from rankplan.read.simple import RESERVED_LABELS, with_all
 from rankplan.read.text.faults import as_pydantic, fault
 from rankplan.words import must_be, shown
 

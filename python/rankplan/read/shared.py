@@ -15,11 +15,9 @@ from rankplan.frozen import frozen
 from rankplan.nodes.facts import BY_ADDRESS, NO_FACTS, ClusterFacts
 from rankplan.nodes.groups import NodeGroup
 from rankplan.plans.rules import NO_RULES, Pool, Rules
-from rankplan.read.exclusion import excluded_names
 from rankplan.read.facts import node_group, pool_of, topology_rules
-from rankplan.read.ranks import RESERVED_LABELS, with_all
-from rankplan.read.sizes import size_in
-from rankplan.read.text.invalid import Invalid
+from rankplan.read.simple import RESERVED_LABELS, excluded_names, size_in, with_all
+from rankplan.read.text.invalid import Invalid, wrong_type
 from rankplan.read.text.reader import Reader
 
 if TYPE_CHECKING:
@@ -104,8 +102,6 @@ class _SharedReader:
         value = self._values.get(key, [])
         if isinstance(value, list):
             return value
-        from rankplan.read.text.faults import wrong_type
-
         self._reader.add((key,), wrong_type(f"`{key}`", value, "list"))
         return None
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rankplan.plans.component import PlacementMode as PlacementMode
-    from rankplan.read.section import with_section as with_section
     from rankplan.rlinf.model_parallel import RolloutSyncMode as RolloutSyncMode
     from rankplan.rlinf.placements import ComponentPlacement as ComponentPlacement
     from rankplan.rlinf.placements import HybridComponentPlacement as HybridComponentPlacement
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from rankplan.rlinf.placements import (
         MultiAgentModelParallelEvalComponentPlacement as MultiAgentModelParallelEvalComponentPlacement,
     )
+    from rankplan.rlinf.section import with_section as with_section
     from rankplan.runtime.group.worker import RLinfWorker
 
     Worker = RLinfWorker
@@ -37,7 +37,7 @@ _HOMES = {
     "MultiAgentModelParallelEvalComponentPlacement": _PLACEMENTS,
     "PlacementMode": "rankplan.plans.component",
     "RolloutSyncMode": "rankplan.rlinf.model_parallel",
-    "with_section": "rankplan.read.section",
+    "with_section": "rankplan.rlinf.section",
 }
 """The public names by the module that has them."""
 

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 from rankplan._core import CLUSTER, NODE
+from rankplan.dialects.interface.cluster import AnyCluster
 from rankplan.nodes import clusters
-from rankplan.nodes.clusters import SupportsInventory
 from rankplan.nodes.inventory import Inventory
-
-
-class RlinfCluster(Protocol):
-    """The methods of RLinf's ``Cluster`` that its placement code uses, besides the node groups."""
-
-    @property
-    def num_nodes(self) -> int:
-        """The number of nodes."""
-
-    def get_node_info(self, node_rank: int, /) -> Any:
-        """Return the record of a node."""
-
-
-AnyCluster: TypeAlias = Inventory | SupportsInventory | RlinfCluster
 
 
 def inventory_of(cluster: AnyCluster) -> Inventory:
@@ -38,7 +24,7 @@ def inventory_of(cluster: AnyCluster) -> Inventory:
 
 def _rlinf_inventory(cluster: Any) -> Inventory:
     """Return the nodes and node groups of RLinf's cluster (``rlinf/scheduler/cluster``, 0.3.0)."""
-    from rankplan.read.section import with_section  # the models of the section: only for such a cluster
+    from rankplan.rlinf.section import with_section  # only for such a cluster
 
     nodes = [_node(cluster.get_node_info(rank)) for rank in range(cluster.num_nodes)]
     groups = getattr(cluster, "_node_groups", ())

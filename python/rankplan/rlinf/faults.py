@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
-from rankplan.words import counted
+from rankplan.words import counted, nearest
 
 
 def accelerators(ranks: RankSet) -> str:
@@ -16,6 +17,42 @@ def accelerators(ranks: RankSet) -> str:
 
 def _no_mode(message: str, help: str) -> Diagnostic:
     return Diagnostic("mode-unclear", message, help)
+
+
+def saved_plan() -> Diagnostic:
+    """A saved plan stands where a config is expected."""
+    help = "read it with Plan.load, or pass the file to rankplan plan, show, diff or env"
+    return Diagnostic("invalid-value", "this is a saved plan, not a config", help)
+
+
+def no_section(config: Mapping[str, Any]) -> Diagnostic:
+    """A config has no ``cluster`` section."""
+    return Diagnostic("missing-key", "the config has no `cluster` section", _instead_of_section(config))
+
+
+def _instead_of_section(config: Mapping[str, Any]) -> str:
+    if "component_placement" in config:
+        return "pass the whole config: this mapping belongs under its key `cluster`"
+    near = nearest("cluster", [str(key) for key in config if key != "cluster"], 0.8)
+    if near is not None:
+        return f"rename `{near}` to `cluster`"
+    if "defaults" in config:
+        from rankplan.read.text.hydra import compose
+
+        return compose(config)
+    if "nodes" in config:
+        return "this is an inventory: pass a config, and this file with --inventory"
+    if "components" in config:
+        return "these look like costs: pass them to `rankplan tune` with --costs"
+    return (
+        "add `cluster:` with num_nodes and component_placement, or name the system that the config is for with "
+        "--dialect"
+    )
+
+
+def lacking_key(written: str, key: str, lack: str) -> Diagnostic:
+    """A key is misspelt without which the config lacks something important."""
+    return Diagnostic("unknown-key", f"unknown key `{written}`, and {lack}", f"rename it to `{key}`")
 
 
 def empty_name(key: str) -> Diagnostic:

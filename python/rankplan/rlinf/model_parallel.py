@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum, auto
 from itertools import combinations
@@ -10,23 +10,34 @@ from math import lcm
 from typing import Any
 
 from rankplan._core import CLUSTER, Packed, RankSet
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.keys.key import Key
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.parallel import NO_SIZES
 from rankplan.plans.component import Component, PlacementMode
-from rankplan.read.section import Reading
 from rankplan.read.text.reader import misspelt_key
 from rankplan.rlinf import faults
+from rankplan.rlinf.keys import (
+    AUTO_SCHEDULER,
+    COMPONENTS,
+    DATA_SIZE,
+    ENGINE,
+    FORWARD,
+    GROUP_SIZE,
+    MINIBATCHES,
+    PLACEMENT,
+    PRE_PROCESS,
+    RECOMPUTE,
+    ROLLOUT_BATCH,
+    SECTION,
+    TRAINING,
+)
+from rankplan.rlinf.section import Section
 from rankplan.rlinf.sized import ModelParallelEvalRoles, engines
-from rankplan.rlinf.sizes import ENGINE, FORWARD, TRAINING, RoleSizes, missing_section, sizes_at, states
+from rankplan.rlinf.sizes import RoleSizes, missing_section, sizes_at
 from rankplan.rlinf.strategies import PlacementStrategy, strategy_of
 from rankplan.words import misspelt, must_be
 
-_AUTO = ("cluster", "auto_scheduler")
-_BATCH: tuple[KeyPath, ...] = (
-    ("data", "rollout_batch_size"),
-    ("algorithm", "group_size"),
-    ("algorithm", "n_minibatches"),
-)
 _SHARED = ("actor", "rollout", "reward", "inference")
 
 _APART = (
@@ -58,47 +69,48 @@ class ModelParallelRoles(ModelParallelEvalRoles):
     known = ("actor", "rollout", "inference", "critic", "critic_inference", "reward")
     _required = ("actor", "rollout")
 
-    def _read_sizes(self, reading: Reading) -> Iterator[tuple[str, RoleSizes | None]]:
-        yield from super()._read_sizes(reading)
-        actor = self._role_sizes(reading, "actor", ("actor", "model"), TRAINING)
-        critic = self._role_sizes(reading, "critic", ("critic", "model"), TRAINING)
+    def _read_sizes(self, section: Section) -> Iterator[tuple[str, RoleSizes | None]]:
+        yield from super()._read_sizes(section)
+        actor = self._role_sizes(section, "actor", ("actor", "model"), TRAINING)
+        critic = self._role_sizes(section, "critic", ("critic", "model"), TRAINING)
         yield from (("actor", actor), ("critic", critic))
-        named = [name for name in ("inference", "actor_inference") if states(reading.fork(), (name,))]
+        probe = section.config.fork()
+        named = [name for name in ("inference", "actor_inference") if probe.under(name).exists]
         if named:
             pp = actor.parallel.pp if actor is not None else 1
-            yield "inference", self._role_sizes(reading, "inference", (named[0], "model"), FORWARD, pp=pp)
+            yield "inference", self._role_sizes(section, "inference", (named[0], "model"), FORWARD, pp=pp)
         elif actor is not None:
             yield "inference", RoleSizes(replace(actor.parallel, cp=1, ep=1, etp=1), actor.paths)
-        yield "critic_inference", self._critic_inference(reading, critic)
+        yield "critic_inference", self._critic_inference(section, critic)
 
-    def _critic_inference(self, reading: Reading, critic: RoleSizes | None) -> RoleSizes | None:
+    def _critic_inference(self, section: Section, critic: RoleSizes | None) -> RoleSizes | None:
         """Return its own sizes; those that it does not state are the critic's (``critic_inference_tp_size``)."""
-        own: KeyPath = ("critic_inference", "model")
-        if critic is None and not states(reading.fork(), (*own, FORWARD["tp"])):
+        own_section = section.config.fork().under(("critic_inference", "model"))
+        if critic is None and not own_section.stated(FORWARD["tp"]):
             return None
         size = NO_SIZES if critic is None else critic.parallel
-        path = own if states(reading.fork(), own) else ("critic", "model")
-        return self._role_sizes(reading, "critic_inference", path, FORWARD, tp=size.tp, pp=size.pp)
+        path: KeyPath = own_section.section_path if own_section.exists else ("critic", "model")
+        return self._role_sizes(section, "critic_inference", path, FORWARD, tp=size.tp, pp=size.pp)
 
-    def _arrange_roles(self, reading: Reading) -> None:
-        mode = self._decided(reading)
+    def _arrange_roles(self, section: Section) -> None:
+        mode = self._decided(section)
         if mode is None:
             return
         self.mode = mode
         actor = len(self.parts["actor"].rule.resources)
         if mode is PlacementMode.AUTO:
-            self._arrange_auto(reading, actor)
-            self._place_each(reading, "inference", "reward")
+            self._arrange_auto(section, actor)
+            self._place_each(section, "inference", "reward")
             return
-        if "critic_inference" in self.parts and "critic_inference" not in self.sizes and not reading.faults:
-            self._add_missing(reading, "critic_inference", ("critic", "model"))
-        before = len(reading.faults)
-        self._place_each(reading, "actor")
-        collocated = mode is PlacementMode.COLLOCATED and len(reading.faults) == before
-        self._place_each(reading, "critic", "inference", "critic_inference", "reward")
-        stride = self._stride(reading) if collocated else 1
+        if "critic_inference" in self.parts and "critic_inference" not in self.sizes and not section.faults:
+            self._add_missing(section, "critic_inference", ("critic", "model"))
+        before = len(section.faults)
+        self._place_each(section, "actor")
+        collocated = mode is PlacementMode.COLLOCATED and len(section.faults) == before
+        self._place_each(section, "critic", "inference", "critic_inference", "reward")
+        stride = self._stride(section) if collocated else 1
         if stride is not None:
-            self._place_engines(reading, stride)
+            self._place_engines(section, stride)
 
     @property
     def sync_mode(self) -> RolloutSyncMode:
@@ -106,23 +118,22 @@ class ModelParallelRoles(ModelParallelEvalRoles):
         together = self._used["actor"] == self._used["rollout"]
         return RolloutSyncMode.COLLOCATED if together else RolloutSyncMode.DISAGGREGATED
 
-    def _decided(self, reading: Reading) -> PlacementMode | None:
+    def _decided(self, section: Section) -> PlacementMode | None:
         """Return the mode, or record why none fits."""
-        automatic = self._switch(reading, _AUTO)
+        automatic = self._switch(section.config.under(SECTION), AUTO_SCHEDULER)
         if automatic is not False:
-            return self._auto(reading) if automatic else None
+            return self._auto(section) if automatic else None
         if self._used["actor"] == self._used["rollout"]:
-            return self._collocated(reading)
-        before = len(reading.faults)
-        self._check_apart(reading)
-        recompute = ("algorithm", "recompute_logprobs")
-        unchanged = len(reading.faults) == before
-        if "inference" in self.parts and unchanged and self._switch(reading, recompute) is False:
-            reading.add_in_config(recompute, faults.idle_inference(self.names["inference"]))
+            return self._collocated(section)
+        before = len(section.faults)
+        self._check_apart(section)
+        unchanged = len(section.faults) == before
+        if "inference" in self.parts and unchanged and self._switch(section.config, RECOMPUTE) is False:
+            section.config.reject(section.config.path(RECOMPUTE), faults.idle_inference(self.names["inference"]))
             return None
         return PlacementMode.DISAGGREGATED if unchanged else None
 
-    def _check_apart(self, reading: Reading) -> None:
+    def _check_apart(self, section: Section) -> None:
         """Record each role that shares accelerators with another although neither mode lets it."""
         for first, second in _APART:
             used, others = (self._used.get(role, RankSet()) for role in (first, second))
@@ -132,18 +143,18 @@ class ModelParallelRoles(ModelParallelEvalRoles):
                     fault = faults.partly_shared(one, other, shared, used, others)
                 else:
                     fault = faults.shared_apart(one, other, shared)
-                reading.add(self._path(second), fault)
+                section.reject(self._path(second), fault)
 
-    def _collocated(self, reading: Reading) -> PlacementMode | None:
+    def _collocated(self, section: Section) -> PlacementMode | None:
         found = [role for role in ("inference", "critic_inference") if role in self.parts]
         for role in found:
-            reading.add(self._path(role), faults.inference_of_collocated(self.names[role]))
+            section.reject(self._path(role), faults.inference_of_collocated(self.names[role]))
         return None if found else PlacementMode.COLLOCATED
 
-    def _auto(self, reading: Reading) -> PlacementMode | None:
+    def _auto(self, section: Section) -> PlacementMode | None:
         """Return the mode if actor, rollout and inference follow each other from accelerator 0 to the last one."""
         if "critic" in self.parts:
-            reading.add_in_config(_AUTO, faults.scheduled_critic())
+            section.reject((AUTO_SCHEDULER.name,), faults.scheduled_critic())
             return None
         total, end, role = len(self.inventory.core.accelerators()), 0, "actor"
         roles = [role for role in ("actor", "rollout", "inference") if role in self._used]
@@ -158,22 +169,23 @@ class ModelParallelRoles(ModelParallelEvalRoles):
             if end == total:
                 return PlacementMode.AUTO
             fault = faults.not_all(self.names[role], end, names, total)
-        reading.add(self._path(role), fault)
+        section.reject(self._path(role), fault)
         return None
 
-    def _switch(self, reading: Reading, path: tuple[str, str]) -> bool | None:
+    def _switch(self, config: Config, key: Key[Any]) -> bool | None:
         """Return a boolean of the config: false if it is missing or null, ``None`` if it is invalid."""
-        mapping: Mapping[Any, Any] = reading.content if path[0] == "cluster" else reading.section_at(path[:1])
-        value = reading.value(mapping, path[1], path[:1])
-        for key in mapping if value is None else ():
-            if misspelt(str(key), path[1:]) is not None:
-                reading.add_in_config((path[0], str(key)), misspelt_key(key, path[1]))
+        path = config.path(key)
+        value = config.at(path)
+        if value is None:
+            for name in map(str, config.under(path[:-1]).section):
+                if misspelt(name, (key.name,)) is not None:
+                    config.reject((*path[:-1], name), misspelt_key(name, key.name))
         if value is None or isinstance(value, bool):
             return bool(value)
-        reading.add_in_config(path, must_be(path, value, "true or false", "write true or false"))
+        config.reject(path, must_be(path, value, "true or false", "write true or false"))
         return None
 
-    def _stride(self, reading: Reading) -> int | None:
+    def _stride(self, section: Section) -> int | None:
         """Return the distance between two accelerators of a collocated engine."""
         if "actor" not in self.sizes or "rollout" not in self.sizes:
             return None
@@ -185,33 +197,33 @@ class ModelParallelRoles(ModelParallelEvalRoles):
         fitting = [size for size in range(1, actor + 1) if actor % size == 0]
         below, above = max(s for s in fitting if s < rollout), min(s for s in fitting if s > rollout)
         fault = faults.no_sender(rollout, actor, below, above)
-        reading.add_in_config(self.sizes["rollout"].paths.get("tp", ("rollout",)), fault)
+        section.config.reject(self.sizes["rollout"].paths.get("tp", ("rollout",)), fault)
         return None
 
-    def _arrange_auto(self, reading: Reading, actor: int) -> None:
+    def _arrange_auto(self, section: Section, actor: int) -> None:
         """Place the actor on all accelerators, and the rollout on its own or, before them, the actor's too."""
         total = len(self.inventory.core.accelerators())
-        if self._divides(reading, "actor", actor):
+        if self._divides(section, "actor", actor):
             what = "`actor` (auto_scheduler starts it on all accelerators)"
-            if self._divides(reading, "actor", total, what) and self._check_auto_dp(reading, actor, total):
-                self._put(reading, "actor", Packed(0, total - 1, 1, 1), (CLUSTER,))
+            if self._divides(section, "actor", total, what) and self._check_auto_dp(section, actor, total):
+                self._put(section, "actor", Packed(0, total - 1, 1, 1), (CLUSTER,))
         sizes = self.sizes.get("rollout")
-        if sizes is None or not self._switch(reading, ("cluster", "use_pre_process_policy")):
-            self._place_engines(reading, 1)
+        if sizes is None or not self._switch(section.config.under(SECTION), PRE_PROCESS):
+            self._place_engines(section, 1)
             return
         rollout = RankSet(f"0-{self._used['rollout'][-1]}")
         self.ranks["rollout"] = rollout
         shared = "`actor` (use_pre_process_policy gives its accelerators to `rollout`, too)"
         both = "`rollout` with the accelerators of the actor (use_pre_process_policy)"
-        if self._divides(reading, "rollout", actor, shared) and self._divides(reading, "rollout", len(rollout), both):
-            self._put(reading, "rollout", engines(rollout, sizes.dense, 1), (CLUSTER,))
+        if self._divides(section, "rollout", actor, shared) and self._divides(section, "rollout", len(rollout), both):
+            self._put(section, "rollout", engines(rollout, sizes.dense, 1), (CLUSTER,))
 
-    def _check_auto_dp(self, reading: Reading, actor: int, total: int) -> bool:
+    def _check_auto_dp(self, section: Section, actor: int, total: int) -> bool:
         """Record a data size of the actor that does not divide a minibatch, if the config says how large that is."""
-        found = [self._whole_number(reading, path) for path in _BATCH]
-        if None in found:
+        numbers = [section.config[key] for key in (ROLLOUT_BATCH, GROUP_SIZE, MINIBATCHES)]
+        if None in numbers:
             return True
-        batch, group, minibatches = (number or 1 for number in found)
+        batch, group, minibatches = (number or 1 for number in numbers)
         each, rest = divmod(batch * group, minibatches)
         replica = self.sizes["actor"].dense
         valid = [] if rest else [size for size in range(1, total // replica + 1) if each % (size * group) == 0]
@@ -219,51 +231,47 @@ class ModelParallelRoles(ModelParallelEvalRoles):
             if (size := count // replica) not in valid:
                 multiple = lcm(actor // replica, total // replica) * minibatches
                 fault = faults.uneven_batch(size, count, batch, minibatches, valid, multiple)
-                reading.add_in_config(_BATCH[0], fault)
+                section.config.reject(section.config.path(ROLLOUT_BATCH), fault)
                 return False
         return True
-
-    def _whole_number(self, reading: Reading, path: KeyPath) -> int | None:
-        """Return a number of the config, ``None`` if it is missing or invalid, which is recorded."""
-        value = reading.value(reading.section_at(path[:-1]), path[-1], path[:-1])
-        return None if value is None else reading.number(value, path, 1)
 
 
 class MultiAgentModelParallelEvalRoles(ModelParallelEvalRoles):
     """Several rollouts for evaluation: with ``engines``, the strategies of further rollouts, or why they have none."""
 
-    def _arrange(self, reading: Reading) -> None:
-        super()._arrange(reading)
+    def _arrange(self, section: Section) -> None:
+        super()._arrange(section)
         self.engines: dict[str, PlacementStrategy | PlacementError] = {}
-        if reading.faults:
+        if section.faults:
             return
         for name, stated in self.stated.items():
             if name not in _SHARED:
-                reader = reading.fork()
                 try:
-                    self.engines[name] = strategy_of(self._with_engines(reader, stated))
+                    self.engines[name] = strategy_of(self._with_engines(section.fork(), stated))
                 except PlacementError as error:
                     self.engines[name] = error
 
-    def _with_engines(self, reading: Reading, stated: Component) -> Component:
+    def _with_engines(self, section: Section, stated: Component) -> Component:
         """Return a component with a process per engine. Raises `PlacementError` with every fault."""
         name, resources = stated.name, stated.rule.resources
+        own_section = section.config.under((name,))
         rollout = self.sizes["rollout"].parallel
-        sizes = sizes_at(reading, (name,), ENGINE, tp=rollout.tp, pp=rollout.pp)
+        sizes = sizes_at(own_section, ENGINE, tp=rollout.tp, pp=rollout.pp)
         if sizes is None:
-            reading.add_in_config((name,), missing_section((name,), name, reading.config))
-            raise reading.refusal()
-        if (found := sizes.undivided(f"`{name}`", len(resources))) is not None:
-            reading.add_in_config(found[0] or (name,), found[1])
-        if (value := reading.value(reading.section_at((name,)), "dp_size", (name,))) is not None:
-            dp = reading.number(value, (name, "dp_size"), 1)
-            if dp is not None and len(resources) % dp:
-                reading.add_in_config((name, "dp_size"), faults.uneven_data(name, len(resources), dp))
+            section.config.reject((name,), missing_section((name,), name, section))
+            raise section.faults.refusal()
+        undivided = sizes.undivided(f"`{name}`", len(resources))
+        if undivided is not None:
+            path, fault = undivided
+            section.config.reject(path or (name,), fault)
+        dp = own_section[DATA_SIZE]
+        if dp is not None and len(resources) % dp:
+            section.config.reject(own_section.path(DATA_SIZE), faults.uneven_data(name, len(resources), dp))
         stride = self.rollout_stride if sizes.dense == self.sizes["rollout"].dense else 1
-        if not reading.faults and len(resources) % (sizes.dense * stride):
+        if not section.faults and len(resources) % (sizes.dense * stride):
             fault = faults.uneven_engines(name, len(resources), sizes.dense, stride)
-            reading.add(("component_placement", self._keys[name], "placement"), fault)
-        reading.finish()
+            section.reject((COMPONENTS.name, self._keys[name], PLACEMENT.name), fault)
+        section.faults.finish()
         rule = engines(resources, sizes.dense, stride)
         place = name, self.inventory, stated.node_groups, rule
         return Component.place(*place, stated.settings, parallel=sizes.parallel)
@@ -275,13 +283,13 @@ class MultiAgentModelParallelRoles(MultiAgentModelParallelEvalRoles, ModelParall
     The names of further rollouts start with ``rollout``. Other components share no accelerator with each other.
     """
 
-    def _decided(self, reading: Reading) -> PlacementMode | None:
-        if self._switch(reading, ("cluster", "auto_scheduler")):
-            reading.add(("auto_scheduler",), faults.scheduled_rollouts())
+    def _decided(self, section: Section) -> PlacementMode | None:
+        if self._switch(section.config.under(SECTION), AUTO_SCHEDULER):
+            section.reject((AUTO_SCHEDULER.name,), faults.scheduled_rollouts())
         misplaced = list(self._misplaced())
         for name, fault in misplaced:
-            reading.add(("component_placement", self._keys[name]), fault)
-        return None if misplaced else self._collocated(reading)
+            section.reject((COMPONENTS.name, self._keys[name]), fault)
+        return None if misplaced else self._collocated(section)
 
     def _misplaced(self) -> Iterator[tuple[str, Diagnostic]]:
         """Yield the components that are not where several rollouts need them, each with its fault."""

@@ -6,12 +6,15 @@ from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from rankplan.dialects.interface.cluster import AnyCluster
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.read.section import Config, Reading, read_config
-from rankplan.rlinf.clusters import AnyCluster, inventory_of
-from rankplan.rlinf.dialect import roles_of
+from rankplan.read.read_config import ReadConfig
+from rankplan.read.text.reader import Config
+from rankplan.rlinf.clusters import inventory_of
+from rankplan.rlinf.dialect import DIALECT
+from rankplan.rlinf.job import roles_of
 from rankplan.rlinf.roles import Roles, plan_of
 from rankplan.rlinf.strategies import PlacementStrategy, as_assertion
 from rankplan.words import unknown
@@ -34,9 +37,11 @@ class ComponentPlacement:
     """The kind of roles, if the sections of the config do not decide it."""
 
     @as_assertion
-    def __init__(self, config: Config | Reading, cluster: AnyCluster) -> None:
-        reading, inventory = read_config(config), inventory_of(cluster)
-        self._roles = roles_of(reading, inventory) if self._kind is None else self._kind(reading, inventory)
+    def __init__(self, config: Config | ReadConfig, cluster: AnyCluster) -> None:
+        read = DIALECT.read(config)
+        section = read.values.section.reporting(read.reader.faults)
+        inventory = inventory_of(cluster)
+        self._roles = roles_of(section, inventory) if self._kind is None else self._kind(section, inventory)
         self._inventory = self._roles.inventory
         self._placement_mode = self._roles.mode
         self._placements = self._roles.strategies()  # RLinf's name, which its subclasses write to

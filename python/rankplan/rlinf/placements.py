@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from rankplan.dialects.interface.cluster import AnyCluster
 from rankplan.errors import PlacementError
 from rankplan.plans.component import PlacementMode
-from rankplan.read.section import Config, Reading
+from rankplan.read.read_config import ReadConfig
+from rankplan.read.text.reader import Config
 from rankplan.rlinf import placement
-from rankplan.rlinf.clusters import AnyCluster
 from rankplan.rlinf.model_parallel import (
     ModelParallelRoles,
     MultiAgentModelParallelEvalRoles,
@@ -89,7 +90,7 @@ class RolePlacement(HybridComponentPlacement):
     _rollout_gpus = _ranks("rollout")
     _reward_gpus = _ranks("reward")
 
-    def __init__(self, config: Config | Reading, cluster: AnyCluster) -> None:
+    def __init__(self, config: Config | ReadConfig, cluster: AnyCluster) -> None:
         super().__init__(config, cluster)
         for role in self._roles.known:
             setattr(self, f"_{role}_num_gpus", len(self._roles.ranks.get(role, ())))

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
 from rankplan._core import MAX_PROCESSES, RankMap
+from rankplan.dialects.keys.key import Key
 from rankplan.errors import KeyPath, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, configured
-from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.component import Component, PlacementMode, Settings, Visibility, check_size
 from rankplan.plans.memory_settings import MemorySettings
 from rankplan.plans.plan import Plan
 from rankplan.plans.rules import component_names, with_named_levels
+from rankplan.read.cluster import in_section
 from rankplan.read.components import sized, with_memory
-from rankplan.read.models import ClusterSection, ComponentEntry
-from rankplan.read.section import Reading
 from rankplan.read.sources import Sources
 from rankplan.rlinf import faults
-from rankplan.rlinf.sizes import ENGINE, TRAINING, located, reject_conflicts, stated_sizes
+from rankplan.rlinf.keys import COMPONENTS, ENTRY_BINDING, MEMORY, NODE_GROUP, PARALLEL, PLACEMENT, SECTION, VISIBILITY
+from rankplan.rlinf.section import Entry, Section
+from rankplan.rlinf.sizes import located, reject_conflicts, sections_of, stated_sizes
 from rankplan.rlinf.strategies import PlacementStrategy, strategy_of
 
 
@@ -33,109 +34,117 @@ class Roles:
 
     mode: PlacementMode | None = None
 
-    def __init__(self, reading: Reading, inventory: Inventory) -> None:
-        reading = reading.fork()
-        num_nodes = reading.section.num_nodes
-        self.rules = reading.rules
-        facts = with_named_levels(reading.facts, self.rules, inventory)
+    def __init__(self, section: Section, inventory: Inventory) -> None:
+        section = section.fork()
+        num_nodes = section.num_nodes
+        self.rules = section.shared.rules
+        facts = with_named_levels(section.shared.facts, self.rules, inventory)
         self.inventory, unfit = configured(inventory, inventory.with_groups_added(facts, num_nodes), num_nodes)
-        reading.add_unfit(unfit)
+        for path, fault in in_section(unfit):
+            section.reject(path, fault)
         self.components: dict[str, Component] = {}
         self.sources = Sources()
         """Where the config states the sizes and the memory of its components."""
         self._processes = 0
-        seen: set[str] = set()
-        for key in reading.keys:
-            for name in component_names(key):
-                if not name:
-                    reading.add(("component_placement", key), faults.empty_name(key))
-                elif name in seen:
-                    reading.add(("component_placement", key), faults.placed_twice(name))
-                seen.add(name)
-        known = reading.num_nodes_known and not unfit
-        for key, entry in reading.section.component_placement.items():
-            if not known or reading.lost(entry.node_group):
-                _check_text(key, entry, reading)
+        names = self._check_names(section)
+        known = section.num_nodes_known and not unfit
+        for key, entry in section.entries.items():
+            if not known or section.lost(entry.node_group):
+                _check_text(key, entry, section)
             else:
-                self._place(key, entry, reading)
+                self._place(key, entry, section)
             if self._processes > MAX_PROCESSES:
                 break  # a fault by now; the others would take more memory
-        reject_conflicts(reading)
-        self._arrange(reading)
-        if reading.faults:  # without any, the rules are checked with the groups of the plan
-            levels, unplaced = self.inventory.levels, seen - {"", *self.components}
-            from rankplan.plans.topology import NodeRules  # few configs have rules
+        reject_conflicts(section)
+        self._arrange(section)
+        if section.faults:  # without any, the rules are checked with the groups of the plan
+            self._check_rules(section, sorted(names - self.components.keys()), facts.levels or ())
+        section.faults.finish()
 
-            rules = NodeRules.of(
-                self.rules,
-                self.components,
-                levels,
-                labelled=bool(levels),
-                unplaced=sorted(unplaced),
-                lost=facts.levels or (),
-            )
-            for path, found in rules.faults:
-                reading.add(("topology", *path), found)
-        reading.finish()
+    def _check_names(self, section: Section) -> set[str]:
+        """Record names of components that are empty, or twice, and return the others."""
+        seen: set[str] = set()
+        for key in section.short:
+            for name in component_names(key):
+                if not name:
+                    section.reject((COMPONENTS.name, key), faults.empty_name(key))
+                elif name in seen:
+                    section.reject((COMPONENTS.name, key), faults.placed_twice(name))
+                seen.add(name)
+        return seen - {""}
 
-    def _arrange(self, reading: Reading) -> None:
+    def _check_rules(self, section: Section, unplaced: Sequence[str], lost: Sequence[str]) -> None:
+        """Record what is wrong with the rules; see `NodeRules.of`."""
+        from rankplan.plans.topology import NodeRules  # few configs have rules
+
+        levels = self.inventory.levels
+        rules = NodeRules.of(self.rules, self.components, levels, labelled=bool(levels), unplaced=unplaced, lost=lost)
+        for path, fault in rules.faults:
+            section.reject(("topology", *path), fault)
+
+    def _arrange(self, section: Section) -> None:
         """Change the components by the rules of their mode. Those with faults are missing."""
 
-    def _place(self, key: str, entry: ComponentEntry, reading: Reading) -> None:
-        path, at, names = ("component_placement", key), "node_group", component_names(key)
+    def _place(self, key: str, entry: Entry, section: Section) -> None:
+        path, names = (COMPONENTS.name, key), component_names(key)
+        at: Key[Any] = NODE_GROUP
         try:
             pool = self.inventory.pool(entry.node_group)
-            at = "placement"
+            at = PLACEMENT
             rule, rows = pool.place(entry.placement)
             self._processes += len(rows) * len(names)
             check_size(names[-1], self._processes)
-            at = "visibility"
-            settings = _settings(entry, reading.section)
+            at = VISIBILITY
+            settings = _settings(entry, section)
             component = Component(names[0], self.inventory, entry.node_group, rule, rows, settings)
-            for found in component.binding_faults():
-                reading.add((*path, "binding"), found)
-            at = "parallel"
-            parallel, stated_at = _sizes(entry), reading.in_config((*path, at))
-            self.sources.sizes |= dict.fromkeys(names, located(reading, parallel, stated_at, {}))
-            self.components |= dict.fromkeys(names, component.with_settings(parallel=parallel))
+            for fault in component.binding_faults():
+                section.reject((*path, ENTRY_BINDING.name), fault)
+            at = PARALLEL
+            component = component.with_settings(parallel=entry.parallel)
         except PlacementError as error:
-            _add(reading, (*path, at), error)
-            if at == "node_group":
-                _check_text(key, entry, reading)
+            _reject(section, (*path, at.name), error)
+            if at is NODE_GROUP:
+                _check_text(key, entry, section)
+            return
+        config = section.config.under((SECTION, *path, PARALLEL.name))
+        self.sources.sizes |= dict.fromkeys(names, located(config, entry.parallel, {}))
+        if entry.memory is not None:
+            self.sources.memory |= dict.fromkeys(names, (SECTION, *path, MEMORY.name))
+        self.components |= dict.fromkeys(names, component)
 
-    def take_sizes(self, reading: Reading) -> None:
+    def take_sizes(self, section: Section) -> None:
         """Give components without parallel sizes those of their sections: ``actor.model``, ``rollout``.
 
         Raises `PlacementError` for sizes that do not fit.
         """
-        reading = reading.fork()
+        section = section.fork()
         for name, component in self.components.items():
-            for path, keys in (((name, "model"), TRAINING), ((name,), ENGINE)):
-                found = None if component.parallel.stated else stated_sizes(reading, path, keys)
-                if found is not None:
-                    sizes = located(reading, found, path, keys)
+            for own_section, keys in sections_of(section.config, name):
+                parallel = None if component.parallel.stated else stated_sizes(own_section, keys)
+                if parallel is not None:
+                    sizes = located(own_section, parallel, keys)
                     self.sources.sizes[name] = sizes
-                    component = sized(replace(component, name=name), sizes, reading.faults)
+                    component = sized(replace(component, name=name), sizes, section.faults)
             self.components[name] = component
-        reading.finish()
+        section.faults.finish()
 
-    def take_memory(self, reading: Reading) -> None:
+    def take_memory(self, section: Section) -> None:
         """Give components without ``memory`` what their sections say of it. Raises `PlacementError` for its faults."""
-        if reading.config is None or not reading.config.keys() - {"cluster"}:
+        if not has_other_sections(section):
             return
-        from rankplan.dialects.keys.config import Config
         from rankplan.dialects.memory.read import MemoryReader
         from rankplan.rlinf.memory import RLINF
 
-        reading = reading.fork()
-        memory = MemoryReader(Config(reading, reading.faults), RLINF, model=reading.section.model, undivided=False)
+        config = section.config.fork()
+        memory = MemoryReader(config, RLINF, model=section.model, undivided=False)
         memory.sources.sizes |= self.sources.sizes
+        memory.sources.memory |= self.sources.memory
         self.sources = memory.sources
         for name, component in self.components.items():
-            found = with_memory(replace(component, name=name), memory.memory, {})
-            if found.memory is not component.memory:
-                self.components[name] = found
-        reading.finish()
+            with_its_memory = with_memory(replace(component, name=name), memory.memory, {})
+            if with_its_memory.memory is not component.memory:
+                self.components[name] = with_its_memory
+        config.faults.finish()
 
     def strategies(self) -> dict[str, PlacementStrategy]:
         """Return the strategy of each component; components of one key share the object."""
@@ -156,7 +165,12 @@ def plan_of(roles: Roles, strategies: Mapping[str, PlacementStrategy], *, isolat
     return Plan(inventory, placed, roles.mode, rules=roles.rules)
 
 
-def _settings(entry: ComponentEntry, section: ClusterSection) -> Settings:
+def has_other_sections(section: Section) -> bool:
+    """Return whether the config has sections beside ``cluster``, which may say more about its components."""
+    return bool(section.config.section.keys() - {SECTION})
+
+
+def _settings(entry: Entry, section: Section) -> Settings:
     """Return the settings that an entry states, or else the section, without the parallel sizes."""
     return Settings(
         visibility=cast(Visibility, entry.visibility),
@@ -168,35 +182,29 @@ def _settings(entry: ComponentEntry, section: ClusterSection) -> Settings:
     )
 
 
-def _sizes(entry: ComponentEntry) -> Parallel:
-    return NO_SIZES if entry.parallel is None else entry.parallel.value()
-
-
-def _memory(entry: ComponentEntry, section: ClusterSection) -> MemorySettings | None:
+def _memory(entry: Entry, section: Section) -> MemorySettings | None:
     """Return the ``memory`` of an entry; its model is that of the section by default."""
-    if entry.memory is None:
-        return None
-    memory = entry.memory.value()
-    if memory.kind == "resident" or memory.model or memory.params or section.model is None:
+    memory = entry.memory
+    if memory is None or memory.kind == "resident" or memory.model or memory.params or section.model is None:
         return memory
     return replace(memory, model=section.model)
 
 
-def _check_text(key: str, entry: ComponentEntry, reading: Reading) -> None:
+def _check_text(key: str, entry: Entry, section: Section) -> None:
     """Check a placement without knowing its resources."""
     try:
         RankMap.parse(entry.placement)
     except PlacementError as error:
-        known = [diagnostic for diagnostic in error.diagnostics if diagnostic.code != "no-resources"]
+        known = [fault for fault in error.diagnostics if fault.code != "no-resources"]
         if known:
-            _add(reading, ("component_placement", key, "placement"), PlacementError(known))
+            _reject(section, (COMPONENTS.name, key, PLACEMENT.name), PlacementError(known))
 
 
-def _add(reading: Reading, path: KeyPath, error: PlacementError) -> None:
+def _reject(section: Section, path: KeyPath, error: PlacementError) -> None:
     """Record the faults of a placement; an int may be YAML 1.1's reading of a text such as ``1:0``."""
-    for diagnostic in error.diagnostics:
-        number = int(diagnostic.text or 0) if reading.is_number(str(path[1])) else 0
-        if diagnostic.code == "resource-out-of-range" and number >= 60:
+    for fault in error.diagnostics:
+        number = int(fault.text or 0) if str(path[1]) in section.numbers else 0
+        if fault.code == "resource-out-of-range" and number >= 60:
             hint = f"{number} may be YAML 1.1's reading of {number // 60}:{number % 60}; quote it"
-            diagnostic = replace(diagnostic, help=f"{diagnostic.help}; {hint}")
-        reading.add(path, diagnostic)
+            fault = replace(fault, help=f"{fault.help}; {hint}")
+        section.reject(path, fault)

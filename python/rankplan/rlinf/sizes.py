@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeAlias
 
+from rankplan.dialects.keys.config import Config
+from rankplan.dialects.keys.key import Key
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.frozen import frozen
-from rankplan.parallel import ENGINE_ORDER, MEGATRON, NO_SIZES, ORDER, Parallel
+from rankplan.parallel import ENGINE_ORDER, ORDER, Parallel
 from rankplan.plans.rules import component_names
-from rankplan.read.section import Reading
-from rankplan.read.text.reader import Reader, misspelt_key
+from rankplan.read.text.reader import misspelt_key, number_fault
 from rankplan.read.text.sizes import Sizes
 from rankplan.rlinf import faults
-from rankplan.words import counted, misspelt, path_text
+from rankplan.rlinf.keys import COMPONENTS, ENGINE, PARALLEL, TRAINING
+from rankplan.rlinf.section import Section
+from rankplan.words import as_int, counted, misspelt, path_text
 
-TRAINING = {name: keys[0] for name, keys in MEGATRON.items()}
-"""Keys of a model that is trained."""
+SizeKeys: TypeAlias = Mapping[str, Key[int | None]]
+"""The keys of parallel sizes, by kind."""
 
-FORWARD = {"tp": TRAINING["tp"], "pp": TRAINING["pp"]}
-"""Keys of a model that only computes log probabilities or values."""
-
-ENGINE = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size"}
-"""Keys of an inference engine."""
-
-_KEYS = {*TRAINING.values(), *ENGINE.values()}
+_NAMES = {key.name for key in (*TRAINING.values(), *ENGINE.values())}
 
 _WORDS = {"tp": "tensor", "cp": "context", "pp": "pipeline", "ep": "expert", "etp": "expert-tensor"}
 
@@ -81,76 +78,92 @@ def _nearest(count: int, size: int, others: int) -> str:
     return " or ".join(str(value) for value in (below, above) if value)
 
 
-def states(reader: Reader, path: KeyPath) -> bool:
-    """Return whether the config has a value at a path."""
-    return reader.value(reader.section_at(path[:-1]), path[-1], path[:-1]) is not None
-
-
-def sizes_at(reader: Reader, path: KeyPath, keys: Mapping[str, str], **defaults: int) -> RoleSizes | None:
-    """Return the sizes in the mapping at a path of the config, ``None`` if it is missing. A size defaults to 1.
+def sizes_at(section: Config, keys: SizeKeys, **defaults: int) -> RoleSizes | None:
+    """Return the sizes in a section of the config, ``None`` if it is missing. A size defaults to 1.
 
     An expert-tensor size defaults to the tensor size, as in Megatron, if there is an expert size.
     """
-    if not states(reader, path):
+    if not section.exists:
         return None
-    mapping = reader.section_at(path)
-    found: dict[str, Any] = dict(defaults)
+    sizes: dict[str, Any] = dict(defaults)
     paths: dict[str, KeyPath] = {}
-    for name, key in keys.items():
-        if key in mapping.keys():  # noqa: SIM118  # `in` is false for an OmegaConf key whose value is ???
-            before, paths[name] = len(reader.faults), (*path, key)
-            value = reader.value(mapping, key, path)
-            if len(reader.faults) == before:
-                found[name] = reader.number(value, paths[name], 1) or 1
-    for key in map(str, mapping):
-        if key not in _KEYS and (near := misspelt(key, keys.values())) is not None:
-            reader.add_once((*path, key), misspelt_key(key, near))  # two roles may have one section
+    names = section.section.keys()
+    for kind, key in keys.items():
+        if key.name in names:
+            path = paths[kind] = section.path_at(key.path)
+            before = len(section.faults)
+            value = section.at(path)
+            if len(section.faults) == before:
+                sizes[kind] = _size(section, value, path)
+    for name in map(str, names):
+        near = None if name in _NAMES else misspelt(name, [key.name for key in keys.values()])
+        if near is not None:
+            section.reject_once(
+                (*section.section_path, name), misspelt_key(name, near)
+            )  # two roles may have one section
     if "ep" in paths:
-        found.setdefault("etp", found.get("tp", 1))
-    return RoleSizes(Parallel(**found, order=ENGINE_ORDER if keys is ENGINE else ORDER), paths)
+        sizes.setdefault("etp", sizes.get("tp", 1))
+    return RoleSizes(Parallel(**sizes, order=ENGINE_ORDER if keys is ENGINE else ORDER), paths)
 
 
-def located(reader: Reader, parallel: Parallel, path: KeyPath, keys: Mapping[str, str]) -> Sizes:
+def _size(section: Config, value: Any, path: KeyPath) -> int:
+    """Return a size, or 1 for an invalid one, which is recorded; a key without a value is invalid."""
+    fault = number_fault(value, path, 1)
+    if fault is None:
+        return as_int(value) or 1
+    section.reject(path, fault)
+    return 1
+
+
+def located(section: Config, parallel: Parallel, keys: SizeKeys) -> Sizes:
     """Return the sizes of a component at the place of their section, with the path that each has there."""
-    return Sizes(parallel, reader.where(path), keys={kind: (*path, key) for kind, key in keys.items()}, path=path)
+    paths = {kind: section.path_at(key.path) for kind, key in keys.items()}
+    return Sizes(parallel, section.place, keys=paths, path=section.section_path)
 
 
-def stated_sizes(reading: Reading, path: KeyPath, keys: Mapping[str, str]) -> Parallel | None:
-    """Return the sizes at a path of the config, ``None`` if none is stated there."""
-    probe = reading.fork()  # sections belong to the trainer: only sizes can have faults
-    if all(probe.value(probe.section_at(path), key, path) is None for key in keys.values()):
+def stated_sizes(section: Config, keys: SizeKeys) -> Parallel | None:
+    """Return the sizes in a section of the config, ``None`` if none is stated there."""
+    probe = section.fork()  # sections belong to the trainer: only sizes can have faults
+    if all(probe.at(probe.path_at(key.path)) is None for key in keys.values()):
         return None
-    before = len(reading.faults)
-    sizes = sizes_at(reading, path, keys)
-    return None if sizes is None or len(reading.faults) > before else sizes.parallel
+    before = len(section.faults)
+    sizes = sizes_at(section, keys)
+    return None if sizes is None or len(section.faults) > before else sizes.parallel
 
 
-def reject_conflicts(reading: Reading) -> None:
+def reject_conflicts(section: Section) -> None:
     """Record entries of ``component_placement`` whose ``parallel`` contradicts the sections of their components."""
-    for key, entry in reading.section.component_placement.items():
-        stated = NO_SIZES if entry.parallel is None else entry.parallel.value()
-        for name in component_names(key) if stated.stated else ():
-            for path, keys in (((name, "model"), TRAINING), ((name,), ENGINE)):
-                probe = reading.fork()  # their own faults are recorded elsewhere
-                sizes = sizes_at(probe, path, keys)
-                if sizes is None or len(probe.faults) > len(reading.faults):
-                    continue
-                for kind, place in sizes.paths.items():
-                    here, there = getattr(stated, kind), getattr(sizes.parallel, kind)
-                    if here != there:
-                        fault = faults.different_sizes(name, kind, here, path_text(place), there)
-                        reading.add(("component_placement", key, "parallel"), fault)
+    for key, entry in section.entries.items():
+        for name in component_names(key) if entry.parallel.stated else ():
+            for own_section, keys in sections_of(section.config.fork(), name):  # faults are recorded elsewhere
+                before = len(own_section.faults)
+                sizes = sizes_at(own_section, keys)
+                if sizes is not None and len(own_section.faults) == before:
+                    for conflict in _conflicts(name, entry.parallel, sizes):
+                        section.reject((COMPONENTS.name, key, PARALLEL.name), conflict)
 
 
-def missing_section(path: KeyPath, role: str, config: Mapping[Any, Any] | None) -> Diagnostic:
+def _conflicts(name: str, stated: Parallel, sizes: RoleSizes) -> Iterator[Diagnostic]:
+    """Yield a fault for each size that differs from that of a component's own section."""
+    for kind, path in sizes.paths.items():
+        size, other = getattr(stated, kind), getattr(sizes.parallel, kind)
+        if size != other:
+            yield faults.different_sizes(name, kind, size, path_text(path), other)
+
+
+def sections_of(config: Config, name: str) -> Iterator[tuple[Config, SizeKeys]]:
+    """Yield the sections that may have the sizes of a component, with the keys of the sizes there."""
+    yield config.under((name, "model")), TRAINING
+    yield config.under((name,)), ENGINE
+
+
+def missing_section(path: KeyPath, role: str, section: Section) -> Diagnostic:
     """Return the fault of a role without its section."""
     message = f"`{path_text(path)}` is missing: the sizes of `{role}` are unknown"
-    if config is None:
-        help = "pass the whole config, not only its `cluster` section"
-    elif "defaults" in config:
+    if "defaults" in section.config.section:
         from rankplan.read.text.hydra import compose
 
-        help = compose(config)
+        help = compose(section.config.section)
     else:
         help = f"add `{path_text(path)}:`; a size that it leaves out is 1"
     return Diagnostic("missing-key", message, help)

@@ -8,11 +8,12 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from rankplan._core import CLUSTER, MAX_RANK, NODE, Packed, Placements, RankMap
+from rankplan.dialects.interface.cluster import AnyCluster
 from rankplan.errors import PlacementError, ResourceOutOfRangeError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import USUAL_SETTINGS, Component, Rule, Visibility
 from rankplan.rlinf import faults
-from rankplan.rlinf.clusters import AnyCluster, inventory_of
+from rankplan.rlinf.clusters import inventory_of
 from rankplan.words import as_int, counted, must_be
 
 _Arguments = ParamSpec("_Arguments")

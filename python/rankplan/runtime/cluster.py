@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from rankplan._core import RankSet
+from rankplan.dialects import stated_cluster
 from rankplan.errors import ClusterError
 from rankplan.nodes.facts import NO_FACTS, NODE_ORDERS, ClusterFacts
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import used_nodes
 from rankplan.plans.plan import Plan, check_plan
-from rankplan.read.section import Reading, read_section, with_section
+from rankplan.read.cluster import StatedCluster
 from rankplan.runtime.nodes.exports import Selection, as_selection, find_exports, selected
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.nodes.probe import find_nodes, refreshed
@@ -76,7 +77,7 @@ class Cluster:
 
     def __init__(
         self,
-        cluster_cfg: Mapping[str, Any] | Reading | None = None,
+        cluster_cfg: Mapping[str, Any] | StatedCluster | None = None,
         num_nodes: int | None = None,
         address: str | None = None,
         *,
@@ -95,10 +96,10 @@ class Cluster:
         num_nodes = as_int(num_nodes)
         if on_progress is not None and not callable(on_progress):
             raise wrong_type("on_progress", on_progress, "a function of a text")
-        reading = None if cluster_cfg is None else read_section(cluster_cfg)
-        if reading is not None:
-            reading.finish()
-            configured = reading.section.num_nodes
+        stated = _stated(cluster_cfg)
+        if stated is not None:
+            stated.finish()
+            configured = stated.num_nodes
             if num_nodes not in (None, configured):
                 raise ClusterError(f"num_nodes is {num_nodes}, but cluster_cfg has {configured}; omit the argument")
             num_nodes = configured
@@ -125,18 +126,18 @@ class Cluster:
             raise
         try:
             if (here := this_process()) is not None:
-                self.nodes = _of_driver(here.nodes(), num_nodes, reading, forward_env)
+                self.nodes = _of_driver(here.nodes(), num_nodes, stated, forward_env)
                 return
             with self.connection.progress() as report:
                 starting = self._raylets is None and how != "started"
-                facts = _facts(reading, plan)
+                facts = _facts(stated, plan)
                 facts = replace(facts, order=node_order or facts.order)
                 found = find_nodes(num_nodes, timeout, report, starting=starting, facts=facts, needed=needed)
             self._dead = {rank: node.spec for rank, node in enumerate(found) if not node.node_id}
             inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
-            if reading is not None:
+            if stated is not None:
                 # the names that a simulated cluster excludes are those of other machines
-                inventory = with_section(inventory, reading, planned=self._raylets is not None)
+                inventory = stated.on(inventory, planned=self._raylets is not None)
             exports = find_exports(forward_env)
             self.nodes = Nodes(tuple(node.node_id for node in found), inventory, self._raylets is not None, exports)
         except HeadSilent as silent:
@@ -150,7 +151,7 @@ class Cluster:
     def simulate(
         cls,
         nodes: str | Inventory,
-        cluster_cfg: Mapping[str, Any] | Reading | None = None,
+        cluster_cfg: Mapping[str, Any] | StatedCluster | None = None,
         *,
         on_progress: Report | None = None,
     ) -> Self:
@@ -169,9 +170,9 @@ class Cluster:
             raise TypeError(f'{nodes!r} is neither a size such as "2x8" nor an Inventory')
         if threading.current_thread() is not threading.main_thread():
             raise ClusterError("only the main thread can simulate a cluster; groups can be launched from any thread")
-        reading = None if cluster_cfg is None else read_section(cluster_cfg)
-        if reading is not None:
-            inventory = with_section(inventory, reading)
+        stated = _stated(cluster_cfg)
+        if stated is not None:
+            inventory = stated.on(inventory)
         if ray.is_initialized():
             raise ClusterError(
                 "this process is already connected to a Ray cluster; close that Cluster, or call ray.shutdown(), "
@@ -182,7 +183,7 @@ class Cluster:
             with told(on_progress) as report:
                 raylets.start(report)
             cluster._raylets = raylets
-            Cluster.__init__(cluster, reading, inventory.num_nodes, raylets.address, on_progress=on_progress)
+            Cluster.__init__(cluster, stated, inventory.num_nodes, raylets.address, on_progress=on_progress)
             records = []
             for rank in range(cluster.num_nodes):  # the raylets of excluded nodes run too
                 here = cluster.inventory.node(rank)
@@ -317,23 +318,30 @@ class Cluster:
         return f"<Cluster of {counted(self.num_nodes, 'node')}{', closed' if self._closed else ''}>"
 
 
-def _facts(reading: Reading | None, plan: Plan | None) -> ClusterFacts:
+def _stated(cluster_cfg: Mapping[str, Any] | StatedCluster | None) -> StatedCluster | None:
+    """Return what a section states. Raises `PlacementError` if it is no mapping."""
+    if cluster_cfg is None or isinstance(cluster_cfg, StatedCluster):
+        return cluster_cfg
+    return stated_cluster(cluster_cfg)
+
+
+def _facts(stated: StatedCluster | None, plan: Plan | None) -> ClusterFacts:
     """Return the levels of the network and the order of nodes: those of the section, or else of the plan."""
-    if reading is not None:
-        return reading.facts
+    if stated is not None:
+        return stated.facts
     if plan is None:
         return NO_FACTS
     found = plan.inventory.facts or NO_FACTS
     return replace(found, levels=found.levels or plan.inventory.levels or None)
 
 
-def _of_driver(nodes: Nodes, num_nodes: int | None, reading: Reading | None, forward_env: Selection) -> Nodes:
+def _of_driver(nodes: Nodes, num_nodes: int | None, stated: StatedCluster | None, forward_env: Selection) -> Nodes:
     """Return the nodes of the driver's cluster for use in a rank, the first ``num_nodes`` of them."""
     present = len(nodes.ids)
     if num_nodes is not None and num_nodes > present:
         raise ClusterError(f"num_nodes is {num_nodes}, but the driver's cluster has {counted(present, 'node')}")
     inventory = nodes.inventory.first(num_nodes or present)
-    if reading is not None:
-        inventory = with_section(inventory, reading)
+    if stated is not None:
+        inventory = stated.on(inventory)
     exports = selected(forward_env, nodes.exports, {})
     return replace(nodes, ids=nodes.ids[: inventory.num_nodes], inventory=inventory, exports=exports)

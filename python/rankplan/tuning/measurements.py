@@ -13,9 +13,8 @@ from rankplan.frozen import frozen
 from rankplan.memory.peaks import Peak, stated_of
 from rankplan.parallel import Parallel
 from rankplan.plans.plan import Plan
-from rankplan.read.section import Reading
+from rankplan.read.read_config import ReadConfig
 from rankplan.read.text.load import load_config
-from rankplan.read.text.reader import Reader
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.profile import batches_of
 from rankplan.words import as_int
@@ -56,7 +55,7 @@ class Run:
     memory: int | None
 
     @classmethod
-    def of(cls, plan: Plan, reader: Reader | None) -> Run:
+    def of(cls, plan: Plan, config: ReadConfig | None) -> Run:
         """Return what a plan and its config tell: the order of the roles, and the micro-batches of RLinf's configs."""
         stages = {name: _stage(name) for name in plan}
         known = sorted({stage for stage in stages.values() if stage is not None})
@@ -66,7 +65,7 @@ class Run:
             if earlier:
                 after[name] = [other for other, its in stages.items() if its == earlier[-1]]
         unknown = tuple(name for name, stage in stages.items() if stage is None) if len(plan) > 1 else ()
-        batches = batches_of(reader, plan) if isinstance(reader, Reading) else None
+        batches = None if config is None or config.cluster is None else batches_of(config.reader, plan)
         return cls(after, unknown, batches or 1, _smallest(plan))
 
 

@@ -13,7 +13,7 @@ from rankplan.errors import Diagnostic
 from rankplan.frozen import frozen
 from rankplan.parallel import Parallel
 from rankplan.plans.plan import Plan
-from rankplan.read.section import Reading
+from rankplan.read.text.reader import Reader
 from rankplan.tuning.costs import ComponentCosts, Costs
 from rankplan.tuning.models import ProfileModel, plain, validated
 from rankplan.tuning.times import Computed
@@ -95,7 +95,7 @@ def environments(points: Mapping[int, float], count: int, each: int, *, even: bo
     return times
 
 
-def costs_of(reading: Reading, planned: Plan, accelerators: int) -> Costs:
+def costs_of(reading: Reader, planned: Plan, accelerators: int) -> Costs:
     """Return the costs in the ``profile_data`` of a config whose plan has the sizes of its components.
 
     Raises `PlacementError` with every fault.
@@ -103,14 +103,14 @@ def costs_of(reading: Reading, planned: Plan, accelerators: int) -> Costs:
     return _Profile(reading.fork(), planned, accelerators).costs()
 
 
-def batches_of(reading: Reading, planned: Plan) -> int | None:
+def batches_of(reading: Reader, planned: Plan) -> int | None:
     """Return the micro-batches of an iteration that a config of RLinf's states, ``None`` if it states none."""
     outer, key = ("data", "env_num") if "env" in planned else ("data", "rollout_batch_size")
     return as_int(reading.value(reading.section_at((outer,)), key, (outer,)))
 
 
 class _Profile:
-    def __init__(self, reading: Reading, planned: Plan, accelerators: int) -> None:
+    def __init__(self, reading: Reader, planned: Plan, accelerators: int) -> None:
         self._reading, self._planned, self._accelerators = reading, planned, accelerators
         content = plain(reading, reading.section_at((PROFILE,)), (PROFILE,))
         self._content = {key: value for key, value in content.items() if value is not None}

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any, TypeAlias
 
-from rankplan._core import RankSet
+from rankplan._core import CLUSTER, RankSet
 from rankplan.dialects import DIALECTS, OWN, Dialect
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
@@ -20,10 +20,8 @@ from rankplan.plans.component import Component
 from rankplan.plans.diff import PlanDiff, diff
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.rules import component_names
-from rankplan.read.section import Reading
+from rankplan.read.read_config import ReadConfig
 from rankplan.read.text.document import Section
-from rankplan.read.text.read_config import ReadConfig
-from rankplan.read.text.reader import Reader
 from rankplan.tuning.candidates import Candidates
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.layout import Cluster
@@ -118,13 +116,13 @@ def costs_for(
 
     Raises `PlacementError` (``missing-times``) if neither has the times of a component on accelerators.
     """
-    reader = config.reader
+    cluster = config.cluster
     if costs is None:
-        if not isinstance(reader, Reading) or PROFILE not in (reader.config or {}):
+        if cluster is None or PROFILE not in config.reader.content:
             message, help = "the config has no measured times", "pass them with --costs, or add `profile_data:`"
             raise PlacementError([Diagnostic("missing-times", message, help, file=file)])
         present, total = dialect.plan(config, inventory), len(inventory.core.accelerators())
-        return filled(costs_of(reader, present, total), present, total), {}
+        return filled(costs_of(config.reader, present, total), present, total), {}
     planned: Plan | None = None
     with suppress(PlacementError):  # the placement is about to be replaced
         planned = dialect.plan(config, inventory)
@@ -133,8 +131,8 @@ def costs_for(
         name: replace(one, parallel=known[name].parallel) if name in known and not one.parallel.stated else one
         for name, one in costs.components.items()
     }
-    entries = reader.section.component_placement if isinstance(reader, Reading) else {}
-    keys = [key for key, entry in entries.items() if entry.node_group == ("cluster",)]
+    node_groups = {} if cluster is None else cluster.node_groups
+    keys = [key for key, labels in node_groups.items() if labels == (CLUSTER,)]
     timed = costs.components.keys() | costs.like.keys()
     if untimed := [name for key in keys for name in component_names(key) if name not in timed]:
         help = "add its seconds to the costs, or `with: NAME` if it runs with another component"
@@ -142,7 +140,7 @@ def costs_for(
         faults = [Diagnostic("missing-times", message, help) for message in messages]
         raise PlacementError(costs.located(("components",), fault) for fault in faults)
     costs = replace(costs, components=components)
-    memory = {} if isinstance(reader, Reading) else _memory(known)
+    memory = _memory(known) if cluster is None else {}
     return costs if planned is None else filled(costs, planned, len(inventory.core.accelerators())), memory
 
 
@@ -154,7 +152,7 @@ def _memory(components: Mapping[str, Component]) -> dict[str, Any]:
 def search(
     costs: Costs,
     inventory: Inventory,
-    reader: Reader | None = None,
+    config: ReadConfig | None = None,
     *,
     extrapolate: bool = False,
     present: Plan | None = None,
@@ -162,16 +160,16 @@ def search(
 ) -> Tuning:
     """Rank the placements of components with these costs on an inventory; see `rankplan.tune`.
 
-    If ``reader`` has a config of RLinf's or rankplan's own, its sections decide which placements are valid. ``memory``
+    If the config is RLinf's or rankplan's own, its sections decide which placements are valid. ``memory``
     is what components keep that their trainer's own keys tell.
     """
     total = len(inventory.core.accelerators())
     sizes = possible(costs, total, extrapolate=extrapolate)
-    config = _plain(reader.config) if isinstance(reader, Reading) else None
+    content = None if config is None or config.cluster is None else _plain(config.reader.content)
     if present is not None:
         check_plan(present, "present")
     cluster = Cluster.of(costs, inventory, present)
-    placing = _Placing(costs, inventory, config, memory or {})
+    placing = _Placing(costs, inventory, content, memory or {})
     placed: list[tuple[Ranked, tuple[int, ...]]] = []
     rejected: list[Rejected] = []
     for shape in costs.shapes if len(costs.components) > 1 else ("collocated",):

@@ -7,14 +7,15 @@ from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from rankplan.dialects.interface.cluster import ClusterForms
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
+from rankplan.read.read_config import ReadConfig
 from rankplan.read.text.formats import Format
 from rankplan.read.text.programs import Program
-from rankplan.read.text.read_config import ReadConfig
 from rankplan.references import resolved
 
 if TYPE_CHECKING:  # what plans is imported when a config is planned
@@ -38,8 +39,8 @@ class Dialect:
     ``name`` is the word that users write: ``--dialect NAME``. ``system`` is what messages call the system.
 
     ``keys`` are the keys by which it places: they recognise a config, and typos, completion, the schema and the guide
-    follow from them. ``job`` is the class of its jobs, or a function that returns the job of a config. A system whose
-    configs are not read by keys has a ``planner`` instead.
+    follow from them. ``job`` is the class of its jobs, or a function that returns the job of a config; a ``planner``
+    takes its place in a dialect that is called through another one.
 
     ``programs`` are those that scripts start, ``trainer`` is the one that starts its jobs, as messages name it.
     ``unplaced`` returns the message and the help for a config with its keys that is no job, and ``None`` for a job.
@@ -52,6 +53,8 @@ class Dialect:
     ``resembles`` are keys too weak to recognise a config by: they name the dialect in the help of a fault.
 
     ``writers`` write plans as configs: the one named ``""``, and others that an option of ``convert`` chooses.
+
+    ``cluster`` are other forms in which its users give a cluster to rankplan.
 
     A job, a planner and a writer may be a reference, ``"module:NAME"``, which is imported when it is used: recognising
     a config then imports the keys of a dialect, and nothing that plans.
@@ -69,6 +72,7 @@ class Dialect:
     no_groups: str = ""
     resembles: tuple[str, ...] = ()
     writers: Mapping[str, Writer | str] = field(default_factory=dict)
+    cluster: ClusterForms | None = None
 
     @cached_property
     def _planner(self) -> Planner:
@@ -77,7 +81,7 @@ class Dialect:
             return planner
         from rankplan.dialects.interface.planning import JobPlanner
 
-        return JobPlanner(self.name, self.keys, resolved(self.job))
+        return JobPlanner(None if self.no_groups else self.name, self.keys, resolved(self.job))
 
     def read(self, config: Any) -> ReadConfig:
         """Read and validate a config, once; see `Planner.read`."""

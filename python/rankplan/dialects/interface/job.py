@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.placing.placer import Placer
 from rankplan.errors import Faults
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.requests import NodeOrder
+
+if TYPE_CHECKING:
+    from rankplan.plans.model import Model
+    from rankplan.read.cluster import StatedCluster
 
 
 class Job(ABC):
@@ -29,6 +33,10 @@ class Job(ABC):
     """Whether the keys of memory say what its components keep."""
     has_defaults: bool = True
     """Whether a key that is missing has its default: no other config, which is not read, states it."""
+    undivided: bool = True
+    """Whether only the keys can state the parallel sizes of a component."""
+    model: Model | None = None
+    """The model of components whose own is unknown."""
 
     @abstractmethod
     def __init__(self, config: Config) -> None:
@@ -48,6 +56,10 @@ class Job(ABC):
 
     def assumed(self) -> Inventory | None:
         """Return the nodes that the config is meant for where none are given; ``None``: those of its `size`."""
+        return None
+
+    def cluster(self) -> StatedCluster | None:
+        """Return what the config states of its cluster, for a launch on it; ``None`` if it has no keys for that."""
         return None
 
     def inventory(self, inventory: Inventory, collector: Faults, *, pinned: bool) -> Inventory:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rankplan.dialects.interface.job import Job
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.table import KeyTable
-from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placing.placer import Packing, Placer
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
@@ -19,9 +18,12 @@ from rankplan.plans.crossings import torn_groups
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import assumed, lacks_accelerators
+from rankplan.read.read_config import ReadConfig
 from rankplan.read.sources import Planned
-from rankplan.read.text.read_config import ReadConfig
 from rankplan.read.text.reader import Reader
+
+if TYPE_CHECKING:
+    from rankplan.dialects.memory.read import MemoryReader
 
 
 class Planner(Protocol):
@@ -48,9 +50,12 @@ class Planner(Protocol):
 
 @frozen
 class JobPlanner:
-    """Plans the jobs of a dialect, whose values are read by its keys. ``dialect`` is its name in plans."""
+    """Plans the jobs of a dialect, whose values are read by its keys.
 
-    dialect: str
+    ``dialect`` is its name in plans, ``None`` for a system that asks Ray for no placement groups.
+    """
+
+    dialect: str | None
     keys: KeyTable
     job: Callable[[Config], Job]
 
@@ -63,7 +68,7 @@ class JobPlanner:
         reader = Reader.load(config)
         self.keys.reject_typos(reader)
         job = self.job(self._config(reader))
-        return ReadConfig(reader, job, frozenset(entry.path for entry in self.keys.placing))
+        return ReadConfig(reader, job, frozenset(entry.path for entry in self.keys.placing), job.cluster())
 
     def planned(
         self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
@@ -90,10 +95,16 @@ class JobPlanner:
         whole = _in_whole_steps(placed) if pinned else None
         return placed(whole=False) if whole is None else whole
 
-    def _memory(self, reader: Reader, job: Job) -> MemoryReader:
-        """Return what reads the memory of components from the keys of a config."""
-        roles = self.keys.roles if job.states_memory else ()
-        return MemoryReader(self._config(reader), roles, has_defaults=job.has_defaults)
+    def _memory(self, reader: Reader, job: Job) -> MemoryReader | None:
+        """Return what reads the memory of components from the keys of a config; ``None`` if these say nothing."""
+        if not job.states_memory:
+            return None
+        from rankplan.dialects.memory.read import MemoryReader
+
+        roles = self.keys.roles
+        return MemoryReader(
+            self._config(reader), roles, has_defaults=job.has_defaults, model=job.model, undivided=job.undivided
+        )
 
     def _config(self, reader: Reader) -> Config:
         return Config(reader, reader.faults, flags=self.keys.written(reader.content) or {})

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
-from rankplan.dialects.keys.key import Key, Kind, in_section, path_of
+from rankplan.dialects.keys.key import Key, Kind, in_section, path_of, read_value
 from rankplan.errors import Diagnostic, Faults, KeyPath, Where
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.read.text.reader import Reader, misspelt_key, number_fault
@@ -55,13 +55,26 @@ class Config:
         path = self.path(key)
         value = self.at(path)
         if value is not None:
-            fault = _type_fault(key, value, path, key.least if least is None else least)
-            if fault is None:
-                return _converted(key, value)
-            self.faults.add(self._reader.where(path), fault)
+            faults = len(self.faults)
+            result = self._converted(key, value, path, key.least if least is None else least)
+            if len(self.faults) == faults:
+                return result
         if default is _UNSET:
             default = key.default(self) if callable(key.default) else key.default
         return default
+
+    def _converted(self, key: Key[Any], value: Any, path: KeyPath, least: int) -> Any:
+        """Return a value as the type of its key. One of another type is a fault, which is recorded."""
+        if key.reads is not None:
+            result, located = read_value(key, value, path)
+            for inner, fault in located:
+                self.reject(inner, fault)
+            return result
+        wrong_type = _type_fault(key, value, path, least)
+        if wrong_type is None:
+            return _converted(key, value)
+        self.faults.add(self._reader.where(path), wrong_type)
+        return None
 
     def stated(self, key: Key[Any]) -> bool:
         """Return whether the config has a value at a key, of whatever type."""
@@ -170,6 +183,27 @@ class Config:
         if near is not None:
             self.faults.add(self.named(name), misspelt_key(name, near))
 
+    def reject(self, path: KeyPath, fault: Diagnostic) -> None:
+        """Record a fault at a path of the whole config: at the key if it is about the key, else at the value."""
+        self._reader.add_in_config(path, fault)
+
+    def reject_once(self, path: KeyPath, fault: Diagnostic) -> None:
+        """Record a fault at a path of the whole config, unless it is recorded already: two components may share it."""
+        self._reader.add_once(path, fault)
+
+    def reporting(self, faults: Faults) -> Config:
+        """Return the same config, whose faults another collector gets."""
+        reader = self._reader.reporting(faults)
+        return Config(reader, faults, self._section, overrides=self._overrides, flags=self.flags)
+
+    def fork(self) -> Config:
+        """Return the same config with the same faults; neither gets the later faults of the other."""
+        return self.reporting(self.faults.copy())
+
+    def reader_of_section(self) -> Reader:
+        """Return the reader of the section alone, for what reads mappings of any config; it has the same faults."""
+        return self._reader.inside(self._section)
+
     def aside(self) -> Config:
         """Return the same config for values that decide no placement: their sections may be of any type."""
         reader = self._reader.aside()
@@ -192,6 +226,16 @@ class Config:
     def name(self) -> str:
         """The dotted path of the section, empty for the whole config."""
         return path_text(self._section)
+
+    @property
+    def section_path(self) -> KeyPath:
+        """The path of the section, empty for the whole config."""
+        return self._section
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a value at the path of the section, of whatever type."""
+        return not self._section or self.at(self._section) is not None
 
     @property
     def section(self) -> Mapping[Any, Any]:

@@ -11,8 +11,9 @@ from enum import Enum
 from functools import cache
 from typing import Any, Generic, Literal, TypeVar, overload
 
-from rankplan.errors import KeyPath
+from rankplan.errors import KeyPath, PlacementError
 from rankplan.frozen import frozen
+from rankplan.read.text.invalid import Invalid, Located
 from rankplan.read.text.reader import LARGEST
 
 T = TypeVar("T")
@@ -62,7 +63,8 @@ class Key(Generic[T]):
     the config. ``tells`` is about ``path``, ``older_tells`` about the fallbacks. ``decides`` completes "decides ..." in
     the guide and in an editor; it is empty if settings of ``memory`` tell. ``least`` and ``most`` are the least and the
     largest size; ``None`` is no limit. The value is the name of one of the ``sections`` at the top of a config, if
-    there are any.
+    there are any. ``reads`` makes the value of what is written, if its type is none of the kinds; it raises `Invalid`,
+    or `PlacementError`. ``schema`` is the JSON schema of such a value.
     """
 
     path: str
@@ -77,6 +79,8 @@ class Key(Generic[T]):
     most: int | None = LARGEST
     sections: tuple[str, ...] = ()
     moved: Mapping[str, str] = field(default_factory=dict)
+    reads: Callable[[Any], T] | None = None
+    schema: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -176,9 +180,30 @@ def anything(path: str, decides: str = "", *, default: Any = None, **more: Any) 
     return Key(path, Kind.ANY, decides, default, **more)
 
 
+@overload
+def value(path: str, reads: Callable[[Any], T], decides: str = "", *, default: T, **more: Any) -> Key[T]: ...
+@overload
+def value(path: str, reads: Callable[[Any], T], decides: str = "", **more: Any) -> Key[T | None]: ...
+def value(path: str, reads: Callable[[Any], Any], decides: str = "", *, default: Any = None, **more: Any) -> Key[Any]:
+    """Return the key of a value that a function reads; see `Key`."""
+    return Key(path, Kind.ANY, decides, default, reads=reads, **more)
+
+
 def fact(name: str) -> Key[Any]:
     """Return what the plan or the dialect knows of a component under a name: no key of a config."""
     return Key(name, Kind.FACT)
+
+
+def read_value(key: Key[Any], stated: Any, path: KeyPath) -> tuple[Any, list[Located]]:
+    """Return what a key ``reads`` in a value that is at a path, and its faults: with any, the value is ``None``."""
+    if key.reads is None:
+        return stated, []
+    try:
+        return key.reads(stated), []
+    except Invalid as error:
+        return None, list(error.below(path))
+    except PlacementError as error:
+        return None, [(path, fault) for fault in error.diagnostics]
 
 
 @frozen(slots=False)

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankplan._core import CLUSTER, MAX_PROCESSES, MAX_RANK, NODE, Free, RankSet, Requests, Short, Taken
-from rankplan.dialects.memory.read import MemoryReader
 from rankplan.dialects.placing.engines import Engine, engine_faults
-from rankplan.errors import Diagnostic, Faults, PlacementError, Where
+from rankplan.errors import Diagnostic, Faults, KeyPath, PlacementError, Where
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel
-from rankplan.plans.component import Component
+from rankplan.plans.component import Component, PlacementMode
 from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.plans.requests import NodeOrder
 from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.read.components import sized, with_memory
-from rankplan.read.sources import Planned
+from rankplan.read.sources import Planned, Sources
 from rankplan.read.text.sizes import Sizes
 from rankplan.words import counted
+
+if TYPE_CHECKING:
+    from rankplan.dialects.memory.read import MemoryReader
 
 _LEFT = "what is left of the cluster"
 
@@ -59,15 +61,24 @@ class Placer:
         self.faults = faults
         self.sizes: dict[str, Sizes] = {}
         """The parallel sizes of the components with their places, by name."""
+        self.memory: dict[str, KeyPath] = {}
+        """Where the config states the memory of a component as rankplan does; see `Sources`."""
         self.inventory = inventory
         self.packing = packing
+        self.isolates = isolate
         self.visibility = "own" if isolate else "node"
         self.components: list[Component] = []
         self.requests = Requests()
         self.rules: Rules = NO_RULES
         """What the config states about the components."""
+        self.mode: PlacementMode | None = None
+        """How the roles share accelerators, for a system with such modes."""
         self.facts: dict[str, Mapping[str, Any]] = {}
         """What the dialect knows of a component besides the keys of its memory, by name."""
+
+    def use(self, inventory: Inventory) -> None:
+        """Place on these nodes instead, before anything is taken: those of the inventory as the config states them."""
+        self.inventory = inventory
 
     @property
     def pinned(self) -> bool:
@@ -290,13 +301,20 @@ class Placer:
         """Raise `PlacementError` with every fault so far if there is any."""
         self.faults.finish()
 
-    def planned(self, dialect: str, memory: MemoryReader) -> Planned:
-        """Return the plan of the components with the memory that their config states. Raises `PlacementError`."""
-        memory.sources.sizes |= self.sizes
-        components = [with_memory(one, memory.memory, self.facts.get(one.name, {})) for one in self.components]
+    def planned(self, dialect: str | None, memory: MemoryReader | None) -> Planned:
+        """Return the plan of the components with the memory that their config states. Raises `PlacementError`.
+
+        ``memory`` reads the keys of memory, ``None`` if they say nothing.
+        """
+        sources = Sources() if memory is None else memory.sources
+        sources.sizes |= self.sizes
+        sources.memory |= self.memory
+        components = self.components
+        if memory is not None:
+            components = [with_memory(one, memory.memory, self.facts.get(one.name, {})) for one in components]
         self.faults.finish()
-        plan = Plan(self.inventory, components, None, dialect, self.requests, self.rules)
-        return Planned(plan, memory.sources)
+        plan = Plan(self.inventory, components, self.mode, dialect, self.requests, self.rules)
+        return Planned(plan, sources)
 
     @staticmethod
     def share(users: int) -> float:

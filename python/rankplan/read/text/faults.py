@@ -11,14 +11,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
-from rankplan.read.text.invalid import Invalid, named, value_name
+from rankplan.read.text.invalid import CUT, EXPECTED, RANKS, Invalid, missing, named, value_name, wrong_type
 from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import must_be, nearest, shown, unknown
-
-RANKS = re.compile(r"[0-9: -]+")
-"""A part of a placement between two commas."""
-
-CUT = "quote the placement: inside YAML braces a comma ends the text"
 
 
 def fault(code: str, message: str, help: str | None = None, path: Iterable[str | int] = ()) -> PydanticCustomError:
@@ -80,27 +75,12 @@ def diagnostics(
             yield path, _invalid(found, path)
 
 
-def missing(key: str, written: str | None) -> Diagnostic:
-    """Return the fault of a missing key; ``written`` is a similar key that may stand for it."""
-    help = f"rename `{written}` to `{key}`" if written else f"add `{key}:` with its value"
-    return Diagnostic("missing-key", f"`{key}` is missing", help)
-
-
 def _keys(path: Sequence[str | int], models: Mapping[str, type[BaseModel]]) -> list[str]:
     names = [part for part in path if isinstance(part, str) and part in models]
     fields = models[names[-1] if names else ""].model_fields
     return [field.alias or name for name, field in fields.items()]
 
 
-_EXPECTED = {
-    "int": ("a whole number", "write a number such as 1"),
-    "float": ("a number", "write a number such as 0.5"),
-    "string": ("text", "write text; quote it if it looks like something else"),
-    "list": ("a list", "write a list: one `- ...` per line, or [a, b]"),
-    "tuple": ("a list", "write a list: one `- ...` per line, or [a, b]"),
-    "dict": ("a mapping", "write keys and values"),
-    "bool": ("true or false", "write true or false"),
-}
 _WRONG_TYPE = ("_type", "_parsing", "_from_float", "_parsing_size", "_sub_type", "_unicode")
 _BOUNDS = {
     "greater_than_equal": ("ge", "{} or more"),
@@ -108,11 +88,6 @@ _BOUNDS = {
     "greater_than": ("gt", "more than {}"),
     "less_than": ("lt", "less than {}"),
 }
-
-
-def wrong_type(name: str, value: Any, expected: str) -> Diagnostic:
-    """Return the fault of a value of the wrong type; ``expected`` is pydantic's word: ``list``, ``dict``."""
-    return must_be(name, value, *_EXPECTED[expected])
 
 
 def _invalid(found: ErrorDetails, path: KeyPath) -> Diagnostic:
@@ -127,7 +102,7 @@ def _invalid(found: ErrorDetails, path: KeyPath) -> Diagnostic:
         return must_be(name, value, limit, f"use {limit}")
     if kind == "finite_number":
         return must_be(name, value, "a number below 1e308", "write a number such as 1")
-    if kind.endswith(_WRONG_TYPE) and (expected := kind.partition("_")[0]) in _EXPECTED:
+    if kind.endswith(_WRONG_TYPE) and (expected := kind.partition("_")[0]) in EXPECTED:
         return wrong_type(name, value, expected)
     # A validator that is not ours: its own words are the best help there is.
     wanted = str(context["error"]) if "error" in context else found["msg"]

@@ -1,7 +1,8 @@
-"""What a function raises that reads a value: its fault, whose place its caller knows."""
+"""What a function raises that reads a value: its faults, whose place its caller knows; and faults of any value."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,6 +14,22 @@ from rankplan.words import must_be, path_text
 THIS = "this value"
 """The name of a value in the message of a function that does not know its key; `named` puts it in."""
 
+
+RANKS = re.compile(r"[0-9: -]+")
+"""A part of a placement between two commas."""
+
+CUT = "quote the placement: inside YAML braces a comma ends the text"
+
+EXPECTED = {
+    "int": ("a whole number", "write a number such as 1"),
+    "float": ("a number", "write a number such as 0.5"),
+    "string": ("text", "write text; quote it if it looks like something else"),
+    "list": ("a list", "write a list: one `- ...` per line, or [a, b]"),
+    "tuple": ("a list", "write a list: one `- ...` per line, or [a, b]"),
+    "dict": ("a mapping", "write keys and values"),
+    "bool": ("true or false", "write true or false"),
+}
+"""What a value of a type must be, and what to write, by pydantic's word for the type."""
 
 Located = tuple[KeyPath, Diagnostic]
 """A fault, and the path from the value that was read to the part at fault."""
@@ -53,3 +70,14 @@ def value_name(path: Sequence[str | int]) -> str:
 def unlike(name: str, value: Any, allowed: str, help: str) -> Diagnostic:
     """Return the fault of a value of the wrong kind; an interpolation that is left must be resolved first."""
     return must_be(name, value, allowed, RESOLVE if unresolved(value) else help)
+
+
+def missing(key: str, written: str | None) -> Diagnostic:
+    """Return the fault of a missing key; ``written`` is a similar key that may stand for it."""
+    help = f"rename `{written}` to `{key}`" if written else f"add `{key}:` with its value"
+    return Diagnostic("missing-key", f"`{key}` is missing", help)
+
+
+def wrong_type(name: str, value: Any, expected: str) -> Diagnostic:
+    """Return the fault of a value of the wrong type; ``expected`` is pydantic's word: ``list``, ``dict``."""
+    return must_be(name, value, *EXPECTED[expected])

@@ -74,6 +74,18 @@ class Reader:
         other.faults, other._sections = self.faults.copy(), {**self._sections}
         return other
 
+    def reporting(self, faults: Faults) -> Self:
+        """Return a reader of the same config, whose faults another collector gets."""
+        other = self.fork()
+        other.faults = faults
+        return other
+
+    def inside(self, path: KeyPath) -> Reader:
+        """Return the reader of the section at a path as its content; both share their faults."""
+        other = Reader(self.section_at(path), self._outer + path, self._sections[()])
+        other.faults, other._paths_read = self.faults, self._paths_read
+        return other
+
     def within(self, path: KeyPath, section: Mapping[Any, Any]) -> Self:
         """Return a reader of the same config that has a section at a path already; both share their faults."""
         other = type(self).__new__(type(self))
@@ -106,6 +118,11 @@ class Reader:
         """The module that a launch script starts, with dots; empty if it is unknown, or the config is no script."""
         program = started(self._document)
         return "" if program is None else program.module
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the content is that of a file, or of a part of one, whose faults have a place there."""
+        return self._document is not None
 
     @property
     def parts(self) -> Mapping[str, Section]:

@@ -9,16 +9,16 @@ from functools import partial
 from itertools import chain
 from typing import Any, Literal
 
-from rankplan._core import RankSet
-from rankplan.hardware.policies import VISIBILITIES
-from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component, Visibility
-from rankplan.rlinf.strategies import (
+from rankplan import (
     FlexiblePlacementStrategy,
     NodePlacementStrategy,
     PackedPlacementStrategy,
     PlacementStrategy,
 )
+from rankplan._core import RankSet
+from rankplan.hardware.policies import VISIBILITIES
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.component import Component, Visibility
 from rankplan.runtime.cluster import Cluster
 from rankplan.runtime.group.crew import Crew, Failure, Terms, watch
 from rankplan.runtime.group.group import WorkerGroup, check_names, is_method

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.frozen import frozen
 from rankplan.read.text.reader import Reader
 from rankplan.words import path_text
+
+if TYPE_CHECKING:
+    from rankplan.read.cluster import StatedCluster
 
 
 @frozen
@@ -15,16 +18,18 @@ class ReadConfig:
     """A config that its dialect has read, once. It can be planned several times.
 
     ``reader`` has the content and its faults. ``values`` are what the dialect reads from it before it knows the nodes:
-    a `Job`, or nothing. ``key_paths`` are those of the keys by which the dialect places.
+    a `Job`, or nothing. ``key_paths`` are those of the keys by which the dialect places. ``cluster`` is what the config
+    states of its cluster, if it has keys for that.
     """
 
     reader: Reader
     values: Any = None
     key_paths: frozenset[KeyPath] = frozenset()
+    cluster: StatedCluster | None = None
 
     def fork(self) -> ReadConfig:
         """Return the same config with the same faults; neither gets the later faults of the other."""
-        return ReadConfig(self.reader.fork(), self.values, self.key_paths)
+        return ReadConfig(self.reader.fork(), self.values, self.key_paths, self.cluster)
 
     @property
     def deciding_paths(self) -> frozenset[KeyPath]:

@@ -1,0 +1,117 @@
+"""Functions that read a value of one type: numbers, switches, words, labels, sizes, models. They raise `Invalid`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rankplan._core import CLUSTER, NODE
+from rankplan.errors import Diagnostic
+from rankplan.memory.cards import LARGEST_SIZE, SMALLEST_SIZE, size_of
+from rankplan.plans.model import Model as LanguageModel
+from rankplan.read.text.invalid import THIS, invalid, unlike
+from rankplan.read.text.unresolved import RESOLVE, unresolved
+from rankplan.words import as_int, did_you_mean, must_be, shown
+
+_DIGITS = re.compile(r"[0-9]{1,20}")
+_SWITCHES = {True: ("1", "true", "t", "yes", "y", "on"), False: ("0", "false", "f", "no", "n", "off")}
+"""How YAML and its users write true and false."""
+
+
+def whole_number(least: int, most: int) -> Callable[[Any], int]:
+    """Return the function that reads a whole number in these bounds; a float or a text may be one."""
+
+    def read(value: Any) -> int:
+        number = _as_whole(value)
+        if number < least:
+            raise invalid(must_be(THIS, value, f"{least} or more", f"use {least} or more"))
+        if number > most:
+            raise invalid(must_be(THIS, value, f"{most} or less", f"use {most} or less"))
+        return number
+
+    return read
+
+
+def _as_whole(value: Any) -> int:
+    if isinstance(value, bool) or (isinstance(value, str) and _DIGITS.fullmatch(value) is None):
+        help = RESOLVE if unresolved(value) else "write a number such as 1"
+        raise invalid(Diagnostic("invalid-value", f"{shown(value)} is not a whole number", help))
+    if isinstance(value, float) and value - value != 0:
+        raise invalid(must_be(THIS, value, "a number below 1e308", "write a number such as 1"))
+    is_whole_float = isinstance(value, float) and value.is_integer() and abs(value) < 2**63
+    if not (is_whole_float or isinstance(value, (int, str))):
+        raise invalid(must_be(THIS, value, "a whole number", "write a number such as 1"))
+    return int(value)
+
+
+def switch(value: Any) -> bool:
+    """Return true or false; texts such as ``yes``, and 1 and 0, count as in YAML."""
+    if isinstance(value, (bool, int, float, str)):
+        text = str(int(value)) if isinstance(value, float) and value in (0, 1) else str(value).lower()
+        for meaning, texts in _SWITCHES.items():
+            if text in texts:
+                return meaning
+    raise invalid(must_be(THIS, value, "true or false", "write true or false"))
+
+
+def word(key: str, allowed: Sequence[str]) -> Callable[[Any], str]:
+    """Return the function that reads one of these words at a key."""
+    words = ", ".join(allowed[:-1]) + f" or {allowed[-1]}"
+
+    def read(value: Any) -> str:
+        if value not in allowed:
+            help = did_you_mean(str(value), allowed, "use one of")
+            raise invalid(unlike(f"`{key}`", value, words, help))
+        return str(value)
+
+    return read
+
+
+RESERVED_LABELS = {CLUSTER: "all nodes", NODE: "all nodes, counted as nodes"}
+"""Labels that mean the same in every config."""
+
+
+def with_all(value: Any, every: Any) -> Any:
+    """Return a mapping with ``all`` in its ``node_ranks`` replaced by these ranks; any other value unchanged."""
+    ranks = value.get("node_ranks") if isinstance(value, Mapping) else None
+    return {**value, "node_ranks": every} if isinstance(ranks, str) and ranks.strip().lower() == "all" else value
+
+
+def label_fault(value: Any) -> Diagnostic | None:
+    """Return the fault of a value that is no label: neither text nor a number, which is taken as text."""
+    if (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, str) and value.isprintable()):
+        return None
+    help = "write a name, e.g. a800; quote it if it looks like a number"
+    return Diagnostic("invalid-value", f"{shown(value)} is not a label", help)
+
+
+def size_in(value: Any) -> int:
+    """Return the bytes of a size with its unit. Raises `Invalid`."""
+    size = as_int(value)
+    size = size_of(value) if isinstance(value, str) else size
+    if size is None or not SMALLEST_SIZE <= size <= LARGEST_SIZE:
+        raise invalid(unlike(THIS, value, "a size from 1 MiB to 1 EiB", "write a number and a unit, such as 80 GiB"))
+    return size
+
+
+def model_of(value: Any) -> LanguageModel:
+    """Return a language model by its name, or the path of its config. Raises `Invalid`, or `PlacementError`."""
+    if isinstance(value, LanguageModel):
+        return value
+    if not isinstance(value, (str, Mapping)) or unresolved(value):
+        help = "write a name such as Qwen/Qwen3-8B, or the path of a config.json"
+        raise invalid(unlike("`model`", value, "the name of a model", help))
+    return LanguageModel.of(value)
+
+
+def excluded_names(value: Any) -> tuple[str, ...]:
+    """Return the names in a list, or a text that is one. Raises `Invalid`."""
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)):
+        raise invalid(unlike("`exclude`", value, "a list", 'write a list of names: [node-3, "node-5/2"]'))
+    for index, name in enumerate(names):
+        if not isinstance(name, str) or not name.strip() or not name.isprintable():
+            help = "write the name of a node (node-3), an accelerator (node-5/2, or its id), or a domain (nvlink=b)"
+            raise invalid(Diagnostic("invalid-value", f"{shown(name)} is not a name", help), (index,))
+    return tuple(name.strip() for name in names)
