@@ -13,12 +13,14 @@ from rankplan.errors import PlacementError
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
 from support import goldens
+from support.outcomes import some
 
 LINES = goldens.lines("nemo_rl_segments")
 SELECT = [line for line in LINES if line["kind"] == "select" and line["num_nodes"]]
-SORT = [line for line in LINES if line["kind"] == "sort"]
+SORT = [line for line in LINES if line["kind"] == "sort" and line["result"]["order"]]
 ROLES = [line for line in LINES if line["kind"] == "roles" and "wants" in line]
 PREPARE = [line for line in LINES if line["kind"] == "prepare" and line["segment_size"]]
+PREPARED = [line for line in PREPARE if line["result"].get("constraints") is not None]
 
 
 def inventory(nodes: list[Any], each: int = 1) -> Inventory:
@@ -65,11 +67,10 @@ def test_segments_are_found_wherever_they_exist(line: dict[str, Any]) -> None:
         assert len(set(found)) == line["fewest_domains"] <= line.get("domains_used", len(found))
 
 
-@pytest.mark.parametrize("line", PREPARE, ids=lambda line: line["id"])
+@pytest.mark.parametrize("line", PREPARED, ids=lambda line: line["id"])
 def test_prepared_segments_stay_within_domains(line: dict[str, Any]) -> None:
     nodes, segment, count = inventory(line["nodes"]), line["segment_size"], line["num_nodes"]
-    if "error" not in line["result"] and line["result"]["constraints"] is not None:
-        assert whole(domains(arrange(plan(count), nodes, segment=segment).inventory, count), segment)
+    assert whole(domains(arrange(plan(count), nodes, segment=segment).inventory, count), segment)
 
 
 @pytest.mark.parametrize("line", ROLES, ids=lambda line: line["id"])
@@ -93,23 +94,31 @@ def test_roles_share_domains_wherever_they_can(line: dict[str, Any]) -> None:
     assert line["possible"] or (alone and 1 in segments.values())
 
 
-@pytest.mark.parametrize("line", SORT, ids=lambda line: line["id"])
+def group_sizes(line: dict[str, Any]) -> list[int]:
+    """The sizes of tensor groups, of whole nodes, that the order of a line divides into."""
+    each, count = largest_node(line), len(line["result"]["order"])
+    sizes = {size * each for size in (1, line["segment_size"] or 1, 2, 4)}
+    return sorted(size for size in sizes if size > 1 and count % size == 0)
+
+
+def largest_node(line: dict[str, Any]) -> int:
+    return max(Counter(node for *_, node in line["bundles"]).values())
+
+
+GROUPED = [line for line in SORT if group_sizes(line)]
+
+
+@pytest.mark.parametrize("line", GROUPED, ids=lambda line: line["id"])
 def test_no_more_crossings_than_its_sort(line: dict[str, Any]) -> None:
-    bundles, segment = line["bundles"], line["segment_size"] or 1
-    each = max(Counter(node for *_, node in bundles).values())
+    bundles, each = line["bundles"], largest_node(line)
     order = [bundles[index] for index in line["result"]["order"]]
-    if not order:
-        return
     listed: dict[str, Any] = {}
     for _, domain, rank, node in bundles:
         listed.setdefault(node, [node, domain, rank])
     if sum(1 for _ in groupby(node for *_, node in order)) > len(listed):
         goldens.named("nemo-rl-interleaved")
     nodes = inventory(list(listed.values()), each)
-    for size in {1, segment, 2, 4}:
-        tp = size * each
-        if len(order) % tp or tp == 1:
-            continue
+    for tp in some(group_sizes(line)):
         theirs = [order[at : at + tp] for at in range(0, len(order), tp)]
         alone = [{one[1] or one[3] for one in group} for group in theirs]
         crossing, spanning = sum(len(group) > 1 for group in alone), [{one[3] for one in group} for group in theirs]
@@ -118,4 +127,4 @@ def test_no_more_crossings_than_its_sort(line: dict[str, Any]) -> None:
         layout = ours["actor"].layout
         assert layout.size("tp") == tp
         within = max(len({layout.place(slot)[0] for slot in group}) for group in layout.groups("tp"))
-        assert within == size <= max(map(len, spanning))
+        assert within == tp // each <= max(map(len, spanning))

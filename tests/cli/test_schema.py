@@ -16,6 +16,7 @@ from support.commands import run
 from support.configs import FULL
 from support.dialects import TABLES
 from support.goldens import as_yaml, lines
+from support.outcomes import some
 from support.paths import EXAMPLES
 from support.rejected.config import REFUSED
 
@@ -164,7 +165,7 @@ def test_configs_of_other_systems_are_accepted() -> None:
 def test_every_key_of_a_dialect_is_described(dialect: str) -> None:
     config = SCHEMA["else"]
     described = config["properties"] | {"cluster": properties()["cluster"], ANY_ROLE: config["additionalProperties"]}
-    for entry in (entry for entry in TABLES[dialect].placing if entry.kind is not Kind.ANY):
+    for entry in some(entry for entry in TABLES[dialect].placing if entry.kind is not Kind.ANY):
         here: Any = {"properties": described}
         for part in entry.path:
             here = here["properties"][part]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import rankplan
 from support.commands import run
+from support.outcomes import some
 
 CONFIG = "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n"
 COSTS = "components: {actor: {seconds: {8: 4}}, rollout: {seconds: {8: 3}}}\n"
@@ -93,25 +94,36 @@ def test_a_file_that_is_not_utf_8_has_one_message(option: str) -> None:
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_file_that_cannot_be_opened_is_named_with_the_reason(option: str) -> None:
-    for file, reason in SPECIAL.items():
-        if file == "secret.yaml":
-            if os.geteuid() == 0:
-                continue  # may read everything
-            Path(file).touch(mode=0)
+    refused = dict(SPECIAL)
+    if os.geteuid() == 0:
+        del refused["secret.yaml"]  # may read everything
+    else:
+        Path("secret.yaml").touch(mode=0)
+    if option == "run --timings":
+        del refused["missing.yaml"]  # it would be created
+    for file, reason in some(refused.items()):
         if option == "run --simulate" and file != "secret.yaml":
             assert f"'{file}' is not nodes x accelerators" in message(option, file)
-        elif option != "run --timings" or file != "missing.yaml":  # it would be created
+        else:
             assert message(option, file) == f"error: {file}: {reason}\n"
 
 
-@pytest.mark.parametrize("option", OPTIONS)
-@pytest.mark.parametrize("file", ["list.yaml", "empty.yaml", "scalar.yaml", "number.yaml", *KINDS])
-def test_the_message_says_what_the_file_is_and_what_it_must_be(option: str, file: str) -> None:
+def takes(option: str, file: str) -> bool:
+    """Whether an option takes a file."""
     wanted = OPTIONS[option][1]
     if KINDS.get(file) == wanted or (option in OF_A_PLAN and file == "plan.json"):
-        return
-    if (wanted, file) in (("a script", "empty.yaml"), ("a topology of Slurm", "slurm.json")):
-        return  # nothing to add; the nodes of Slurm
+        return True
+    # A script with nothing to add, and the nodes of Slurm.
+    return (wanted, file) in (("a script", "empty.yaml"), ("a topology of Slurm", "slurm.json"))
+
+
+FILES = ["list.yaml", "empty.yaml", "scalar.yaml", "number.yaml", *KINDS]
+REFUSED = [(file, option) for option in OPTIONS for file in FILES if not takes(option, file)]
+
+
+@pytest.mark.parametrize(("file", "option"), REFUSED, ids=["-".join(names) for names in REFUSED])
+def test_the_message_says_what_the_file_is_and_what_it_must_be(file: str, option: str) -> None:
+    wanted = OPTIONS[option][1]
     said = message(option, file)
     assert "= help: " in said and "traceback" not in said.lower()
     if wanted == "a script":

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rankplan import PlacementError, RankSet, parse_placement
 from rankplan.testing import invalid_placements, placements
 from support import oracle
+from support.outcomes import at_least, outcome
 from support.rejected.language import GRAMMAR, REFUSED
 
 # ---------------------------------------------------------------------------------------------------- valid texts
@@ -153,11 +154,13 @@ def check_against_oracle(text: str, resources: int | None) -> None:
         assert str(parse_placement(text, resources)) == oracle.canonical(segments)
 
 
+@at_least(refused=0.3)
 @given(placement_texts, st.integers(0, 14))
 def test_a_refusal_shows_every_fault_and_survives_pickling(text: str, resources: int) -> None:
     try:
         parse_placement(text, resources)
     except PlacementError as refused:
+        outcome("refused")
         shown = refused.render()
         for fault in refused.diagnostics:
             assert fault.message in shown and fault.code in shown

@@ -41,6 +41,7 @@ def test_iteration_is_ascending_and_without_repeats(members: list[int]) -> None:
 @given(rank_sets())
 def test_nth_inverts_position(rank_set: RankSet) -> None:
     members = sorted(set(rank_set))
+    assert len(rank_set) == len(members)
     for position, rank in enumerate(members):
         assert rank_set[position] == rank == rank_set[position - len(members)]
         assert rank_set.index(rank) == position

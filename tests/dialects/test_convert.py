@@ -126,6 +126,7 @@ def same(plan: Plan, other: Plan) -> bool:
     )
 
 
+@at_least(returned=0.3)
 @given(st.lists(st.tuples(st.integers(0, 11), st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=4))
 def test_there_and_back_gives_an_equal_plan(roles: list[tuple[int, int, int]]) -> None:
     config: dict[str, Any] = {}
@@ -141,6 +142,7 @@ def test_there_and_back_gives_an_equal_plan(roles: list[tuple[int, int, int]]) -
     said = [name for name in plan if not any(text.startswith(f"{name}: ") for text in unshared(there.omitted))]
     assert all("on nodes" in text for text in unshared(there.omitted))
     if said:
+        outcome("returned")
         assert [text.split(":")[0] for text in there.omitted if ": its share, " in text] == said
         back = convert(rlinf.plan(there.config, EIGHT), "roll")
         assert back.omitted == ()

@@ -25,7 +25,7 @@ from rankplan.plans.plan import Plan
 from rankplan.trainers.slime.memory import ROLES as SLIME
 from support.dialects import MEMORY, TABLES
 from support.memory_configs import BASES, CASES, MODEL, changed, planned
-from support.outcomes import at_least, outcome
+from support.outcomes import at_least, outcome, some
 
 SETTINGS = [(base, *row) for base, cases in CASES.items() for row in cases["rows"]]
 MOE = "Qwen/Qwen3-30B-A3B"
@@ -179,7 +179,7 @@ def test_a_value_of_the_wrong_type_is_a_fault_at_its_place(base: str, kind: str,
 
 @pytest.mark.parametrize(("base", "path"), sorted({(base, path) for base, kind, path in TYPED if kind == "size"}))
 def test_a_size_of_0_states_nothing(base: str, path: str) -> None:
-    for names, phases in planned(base, {path: 0}).memory().items():
+    for names, phases in some(planned(base, {path: 0}).memory().items()):
         assert phases, names
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 from support.documents import blocks, in_folder
+from support.outcomes import some
 from support.paths import DOCS
 from support.wheels import Environment, build_wheel
 
@@ -52,7 +53,7 @@ def sessions() -> list[tuple[str, str]]:
 
 def test_the_commands_of_the_page(installed: Installed) -> None:
     environment, folder = installed
-    for command, output in sessions():
+    for command, output in some(sessions()):
         done = environment.run(command, folder)
         assert done.stdout + done.stderr == output, command
 

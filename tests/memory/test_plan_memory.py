@@ -15,6 +15,7 @@ from rankplan import Inventory, Plan
 from rankplan.memory.faults import memory_faults
 from rankplan.memory.needs import Needs
 from rankplan.memory.settings import GIB
+from support.outcomes import some
 
 TRAINER = {"training": "megatron", "gradients": "fp32", "recompute": "full", "tokens": 4096, "sleep": "host"}
 ENGINE = {"engine": "vllm", "share": 0.6, "length": 4096, "sleep": "host"}
@@ -58,8 +59,8 @@ def test_a_refusal_names_changes_that_work() -> None:
 
 
 def test_every_sum_is_exact_and_ordered() -> None:
-    for phases in _worked().memory().values():
-        for need in phases.values():
+    for phases in some(_worked().memory().values()):
+        for need in some(phases.values()):
             assert need.lower == sum(low for low, _ in need.parts.values())
             assert all(0 <= low <= high for low, high in need.parts.values())
             assert need.lower <= need.upper
@@ -92,8 +93,8 @@ def test_a_larger_card_never_worsens_an_answer() -> None:
     order = ("refused", "unknown", "fits")
     before: dict[Any, int] = {}
     for size in (8, 16, 24, 40, 80, 96, 141, 192, 400):
-        for names, phases in _worked(accelerator_memory=f"{size} GiB").memory().items():
-            for phase, need in phases.items():
+        for names, phases in some(_worked(accelerator_memory=f"{size} GiB").memory().items()):
+            for phase, need in some(phases.items()):
                 rank = order.index(need.answer)
                 assert rank >= before.get((names, phase), 0)
                 before[names, phase] = rank

@@ -32,7 +32,7 @@ from rankplan.rlinf.dialect import DIALECT as rlinf
 from support import oracle_parallel as oracle
 from support.cases import Case, planned, valid_cases
 from support.goldens import lines, named
-from support.outcomes import at_least, outcome
+from support.outcomes import at_least, outcome, some
 from support.rejected.parallel import REFUSED, WARNED
 
 KINDS = ("tp", "cp", "dp", "pp", "etp", "ep", "edp")
@@ -300,11 +300,10 @@ def test_among_equally_near_maps_rlinfs_is_taken(node_size: int) -> None:
 
 
 def test_the_oracle_of_weights_is_rlinfs() -> None:
-    for line in lines("rlinf_rank_map"):
-        if "sends" in line["result"]:
-            shape = line["actor_world"], line["actor_tp"], line["rollout_world"], line["rollout_tp"]
-            wanted = [[engine * shape[3] + part for engine, part in sent] for sent in line["result"]["sends"]]
-            assert oracle.rlinf_senders(*shape, line["mode"] == "COLLOCATED") == wanted, line["id"]
+    for line in some(line for line in lines("rlinf_rank_map") if "sends" in line["result"]):
+        shape = line["actor_world"], line["actor_tp"], line["rollout_world"], line["rollout_tp"]
+        wanted = [[engine * shape[3] + part for engine, part in sent] for sent in line["result"]["sends"]]
+        assert oracle.rlinf_senders(*shape, line["mode"] == "COLLOCATED") == wanted, line["id"]
 
 
 def check_weights(found: Sequence[Sequence[int]], receivers: int) -> None:

@@ -14,6 +14,7 @@ from rankplan.accelerators import VENDORS
 from rankplan.cli import main
 from rankplan.environment import planned_environment
 from rankplan.testing import check_plan
+from support.outcomes import some
 
 MASKED = {"nodes": [{"ranks": "0-1", "accelerator_ids": ["4", "5", "6", "7"]}]}
 
@@ -39,7 +40,7 @@ def test_own_first_lists_the_own_accelerators_before_the_others() -> None:
 
 @pytest.mark.parametrize("visibility", ["own", "node", "own-first"])
 def test_local_rank_is_the_index_of_the_first_own_device(visibility: str) -> None:
-    for row in plan({"placement": "0-7", "visibility": visibility})["actor"]:
+    for row in some(plan({"placement": "0-7", "visibility": visibility})["actor"]):
         environment = planned_environment(row)
         seen = environment["CUDA_VISIBLE_DEVICES"].split(",")
         assert seen[int(environment["LOCAL_RANK"])] == ["4", "5", "6", "7"][row.local_accelerator_rank]

@@ -20,6 +20,7 @@ from rankplan.read.text.shell.arithmetic import calculated
 from rankplan.read.text.shell.parse import parse
 from rankplan.read.text.shell.run import follow
 from rankplan.read.text.shell.sources import Sources
+from rankplan.read.text.shell.words import ShellSyntaxError
 from rankplan.trainers.slime.dialect import DIALECT as slime
 from rankplan.trainers.verl.dialect import DIALECT as verl
 from support.configs import from_overrides
@@ -357,12 +358,14 @@ def test_parsing_is_linear_in_the_length_of_a_word(part: str) -> None:
 
 @given(st.text(alphabet="aX=1 \n'\"$(){}[];&|<>#\\`-.ifthendo", max_size=60))
 def test_no_script_breaks_the_reader(text: str) -> None:
+    sources = Sources()
+    sources.add(text, Text("run.sh", text))
     try:
-        sources = Sources()
-        sources.add(text, Text("run.sh", text))
-        follow(sources)
-    except Exception as error:
-        assert type(error).__name__ == "ShellSyntaxError"
+        followed = follow(sources)
+    except ShellSyntaxError as error:
+        assert error.message and error.help and 0 <= error.start <= len(text)
+    else:
+        assert isinstance(followed.commands, list)
 
 
 @given(
@@ -480,6 +483,7 @@ ELEMENTS = st.recursive(
 )
 
 
+@at_least(compared=0.7)
 @given(ELEMENTS)
 @example(r"a\,b")
 @example("x\\ ")
@@ -491,6 +495,7 @@ def test_escapes_agree_with_hydra(text: str) -> None:
         expected = HYDRA.parse_override(f"key={text}").value()
     except Exception:  # blanks only
         return
+    outcome("compared")
     try:
         found = from_overrides([f"key={text}"]).to_dict()
     except PlacementError as error:

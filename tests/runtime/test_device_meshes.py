@@ -37,6 +37,7 @@ def test_a_device_mesh_has_the_groups_and_coordinates_of_the_plan(ranks: WorkerG
     component = plan[f"c{index}"]
     shape, names = component.mesh()
     answers: list[Any] = ranks.reduced(shape, names).wait()
+    assert len(answers) == len(component)
     for rank, (sums, local) in enumerate(answers):
         for name in names:
             (group,) = (group for group in component.groups(name) if rank in group)

@@ -23,6 +23,7 @@ from rankplan.environment import (
     reserved_variables,
     start_variables,
 )
+from support.outcomes import some
 
 TWO_NODES = Inventory.uniform(num_nodes=2, num_accelerators=4)
 EIGHT = PackedPlacementStrategy(0, 7)
@@ -115,7 +116,7 @@ def test_local_rank_is_the_first_own_device(strategy: PlacementStrategy, isolate
     ids = [["4", "7", "6", "5"], ["MIG-b2", "GPU-a1", "1", "0"]]
     nodes = [{"ranks": rank, "accelerator_ids": own} for rank, own in enumerate(ids)]
     rows = strategy.get_placement(Inventory.from_dict({"nodes": nodes}), isolate)
-    for row in rows:
+    for row in some(rows):
         own = [ids[node][index] for node, index in row.devices]
         planned = environment(row)
         visible = planned["CUDA_VISIBLE_DEVICES"].split(",")

@@ -196,7 +196,9 @@ def test_a_failed_launch_leaves_no_record_and_no_name(cluster: Cluster, caplog: 
 def test_records_of_another_version_are_skipped(cluster: Cluster, name: str) -> None:
     group = placement_group([{"CPU": 0.01}], name=name)
     try:
-        Reader.create_group().launch(cluster, FlexiblePlacementStrategy([[0]])).shutdown()
+        ranks = Reader.create_group().launch(cluster, FlexiblePlacementStrategy([[0]]))
+        assert len(ranks.placements) == 1
+        ranks.shutdown()
     finally:
         remove_placement_group(group)
 

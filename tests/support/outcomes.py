@@ -18,13 +18,14 @@ A correct program reaches its shares with a wide margin: ``pytest --hypothesis-s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import Any
+from typing import Any, TypeVar
 
 from hypothesis import event
 
 Test = Callable[..., None]
+Item = TypeVar("Item")
 
 _named: set[str] = set()
 """The outcomes of the example that is running."""
@@ -34,6 +35,13 @@ def outcome(name: str) -> None:
     """Count the running example for this outcome, once."""
     event(name)
     _named.add(name)
+
+
+def some(items: Iterable[Item]) -> list[Item]:
+    """Return the items that a test goes through: at least one, so that it cannot pass by going through none."""
+    listed = list(items)
+    assert listed, "nothing to go through"
+    return listed
 
 
 def at_least(**shares: float) -> Callable[[Test], Test]:

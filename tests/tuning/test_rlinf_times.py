@@ -18,6 +18,7 @@ from support import oracle_tune
 from support.commands import run
 from support.goldens import lines, named
 from support.oracle_tune import Component, Problem
+from support.outcomes import some
 
 LINES = [line for line in lines("rlinf_auto_placement") if "error" not in line]
 REASONING = [line for line in LINES if line["profile"]["task_type"] == "reasoning"]
@@ -60,7 +61,7 @@ def functions(line: dict[str, Any]) -> dict[str, Any]:
 def test_the_times_are_those_of_rlinf(line: dict[str, Any]) -> None:
     data = line["profile"]
     per_group = data["rollout_batch_size"] if data["task_type"] == "reasoning" else 1
-    for name, times in functions(line).items():
+    for name, times in some(functions(line).items()):
         recorded = {int(size): seconds * per_group for size, seconds in line["costs"][name].items()}
         found = {size: times(size) for size in range(1, data["accelerators"] + 1)}
         assert {size for size, seconds in found.items() if seconds is not None} == recorded.keys()
@@ -147,9 +148,11 @@ def priced(line: dict[str, Any], answer: dict[str, Any]) -> float:
 @pytest.mark.parametrize("line", EMBODIED, ids=ids)
 def test_embodied_no_recorded_schedule_is_faster(line: dict[str, Any]) -> None:
     found = best_seconds(line)
-    for answer in (line["best_any"], line["best"], line["peer"]):
-        if answer is not None and "error" not in answer:
-            assert found is not None and found <= priced(line, answer) * (1 + 1e-9)
+    answers = [line[name] for name in ("best_any", "best", "peer")]
+    schedules = [answer for answer in answers if answer is not None and "error" not in answer]
+    assert (found is not None) >= bool(schedules)
+    for schedule in schedules:
+        assert found <= priced(line, schedule) * (1 + 1e-9)
     if "disaggregated" in json.dumps(line["best_any"]):
         assert named("pipeline-counts-one-environment")
     elif line["best_any"] is not None:
