@@ -10,7 +10,15 @@ from rankplan.cli.explain import rules
 from support.commands import run
 from support.paths import ROOT
 
-WARNINGS = {"idle-nodes", "idle-accelerators", "memory-unknown", "memory-shared", "not-run", "rules-not-read"}
+WARNINGS = {
+    "idle-nodes",
+    "idle-accelerators",
+    "memory-unknown",
+    "memory-shared",
+    "not-run",
+    "rules-not-read",
+    "job-changed",
+}
 WARNINGS_OF_THE_CORE = {"group-spans", "rail-mismatch", "times-grow"}
 
 
@@ -24,7 +32,8 @@ def test_the_rules_are_the_codes_of_the_core_and_the_warnings() -> None:
 @pytest.mark.parametrize("code", rules())
 def test_the_wrong_example_is_reported_with_its_code_and_the_right_one_plans(code: str) -> None:
     if rules()[code].wrong.is_session:
-        assert f"error[{code}]: " in rules()[code].wrong.text and "error" not in rules()[code].right.text
+        kind = "warning" if code in WARNINGS else "error"
+        assert f"{kind}[{code}]: " in rules()[code].wrong.text and "error" not in rules()[code].right.text
         return
     wrong, right = rules()[code].wrong.found(), rules()[code].right.found()
     assert wrong[0].code == code and wrong[0].warning == (code in WARNINGS | WARNINGS_OF_THE_CORE)

@@ -42,6 +42,11 @@ def test_a_command_takes_a_job_file(command: str) -> None:
         assert done.stdout == plain.stdout
 
 
+def without_plan(text: str) -> list[str]:
+    """Return the lines of a file without what the plan in it knows of its job."""
+    return [line for line in text.splitlines() if "sha256:" not in line and '"job": ' not in line]
+
+
 def test_the_file_of_a_launcher_has_the_options_of_the_job() -> None:
     Path("conf.yaml").write_bytes((ROOT / "examples" / "conf.yaml").read_bytes())
     options = "emit: {to: jobset, image: me/rl:1, name: mine, command: run}\n"
@@ -49,9 +54,9 @@ def test_the_file_of_a_launcher_has_the_options_of_the_job() -> None:
     done = run("emit", "emit.job.yaml")
     given = ("--to", "jobset", "--image", "me/rl:1", "--name", "mine", "--command", "run")
     plain = run("emit", "conf.yaml", "--nodes", "2x8", *given)
-    assert done.exit_code == 0 and done.stdout == plain.stdout, done.stderr
+    assert done.exit_code == 0 and without_plan(done.stdout) == without_plan(plain.stdout), done.stderr
     other = run("emit", "emit.job.yaml", "--image", "me/rl:2")
-    assert "me/rl:2" in other.stdout and "me/rl:1" not in other.stdout
+    assert "image: me/rl:2" in other.stdout and "image: me/rl:1" not in other.stdout
     assert run("emit", "emit.job.yaml", "--to", "lws").stdout != done.stdout
     assert run("emit", "run.job.yaml").exit_code == 2
 

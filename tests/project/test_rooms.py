@@ -328,8 +328,8 @@ assert len(own) <= MODULES, sorted(module.__name__ for module in own)
 lines = sum(len(open(one.__file__).readlines()) for one in own if one.__file__.endswith(".py"))
 assert lines <= LINES, lines
 """.replace("written_memory(full)", 'full.to_dict()["components"]["engine"]["memory"]')
-        .replace("MODULES", "46")
-        .replace("LINES", "6300"),
+        .replace("MODULES", "47")
+        .replace("LINES", "6400"),
         str(tmp_path / "plan.json"),
     )
 
@@ -378,8 +378,8 @@ CHECKED = {
         15_500,
         {"pydantic", "fractions", "hashlib", "ctypes", "rankplan.memory.changes", "rankplan.rlinf.section"},
     ),
-    "rlinf": (15_100, {"pydantic", "memory", "network", "node_groups", "parallel", "pools", "hardware"}),
-    "groups": (17_500, {"pools", "hardware"}),
+    "rlinf": (15_200, {"pydantic", "memory", "network", "node_groups", "parallel", "pools", "hardware"}),
+    "groups": (17_600, {"pools", "hardware"}),
 }
 """By config of `benches/start.py`: the most lines of rankplan that its check imports, and modules that it must not."""
 

@@ -21,9 +21,9 @@ from rankplan.render.changes import diff_json, diff_table
 def diff(before: str, after: str, choice: Choice, form: str) -> None:
     """Compare two configs or saved plans.
 
-    Lists changed nodes, node groups and world sizes, and the processes that move or get other coordinates in parallel
-    groups; consecutive ranks that change together are one line. The options define the nodes on which a config is
-    planned; a saved plan has its own nodes.
+    Lists changed rules, nodes, node groups and world sizes, and the processes that move or get other coordinates in
+    parallel groups; consecutive ranks that change together are one line. The options define the nodes on which a config
+    is planned; a saved plan has its own nodes.
 
     Exit codes: 0 no difference, 1 differences, 2 faults in A or B, or wrong usage.
     """

@@ -13,12 +13,9 @@ from rankplan.cli.common import Choice, Name, config_options, output_option, pla
 from rankplan.cli.output import faults_end_it
 from rankplan.errors import PlacementError
 from rankplan.files import write_whole
-from rankplan.front.job import job_file_of, opened
 from rankplan.guests.doors import GuestError
-from rankplan.jobs.emit import TO
-from rankplan.jobs.emit import emit_options as stated_options
 from rankplan.launchers.emit import emit as emitted
-from rankplan.launchers.options import DEFAULT, EmitOptions, Form, flag, forms
+from rankplan.launchers.options import DEFAULT, TO, EmitOptions, Form, flag, forms
 from rankplan.launchers.table import LAUNCHERS
 from rankplan.marks import is_emitted
 from rankplan.plans.plan import Plan
@@ -105,7 +102,7 @@ def _launcher_in(args: Sequence[str]) -> str | None:
 
 @click.command(cls=_Emit)
 @click.argument("file", metavar="PLAN", type=click.Path())
-@click.option("--to", type=Name(LAUNCHERS), help="Launcher to write for (required, unless a job file states it).")
+@click.option("--to", type=Name(LAUNCHERS), help="Launcher to write for (required, unless the job states it).")
 @output_option("Write to this file instead of stdout.")
 @_stated
 @config_options
@@ -117,15 +114,13 @@ def emit(*, file: str, to: str | None, output: str | None, choice: Choice, **giv
     go to stderr.
     """
     with faults_end_it():
-        config = opened(file)
-        known = EmitOptions()
-        if (stated := job_file_of(config)) is not None:
-            to, known = to or stated.emit.get(TO), stated_options(stated.emit)
+        plan = planned(file, choice)
+        if to is None and plan.job is not None:
+            to = plan.job.emit.get(TO)
         if to is None:
             raise click.UsageError(f"name the launcher with --to: {', '.join(LAUNCHERS)}")
-        plan = planned(config, choice)
         try:
-            text = emitted(file if is_emitted(file) else plan, to, emit_options(plan, given).besides(known))
+            text = emitted(file if is_emitted(file) else plan, to, emit_options(plan, given))
         except PlacementError:
             raise
         except ValueError as error:  # options that do not fit the target

@@ -9,10 +9,10 @@ from typing import Any
 from rankplan.dialects import DIALECTS, OWN, name_of, section_schema, with_guests
 from rankplan.dialects.keys.key import ANY_ROLE, Kind
 from rankplan.errors import KeyPath
-from rankplan.jobs.emit import TO, option_names
 from rankplan.jobs.keys import KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB
 from rankplan.jobs.schema import job_schema
+from rankplan.launchers.options import TO, option_names
 from rankplan.launchers.table import LAUNCHERS
 
 

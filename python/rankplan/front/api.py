@@ -21,9 +21,10 @@ from rankplan.front.job import (
     name_of,
     opened,
     read_job,
+    saved_file,
     saved_plan,
 )
-from rankplan.front.warnings import saved_warnings
+from rankplan.front.warnings import changed_job, saved_warnings
 from rankplan.memory.cards import size_in_bytes
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
@@ -81,7 +82,7 @@ def check(
             needs = Needs(plan.inventory, plan, reserved, peaks, sources.spellings)
         warnings: tuple[Diagnostic, ...]
         if job is None:
-            warnings = tuple(saved_warnings(plan, needs, name))
+            warnings = (*saved_warnings(plan, needs, name), *changed_job(plan, saved_file(config)))
         else:
             warnings = tuple(job.warnings(Planned(plan, sources), needs))
         if memory and needs is not None:

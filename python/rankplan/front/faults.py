@@ -33,3 +33,10 @@ def idle_accelerators(idle: Mapping[int, RankSet], usable: int, file: str) -> Di
     message = f"no component uses {unused} of {usable} accelerators: {by_nodes(idle)}"
     help = "place a component on them, or ignore this warning"
     return Diagnostic("idle-accelerators", message, help, file=file, warning=True)
+
+
+def job_changed(present: str, plan: str) -> Diagnostic:
+    """Return the warning of a trainer's file that has changed since its plan was saved."""
+    message = f"{present} has changed since this plan was made from it"
+    help = f"plan the job again, and save it: rankplan plan JOB --save {plan}"
+    return Diagnostic("job-changed", message, help, file=plan, warning=True)

@@ -50,7 +50,8 @@ class Job:
     """A config that was read, its dialect, and the nodes to plan it on.
 
     ``config`` is the result of `Dialect.read`. ``assumed``: the nodes are those that the config is probably meant for.
-    ``labelled``: their labels are known. ``stated`` is what a job file states about it.
+    ``labelled``: their labels are known. ``stated`` is what a job file states about it, ``overrides``
+    are all those of the config.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Job:
     assumed: bool
     labelled: bool
     stated: JobFile | None = None
+    overrides: tuple[str, ...] = ()
 
     def on(self, inventory: Inventory, *, labelled: bool = True) -> Job:
         """Return the job on other nodes, with what its file states of them. Raises `PlacementError`, ``OSError``."""
@@ -133,7 +135,7 @@ class Job:
             return planned
         from rankplan.jobs.joining import with_rules
 
-        return Planned(with_rules(planned.plan, self.stated), planned.sources)
+        return Planned(with_rules(planned.plan, self.stated, self.overrides), planned.sources)
 
     def announce_torn(self, planned: Planned) -> None:
         """Log which groups of a plan to pin are on several nodes."""
@@ -187,6 +189,7 @@ def unplaced_job(config: Config, *, dialect: str | None = None, overrides: Seque
     content: Mapping[str, Any]
     if stated is not None:
         dialect = stated.dialect if dialect is None else dialect
+        overrides = (*stated.overrides, *overrides)
         content = _below(stated, overrides)
     elif isinstance(config, Mapping):
         if overrides:
@@ -204,7 +207,8 @@ def unplaced_job(config: Config, *, dialect: str | None = None, overrides: Seque
     read = chosen.read(content)
     for warning in guest_warnings:
         read.reader.faults.note(warning)
-    return Job(name, read, chosen, _ONE_NODE, assumed=False, labelled=False, stated=stated)
+    given = tuple(overrides)
+    return Job(name, read, chosen, _ONE_NODE, assumed=False, labelled=False, stated=stated, overrides=given)
 
 
 _ONE_NODE = Inventory.uniform(1, 1)
@@ -213,7 +217,7 @@ _ONE_NODE = Inventory.uniform(1, 1)
 def _below(stated: JobFile, overrides: Sequence[str]) -> Mapping[str, Any]:
     """Return the trainer's config that a job file names. One that cannot be read is a fault of the job file."""
     try:
-        return load_config(stated.job, (*stated.overrides, *overrides))
+        return load_config(stated.job, overrides)
     except OSError as error:
         from rankplan.jobs.faults import no_file
 
@@ -300,6 +304,14 @@ def is_saved(file: Any) -> bool:
 
 def _is_plan(file: str | os.PathLike[str]) -> bool:
     return _SAVED.match(beginning(file, 256)) is not None or is_emitted(file)
+
+
+def saved_file(config: Config) -> str | None:
+    """Return the path of a saved plan, also of one that a job file names; ``None`` for a plan in memory."""
+    if isinstance(config, Plan | Mapping):
+        return None
+    stated = job_file_of(config)
+    return os.fspath(config) if stated is None else stated.job
 
 
 def saved_plan(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankplan.dialects import resembled
 from rankplan.errors import Diagnostic, PlacementError, refusal
+from rankplan.files import read_whole
 from rankplan.front import faults
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
@@ -53,6 +55,19 @@ def saved_warnings(plan: Plan, needs: Needs | None, name: str) -> Iterator[Diagn
     yield from plan_warnings(Planned(plan, Sources()), needs, no_config)
     yield from plan.rule_warnings()
     yield from idle_warnings(plan, plan.inventory, name)
+
+
+def changed_job(plan: Plan, file: str | None) -> Iterator[Diagnostic]:
+    """Yield a warning if the trainer's file beside a saved plan is not the one that the plan was made from."""
+    job = plan.job
+    if file is None or job is None or job.file is None or job.digest is None:
+        return
+    present = Path(file).with_name(job.file)
+    if present.is_file():
+        from hashlib import sha256  # few plans know a file
+
+        if sha256(read_whole(present)).hexdigest() != job.digest:
+            yield faults.job_changed(str(present), file)
 
 
 def reject_empty(plan: Plan, reader: Reader) -> None:

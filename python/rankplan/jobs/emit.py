@@ -7,12 +7,9 @@ from typing import Any, NamedTuple
 
 from rankplan.errors import Diagnostic
 from rankplan.jobs import faults
-from rankplan.launchers.options import EmitOptions, Form, check_values, flag, forms
+from rankplan.launchers.options import TO, Form, check_values, flag, option_names
 from rankplan.launchers.table import LAUNCHERS
 from rankplan.words import did_you_mean, shown
-
-TO = "to"
-"""The option that names the launcher."""
 
 
 class ReadOption(NamedTuple):
@@ -20,11 +17,6 @@ class ReadOption(NamedTuple):
 
     value: Any
     fault: Diagnostic | None
-
-
-def option_names() -> dict[str, tuple[str, Form]]:
-    """Return the fields of `EmitOptions`, with their forms, by the names of their flags: ``slurm-release``."""
-    return {flag(option, form).removeprefix("--"): (option, form) for option, form in forms()}
 
 
 def read_options(stated: Mapping[str, Any]) -> dict[str, ReadOption]:
@@ -42,14 +34,6 @@ def read_options(stated: Mapping[str, Any]) -> dict[str, ReadOption]:
             fault = faults.unknown_inner_key(name, "emit", [TO, *known, *own])
         found[name] = ReadOption(value, fault)
     return found
-
-
-def emit_options(stated: Mapping[str, Any]) -> EmitOptions:
-    """Return the options that a job file states."""
-    known = option_names()
-    shared = {known[name][0]: value for name, value in stated.items() if name in known}
-    own = {name.replace("-", "_"): value for name, value in stated.items() if name not in known and name != TO}
-    return EmitOptions(**shared, own=own)
 
 
 def _own_options(to: Any) -> dict[str, Form]:

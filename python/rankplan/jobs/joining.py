@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 from rankplan.arranging.rules import beside
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where, refusal
+from rankplan.files import read_whole
 from rankplan.jobs import faults
 from rankplan.jobs.keys import KEYS, OF_PROCESSES
 from rankplan.jobs.reader import JobFile
@@ -16,6 +19,7 @@ from rankplan.nodes.facts import NO_FACTS
 from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.component import USUAL_SETTINGS, Component
 from rankplan.plans.plan import Plan
+from rankplan.plans.plan_job import PlanJob
 from rankplan.plans.rules import TOPOLOGY_RULES, Rules, with_named_levels
 
 
@@ -71,14 +75,27 @@ def _with_card(inventory: Inventory, job: JobFile) -> Inventory:
     return inventory.updated(records)
 
 
-def with_rules(plan: Plan, job: JobFile) -> Plan:
-    """Return a plan with the rules and the settings of a job file added to its own. Raises as `joined` does."""
+def with_rules(plan: Plan, job: JobFile, overrides: Sequence[str]) -> Plan:
+    """Return a plan with the rules and the settings of a job file added to its own. Raises as `joined` does.
+
+    ``overrides`` are all those of the config.
+    """
     settings = {key: value for key in ("visibility", "binding") if (value := getattr(job, key)) is not None}
     components = list(plan.values())
     if settings:
         components = [one.with_settings(**_unstated(one, settings)) for one in components]
     rules = joined(plan.rules, job) if job.cluster else plan.rules
-    return Plan(plan.inventory, components, plan.mode, plan.dialect, plan.requests, rules)
+    inventory = _with_levels(plan.inventory, rules)
+    if inventory is not plan.inventory:
+        components = [one.on(inventory) for one in components]
+    return Plan(inventory, components, plan.mode, plan.dialect, plan.requests, rules, _kept(job, overrides))
+
+
+def _with_levels(inventory: Inventory, rules: Rules) -> Inventory:
+    """Return the nodes of a plan with their levels as facts, if rules depend on them: see `with_named_levels`."""
+    facts = inventory.facts or NO_FACTS
+    named = with_named_levels(facts, rules, inventory)
+    return inventory if named is facts else inventory.with_facts(named, planned=True)
 
 
 def _unstated(component: Component, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,6 +114,7 @@ def on_plan(plan: Plan, job: JobFile) -> Plan:
     inventory = _with_card(plan.inventory, job)
     if job.beside:
         inventory = beside(inventory, [_other_plan(job, index) for index in range(len(job.beside))])
+    plan = plan.with_job(_kept_by_plan(plan.job, job))
     if not job.cluster:
         return plan if inventory is plan.inventory else plan.on(inventory)
     levels = job.facts(inventory.num_nodes).levels
@@ -107,6 +125,25 @@ def on_plan(plan: Plan, job: JobFile) -> Plan:
     places = {path: where for path, where in rules.places.items() if not job.states("topology", path[0])}
     rules = Rules(**values, pools=rules.pools, places={**places, **stated.places})
     return plan.placed(inventory, [one.on(inventory) for one in plan.values()], rules)
+
+
+def _kept(job: JobFile, overrides: Sequence[str]) -> PlanJob:
+    """Return what the plan of a config keeps of its job file, and the overrides of the config."""
+    file = Path(job.job)
+    digest = sha256(read_whole(file)).hexdigest() if file.is_file() else None
+    return PlanJob(file.name, digest, tuple(map(str, overrides)), job.command, _portable(job.emit))
+
+
+def _kept_by_plan(before: PlanJob | None, job: JobFile) -> PlanJob:
+    """Return what a saved plan keeps of a job file that names it, and of the one that it was made from."""
+    before = before or PlanJob()
+    command = before.command if job.command is None else job.command
+    return replace(before, command=command, emit={**before.emit, **_portable(job.emit)})
+
+
+def _portable(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options without absolute paths."""
+    return {key: value for key, value in options.items() if not isinstance(value, str) or not value.startswith("/")}
 
 
 def check_processes(job: JobFile, system: str | None) -> None:

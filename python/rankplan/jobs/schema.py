@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankplan.hardware.policies import POLICIES, VISIBILITIES
-from rankplan.jobs.emit import TO, option_names
 from rankplan.jobs.keys import KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB
-from rankplan.launchers.options import Form
+from rankplan.launchers.options import TO, Form, option_names
 from rankplan.launchers.table import LAUNCHERS
 
 _TEXT = {"type": "string", "minLength": 1}

@@ -65,7 +65,8 @@ def plan_text(plan: Plan) -> str:
     """Return the text of a saved plan."""
     from rankplan.plans import plan_file
 
-    return plan_file.content(plan.inventory, plan, plan.mode, plan.dialect, plan.requests, plan.rules).text()
+    known = plan.dialect, plan.requests, plan.rules, plan.job
+    return plan_file.content(plan.inventory, plan, plan.mode, *known).text()
 
 
 def digest(text: str) -> str:

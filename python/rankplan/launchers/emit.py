@@ -16,7 +16,7 @@ from rankplan.launchers import faults
 from rankplan.launchers.checks import LAST_PORT, wrong_options
 from rankplan.launchers.draft import Draft, Emitted
 from rankplan.launchers.launcher import Reader
-from rankplan.launchers.options import EmitOptions, Options, check_values
+from rankplan.launchers.options import EmitOptions, Options, check_values, kept_options
 from rankplan.launchers.table import LAUNCHERS
 from rankplan.plans.plan import Plan
 from rankplan.read.text.places import Text
@@ -92,7 +92,8 @@ def emit(plan: Plan | str | os.PathLike[str], to: str, options: EmitOptions | No
 
     ``plan`` may be the path of a file that was written for a launcher: options that are not given are then those of the
     file, if ``to`` is its launcher. ``to`` is one of ``kuberay``, ``jobset``, ``lws``, ``kueue``, ``slurm``,
-    ``torchrun`` and ``mpirun``, or a launcher of another package. Equal plans and options give equal texts.
+    ``torchrun`` and ``mpirun``, or a launcher of another package. Options that are not given are those that the plan
+    keeps of its job file. Equal plans and options give equal texts.
 
     Raises `PlacementError` with every fact that the launcher cannot hold, ``ValueError`` for an unknown target, or
     options that the target does not take, ``TypeError`` for an argument of a wrong type, ``OSError`` for a file that
@@ -103,17 +104,19 @@ def emit(plan: Plan | str | os.PathLike[str], to: str, options: EmitOptions | No
         raise wrong_type("to", to, "a text")
     if not isinstance(stated, EmitOptions):
         raise wrong_type("options", stated, "a rankplan.EmitOptions")
-    saved = Options()
+    saved, is_kept = Options(), True
     if not isinstance(plan, Plan):
         if not isinstance(plan, str | os.PathLike):
             raise wrong_type("plan", plan, "a rankplan.Plan, or the path of a file that was written for a launcher")
         written = read_emitted(plan)
         plan = written.emitted.plan
         if written.launcher == to:
-            saved = written.emitted.options
+            saved, is_kept = written.emitted.options, False
     launcher = LAUNCHERS.get(to)
     if launcher is None:
         raise ValueError(f"unknown target {to!r}; {did_you_mean(to, LAUNCHERS, 'the targets are')}")
+    if plan.job is not None and is_kept:
+        stated = stated.besides(kept_options(plan.job.emit, to, launcher.options, launcher.own))
     if unused := stated.unused(launcher.options, launcher.own):
         raise ValueError(f"{to} does not take {' and '.join(unused)}")
     check_values(stated.own or {}, launcher.own)

@@ -247,6 +247,34 @@ def forms() -> Iterator[tuple[str, Form]]:
     return ((one.name, one.metadata["form"]) for one in fields(EmitOptions) if "form" in one.metadata)
 
 
+TO = "to"
+"""The long option of the command that names the launcher."""
+
+
+def option_names() -> dict[str, tuple[str, Form]]:
+    """Return the fields of `EmitOptions`, with their forms, by the names of their flags: ``slurm-release``."""
+    return {flag(option, form).removeprefix("--"): (option, form) for option, form in forms()}
+
+
+def kept_options(stated: Mapping[str, Any], to: str, options: Collection[str], own: Collection[str]) -> EmitOptions:
+    """Return options that a plan keeps by the names of their flags, for a launcher that takes these.
+
+    Options for another launcher count as far as this one takes them.
+    """
+    known = option_names()
+    same = stated.get(TO, to) == to
+    shared: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for name, value in stated.items():
+        if name in known:
+            option, form = known[name]
+            if same or form.shared or option in options:
+                shared[option] = value
+        elif name != TO and (same or name.replace("-", "_") in own):
+            others[name.replace("-", "_")] = value
+    return EmitOptions(**shared, own=others)
+
+
 def check_own(options: Collection[str], own: Mapping[str, Form]) -> None:
     """Raise ``ValueError`` for options that no launcher may have: unknown shared ones, or own ones that are shared.
 

@@ -1,4 +1,4 @@
-"""The changes from one plan to another: processes that move, nodes (matched by name), node groups and world sizes."""
+"""The changes from one plan to another: rules, nodes (matched by name), node groups, world sizes, moved processes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias
 
 from rankplan._core import Placement, RankSet
+from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Coordinates
 from rankplan.plans.plan import Plan, check_plan
-from rankplan.words import nodes_text
+from rankplan.plans.rules import Rules
+from rankplan.words import nodes_text, path_text
 
 Fields: TypeAlias = dict[str, Any]
 _OWN = ("hostname", "ip")
@@ -46,6 +48,14 @@ class Move:
         return _place(self.before) == _place(self.after)
 
 
+class RuleChange(NamedTuple):
+    """A rule, by its path (``keep.actor.tp``), with its values; ``None`` in the plan that does not state it."""
+
+    rule: str
+    before: Any
+    after: Any
+
+
 class Change(NamedTuple):
     """Nodes, or a node group, with the fields that differ; ``None`` on the side where they do not exist."""
 
@@ -60,6 +70,14 @@ class PlanDiff:
 
     before: Plan
     after: Plan
+
+    @cached_property
+    def rules(self) -> list[RuleChange]:
+        """The rules that differ."""
+        before, after = _rules(self.before.rules), _rules(self.after.rules)
+        paths = dict.fromkeys([*before, *after])
+        changes = [RuleChange(path, before.get(path), after.get(path)) for path in paths]
+        return [change for change in changes if change.before != change.after]
 
     def moves(self) -> Iterator[Move]:
         """Yield every process that changes, component by component, in rank order."""
@@ -139,7 +157,7 @@ class PlanDiff:
         return frozenset(rank for rank, both in enumerate(named) if both and found[rank] != rank)
 
     def __bool__(self) -> bool:
-        return bool(self.nodes or self.node_groups or self.world_sizes) or any(True for _ in self.moves())
+        return bool(self.rules or self.nodes or self.node_groups or self.world_sizes) or any(True for _ in self.moves())
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(getattr(self, name))} {name}" for name in ("moved", "appeared", "went", "renumbered"))
@@ -167,6 +185,22 @@ def coordinates_of(component: Component | None, row: Placement | None) -> list[C
     if component is None or row is None or not component.parallel.stated:
         return []
     return [component.layout.coordinates(slot) for slot in component.layout.slots_of(row.rank)]
+
+
+def _rules(rules: Rules) -> dict[str, Any]:
+    """Return the values of rules by their paths; those of a pool are one value, by its name."""
+    values = dict(_leaves(rules.topology(), ()))
+    for pool in rules.pools:
+        values[path_text(("pools", pool.name))] = {key: value for key, value in pool.plain().items() if key != "name"}
+    return values
+
+
+def _leaves(value: Any, path: KeyPath) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, (*path, key))
+    elif value is not None:
+        yield path_text(path), value
 
 
 def _specs(inventory: Inventory) -> dict[int, Fields]:

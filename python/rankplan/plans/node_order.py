@@ -70,7 +70,7 @@ def in_trainers_order(plan: Plan, node_ids: Sequence[str] = ()) -> tuple[Plan, l
     if not changes:
         return plan, []
     components = [_exchanged(one, sorting) for one in plan.values()]
-    return Plan(plan.inventory, components, plan.mode, plan.dialect, sorting.requests, plan.rules), changes
+    return Plan(plan.inventory, components, plan.mode, plan.dialect, sorting.requests, plan.rules, plan.job), changes
 
 
 def _exchanged(component: Component, sorting: Sorting) -> Component:

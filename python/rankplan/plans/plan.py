@@ -18,6 +18,7 @@ from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibility, check_size
+from rankplan.plans.plan_job import PlanJob
 from rankplan.plans.requests import Request
 from rankplan.plans.rules import NO_RULES, Rules, with_named_levels
 from rankplan.words import counted, did_you_mean, first_node, listed, wrong_type
@@ -67,7 +68,8 @@ class Plan(Mapping[str, Component]):
 
     ``rules`` are what is stated about the components and their nodes. Plans are equal if their inventories and rules
     are, the components in their order, and what they know of their trainer: ``dialect`` is the dialect of the config,
-    ``requests`` are the placement groups that the trainer will ask Ray for.
+    ``requests`` are the placement groups that the trainer will ask Ray for. ``job`` is what a job file states besides;
+    it does not count for equality.
 
     Raises ``ValueError`` for components over different inventories, or two with one name, and `PlacementError`
     (``too-many-processes``) for more than 16,777,216 processes.
@@ -81,9 +83,10 @@ class Plan(Mapping[str, Component]):
         dialect: str | None = None,
         requests: Iterable[Request] = (),
         rules: Rules = NO_RULES,
+        job: PlanJob | None = None,
     ) -> None:
         self._inventory, self._mode, self._dialect = inventory, mode, dialect
-        self._requests, self._rules = Requests(requests), rules
+        self._requests, self._rules, self._job = Requests(requests), rules, job
         self._components: dict[str, Component] = {}
         processes = 0
         for component in components:
@@ -140,6 +143,11 @@ class Plan(Mapping[str, Component]):
         """What is stated about the components and their nodes."""
         return self._rules
 
+    @property
+    def job(self) -> PlanJob | None:
+        """What a job file states besides the placement; ``None`` for a plan without one."""
+        return self._job
+
     def __getitem__(self, name: str) -> Component:
         if name not in self:
             help = did_you_mean(str(name), self._components, "the components are") or "the plan has none"
@@ -195,7 +203,8 @@ class Plan(Mapping[str, Component]):
 
         It has the rules of this plan unless others are given.
         """
-        found = Plan(inventory, components, self.mode, self._dialect, rules=self._rules if rules is None else rules)
+        rules = self._rules if rules is None else rules
+        found = Plan(inventory, components, self.mode, self._dialect, rules=rules, job=self._job)
         if self._requests and list(found) == list(self):
             alike = all(_places(one) == _places(found[name]) for name, one in self.items())
             found._requests = self._requests if alike else Requests()
@@ -216,6 +225,11 @@ class Plan(Mapping[str, Component]):
     def with_visibility(self, visibility: Visibility) -> Plan:
         """Return the plan with another visibility of every component."""
         return self.placed(self._inventory, [one.with_settings(visibility=visibility) for one in self.values()])
+
+    def with_job(self, job: PlanJob | None) -> Plan:
+        """Return the same plan, which states this about its job."""
+        known = self._dialect, self._requests, self._rules
+        return Plan(self._inventory, self.values(), self.mode, *known, job)
 
     def only(self, *names: str) -> Plan:
         """Return the plan of these components, which keep the cores that the others leave.
@@ -354,7 +368,8 @@ class Plan(Mapping[str, Component]):
     def _file(self) -> PlanFile:
         from rankplan.plans import plan_file
 
-        return plan_file.content(self._inventory, self, self.mode, self._dialect, self._requests, self._rules)
+        known = self._dialect, self._requests, self._rules, self._job
+        return plan_file.content(self._inventory, self, self.mode, *known)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Plan:
@@ -367,7 +382,10 @@ class Plan(Mapping[str, Component]):
         return cls(*plan_file.read(PlanFile(content)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the plan as JSON, atomically. Equal plans, and no others, give equal bytes. Raises ``OSError``."""
+        """Write the plan as JSON, atomically. Equal plans of one job, and no others, give equal bytes.
+
+        Raises ``OSError``.
+        """
         from rankplan.plans import plan_file
 
         plan_file.save(Path(path), self._file())
@@ -384,7 +402,7 @@ class Plan(Mapping[str, Component]):
         return cls(*plan_file.load(os.fspath(path)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        known = self.mode, self._dialect, self._requests, self._rules
+        known = self.mode, self._dialect, self._requests, self._rules, self._job
         return type(self), (self._inventory, list(self.values()), *known)
 
 

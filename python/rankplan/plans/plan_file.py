@@ -24,6 +24,7 @@ from rankplan.parallel import Parallel
 from rankplan.plans.cluster_values import cluster_values
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Rule, Settings, check_size
 from rankplan.plans.memory_settings import MemorySettings, settings_of
+from rankplan.plans.plan_job import PlanJob
 from rankplan.plans.pool_rules import stated_pool_faults
 from rankplan.plans.rules import NO_RULES, Rules, with_named_levels
 from rankplan.words import path_text, shown
@@ -31,8 +32,8 @@ from rankplan.words import path_text, shown
 _LARGEST = 1 << 30
 """The most bytes of a saved plan: 2**24 processes in no order take a third of it."""
 
-Saved: TypeAlias = tuple[Inventory, list[Component], PlacementMode | None, str | None, Requests, Rules]
-"""The arguments of `rankplan.Plan`: inventory, components, mode, dialect, requests and rules."""
+Saved: TypeAlias = tuple[Inventory, list[Component], PlacementMode | None, str | None, Requests, Rules, PlanJob | None]
+"""The arguments of `rankplan.Plan`: inventory, components, mode, dialect, requests, rules and job."""
 
 _Fault: TypeAlias = tuple[KeyPath, Diagnostic]
 
@@ -44,6 +45,7 @@ def content(
     dialect: str | None,
     requests: Requests,
     rules: Rules,
+    job: PlanJob | None = None,
 ) -> PlanFile:
     """Return the content of the file of a plan."""
     written = []
@@ -52,7 +54,8 @@ def content(
         written.append((name, (one.node_groups, one.rule), _stated(one.settings), beside))
     cluster, levels = cluster_values(inventory, rules), inventory.written_levels()
     mode_name = None if mode is None else mode.name
-    return PlanFile.of(inventory.core, levels, cluster, mode_name, dialect, requests, written, None)
+    stated = None if job is None else job.plain() or None
+    return PlanFile.of(inventory.core, levels, cluster, mode_name, dialect, requests, written, stated)
 
 
 def _stated(settings: Settings) -> dict[str, Any]:
@@ -91,7 +94,7 @@ def load(file: str) -> Saved:
 
 
 def read(plan: PlanFile, file: str | None = None) -> Saved:
-    """Return the inventory of a plan with its node groups, its components, its mode, dialect, requests and rules.
+    """Return the inventory of a plan with its node groups, its components, its mode, dialect, requests, rules and job.
 
     The rules are stated in the ``file``.
 
@@ -138,7 +141,8 @@ def _read(plan: PlanFile, file: str | None) -> Saved:
     if faults:
         raise _refused(plan, faults)
     mode = None if saved.mode is None else PlacementMode[saved.mode]
-    return inventory, components, mode, saved.dialect, saved.requests, rules
+    job = None if saved.job is None else PlanJob.of(saved.job)
+    return inventory, components, mode, saved.dialect, saved.requests, rules, job
 
 
 def _with_cluster(

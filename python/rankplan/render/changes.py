@@ -160,6 +160,7 @@ def _kind_and_place(row: Placement | None) -> tuple[tuple[Any, ...], tuple[Any, 
 def diff_json(found: PlanDiff) -> str:
     """Return the changes as JSON."""
     content = {
+        "rules": [change._asdict() for change in found.rules],
         "nodes": [change._asdict() for change in found.nodes],
         "node_groups": [change._asdict() for change in found.node_groups],
         "world_sizes": {name: {"before": old, "after": new} for name, (old, new) in found.world_sizes.items()},
@@ -181,6 +182,9 @@ def _plain(value: RankSet | Side) -> Any:
 def diff_table(found: PlanDiff) -> Table:
     """Return a table with one line per difference."""
     result = table("", "before", "after")
+    for rule, old, new in found.rules[:MOST_LINES]:
+        result.add_row(f"rule {rule}", _value(old), _value(new))
+    _rest(result, len(found.rules), "rules: ")
     for changes in (found.nodes, found.node_groups):
         for change in changes[:MOST_LINES]:
             result.add_row(change.what, _fields(change.before), _fields(change.after))

@@ -1,0 +1,124 @@
+"""What a job file states stays with its plan: rules, overrides, the command, and the options of the launcher's file."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import rankplan
+from rankplan import Plan
+from support.commands import run
+
+NODES = """\
+levels: [rack]
+nodes:
+  - {ranks: 0, accelerators: 8, hostname: n0, labels: {rack: a}}
+  - {ranks: 1, accelerators: 8, hostname: n1, labels: {rack: a}}
+  - {ranks: 2, accelerators: 8, hostname: n2, labels: {rack: a}}
+"""
+JOB = """\
+job: conf.yaml
+overrides: [+note=1]
+nodes: nodes.yaml
+topology: {keep: {actor: {world: rack}}}
+command: bash run.sh
+emit: {to: jobset, image: me/rl:1, name: mine, command: run, queue: research, level: {rack: example.com/rack}}
+"""
+CONF = "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nodes.yaml").write_text(NODES)
+    Path("conf.yaml").write_text(CONF)
+    Path("run.job.yaml").write_text(JOB)
+
+
+def test_a_plan_keeps_what_its_job_states() -> None:
+    plan = rankplan.plan("run.job.yaml", overrides=["+more=2"])
+    job = plan.job
+    assert job is not None and (job.file, job.command, job.overrides) == (
+        "conf.yaml",
+        "bash run.sh",
+        ("+note=1", "+more=2"),
+    )
+    assert job.digest is not None and len(job.digest) == 64 and job.emit["image"] == "me/rl:1"
+    plan.save("plan.json")
+    for again in (Plan.load("plan.json"), Plan.from_dict(plan.to_dict()), pickle.loads(pickle.dumps(plan))):
+        assert again == plan and again.job == job and again.rules == plan.rules
+    assert rankplan.plan("conf.yaml", "nodes.yaml").job is None
+    Plan.load("plan.json").save("again.json")
+    assert Path("again.json").read_bytes() == Path("plan.json").read_bytes()
+
+
+def test_no_absolute_path_is_kept() -> None:
+    base = Path("base.yaml").absolute()
+    Path("run.job.yaml").write_text(JOB.replace("image: me/rl:1", f"base: {base}"))
+    plan = rankplan.plan("run.job.yaml")
+    assert plan.job is not None and "base" not in plan.job.emit
+    assert str(Path.cwd()) not in json.dumps(plan.to_dict())
+
+
+@pytest.mark.parametrize("command", ["replan --without n1 --inventory nodes.yaml -o", "plan --save"])
+def test_what_is_kept_survives_a_command(command: str) -> None:
+    assert run("plan", "run.job.yaml", "--save", "plan.json").exit_code == 0
+    name, *options = command.split()
+    done = run(name, "plan.json", *options, "next.json")
+    assert done.exit_code == 0, done.stderr
+    before, after = Plan.load("plan.json"), Plan.load("next.json")
+    assert after.job == before.job and after.rules == before.rules
+    assert run("check", "next.json").exit_code == 0
+
+
+def test_the_file_of_a_launcher_has_the_kept_options() -> None:
+    assert run("plan", "run.job.yaml", "--save", "plan.json").exit_code == 0
+    stated = run("emit", "run.job.yaml")
+    assert stated.exit_code == 0 and "me/rl:1" in stated.stdout, stated.stderr
+    assert run("emit", "plan.json").stdout == stated.stdout
+    assert rankplan.emit(Plan.load("plan.json"), "jobset") == stated.stdout
+    assert run("replan", "plan.json", "--without", "n0", "--inventory", "nodes.yaml", "-o", "next.json").exit_code == 0
+    repaired = run("emit", "next.json")
+    assert all(word in repaired.stdout for word in ("me/rl:1", "kind: JobSet", "name: mine", "research"))
+    assert "me/rl:2" in run("emit", "plan.json", "--image", "me/rl:2").stdout
+    other = run("emit", "plan.json", "--to", "torchrun")
+    lines = [line for line in other.stdout.splitlines() if not line.startswith('"job": ')]
+    assert other.exit_code == 0 and not any("me/rl" in line for line in lines), other.stderr
+
+
+def test_the_plan_in_a_file_of_a_launcher_keeps_it_too() -> None:
+    assert run("emit", "run.job.yaml", "-o", "out.yaml").exit_code == 0
+    assert run("plan", "out.yaml", "--save", "back.json").exit_code == 0
+    back, plan = Plan.load("back.json"), rankplan.plan("run.job.yaml")
+    assert back.rules == plan.rules and back.job == plan.job
+    assert run("emit", "out.yaml").stdout == Path("out.yaml").read_text()
+
+
+def test_a_changed_file_of_the_trainer_is_a_warning() -> None:
+    assert run("plan", "run.job.yaml", "--save", "plan.json").exit_code == 0
+    assert "job-changed" not in run("check", "plan.json").stdout
+    Path("conf.yaml").write_text(f"{CONF}# changed\n")
+    assert "warning[job-changed]: conf.yaml has changed" in run("check", "plan.json").stdout
+    Path("conf.yaml").unlink()
+    assert "job-changed" not in run("check", "plan.json").stdout
+
+
+def test_a_difference_of_rules_comes_first() -> None:
+    Path("other.job.yaml").write_text(JOB.replace("world: rack", "world: node") + "exclude: [n2]\n")
+    done = run("diff", "run.job.yaml", "other.job.yaml")
+    assert done.exit_code == 1 and done.stdout.splitlines()[1].split() == ["rule", "keep.actor.world", "rack", "node"]
+    content = json.loads(run("diff", "run.job.yaml", "other.job.yaml", "--format", "json").stdout)
+    assert content["rules"] == [{"rule": "keep.actor.world", "before": "rack", "after": "node"}]
+    Path("pools.job.yaml").write_text(JOB + "pools: [{name: all, components: [actor], max_accelerators: 16}]\n")
+    (found,) = rankplan.diff(rankplan.plan("run.job.yaml"), rankplan.plan("pools.job.yaml")).rules
+    assert found == ("pools.all", None, {"components": ["actor"], "max_accelerators": 16})
+
+
+def test_a_job_file_over_a_plan_adds_to_what_it_keeps() -> None:
+    assert run("plan", "run.job.yaml", "--save", "plan.json").exit_code == 0
+    Path("top.job.yaml").write_text("job: plan.json\nemit: {image: me/rl:3}\n")
+    plan = rankplan.plan("top.job.yaml")
+    assert plan.job is not None and plan.job.emit["image"] == "me/rl:3" and plan.job.emit["queue"] == "research"
+    assert plan.job.file == "conf.yaml" and plan.job.command == "bash run.sh"
