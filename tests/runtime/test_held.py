@@ -166,18 +166,18 @@ def test_a_saved_plan_that_needs_what_others_hold_names_them() -> None:
 
 
 def test_live_plans_a_config_as_pin_does() -> None:
-    """verl sorts nodes by address as text: a task on the first of them moves its group to the other."""
+    """A task on the first node moves the group to the other, although verl sorts addresses as text."""
     found = Cluster([("10.0.0.9", 2), ("10.0.0.10", 2)])
     config = from_overrides(VERL)
     job = read_job(config, "1x1")
     assert used(_planned(look(found.tables()), job, None)) == used(fitted(found, config)[0].plan) == {0: 2}
-    found.task("10.0.0.10", 0.5)
-    assert fitted(found, config)[0].plan.inventory.node(0).ip == "10.0.0.10"
+    found.task("10.0.0.9", 0.5)
+    assert fitted(found, config)[0].plan.inventory.node(0).ip == "10.0.0.9"
     for node in (used(_planned(look(found.tables()), job, None)), used(fitted(found, config)[0].plan)):
         assert node == {1: 2}
     # The job's own group hides accelerators before its actors are up; these are not those of others.
-    group = found.group(["10.0.0.9"] * 2, [1] * 2, name="global_poolverl_group_2:0", strategy="STRICT_PACK")
-    assert look(found.tables()).hidden() == {0: 2.0, 1: 0.5}
+    group = found.group(["10.0.0.10"] * 2, [1] * 2, name="global_poolverl_group_2:0", strategy="STRICT_PACK")
+    assert look(found.tables()).hidden() == {0: 0.5, 1: 2.0}
     assert used(_planned(look(found.tables()), job, MINE[:2])) == {1: 2} and group
 
 

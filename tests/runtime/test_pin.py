@@ -288,8 +288,8 @@ def test_a_program_can_bind_its_own_groups(bench: Bench) -> None:
         ids = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
         plain = ray.util.placement_group
         with pinned(bench.sized(2, 2)) as binding:
-            assert binding.name(0) == f"node 0 ({FIRST})"
-            for index, address in enumerate((FIRST, SECOND)):
+            assert binding.name(0) == f"node 0 ({SECOND})"  # as text, 127.0.0.10 is before 127.0.0.9
+            for index, address in enumerate((SECOND, FIRST)):
                 group = ray.util.placement_group([{"GPU": 1}] * 2, "STRICT_PACK", f"global_poolverl_group_2_2:{index}")
                 ray.get(group.ready())
                 assert {ids[node] for node in placement_group_table(group)["bundles_to_node_id"].values()} == {address}

@@ -127,9 +127,9 @@ client.submit_job(entrypoint=f"{entrypoint}; touch {done}", metadata={"of": "the
 while not Path(done).exists():
     time.sleep(0.05)
 """
-# The head has no accelerators; as text, 127.0.0.10 is before 127.0.0.9.
+# The head has no accelerators.
 ADDRESSES = ["127.0.0.2", "127.0.0.10", "127.0.0.9", "127.0.0.12"]
-FIRST, SECOND, THIRD = "127.0.0.10", "127.0.0.12", "127.0.0.9"
+FIRST, SECOND, THIRD = "127.0.0.9", "127.0.0.10", "127.0.0.12"
 LATE = "127.0.0.20"
 """The address of a node that a test adds."""
 

@@ -14,6 +14,7 @@ from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import used_nodes
+from rankplan.plans.node_order import joined_pools
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 
@@ -49,6 +50,13 @@ class _Gap(NamedTuple):
     survivors: Sequence[int]
     lost: RankSet
     position: int
+
+
+class Reach(NamedTuple):
+    """How many survivors may be between a spare and its gap, on either side."""
+
+    before: int
+    after: int
 
 
 @frozen
@@ -91,7 +99,7 @@ class TrainerOrder:
         widths = [0] if task.pinned else [0, *(2**power for power in range(longest.bit_length() + 1))]
         last = 0
         for width in widths:
-            answer = self._attempt(task, gaps, [width] * len(gaps))
+            answer = self._attempt(task, gaps, [Reach(width, width)] * len(gaps))
             if answer is not None:
                 near = answer if not width else self._nearest(task, gaps, range(last + 1, width), answer)
                 return near.compared(arrangement)
@@ -99,37 +107,59 @@ class TrainerOrder:
         raise NotInOrder(self._first_unsorted(task.inventory, arrangement.nodes))
 
     def _nearest(self, task: Task, gaps: Sequence[_Gap], smaller: range, answer: Answer) -> Answer:
-        """Return an answer with the spares of each gap as near as possible, given one whose width is above these."""
+        """Return an answer that moves few survivors, given one whose spares are so many survivors away.
+
+        All gaps get the smallest width that works, then each is narrowed on one side, and on the other.
+        """
         best = {smaller.stop: answer}
 
         def is_possible(width: int) -> bool:
-            nearer = self._attempt(task, gaps, [width] * len(gaps))
+            nearer = self._attempt(task, gaps, [Reach(width, width)] * len(gaps))
             if nearer is not None:
                 best[width] = nearer
             return nearer is not None
 
         width = smaller.start + bisect_left(smaller, 1, key=is_possible)
-        answer, widths = best[width], [width] * len(gaps)
-        for index in range(len(gaps) if len(gaps) > 1 else 0):
-            while widths[index]:
-                narrower = [size - (at == index) for at, size in enumerate(widths)]
-                nearer = self._attempt(task, gaps, narrower)
-                if nearer is None:
-                    break
-                answer, widths = nearer, narrower
+        answer, reach = best[width], [Reach(width, width)] * len(gaps)
+        for index in range(len(gaps)):
+            sides = [
+                self._shrunk(task, gaps, reach, index, order) for order in (("before", "after"), ("after", "before"))
+            ]
+            closer = [side for side in sides if side is not None]
+            fewest, shorter = min(closer, key=lambda side: side[0].arrangement.moved, default=(answer, reach))
+            if fewest.arrangement.moved <= answer.arrangement.moved:
+                answer, reach = fewest, shorter
         return answer
 
-    def _attempt(self, task: Task, gaps: Sequence[_Gap], widths: Sequence[int]) -> Answer | None:
-        """Return what `solved` does, with spares at most so many survivors away; ``None`` if that is not possible."""
+    def _shrunk(
+        self, task: Task, gaps: Sequence[_Gap], reach: Sequence[Reach], index: int, sides: Sequence[str]
+    ) -> tuple[Answer, list[Reach]] | None:
+        """Return an answer with the spares of a gap as near as possible on one side, then on the other, if any is."""
+        answers: dict[Reach, Answer | None] = {}
+        shorter = list(reach)
+
+        def is_possible(width: int) -> bool:
+            closer = shorter[index]._replace(**{side: width})
+            answers[closer] = self._attempt(task, gaps, [*shorter[:index], closer, *shorter[index + 1 :]])
+            return answers[closer] is not None
+
+        for side in sides:
+            width = getattr(shorter[index], side)
+            shorter[index] = shorter[index]._replace(**{side: bisect_left(range(width), 1, key=is_possible)})
+        answer = answers.get(shorter[index])
+        return None if answer is None else (answer, shorter)
+
+    def _attempt(self, task: Task, gaps: Sequence[_Gap], reach: Sequence[Reach]) -> Answer | None:
+        """Return what `solved` does, with spares within reach of their gaps; ``None`` if that is not possible."""
         unfit: Unfit = []
-        for gap, width in zip(gaps, widths, strict=True):
-            unfit += _too_far(task, gap, width)
-        near = replace(task, unfit=unfit)
+        for gap, near in zip(gaps, reach, strict=True):
+            unfit += _too_far(task, gap, near)
+        limited = replace(task, unfit=unfit)
         try:
-            found = near.solve()
+            found = limited.solve()
             nodes = self._sorted(task.inventory, found.nodes)
             if nodes == list(found.nodes):
-                return Answer(near, found)
+                return Answer(limited, found)
             if task.pinned:
                 return None
             final = replace(task, pinned=[nodes[rank] if rank in task.needed else None for rank in range(len(nodes))])
@@ -179,22 +209,10 @@ def _joined(inventory: Inventory, chains: Sequence[Line]) -> Iterator[Line]:
 
     Each pool is sorted, so that the order of all nodes is that of each pool.
     """
-    groups: list[tuple[NodeOrder, set[int]]] = []
-    for order, ranks in dict.fromkeys(chains):
-        joined = set(ranks)
-        others = []
-        for group in groups:
-            if group[0] == order and not group[1].isdisjoint(joined):
-                joined |= group[1]
-            else:
-                others.append(group)
-        groups = [*others, (order, joined)]
-    taken: set[int] = set()  # by lines of another order, which cannot hold as well
-    for order, joined in groups:
+    for order, joined in joined_pools((order, set(ranks)) for order, ranks in chains):
         places = inventory.core.places(order, RankSet(joined))
-        if places is not None and taken.isdisjoint(joined):
+        if places is not None:
             yield Line(order, tuple(sorted(sorted(joined), key=places.__getitem__)))
-            taken |= joined
 
 
 def _gaps(line: Line, old: Sequence[int | None]) -> Iterator[_Gap]:
@@ -211,13 +229,19 @@ def _gaps(line: Line, old: Sequence[int | None]) -> Iterator[_Gap]:
         yield _Gap(line, survivors, RankSet(ranks), at)
 
 
-def _too_far(task: Task, gap: _Gap, width: int) -> Unfit:
-    """Return the nodes that the trainer would sort more than ``width`` survivors away from a gap."""
-    nodes = RankSet([*task.usable, *gap.survivors])
-    places = task.inventory.core.places(gap.line.order, nodes)
+def _too_far(task: Task, gap: _Gap, reach: Reach) -> Unfit:
+    """Return the nodes that the trainer would sort more survivors away from a gap than its spares may be.
+
+    The nodes of survivors are among them, unless every place will do: a survivor that makes room would move as well.
+    """
+    first, last = gap.position - 1 - reach.before, gap.position + reach.after
+    if first < 0 and last >= len(gap.survivors):
+        return []
+    places = task.inventory.core.places(gap.line.order, RankSet([*task.usable, *gap.survivors]))
     if places is None:
         return []
-    first, last = gap.position - 1 - width, gap.position + width
     least = places[gap.survivors[first]] if first >= 0 else -1
-    most = places[gap.survivors[last]] if last < len(gap.survivors) else len(nodes)
-    return [(node, gap.lost) for node in task.usable if not least <= places[node] <= most]
+    most = places[gap.survivors[last]] if last < len(gap.survivors) else len(places)
+    survivors = set(gap.survivors)
+    near = (node for node in task.usable if node not in survivors and least <= places[node] <= most)
+    return [(node, gap.lost) for node in RankSet(task.usable) - RankSet(near)]

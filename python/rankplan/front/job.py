@@ -20,7 +20,6 @@ from rankplan.jobs.recognising import JOB, is_job_file
 from rankplan.marks import is_emitted
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.inventory_file import is_size
-from rankplan.plans.node_order import in_order
 from rankplan.plans.plan import Plan
 from rankplan.read.read_config import ReadConfig
 from rankplan.read.sources import Planned
@@ -116,12 +115,34 @@ class Job:
         ``node_ids`` are Ray's ids of the nodes, by which some trainers sort them: see `plan`.
         """
         inventory = self.inventory
-        if pinned:
-            inventory = in_order(inventory, self.dialect.node_order(self.config), node_ids)
         planned = self._placed(inventory, isolate=isolate, pinned=pinned)
+        if pinned:
+            inventory, planned = self._sorted(planned, node_ids, isolate=isolate)
         reject_empty(planned.plan, self.reader)
         reject_crossings(planned.plan, labelled=self.labelled, cluster=inventory)
         return planned
+
+    def _sorted(self, planned: Planned, node_ids: Sequence[str], *, isolate: bool | None) -> tuple[Inventory, Planned]:
+        """Return a plan to pin with the nodes of each pool in the order of the trainer, and all nodes in that order.
+
+        The plan has chosen its nodes in the order of the inventory. The trainer decides their order: the nodes of each
+        pool are sorted, and the config is planned on them again. Where nodes of different sizes give the pools other
+        nodes than before, all nodes in use are sorted, or else all of the inventory.
+        """
+        from rankplan.plans.node_order import in_order, in_pools_order, reordered  # most plans are predictions
+
+        inventory, ids, attempt = self.inventory, list(node_ids), planned
+        for together in (False, True):
+            order = in_pools_order(attempt.plan, ids, together=together)
+            if order is None:
+                return inventory, attempt
+            inventory = reordered(inventory, order)
+            ids = [ids[node] for node in order] if ids else []
+            attempt = self._placed(inventory, isolate=isolate, pinned=True)
+        if in_pools_order(attempt.plan, ids) is not None:
+            inventory = in_order(self.inventory, self.dialect.node_order(self.config), node_ids)
+            attempt = self._placed(inventory, isolate=isolate, pinned=True)
+        return inventory, attempt
 
     def unchecked_plan(self) -> Plan:
         """Return the plan, whose rules may not hold on its nodes. Raises `PlacementError` with every other fault."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rankplan._core import RankSet
 from rankplan.dialects.interface.job import Job
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.table import KeyTable
@@ -14,6 +16,7 @@ from rankplan.dialects.placing.placer import Packing, Placer
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.component import used_nodes
 from rankplan.plans.crossings import torn_groups
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
@@ -85,9 +88,13 @@ class JobPlanner:
         nodes = job.inventory(inventory, reader.faults, pinned=pinned)
         order = job.node_order()
 
+        sorts_nodes = job.sorts_first and order is not None and nodes.core.other_order(order) is not None
+
         def placed(*, whole: bool, largest_first: bool = False) -> Planned:
             attempt = reader.fork()
             packing = Packing(pinned, whole, largest_first, order, job.sorts_first)
+            if sorts_nodes:
+                packing = replace(packing, chosen=_chosen(job, Placer(reader.fork().faults, nodes, packing)))
             placer = Placer(attempt.faults, nodes, packing, isolate=isolate_accelerator)
             job.place(placer)
             return placer.planned(self.dialect, self._memory(attempt, job))
@@ -127,6 +134,18 @@ class JobPlanner:
         if read.reader.faults:
             self.planned(read, inventory)  # raises them, with those of the places
         return inventory
+
+
+def _chosen(job: Job, placer: Placer) -> RankSet | None:
+    """Return the nodes that a job takes in rank order; ``None`` for all, also if it cannot be placed like that.
+
+    A trainer that sorts accelerators before it takes them sorts those that Ray has given it, not those of the cluster.
+    """
+    placer.packing = replace(placer.packing, sorted_first=False)
+    with suppress(PlacementError):
+        job.place(placer)
+    nodes = used_nodes(placer.components)
+    return None if placer.faults or len(nodes) == placer.inventory.num_nodes else nodes
 
 
 def _in_whole_steps(placed: Callable[..., Planned]) -> Planned | None:

@@ -34,7 +34,8 @@ class Packing:
     ``pinned``: the plan will be bound to its nodes, so that no bundle may be on two. ``whole``: pools take whole steps.
     ``largest_first``: pools with larger steps take before those with smaller ones, instead of in the trainer's order.
     ``order`` is what the trainer sorts nodes by; ``sorted_first``: it takes the accelerators in that order, those of a
-    node in the order of their ids. Otherwise they are taken in rank order.
+    node in the order of their ids. Otherwise they are taken in rank order. ``chosen`` are the only nodes to take them
+    from; ``None``: from all.
     """
 
     pinned: bool = False
@@ -42,6 +43,7 @@ class Packing:
     largest_first: bool = False
     order: NodeOrder | None = None
     sorted_first: bool = False
+    chosen: RankSet | None = None
 
 
 PREDICTED = Packing()
@@ -90,7 +92,19 @@ class Placer:
         """The accelerators that are not taken."""
         first = self.packing.sorted_first
         order = self.packing.order if first else None
-        return Free(self.inventory.core, self.inventory.excluded_accelerators, order, by_id=first)
+        core, excluded = self.inventory.core, self.inventory.excluded_accelerators
+        if self.packing.chosen is not None:
+            excluded = core.accelerators() - self._accelerators_of(self.packing.chosen) | excluded
+        return Free(core, excluded, order, by_id=first)
+
+    def _accelerators_of(self, nodes: RankSet) -> RankSet:
+        """Return the accelerators of nodes that all have some."""
+        core = self.inventory.core
+        ends = (
+            (core.resource(first, 0), core.resource(last, core.num_accelerators(last) - 1))
+            for first, last in nodes.ranges
+        )
+        return RankSet(",".join(f"{first}-{last}" for first, last in ends))
 
     @property
     def free(self) -> int:

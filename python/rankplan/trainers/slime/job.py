@@ -5,10 +5,11 @@ The actor has the first GPUs, one per process. A critic shares them; with ``crit
 start at the rollout's offset: after the training, or at the first GPU if colocated. An engine larger than a node has
 one process per node.
 
-The pool is the first GPUs of the inventory in the order of slime, node by node; nodes are in rank order unless
-every node has an address. Colocated, the training has a share of 0.8 and the rollout of 0.2; an actor and a critic on
-the same GPUs have half of the training's share each. Faults are ``resource-out-of-range`` for too few GPUs and
-``spans-nodes`` for a rollout process that would need two nodes, among others.
+The pool is on the first nodes of the inventory, as many as it needs. Their GPUs are in the order of slime, node by
+node; nodes are in rank order unless every node has an address. Colocated, the training has a share of 0.8 and the
+rollout of 0.2; an actor and a critic on the same GPUs have half of the training's share each. Faults are
+``resource-out-of-range`` for too few GPUs and ``spans-nodes`` for a rollout process that would need two nodes, among
+others.
 
 Follows slime's ``create_placement_groups`` and ``start_rollout_servers`` (624b824).
 """
