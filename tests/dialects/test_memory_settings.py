@@ -351,7 +351,7 @@ def test_stages_that_do_not_fit_the_model_are_a_fault_at_their_key() -> None:
 @pytest.mark.parametrize("name", MEMORY)
 def test_the_tables_name_settings(name: str) -> None:
     assert name in DIALECTS
-    fields = rankplan.read.memory.MemoryEntry.model_fields
+    fields = rankplan.read.memory.MEMORY.fields
     for role in MEMORY[name]:
         assert all(setting.name in fields or not setting.name for setting in role.settings)
         kinds = {key.kind for setting in role.settings for key in setting.keys}

@@ -301,14 +301,14 @@ def test_a_section_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
         ],
     }
     register_hardware("Arm1", Arm)
-    from rankplan.read.node_groups import NodeGroup
+    from rankplan.read import node_groups
     from rankplan.rlinf import section as reading
 
     def counted(function: Any, name: str) -> Any:
-        return lambda *arguments: seen.append(name) or function(*arguments)
+        return lambda *arguments, **values: seen.append(name) or function(*arguments, **values)
 
-    monkeypatch.setattr(NodeGroup, "model_validate", counted(NodeGroup.model_validate, "NodeGroup"))
-    monkeypatch.setattr(reading, "_EntryReader", counted(reading._EntryReader, "Entry"))
+    monkeypatch.setattr(node_groups, "read_group", counted(node_groups.read_group, "NodeGroup"))
+    monkeypatch.setattr(reading, "Entry", counted(reading.Entry, "Entry"))
     dialect = DIALECTS["rlinf"]
     read = dialect.read({"cluster": section})
     inventory = dialect.assumed_inventory(read)

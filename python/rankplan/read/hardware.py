@@ -22,8 +22,10 @@ from pydantic import (
 from rankplan._core import check_hardware_type
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.types import HARDWARE_TYPES
+from rankplan.nodes.groups import GroupHardware, Piece
 from rankplan.read.base import Model
-from rankplan.read.text.faults import fault, number
+from rankplan.read.text.faults import diagnostics, fault, number
+from rankplan.read.text.invalid import Invalid
 from rankplan.words import counted, nearest
 
 NodeRank = Annotated[int, BeforeValidator(number), Field(ge=0)]
@@ -168,3 +170,20 @@ class Hardware(Model):
                 config = config.model_copy(update={key: text for key, text in texts.items() if text is not None})
             kept.append(config)
         return kept
+
+
+def read_hardware(stated: Any) -> GroupHardware:
+    """Return the hardware of a node group. Raises `Invalid`."""
+    try:
+        hardware = Hardware.model_validate(stated)
+    except ValidationError as error:
+        models: dict[str, type[BaseModel]] = {"hardware": Hardware, "configs": HardwareConfig}
+        located = diagnostics(error, models, ("hardware",))
+        raise Invalid((path[1:], fault) for path, fault in located) from None
+    if hardware.configs is None:
+        return GroupHardware(hardware.type)
+    pieces = []
+    for config in hardware.configs:
+        fields = config.model_dump()
+        pieces.append(Piece(fields.pop("node_rank"), fields))
+    return GroupHardware(hardware.type, tuple(pieces))

@@ -1,11 +1,9 @@
-"""What a component needs: the key ``memory`` of an entry, and the keys of the section that belong to it."""
+"""What a component keeps in memory, and what decides how much: the key ``memory`` of an entry."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.hardware.policies import MEMORY_POLICIES
@@ -13,139 +11,167 @@ from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS
 from rankplan.plans.faults import ONE_KIND
 from rankplan.plans.memory_settings import LARGEST_COUNT, MemorySettings, unfit
 from rankplan.plans.model import LARGEST
-from rankplan.read.base import Model, enum_of, one_of
-from rankplan.read.simple import size_in
-from rankplan.read.sizes import ModelName
-from rankplan.read.text.faults import as_pydantic, number
-from rankplan.read.text.invalid import THIS
-from rankplan.read.text.unresolved import RESOLVE, unresolved
-from rankplan.words import must_be, whole_number
+from rankplan.read.record import Field, Record, one_of
+from rankplan.read.simple import model_of, size_in, switch, whole_number, word
+from rankplan.read.text.invalid import EXPECTED, THIS, Invalid, invalid, unlike
+from rankplan.words import must_be
+from rankplan.words import whole_number as as_whole
+
+_MODEL = {"type": "string", "examples": ["Qwen/Qwen3-8B", "/models/mine/config.json"]}
+_RESIDENT = {"type": ["string", "integer", "object"], "examples": ["17 GiB", {"8": "17 GiB", "16": "9 GiB"}]}
 
 
-def _float(value: Any) -> Any:
-    if isinstance(value, bool) or (isinstance(value, str) and not _is_number(value)):
-        raise as_pydantic(must_be(THIS, value, "a number", RESOLVE if unresolved(value) else "write a number"))
-    return value
+def _number(*, above: float | None = None, least: float | None = None, most: float) -> Callable[[Any], float]:
+    """Return the function that reads a number in these bounds, which may be a text: YAML 1.1 reads 7e9 as one."""
 
+    def read(value: Any) -> float:
+        if isinstance(value, bool) or (isinstance(value, str) and not _is_number(value)):
+            raise invalid(unlike(THIS, value, "a number", "write a number"))
+        if not isinstance(value, (int, float, str)):
+            raise invalid(must_be(THIS, value, *EXPECTED["float"]))
+        try:
+            number = float(value)
+        except OverflowError:
+            number = float("inf")
+        if number - number != 0:
+            raise invalid(must_be(THIS, value, "a number below 1e308", "write a number such as 1"))
+        if above is not None and number <= above:
+            raise invalid(must_be(THIS, value, f"more than {above}", f"use more than {above}"))
+        if least is not None and number < least:
+            raise invalid(must_be(THIS, value, f"{least} or more", f"use {least} or more"))
+        if number > most:
+            raise invalid(must_be(THIS, value, f"{most} or less", f"use {most} or less"))
+        return number
 
-def _forward(value: Any) -> Any:
-    if not isinstance(value, bool) and value not in FRAMEWORKS:
-        allowed = f"true, or one of {', '.join(FRAMEWORKS)}"
-        raise as_pydantic(must_be("`forward`", value, allowed, "write `forward: true`"))
-    return value
+    return read
 
 
 def _is_number(text: str) -> bool:
-    """Whether a text is a number; YAML 1.1 reads 7e9 as a text."""
     try:
         return "_" not in text and float(text) == float(text)
     except ValueError:
         return False
 
 
-_Count = Annotated[int, Field(ge=1, le=LARGEST_COUNT), BeforeValidator(number)]
-_Stage = Annotated[int, Field(ge=0, le=3), BeforeValidator(number)]
-_Number = Annotated[float, BeforeValidator(_float), Field(allow_inf_nan=False)]
+def _forward(value: Any) -> bool | str:
+    if isinstance(value, bool):
+        return value
+    if value not in FRAMEWORKS:
+        allowed = f"true, or one of {', '.join(FRAMEWORKS)}"
+        raise invalid(must_be("`forward`", value, allowed, "write `forward: true`"))
+    return str(value)
 
 
-def _resident(value: Any) -> Any:
+def _resident(value: Any) -> int | dict[int, int]:
     if not isinstance(value, Mapping):
         return size_in(value)
     sizes: dict[int, int] = {}
     for accelerators, size in value.items():
-        count = whole_number(accelerators)
+        count = as_whole(accelerators)
         if count is None or not 1 <= count <= MAX_PROCESSES:
-            raise as_pydantic(must_be(THIS, accelerators, "a number of accelerators", "write {8: 17 GiB, 16: 9 GiB}"))
+            raise invalid(must_be(THIS, accelerators, "a number of accelerators", "write {8: 17 GiB, 16: 9 GiB}"))
         sizes[count] = size_in(size)
     return sizes or size_in(None)
 
 
-_Resident = Annotated[
-    int | dict[int, int],
-    BeforeValidator(_resident),
-    WithJsonSchema({"type": ["string", "integer", "object"], "examples": ["17 GiB", {"8": "17 GiB", "16": "9 GiB"}]}),
-]
-_Training = Annotated[str, one_of("training", FRAMEWORKS), enum_of(FRAMEWORKS)]
-_Forward = Annotated[bool | str, BeforeValidator(_forward), WithJsonSchema({"enum": [True, False, *FRAMEWORKS]})]
-_Engine = Annotated[str, one_of("engine", ENGINES), enum_of(ENGINES)]
-_Precision = Annotated[str, one_of("precision", PRECISIONS), enum_of(PRECISIONS)]
-_Sleep = Annotated[str, one_of("sleep", SLEEP), enum_of(SLEEP)]
-_Gradients = Annotated[str, one_of("gradients", ("fp32", "bf16")), enum_of(("fp32", "bf16"))]
-_Optimizer = Annotated[str, one_of("optimizer", OPTIMIZERS), enum_of(OPTIMIZERS)]
-_Recompute = Annotated[str, one_of("recompute", RECOMPUTE), enum_of(RECOMPUTE)]
-_CachePrecision = Annotated[str, one_of("cache_precision", PRECISIONS), enum_of(PRECISIONS)]
+def _words(key: str, allowed: tuple[str, ...], description: str, default: str | None = None) -> Field:
+    if default is None:
+        return Field(word(key, allowed), description, one_of(allowed), optional=True)
+    return Field(word(key, allowed), description, one_of(allowed, default=default))
 
 
-class MemoryEntry(Model):
-    """What a component keeps in memory, and what decides how much."""
+_COUNT = {"type": "integer", "minimum": 1, "maximum": LARGEST_COUNT}
+_read_count = whole_number(1, LARGEST_COUNT)
 
-    training: _Training | None = Field(default=None, description="It trains, in this framework.")
-    forward: _Forward = Field(
-        default=False, description="It only computes: a reference or a reward model; true, or its framework."
-    )
-    engine: _Engine | None = Field(default=None, description="It serves, with this engine.")
-    resident: _Resident | None = Field(
-        default=None, description="Measured: what it keeps on each accelerator, also by the number of them."
-    )
-    model: ModelName | None = Field(default=None, description="Name of a model, or the path of its config.json.")
-    params: Annotated[_Number, Field(gt=0, le=LARGEST)] | None = Field(
-        default=None, description="Number of parameters, in place of a model."
-    )
-    precision: _Precision | None = Field(
-        default=None, description="Of the weights (trainers: bf16; engines: as in the checkpoint)."
-    )
-    undivided: bool = Field(
-        default=False, description="Sizes that `parallel` leaves out are 1, as in a trainer, rather than unknown."
-    )
-    sleep: _Sleep | None = Field(
-        default=None, description="Where it goes while others have their turn: nowhere (none), to the host, or away."
-    )
-    length: _Count | None = Field(default=None, description="Tokens of the longest sequence.")
-    tokens: _Count | None = Field(default=None, description="The most tokens in a micro-batch, or an engine's step.")
-    # trainers, and models that only compute
-    micro_batch: _Count | None = Field(default=None, description="Sequences in a micro-batch.")
-    optimizer_on_host: Annotated[_Number, Field(ge=0, le=1)] = Field(
-        default=0.0, description="Fraction of the optimizer (FSDP: of all states) that stays on the host."
-    )
-    # trainers
-    gradients: _Gradients | None = Field(default=None, description="Of the gradients.")
-    optimizer: _Optimizer = Field(default="adam", description="The optimizer.")
-    distributed_optimizer: bool | None = Field(default=None, description="Megatron: data ranks divide the optimizer.")
-    sequence_parallel: bool | None = Field(default=None, description="Megatron: tensor groups divide norms too.")
-    recompute: _Recompute | None = Field(
-        default=None, description="Activations that are computed again: none, selective, or full."
-    )
-    whole_gradients: bool = Field(
-        default=False, description="FSDP: gradients stay whole until the last micro-batch of a step."
-    )
-    zero_stage: _Stage | None = Field(default=None, description="DeepSpeed: its stage.")
-    lora: _Count | None = Field(default=None, description="Rank of the adapters; the model itself is frozen.")
-    first_layers: _Count | None = Field(default=None, description="Layers of the first pipeline stage.")
-    last_layers: _Count | None = Field(default=None, description="Layers of the last pipeline stage.")
-    chunks: _Count = Field(default=1, description="Model chunks of a pipeline rank (virtual stages).")
-    # engines
-    share: Annotated[_Number, Field(gt=0, le=1)] | None = Field(
-        default=None, description="Its share of an accelerator: gpu_memory_utilization, mem_fraction_static."
-    )
-    cache_precision: _CachePrecision = Field(default="bf16", description="Of the cache.")
-    graphs: bool | None = Field(default=None, description="Whether it captures graphs (false: enforce_eager).")
-    sequences: _Count | None = Field(default=None, description="The most requests at once.")
 
-    def value(self) -> MemorySettings:
-        """Return the settings as plain data."""
-        return MemorySettings(**{name: getattr(self, name) for name in type(self).model_fields})
+def _count(description: str) -> Field:
+    return Field(_read_count, description, _COUNT, optional=True)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _mapping(cls, value: Any) -> Any:
-        if not isinstance(value, (Mapping, MemoryEntry)):
-            help = f"write `memory_binding: {value}`" if value in MEMORY_POLICIES else ONE_KIND
-            raise as_pydantic(must_be("`memory`", value, "a mapping", help))
-        return value
 
-    @model_validator(mode="after")
-    def _fitting(self) -> MemoryEntry:
-        stated = {key: getattr(self, key) for key in self.model_fields_set}
-        for path, fault in unfit(stated, self.value()):
-            raise as_pydantic(fault, path)
-        return self
+def _switch(description: str) -> Field:
+    return Field(switch, description, {"type": "boolean", "default": False})
+
+
+def _known_switch(description: str) -> Field:
+    """Return the field of a switch whose default is unknown."""
+    return Field(switch, description, {"type": "boolean"}, optional=True)
+
+
+MEMORY = Record(
+    "MemoryEntry",
+    "What a component keeps in memory, and what decides how much.",
+    {
+        "training": _words("training", FRAMEWORKS, "It trains, in this framework."),
+        "forward": Field(
+            _forward,
+            "It only computes: a reference or a reward model; true, or its framework.",
+            {"enum": [True, False, *FRAMEWORKS], "default": False},
+        ),
+        "engine": _words("engine", ENGINES, "It serves, with this engine."),
+        "resident": Field(
+            _resident,
+            "Measured: what it keeps on each accelerator, also by the number of them.",
+            _RESIDENT,
+            optional=True,
+        ),
+        "model": Field(model_of, "Name of a model, or the path of its config.json.", _MODEL, optional=True),
+        "params": Field(
+            _number(above=0, most=LARGEST),
+            "Number of parameters, in place of a model.",
+            {"type": "number", "exclusiveMinimum": 0, "maximum": LARGEST},
+            optional=True,
+        ),
+        "precision": _words(
+            "precision", tuple(PRECISIONS), "Of the weights (trainers: bf16; engines: as in the checkpoint)."
+        ),
+        "undivided": _switch("Sizes that `parallel` leaves out are 1, as in a trainer, rather than unknown."),
+        "sleep": _words(
+            "sleep", SLEEP, "Where it goes while others have their turn: nowhere (none), to the host, or away."
+        ),
+        "length": _count("Tokens of the longest sequence."),
+        "tokens": _count("The most tokens in a micro-batch, or an engine's step."),
+        # trainers, and models that only compute
+        "micro_batch": _count("Sequences in a micro-batch."),
+        "optimizer_on_host": Field(
+            _number(least=0, most=1),
+            "Fraction of the optimizer (FSDP: of all states) that stays on the host.",
+            {"type": "number", "minimum": 0, "maximum": 1, "default": 0.0},
+        ),
+        # trainers
+        "gradients": _words("gradients", ("fp32", "bf16"), "Of the gradients."),
+        "optimizer": _words("optimizer", OPTIMIZERS, "The optimizer.", "adam"),
+        "distributed_optimizer": _known_switch("Megatron: data ranks divide the optimizer."),
+        "sequence_parallel": _known_switch("Megatron: tensor groups divide norms too."),
+        "recompute": _words("recompute", RECOMPUTE, "Activations that are computed again: none, selective, or full."),
+        "whole_gradients": _switch("FSDP: gradients stay whole until the last micro-batch of a step."),
+        "zero_stage": Field(
+            whole_number(0, 3), "DeepSpeed: its stage.", {"type": "integer", "minimum": 0, "maximum": 3}, optional=True
+        ),
+        "lora": _count("Rank of the adapters; the model itself is frozen."),
+        "first_layers": _count("Layers of the first pipeline stage."),
+        "last_layers": _count("Layers of the last pipeline stage."),
+        "chunks": Field(_read_count, "Model chunks of a pipeline rank (virtual stages).", {**_COUNT, "default": 1}),
+        # engines
+        "share": Field(
+            _number(above=0, most=1),
+            "Its share of an accelerator: gpu_memory_utilization, mem_fraction_static.",
+            {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
+            optional=True,
+        ),
+        "cache_precision": _words("cache_precision", tuple(PRECISIONS), "Of the cache.", "bf16"),
+        "graphs": _known_switch("Whether it captures graphs (false: enforce_eager)."),
+        "sequences": _count("The most requests at once."),
+    },
+)
+
+
+def read_memory(stated: Any) -> MemorySettings:
+    """Return what a component keeps in memory. Raises `Invalid`."""
+    if not isinstance(stated, Mapping):
+        help = f"write `memory_binding: {stated}`" if stated in MEMORY_POLICIES else ONE_KIND
+        raise invalid(must_be("`memory`", stated, "a mapping", help))
+    values = MEMORY.read(stated)
+    settings = MemorySettings(**values)
+    for path, fault in unfit(values, settings):
+        raise Invalid([(path, fault)])
+    return settings

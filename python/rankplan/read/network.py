@@ -1,47 +1,45 @@
-"""``cluster.topology`` and ``cluster.exclude``: the levels of the network, and hardware that must not be used."""
+"""``cluster.topology``: the levels of the network, and what must stay within them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import partial
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator, Field, ValidationError, WithJsonSchema, field_validator
-from pydantic_core import InitErrorDetails
+from typing import Any
 
 from rankplan._core import MAX_NODES, level_faults
 from rankplan.errors import Diagnostic
+from rankplan.frozen import frozen
 from rankplan.nodes.facts import BY_ADDRESS, ORDERS
-from rankplan.plans.rules import KEPT_KINDS, TOGETHER, WORLD
-from rankplan.read.base import Model
-from rankplan.read.text.faults import as_pydantic
+from rankplan.plans.rules import KEPT_KINDS, TOGETHER, TOPOLOGY_RULES, WORLD, Balance, Cap, Keep, Prefer, Segments
+from rankplan.read.record import Field, Record, one_of
+from rankplan.read.text.invalid import THIS, Invalid, Located, invalid, unlike, wrong_type
 from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import did_you_mean, must_be, unknown, whole_number
 
 
-def level_keys(value: Any) -> Any:
-    """Reject anything but a list of different label keys, outermost first."""
-    for path, found in level_faults(value):
-        raise as_pydantic(found, path)
-    return value
+def _level_keys(value: Any) -> tuple[str, ...]:
+    """Return different label keys, outermost first."""
+    for path, fault in level_faults(value):
+        raise invalid(fault, path)
+    return tuple(value)
 
 
-Levels = Annotated[
-    tuple[str, ...], BeforeValidator(level_keys), WithJsonSchema({"type": "array", "items": {"type": "string"}})
-]
+def _order(value: Any) -> str:
+    if value not in ORDERS:
+        raise invalid(unlike("`order`", value, "address or topology", did_you_mean(str(value), ORDERS)))
+    return str(value)
 
 
-class _Faults:
-    """The faults of the values below a key, each with its path there."""
+class _Values:
+    """Reads values below a key, and collects their faults, each with its path there."""
 
     def __init__(self) -> None:
-        self._found: list[InitErrorDetails] = []
+        self._faults: list[Located] = []
 
-    def add(self, value: Any, path: tuple[str, ...], found: Diagnostic) -> None:
-        help = RESOLVE if unresolved(value) else found.help
-        error = as_pydantic(replace(found, help=help), path)
-        self._found.append(InitErrorDetails(type=error, loc=(), input=value))
+    def add(self, value: Any, path: tuple[str, ...], fault: Diagnostic) -> None:
+        """Record the fault of a value; an interpolation that is left must be resolved first."""
+        self._faults.append((path, replace(fault, help=RESOLVE) if unresolved(value) else fault))
 
     def size(self, name: str, value: Any, path: tuple[str, ...], help: str) -> int:
         """Return a number of nodes or domains."""
@@ -58,15 +56,15 @@ class _Faults:
         return str(value)
 
     def reject(self) -> None:
-        """Raise all of them as one error."""
-        if self._found:
-            raise ValidationError.from_exception_data("topology", self._found)
+        """Raise `Invalid` with all of them."""
+        if self._faults:
+            raise Invalid(self._faults)
 
 
-def _segment_sizes(value: Any) -> Any:
-    faults, help = _Faults(), "write the number of nodes of a segment, by component, or by level too"
+def _segment_sizes(value: Any) -> Segments:
+    faults, help = _Values(), "write the number of nodes of a segment, by component, or by level too"
     if not isinstance(value, Mapping):
-        found: Any = faults.size("segment", value, (), help)
+        found: Segments = faults.size("segment", value, (), help)
     else:
         found = {}
         for name, size in value.items():
@@ -83,8 +81,8 @@ def _segment_sizes(value: Any) -> Any:
 def _kept_levels(value: Any, *, counts: bool) -> Any:
     """Return levels by component and kind; with ``counts``, a level may have a most number of domains."""
     if not isinstance(value, Mapping):
-        return value  # pydantic reports it
-    faults, found = _Faults(), dict[str, dict[str, Any]]()
+        raise invalid(wrong_type(THIS, value, "dict"))
+    faults, found = _Values(), dict[str, dict[str, Any]]()
     for name, kinds in value.items():
         if not isinstance(kinds, Mapping):
             allowed = "a mapping of kinds of groups to levels"
@@ -110,7 +108,7 @@ def _kept_levels(value: Any, *, counts: bool) -> Any:
 
 
 def _balanced(value: Any) -> Any:
-    faults, help = _Faults(), "write a level: nvlink, or by component: {actor: nvlink}"
+    faults, help = _Values(), "write a level: nvlink, or by component: {actor: nvlink}"
     if isinstance(value, Mapping):
         found: Any = {str(name): faults.level(str(name), level, (str(name),), help) for name, level in value.items()}
     else:
@@ -121,8 +119,8 @@ def _balanced(value: Any) -> Any:
 
 def _caps(value: Any) -> Any:
     if not isinstance(value, Mapping):
-        return value
-    faults, help = _Faults(), "write the most nodes in use of a domain: {nvlink: 16}"
+        raise invalid(wrong_type(THIS, value, "dict"))
+    faults, help = _Values(), "write the most nodes in use of a domain: {nvlink: 16}"
     found = {str(level): faults.size(str(level), most, (str(level),), help) for level, most in value.items()}
     faults.reject()
     return found
@@ -137,63 +135,70 @@ def _by(what: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": what}
 
 
-def _by_kind(what: dict[str, Any]) -> WithJsonSchema:
-    kinds = {"type": "object", "propertyNames": {"enum": list(KEPT_KINDS)}, "additionalProperties": what}
-    return WithJsonSchema(_by(kinds))
+def _by_kind(what: dict[str, Any]) -> dict[str, Any]:
+    return _by({"type": "object", "propertyNames": {"enum": list(KEPT_KINDS)}, "additionalProperties": what})
 
 
-Segment = Annotated[
-    int | dict[str, int | dict[str, int]],
-    BeforeValidator(_segment_sizes),
-    WithJsonSchema({"anyOf": [_SIZE, _by({"anyOf": [_SIZE, _SIZES]})]}),
-]
-Keep = Annotated[
-    dict[str, dict[str, str | dict[str, int]]],
-    BeforeValidator(partial(_kept_levels, counts=True)),
-    _by_kind({"anyOf": [_LEVEL, _SIZES]}),
-]
-Prefer = Annotated[dict[str, dict[str, str]], BeforeValidator(partial(_kept_levels, counts=False)), _by_kind(_LEVEL)]
-Balance = Annotated[str | dict[str, str], BeforeValidator(_balanced), WithJsonSchema({"anyOf": [_LEVEL, _by(_LEVEL)]})]
-Cap = Annotated[dict[str, int], BeforeValidator(_caps), WithJsonSchema(_by(_SIZE))]
+TOPOLOGY = Record(
+    "Topology",
+    "The network of a cluster, as far as a config decides about it.",
+    {
+        "levels": Field(
+            _level_keys,
+            "Keys of node labels, outermost first, e.g. [block, nvlink]; detected by default.",
+            {"type": "array", "items": _LEVEL},
+            optional=True,
+        ),
+        "order": Field(
+            _order,
+            "How nodes without ranks are ordered: address, or topology for domain after domain.",
+            one_of(ORDERS, default=BY_ADDRESS),
+        ),
+        "keep": Field(
+            partial(_kept_levels, counts=True),
+            "Levels that groups must stay within, by component and kind: {actor: {tp: node, ep: nvlink}}; "
+            "world means all nodes of a component, {nvlink: 2} two domains with equal shares.",
+            _by_kind({"anyOf": [_LEVEL, _SIZES]}),
+        ),
+        "segment": Field(
+            _segment_sizes,
+            "Number of nodes that must be in one domain together; by component: {policy: 4, generation: 2}; "
+            "by level too: {policy: {block: 16, nvlink: 8}}.",
+            {"anyOf": [_SIZE, _by({"anyOf": [_SIZE, _SIZES]})]},
+            optional=True,
+        ),
+        "prefer": Field(
+            partial(_kept_levels, counts=False),
+            "Levels that groups should stay within, as in keep; never refuses: {actor: {world: nvlink}}.",
+            _by_kind(_LEVEL),
+        ),
+        "balance": Field(
+            _balanced,
+            "Level whose domains in use get shares as equal as possible, for all or by component.",
+            {"anyOf": [_LEVEL, _by(_LEVEL)]},
+        ),
+        "cap": Field(_caps, "Most nodes of a domain that may be in use, by level: {nvlink: 16}.", _by(_SIZE)),
+    },
+)
 
 
-class Topology(Model):
-    """The network of a cluster, as far as a config decides about it."""
+@frozen
+class Topology:
+    """The network of a cluster, as far as a config decides about it; see `TOPOLOGY`."""
 
-    levels: Levels | None = Field(
-        default=None, description="Keys of node labels, outermost first, e.g. [block, nvlink]; detected by default."
-    )
-    order: str = Field(
-        default=BY_ADDRESS,
-        description="How nodes without ranks are ordered: address, or topology for domain after domain.",
-        json_schema_extra={"enum": list(ORDERS)},
-    )
-    keep: Keep = Field(
-        default_factory=dict,
-        description="Levels that groups must stay within, by component and kind: {actor: {tp: node, ep: nvlink}}; "
-        "world means all nodes of a component, {nvlink: 2} two domains with equal shares.",
-    )
-    segment: Segment | None = Field(
-        default=None,
-        description="Number of nodes that must be in one domain together; by component: {policy: 4, generation: 2}; "
-        "by level too: {policy: {block: 16, nvlink: 8}}.",
-    )
-    prefer: Prefer = Field(
-        default_factory=dict,
-        description="Levels that groups should stay within, as in keep; never refuses: {actor: {world: nvlink}}.",
-    )
-    balance: Balance = Field(
-        default_factory=dict,
-        description="Level whose domains in use get shares as equal as possible, for all or by component.",
-    )
-    cap: Cap = Field(
-        default_factory=dict, description="Most nodes of a domain that may be in use, by level: {nvlink: 16}."
-    )
+    levels: tuple[str, ...] | None = None
+    order: str = BY_ADDRESS
+    keep: Keep = field(default_factory=dict)
+    segment: Segments | None = None
+    prefer: Prefer = field(default_factory=dict)
+    balance: Balance = field(default_factory=dict)
+    cap: Cap = field(default_factory=dict)
 
-    @field_validator("order", mode="before")
-    @classmethod
-    def _known_order(cls, value: Any) -> Any:
-        if value not in ORDERS:
-            help = RESOLVE if unresolved(value) else did_you_mean(str(value), ORDERS)
-            raise as_pydantic(must_be("`order`", value, "address or topology", help))
-        return value
+    def rules(self) -> dict[str, Any]:
+        """Return what it states about the components, by the names of `Rules`."""
+        return {key: getattr(self, key) for key in TOPOLOGY_RULES}
+
+
+def read_topology(stated: Any) -> Topology:
+    """Return what a config decides about the network. Raises `Invalid`."""
+    return Topology(**TOPOLOGY.read(stated))

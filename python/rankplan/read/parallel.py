@@ -1,65 +1,63 @@
-"""The parallel sizes of a component entry."""
+"""The parallel sizes of a component, as a mapping or as text such as d4t2p1."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
-
-from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, field_validator, model_validator
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from typing import Any
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.parallel import ORDER, Parallel, order_fault
-from rankplan.read.base import Model
-from rankplan.read.text.faults import as_pydantic, number
-from rankplan.read.text.unresolved import RESOLVE, unresolved
-from rankplan.words import must_be
+from rankplan.read.record import Field, Record
+from rankplan.read.simple import whole_number
+from rankplan.read.text.invalid import invalid, unlike
+from rankplan.read.text.unresolved import unresolved
 
-_Size = Annotated[int, Field(ge=1, le=MAX_PROCESSES), BeforeValidator(number)]
+_TEXT = {"type": "string", "pattern": r"^\s*([dtpce]\s*[1-9][0-9]*\s*)+$", "examples": ["d4t2p1"]}
+_SIZE = {"type": "integer", "minimum": 1, "maximum": MAX_PROCESSES}
+_read_size = whole_number(1, MAX_PROCESSES)
 
 
-class ParallelEntry(Model):
-    """Sizes of parallel groups, as a mapping or as text such as d4t2p1."""
+def _order(value: Any) -> str:
+    fault = order_fault(value)
+    if fault is not None:
+        raise invalid(fault)
+    return str(value)
 
-    tp: _Size = Field(default=1, description="Slots that divide the tensors of a layer.")
-    cp: _Size = Field(default=1, description="Slots that divide the tokens of a sequence.")
-    ep: _Size = Field(default=1, description="Slots that divide the experts of a layer.")
-    etp: _Size = Field(default=1, description="Slots that divide the tensors of an expert.")
-    pp: _Size = Field(default=1, description="Slots that divide the layers of a model.")
-    dp: _Size | None = Field(default=None, description="Slots that divide the samples; follows from the other sizes.")
-    fsdp: _Size = Field(default=1, description="Consecutive slots of a data group that shard the parameters.")
-    order: str = Field(default=ORDER, description="The order in which slots are numbered, fastest first.")
 
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Allow the compact text."""
-        described = handler.resolve_ref_schema(handler(schema))
-        return {
-            "anyOf": [
-                {"type": "string", "pattern": r"^\s*([dtpce]\s*[1-9][0-9]*\s*)+$", "examples": ["d4t2p1"]},
-                described,
-            ]
-        }
+def _size(description: str) -> Field:
+    return Field(_read_size, description, {**_SIZE, "default": 1})
 
-    @model_validator(mode="before")
-    @classmethod
-    def _compact(cls, value: Any) -> Any:
-        if isinstance(value, str) and not unresolved(value):
-            sizes = Parallel.parse(value)
-            return {name: size for name in cls.model_fields if (size := getattr(sizes, name)) is not None}
-        if not isinstance(value, (Mapping, ParallelEntry)):
-            help = RESOLVE if unresolved(value) else "write {tp: 4, pp: 2}, or text such as d4t2p1"
-            raise as_pydantic(must_be("`parallel`", value, "a mapping of sizes", help))
-        return value
 
-    @field_validator("order", mode="before")
-    @classmethod
-    def _permutation(cls, value: Any) -> Any:
-        if (found := order_fault(value)) is not None:
-            raise as_pydantic(found)
-        return value
+PARALLEL = Record(
+    "ParallelEntry",
+    "Sizes of parallel groups, as a mapping or as text such as d4t2p1.",
+    {
+        "tp": _size("Slots that divide the tensors of a layer."),
+        "cp": _size("Slots that divide the tokens of a sequence."),
+        "ep": _size("Slots that divide the experts of a layer."),
+        "etp": _size("Slots that divide the tensors of an expert."),
+        "pp": _size("Slots that divide the layers of a model."),
+        "dp": Field(_read_size, "Slots that divide the samples; follows from the other sizes.", _SIZE, optional=True),
+        "fsdp": _size("Consecutive slots of a data group that shard the parameters."),
+        "order": Field(
+            _order, "The order in which slots are numbered, fastest first.", {"type": "string", "default": ORDER}
+        ),
+    },
+)
 
-    def value(self) -> Parallel:
-        """Return the sizes."""
-        return Parallel(**self.model_dump())
+
+def read_parallel(stated: Any) -> Parallel:
+    """Return the parallel sizes in a mapping or a text. Raises `Invalid`, or `PlacementError` for a faulty text."""
+    if isinstance(stated, str) and not unresolved(stated):
+        sizes = Parallel.parse(stated)
+        stated = {name: size for name in PARALLEL.fields if (size := getattr(sizes, name)) is not None}
+    if not isinstance(stated, Mapping):
+        raise invalid(
+            unlike("`parallel`", stated, "a mapping of sizes", "write {tp: 4, pp: 2}, or text such as d4t2p1")
+        )
+    return Parallel(**PARALLEL.read(stated))
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of the sizes."""
+    return {"anyOf": [_TEXT, PARALLEL.schema()]}

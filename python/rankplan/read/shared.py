@@ -15,16 +15,12 @@ from rankplan.frozen import frozen
 from rankplan.nodes.facts import BY_ADDRESS, NO_FACTS, ClusterFacts
 from rankplan.nodes.groups import NodeGroup
 from rankplan.plans.rules import NO_RULES, Pool, Rules
-from rankplan.read.facts import node_group, pool_of, topology_rules
 from rankplan.read.simple import RESERVED_LABELS, excluded_names, size_in, with_all
 from rankplan.read.text.invalid import Invalid, wrong_type
 from rankplan.read.text.reader import Reader
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel, ValidationError
-
     from rankplan.read.network import Topology
-    from rankplan.read.node_groups import NodeGroup as GroupEntry
 
 T = TypeVar("T")
 
@@ -80,7 +76,7 @@ class _SharedReader:
             accelerator_memory=self._value("accelerator_memory", size_in, None),
             host_memory=self._value("host_memory", size_in, None),
         )
-        stated = {} if topology is None else topology_rules(topology)
+        stated = {} if topology is None else topology.rules()
         rules = Rules(**stated, pools=pools) if stated or pools else NO_RULES
         if rules:
             rules = rules.stated_at(lambda path: self._reader.where(self._reader.in_config(path)))
@@ -105,33 +101,29 @@ class _SharedReader:
         self._reader.add((key,), wrong_type(f"`{key}`", value, "list"))
         return None
 
-    def _add_invalid(self, error: ValidationError, path: KeyPath) -> None:
-        """Record the faults of the value at a path."""
-        from rankplan.read.text.faults import diagnostics
-
-        for whole, fault in diagnostics(error, _models(), path):
+    def _reject(self, error: Invalid, *path: str | int) -> list[KeyPath]:
+        """Record the faults of the value at a path, and return the path of each within the value."""
+        for whole, fault in error.below(path):
             self._reader.add(whole, fault)
+        return [inner for inner, _ in error.faults]
 
     def _topology(self) -> Topology | None:
         """Return the network; of one with faults, the part that is valid."""
         if "topology" not in self._values:
             return None
-        from pydantic import ValidationError
-
-        from rankplan.read.network import Topology
+        from rankplan.read.network import read_topology
 
         content = self._values["topology"]
         try:
-            return Topology.model_validate(content)
-        except ValidationError as error:
-            self._add_invalid(error, ("topology",))
-            faults = error.errors(include_url=False)
+            return read_topology(content)
+        except Invalid as error:
+            faulty = self._reject(error, "topology")
         rest = content if isinstance(content, dict) else {}
-        for fault in faults:
-            rest = _cut(rest, (*fault["loc"], *fault.get("ctx", {}).get("path", ())))
+        for path in faulty:
+            rest = _cut(rest, path)
         try:
-            return Topology.model_validate(rest)
-        except ValidationError:
+            return read_topology(rest)
+        except Invalid:
             return None
 
     def _node_groups(self) -> tuple[NodeGroup, ...]:
@@ -141,24 +133,21 @@ class _SharedReader:
             self._groups_known = False
         groups = {}
         for index, value in enumerate(entries or ()):
-            entry = self._group_entry(value, index)
-            if entry is not None:
-                groups[index] = node_group(entry)
+            group = self._group(value, index)
+            if group is not None:
+                groups[index] = group
         if groups:
             self._check_groups(groups)
         return tuple(groups.values())
 
-    def _group_entry(self, value: Any, index: int) -> GroupEntry | None:
-        from pydantic import ValidationError
-
-        from rankplan.read.node_groups import NodeGroup as GroupEntry
+    def _group(self, value: Any, index: int) -> NodeGroup | None:
+        from rankplan.read.node_groups import read_group
 
         content = with_all(value, f"0-{(self._num_nodes or 1) - 1}")
         try:
-            return GroupEntry.model_validate(content)
-        except ValidationError as error:
-            self._add_invalid(error, ("node_groups", index))
-            faulty = [fault["loc"] for fault in error.errors(include_url=False)]
+            return read_group(content)
+        except Invalid as error:
+            faulty = self._reject(error, "node_groups", index)
         rest = _without(content, faulty)
         is_lost = rest is None or any(path[:1] != ("env_configs",) for path in faulty)
         if is_lost and isinstance(content, dict) and "label" in content:
@@ -180,40 +169,20 @@ class _SharedReader:
         entries = self._list("pools")
         if not entries:
             return ()
-        from pydantic import ValidationError
-
         from rankplan.plans.pool_rules import stated_pool_faults
-        from rankplan.read.pools import PoolEntry
+        from rankplan.read.pools import read_pool
 
         pools: dict[int, Pool] = {}
         lost: set[str] = set()
         for index, value in enumerate(entries):
             try:
-                pools[index] = pool_of(PoolEntry.model_validate(value))
-            except ValidationError as error:
-                self._add_invalid(error, ("pools", index))
+                pools[index] = read_pool(value)
+            except Invalid as error:
+                self._reject(error, "pools", index)
                 lost |= {str(value.get("name"))} if isinstance(value, dict) else set()
         for path, fault in stated_pool_faults(pools, lost, self._num_nodes, components):
             self._reader.add(("pools", *path), fault)
         return tuple(pools.values())
-
-
-def _models() -> dict[str, type[BaseModel]]:
-    """Return the model of each mapping, by the last key in its path."""
-    from rankplan.read.hardware import Hardware, HardwareConfig
-    from rankplan.read.network import Topology
-    from rankplan.read.node_groups import EnvConfig
-    from rankplan.read.node_groups import NodeGroup as GroupEntry
-    from rankplan.read.pools import PoolEntry
-
-    return {
-        "node_groups": GroupEntry,
-        "env_configs": EnvConfig,
-        "hardware": Hardware,
-        "configs": HardwareConfig,
-        "topology": Topology,
-        "pools": PoolEntry,
-    }
 
 
 def _cut(mapping: dict[str, Any], path: KeyPath) -> dict[str, Any]:
@@ -226,32 +195,31 @@ def _cut(mapping: dict[str, Any], path: KeyPath) -> dict[str, Any]:
     return rest | {str(path[0]): cut} if cut else rest
 
 
-def _without(group: Any, faulty: Iterable[KeyPath]) -> GroupEntry | None:
+def _without(group: Any, faulty: Iterable[KeyPath]) -> NodeGroup | None:
     """Return a node group without the smallest optional parts that contain its faults, if that is valid."""
     if not isinstance(group, dict):
         return None
-    from pydantic import ValidationError
-
-    from rankplan.read.node_groups import NodeGroup as GroupEntry
+    from rankplan.read.node_groups import read_group
 
     for path in faulty:
         _remove(group, path)
     try:
-        return GroupEntry.model_validate(group)
-    except ValidationError:
+        return read_group(group)
+    except Invalid:
         return None
 
 
 def _remove(group: dict[str, Any], path: KeyPath) -> None:
     """Remove the smallest optional part that contains the fault, unless an earlier fault removed it."""
-    models = _models()
-    parts = ("node_groups", "env_configs", "hardware", "configs")
-    own_keys = {key for name in parts for key in models[name].model_fields}
+    from rankplan.read.node_groups import KEYS, VARIABLES
+
+    if VARIABLES in path:
+        path = path[: path.index(VARIABLES) + 1]  # all of them: they are one part
     for length in range(len(path) - 1, -1, -1):
         holder: Any = group
         with suppress(KeyError, IndexError, TypeError):
             for key in path[:length]:
                 holder = holder[key]
-            if isinstance(holder, dict) and (path[length] in _OPTIONAL or path[length] not in own_keys):
+            if isinstance(holder, dict) and (path[length] in _OPTIONAL or path[length] not in KEYS):
                 holder.pop(str(path[length]), None)
                 return

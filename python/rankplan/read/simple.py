@@ -10,7 +10,7 @@ from rankplan._core import CLUSTER, NODE
 from rankplan.errors import Diagnostic
 from rankplan.memory.cards import LARGEST_SIZE, SMALLEST_SIZE, size_of
 from rankplan.plans.model import Model as LanguageModel
-from rankplan.read.text.invalid import THIS, invalid, unlike
+from rankplan.read.text.invalid import EXPECTED, THIS, invalid, unlike
 from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import as_int, did_you_mean, must_be, shown
 
@@ -19,14 +19,14 @@ _SWITCHES = {True: ("1", "true", "t", "yes", "y", "on"), False: ("0", "false", "
 """How YAML and its users write true and false."""
 
 
-def whole_number(least: int, most: int) -> Callable[[Any], int]:
+def whole_number(least: int, most: int | None = None) -> Callable[[Any], int]:
     """Return the function that reads a whole number in these bounds; a float or a text may be one."""
 
     def read(value: Any) -> int:
         number = _as_whole(value)
         if number < least:
             raise invalid(must_be(THIS, value, f"{least} or more", f"use {least} or more"))
-        if number > most:
+        if most is not None and number > most:
             raise invalid(must_be(THIS, value, f"{most} or less", f"use {most} or less"))
         return number
 
@@ -70,6 +70,28 @@ def word(key: str, allowed: Sequence[str]) -> Callable[[Any], str]:
 
 RESERVED_LABELS = {CLUSTER: "all nodes", NODE: "all nodes, counted as nodes"}
 """Labels that mean the same in every config."""
+
+
+LABEL = {"type": ["string", "integer"]}
+"""The JSON schema of a label: a text, or a number that is taken as one."""
+
+NODE_RANKS = {"type": ["string", "integer", "array"], "items": {"type": "integer"}, "examples": ["0-7", 0, [0, 1]]}
+"""The JSON schema of ranks of nodes."""
+
+
+def text(value: Any) -> str:
+    """Return a text."""
+    if not isinstance(value, str):
+        raise invalid(must_be(THIS, value, *EXPECTED["string"]))
+    return str(value)
+
+
+def label(value: Any) -> str:
+    """Return a label; a number is taken as text."""
+    fault = label_fault(value)
+    if fault is not None:
+        raise invalid(fault)
+    return str(value)
 
 
 def with_all(value: Any, every: Any) -> Any:

@@ -9,24 +9,24 @@ from rankplan._core import MAX_RANK, RankSet
 from rankplan.errors import Diagnostic
 from rankplan.parallel import Parallel
 from rankplan.plans.memory_settings import MemorySettings
-from rankplan.read.simple import label_fault
-from rankplan.read.text.invalid import RANKS, Invalid, invalid
+from rankplan.read.record import list_of
+from rankplan.read.simple import label
+from rankplan.read.text.invalid import RANKS, invalid
 from rankplan.words import as_int, must_be
 
 
 def node_group_labels(stated: Any) -> tuple[str, ...]:
     """Return the labels of the node groups of an entry: one, a list, or a text with commas. Raises `Invalid`."""
     if isinstance(stated, str) and "," in stated:
-        return tuple(label.strip() for label in stated.split(","))
+        return tuple(part.strip() for part in stated.split(","))
     labels = list(stated) if isinstance(stated, (list, tuple)) else [stated]
     if stated in (None, "") or not labels:
         help = "write the label of a node group, or remove the key"
         raise invalid(Diagnostic("invalid-value", "node_group is empty", help))
-    for index, label in enumerate(labels):
-        fault = label_fault(label)
-        if fault is not None:
-            raise invalid(fault, (index,))
-    return tuple(map(str, labels))
+    return _read_labels(labels)
+
+
+_read_labels = list_of(label)
 
 
 def placement_text(stated: Any) -> str:
@@ -54,25 +54,13 @@ def _listed(parts: Sequence[Any]) -> str | None:
 
 def read_parallel(stated: Any) -> Parallel:
     """Return the parallel sizes in a mapping or a text. Raises `Invalid`, or `PlacementError` for a faulty text."""
-    from pydantic import ValidationError  # most entries have no sizes
+    from rankplan.read import parallel  # most entries have no sizes
 
-    from rankplan.read.parallel import ParallelEntry
-    from rankplan.read.text.faults import diagnostics
-
-    try:
-        return ParallelEntry.model_validate(stated).value()
-    except ValidationError as error:
-        raise Invalid(diagnostics(error, {"": ParallelEntry})) from None
+    return parallel.read_parallel(stated)
 
 
 def read_memory(stated: Any) -> MemorySettings:
     """Return what a component keeps in memory. Raises `Invalid`."""
-    from pydantic import ValidationError  # most entries say nothing about memory
+    from rankplan.read import memory  # most entries say nothing about memory
 
-    from rankplan.read.memory import MemoryEntry
-    from rankplan.read.text.faults import diagnostics
-
-    try:
-        return MemoryEntry.model_validate(stated).value()
-    except ValidationError as error:
-        raise Invalid(diagnostics(error, {"": MemoryEntry})) from None
+    return memory.read_memory(stated)

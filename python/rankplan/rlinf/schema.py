@@ -6,23 +6,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from rankplan.dialects.keys.key import Key
-from rankplan.read.models import definitions
+from rankplan.read.schemas import SHARED, definitions
 from rankplan.rlinf import keys
 
 
 def section_schema() -> dict[str, Any]:
     """Return the schema of the section, with those that it refers to under ``$defs``."""
-    models = definitions()
-    shared = models.pop("SharedKeys")["properties"]
     own = _properties(keys.SECTION_KEYS.values())
     first = {key.name: own.pop(key.name) for key in (keys.NUM_NODES, keys.COMPONENTS)}
     return {
         "title": "ClusterSection",
         "description": "The ``cluster`` section of a config. Other keys belong to the trainer and are ignored.",
         "type": "object",
-        "properties": first | shared | own,
+        "properties": {**first, **SHARED, **own},
         "required": [keys.NUM_NODES.name],
-        "$defs": {"ComponentEntry": _entry(), **models},
+        "$defs": {"ComponentEntry": _entry(), **definitions()},
     }
 
 

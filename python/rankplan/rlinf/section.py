@@ -17,13 +17,14 @@ from rankplan.plans.memory_settings import MemorySettings
 from rankplan.plans.model import Model
 from rankplan.plans.rules import component_names
 from rankplan.read.cluster import StatedCluster
+from rankplan.read.record import Field, Record
 from rankplan.read.shared import SHARED_KEYS, Shared, read_shared
 from rankplan.read.simple import RESERVED_LABELS, label_fault
-from rankplan.read.text.invalid import CUT, RANKS, Located, missing, wrong_type
+from rankplan.read.text.invalid import CUT, RANKS, Invalid, missing, wrong_type
 from rankplan.read.text.reader import Reader, misspelt_key, not_a_mapping
 from rankplan.read.values import items_of, stated_values
 from rankplan.rlinf import faults, keys
-from rankplan.words import as_int, misspelt, nearest, unknown
+from rankplan.words import as_int, misspelt, nearest
 
 INDENTED = "indent these keys under it:"
 
@@ -261,11 +262,11 @@ class _SectionReader:
                 self._add((name, key), fault)
                 continue
             is_cut = value is None and RANKS.fullmatch(key) is not None
-            located = _EntryReader(content, (name, key))
-            for path, fault in located.faults:
-                self._add(path, replace(fault, help=CUT) if is_cut else fault)
-            if not located.faults:
-                entries[key] = Entry(**located.values)
+            try:
+                entries[key] = Entry(**_ENTRY.read(content))
+            except Invalid as error:
+                for path, fault in error.below((name, key)):
+                    self._add(path, replace(fault, help=CUT) if is_cut else fault)
         return entries
 
     def _check_ends(self, entries: Mapping[str, Entry], model: Model | None) -> None:
@@ -279,28 +280,17 @@ class _SectionReader:
                 self._add((keys.COMPONENTS.name, key, keys.MEMORY.name), fault)
 
 
-_NULLABLE = (keys.ENTRY_BINDING, keys.ENTRY_MEMORY_BINDING, keys.ENTRY_NICS, keys.MEMORY)
+_OPTIONAL = (keys.ENTRY_BINDING, keys.ENTRY_MEMORY_BINDING, keys.ENTRY_NICS, keys.MEMORY)
 """The keys of an entry that may be there without a value."""
 
-
-class _EntryReader:
-    """The values of an entry of ``component_placement`` by their keys, and their faults with their paths."""
-
-    def __init__(self, content: Mapping[str, Any], path: KeyPath) -> None:
-        self.values: dict[str, Any] = {}
-        self.faults: list[Located] = []
-        others = [name for name in content if name not in keys.ENTRY_KEYS]
-        for name in others:
-            is_cut = content[name] is None and RANKS.fullmatch(name)
-            fault = unknown("key", name, keys.ENTRY_KEYS)
-            self.faults.append(((*path, name), replace(fault, help=CUT) if is_cut else fault))
-        placement = keys.PLACEMENT.name
-        if placement not in content and nearest(placement, others, 0.8) is None:
-            self.faults.append((path, missing(placement, None)))
-        for name, key in keys.ENTRY_KEYS.items():
-            if name in content and not (content[name] is None and key in _NULLABLE):
-                self.values[name], located = read_value(key, content[name], (*path, name))
-                self.faults += located
+_ENTRY = Record(
+    "ComponentEntry",
+    "An entry of ``component_placement``: where its components run.",
+    {
+        name: Field(key.read, key.decides, optional=key in _OPTIONAL, needed=key is keys.PLACEMENT)
+        for name, key in keys.ENTRY_KEYS.items()
+    },
+)
 
 
 def _placed(path: KeyPath, short: Mapping[str, bool]) -> KeyPath:

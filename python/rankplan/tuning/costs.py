@@ -328,7 +328,7 @@ class _Reading:
 
 
 def _sizes(model: ComponentModel) -> Parallel:
-    return NO_SIZES if model.parallel is None else model.parallel.value()
+    return model.parallel or NO_SIZES
 
 
 def _rising(costs: Costs) -> Iterator[Diagnostic]:

@@ -13,8 +13,9 @@ from pydantic_core import PydanticCustomError
 
 from rankplan._core import MAX_PROCESSES
 from rankplan.errors import Diagnostic, KeyPath
+from rankplan.parallel import Parallel
 from rankplan.read.base import Model
-from rankplan.read.parallel import ParallelEntry
+from rankplan.read.parallel import read_parallel
 from rankplan.read.text.faults import diagnostics, fault
 from rankplan.read.text.reader import Reader
 from rankplan.read.text.unresolved import RESOLVE, unresolved
@@ -31,6 +32,8 @@ _LIST = "write a list such as [1, 2, 4, 8]"
 _NUMBER = "write a number such as 12.5"
 _AT_LEAST_0 = "be a number of 0 or more"
 _LEAVE_OUT = "write sharing: [disaggregated, collocated] to leave out hybrid placements"
+
+_Parallel = Annotated[Parallel, BeforeValidator(read_parallel)]
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -137,7 +140,7 @@ def validated(
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        for where, found in diagnostics(error, {"": model, "parallel": ParallelEntry}, path):
+        for where, found in diagnostics(error, {"": model}, path):
             add(where, replace(found, message=found.message.replace(_ITSELF, str(where[-1]) if where else "")))
         return None
 
@@ -187,7 +190,7 @@ class ComponentModel(Model):
 
     seconds: _Times | None = None
     seconds_by_environments: _Times | None = None
-    parallel: ParallelEntry | None = None
+    parallel: _Parallel | None = None
     dp: _Items | None = None
     sizes: _Sizes = None
     memory: Annotated[dict[_Size, _Above0], WrapValidator(_memory)] = Field(default_factory=dict)

@@ -92,6 +92,10 @@ class Key(Generic[T]):
         """Its path and its fallbacks."""
         return self.path, *self.fallbacks
 
+    def read(self, stated: Any) -> T | Any:
+        """Return what it ``reads`` in a value, else the value itself. Raises `Invalid`, or `PlacementError`."""
+        return stated if self.reads is None else self.reads(stated)
+
     def places(self) -> Iterator[str]:
         """Yield every dotted path that it may have in a config."""
         for dotted in self.paths:
@@ -195,11 +199,9 @@ def fact(name: str) -> Key[Any]:
 
 
 def read_value(key: Key[Any], stated: Any, path: KeyPath) -> tuple[Any, list[Located]]:
-    """Return what a key ``reads`` in a value that is at a path, and its faults: with any, the value is ``None``."""
-    if key.reads is None:
-        return stated, []
+    """Return what a key reads in a value that is at a path, and its faults: with any, the value is ``None``."""
     try:
-        return key.reads(stated), []
+        return key.read(stated), []
     except Invalid as error:
         return None, list(error.below(path))
     except PlacementError as error:

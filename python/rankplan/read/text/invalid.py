@@ -55,8 +55,9 @@ def invalid(fault: Diagnostic, path: Iterable[str | int] = ()) -> Invalid:
 
 
 def named(fault: Diagnostic, path: KeyPath) -> Diagnostic:
-    """Return a fault with the name of the value at a path in place of `THIS`."""
-    if not fault.message.startswith(f"{THIS} "):
+    """Return a fault with the name of the value at a path in place of `THIS`; an index alone is no name."""
+    is_named = any(isinstance(part, str) for part in path)
+    if not (is_named and fault.message.startswith(f"{THIS} ")):
         return fault
     return replace(fault, message=f"{value_name(path)}{fault.message.removeprefix(THIS)}")
 
