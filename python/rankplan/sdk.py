@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rankplan.launchers.launcher import Launcher as Launcher
     from rankplan.launchers.launcher import Starts as Starts
     from rankplan.launchers.options import Form as Form
+    from rankplan.plans.requests import NodeOrder as NodeOrder
     from rankplan.plans.rules import Rules as Rules
     from rankplan.read.text.programs import Program as Program
     from rankplan.read.text.sizes import Sizes as Sizes
@@ -55,6 +56,7 @@ _NAMES = {
     "launchers.draft": ("Draft",),
     "launchers.launcher": ("Launcher", "Starts"),
     "launchers.options": ("Form",),
+    "plans.requests": ("NodeOrder",),
     "plans.rules": ("Rules",),
     "read.text.programs": ("Program",),
     "read.text.sizes": ("Sizes",),

@@ -39,7 +39,7 @@ class TinyJob(sdk.Job):
     def size(self) -> tuple[int, int]:
         return self.nodes, self.gpus_per_node
 
-    def node_order(self) -> str:
+    def node_order(self) -> sdk.NodeOrder:
         return "text"  # TinyRL sorts its nodes by address, as text
 
     def place(self, placer: sdk.Placer) -> None:

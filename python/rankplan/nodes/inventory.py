@@ -213,7 +213,9 @@ class Inventory:
         """What a config states of the nodes; ``None`` if none did."""
         return self._facts
 
-    def with_facts(self, facts: ClusterFacts, num_nodes: int | None = None, *, planned: bool = False) -> Inventory:
+    def with_facts(
+        self, facts: ClusterFacts = NO_FACTS, num_nodes: int | None = None, *, planned: bool = False
+    ) -> Inventory:
         """Return its first ``num_nodes`` nodes (default: all) with what a config states of them.
 
         ``planned``: the facts are those of a plan, whose names are known to be right. Hardware that it excludes, and

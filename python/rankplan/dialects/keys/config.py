@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
-from rankplan.dialects.keys.key import Key, Kind, in_section, path_of, read_value
+from rankplan.dialects.keys.key import Key, Kind, flag_name, in_section, path_of, read_value
 from rankplan.errors import Diagnostic, Faults, KeyPath, Where
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.read.text.reader import Reader, misspelt_key, number_fault
@@ -122,6 +122,11 @@ class Config:
         """Yield the value at each fallback of a key as written, ``None`` without one."""
         for dotted in key.fallbacks:
             yield from map(self.at, self._paths_of(dotted))
+
+    @staticmethod
+    def flag_name(written: str) -> str:
+        """Return the name of the key of a flag, which may be written as on a command line."""
+        return flag_name(written)
 
     def _written(self, path: KeyPath) -> KeyPath:
         name = self.flags.get(str(path[0])) if path and self.flags else None

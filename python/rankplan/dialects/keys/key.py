@@ -88,6 +88,11 @@ class Key(Generic[T]):
         return self.path.rpartition(".")[2]
 
     @property
+    def is_switch(self) -> bool:
+        """Whether it is true or false."""
+        return self.kind is Kind.SWITCH
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """Its path and its fallbacks."""
         return self.path, *self.fallbacks
@@ -224,6 +229,11 @@ class Entry:
 def path_of(dotted: str) -> KeyPath:
     """Return the parts of a dotted path."""
     return tuple(dotted.split("."))
+
+
+def flag_name(written: str) -> str:
+    """Return the name of a flag, which may be written as on a command line."""
+    return written.removeprefix("--").replace("-", "_")
 
 
 @cache

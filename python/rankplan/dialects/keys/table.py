@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from rankplan.dialects.keys.key import Entry, Key, Kind, Recognition, path_of
+from rankplan.dialects.keys.key import Entry, Key, Kind, Recognition, flag_name, path_of
 from rankplan.dialects.keys.roles import Role, memory_keys
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
@@ -140,11 +140,6 @@ def _has(config: Any, path: KeyPath) -> bool:
             return False
         config = config[name]
     return True
-
-
-def flag_name(written: str) -> str:
-    """Return the name of a flag, which may be written as on a command line."""
-    return written.removeprefix("--").replace("-", "_")
 
 
 def _is_foreign(section: KeyPath) -> bool:

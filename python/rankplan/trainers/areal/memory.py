@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.keys.roles import Setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import REQUESTS, unless
 from rankplan.sdk import Role, anything, fact, setting, share, size, switch, text
@@ -44,7 +43,7 @@ def _offloaded(enabled: Any, offload: Any) -> str | None:
     return "host" if enabled and offload else None
 
 
-_SHARED: tuple[Setting, ...] = (
+_SHARED = (
     setting(
         "precision",
         text("@.dtype", default="bfloat16"),

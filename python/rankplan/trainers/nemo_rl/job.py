@@ -19,15 +19,11 @@ from typing import Any
 
 from rankplan import Diagnostic, Inventory
 from rankplan._core import Free
-from rankplan.dialects.keys.key import path_of
 from rankplan.dialects.placing.engines import engine_sizes
 from rankplan.errors import Faults, KeyPath
 from rankplan.frozen import frozen
-from rankplan.nodes.facts import NO_FACTS
 from rankplan.parallel import NO_SIZES
-from rankplan.plans.requests import NodeOrder
-from rankplan.plans.rules import NO_RULES
-from rankplan.sdk import Config, Engine, Job, Key, Placer, Rules, Sizes, Taken, Where, must_be
+from rankplan.sdk import Config, Engine, Job, Key, NodeOrder, Placer, Rules, Sizes, Taken, Where, must_be
 from rankplan.trainers.nemo_rl import keys
 from rankplan.words import counted
 
@@ -269,7 +265,7 @@ class NemoRlJob(Job):
         """Return the nodes of the config, if it states segments of them."""
         if self.segment is None or self.num_nodes > inventory.num_nodes:
             return inventory
-        return inventory.with_facts(NO_FACTS, self.num_nodes)
+        return inventory.with_facts(num_nodes=self.num_nodes)
 
     def node_order(self) -> NodeOrder | None:
         """Return ranks in the network: for segments, and for the nodes of one group, or else their Ray node ids."""
@@ -329,7 +325,7 @@ class NemoRlJob(Job):
     def _rules(self) -> Rules:
         """Return the segments that must be in one domain: each teacher and engine is one, too."""
         if self.segment is None:
-            return NO_RULES
+            return Rules()
         segments = {"policy": self.segment}
         segments |= {teacher.name: teacher.nodes.count for teacher in self.teachers}
         if self.inference.count and self.engine is not None:
@@ -463,8 +459,8 @@ def _teachers(config: Config) -> list[_Teacher]:
 
 def _teacher(config: Config, agent: str) -> _Teacher:
     """Return the teacher of an agent: its own settings count first, and Megatron's in a section of their own."""
-    own: KeyPath = (*path_of(keys.TEACHER_OVERRIDES.path), agent)
-    usual = path_of(keys.TEACHER)
+    own: KeyPath = (*config.path_at(keys.TEACHER_OVERRIDES.path), agent)
+    usual = config.path_at(keys.TEACHER)
     overrides: list[KeyPath] = [(*own, keys.MEGATRON_OVERRIDES), own, (*usual, keys.MEGATRON_OVERRIDES)]
     teacher = config.under(usual, overrides=[path for path in overrides if config.under(path).section])
     return _Teacher(

@@ -20,16 +20,13 @@ from typing import Any, NamedTuple
 
 from rankplan import Diagnostic, Inventory, PlacementError, RankSet
 from rankplan._core import MAX_PROCESSES, Requests
-from rankplan.dialects.keys.key import path_of
 from rankplan.errors import Faults, KeyPath
 from rankplan.frozen import frozen
-from rankplan.nodes.facts import NO_FACTS
 from rankplan.parallel import ENGINE_ORDER, ORDER
 from rankplan.plans.node_order import reordered
-from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import ASSUMED, lacks_accelerators
 from rankplan.read.text.unresolved import unresolved
-from rankplan.sdk import Config, Job, Key, Placer, Sizes, Taken, Where
+from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Sizes, Taken, Where
 from rankplan.trainers.roll import faults, keys
 from rankplan.trainers.roll.device_mapping import devices_of
 
@@ -138,7 +135,7 @@ class RollJob(Job):
         num_nodes = self._num_nodes(inventory)
         if num_nodes not in (None, inventory.num_nodes):
             try:
-                inventory = inventory.with_facts(NO_FACTS, num_nodes)
+                inventory = inventory.with_facts(num_nodes=num_nodes)
             except PlacementError as error:
                 collector.add_all(self.num_nodes_at, error)
         if each is None:
@@ -334,7 +331,7 @@ def _devices(role: Config, where: Where) -> Taken:
 
 def _strategy(role: Config) -> _Strategy | None:
     """Return what the strategy of a role says about its workers, ``None`` if it is invalid."""
-    _reject_typos(role.section_at(keys.STRATEGY), keys.KEYS.known[path_of(keys.STRATEGY_OF_ROLE)])
+    _reject_typos(role.section_at(keys.STRATEGY), keys.KEYS.known[tuple(keys.STRATEGY_OF_ROLE.split("."))])
     name = role.raw(keys.STRATEGY_NAME)
     if not isinstance(name, (str, type(None))) or unresolved(name):
         role.faults.add(role.where(keys.STRATEGY_NAME), faults.no_strategy_name(name))

@@ -18,9 +18,8 @@ from rankplan import Diagnostic, Parallel, Request
 from rankplan._core import Requests
 from rankplan.dialects.placing.engines import engine_sizes
 from rankplan.dialects.placing.sharing import Shape, differing
-from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import ASSUMED
-from rankplan.sdk import Config, Job, Placer, Sizes, Taken, must_be
+from rankplan.sdk import Config, Job, NodeOrder, Placer, Sizes, Taken, must_be
 from rankplan.trainers.skyrl import keys
 
 _ENGINES = "generator"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rankplan.dialects.keys.roles import Setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import end_stages, layers, offloading, stage_keys, unless
 from rankplan.sdk import Key, Role, anything, fact, setting, share, size, switch, text
@@ -58,7 +57,7 @@ def _of_engine(make: Callable[..., Key[Any]], name: str, **more: Any) -> Key[Any
     return make(f"{_ENGINE}.{name}", fallbacks=(f"{keys.ENGINE}.{name}", older), **more)
 
 
-_SHARED: tuple[Setting, ...] = (
+_SHARED = (
     setting("length", *_LENGTH, by=_length),
     setting(
         "tokens",

@@ -21,13 +21,10 @@ from typing import Any
 
 from rankplan import Diagnostic, Parallel
 from rankplan._core import step_sizes
-from rankplan.dialects.keys.key import Kind
-from rankplan.dialects.keys.table import flag_name
 from rankplan.errors import NOWHERE
 from rankplan.parallel import ENGINE_ORDER
-from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import ASSUMED
-from rankplan.sdk import Config, Job, Key, Placer, Sizes, Taken, Where, must_be
+from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Sizes, Taken, Where, must_be
 from rankplan.trainers.slime import keys
 from rankplan.trainers.slime.dialect import DIALECT
 from rankplan.words import misspelt
@@ -227,7 +224,7 @@ def _reject_flags(config: Config) -> None:
     known = {key.path for key in keys.KEYS.keys}
     missing = sorted(key.path for key in keys.NAMED if not config.has(key))
     for written in map(str, config.section):
-        flag = flag_name(written)
+        flag = config.flag_name(written)
         if flag not in known:
             near = misspelt(flag, missing)
             if near is not None:
@@ -237,7 +234,7 @@ def _reject_flags(config: Config) -> None:
             message = f"`{written}` and `{config.flags[flag]}` are the same flag"
             fault = Diagnostic("duplicate-key", message, "remove one of them")
             config.faults.add(config.value_place(written), fault)
-    for key in (key for key in keys.NAMED if key.kind is Kind.SWITCH and config.has(key)):
+    for key in (key for key in keys.NAMED if key.is_switch and config.has(key)):
         faults = len(config.faults)
         is_empty = not config.stated(key) and len(config.faults) == faults
         if is_empty:
