@@ -21,9 +21,24 @@ from rankplan.kinds import COSTS
 from rankplan.memory.peaks import Peak, Peaks
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.read.text.reader import Reader
+from rankplan.tuning.faults import (
+    no_bandwidth,
+    no_bytes,
+    no_components,
+    no_environments,
+    no_seconds,
+    no_times,
+    sends_to_itself,
+    several_names,
+    times_grow,
+    too_many_components,
+    uneven_measurement,
+    untimed_partner,
+    waits_in_circle,
+)
 from rankplan.tuning.models import SHAPES, TIMES, ComponentModel, CostsModel, SyncModel, plain, validated
 from rankplan.tuning.times import ByEnvironments, Computed, Measured, Times
-from rankplan.words import did_you_mean, must_be, shown, unknown
+from rankplan.words import must_be, shown, unknown
 
 MOST_COMPONENTS = 8
 """Components with times: the search visits all subsets of them."""
@@ -173,7 +188,7 @@ class _Reading:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         if (message := COSTS.instead(reader.content)) is not None:
-            self._add(COSTS.code, (), message, COSTS.help)
+            self._reader.add((), Diagnostic(COSTS.code, message, COSTS.help))
             raise reader.refusal()
         content = plain(reader, reader.content, ())
         faulty: set[str | int] = set()
@@ -188,57 +203,62 @@ class _Reading:
         self._file = file or CostsModel.model_validate(sound)
         self._entries = reader.mapping(content, "components", ())
 
-    def _add(self, code: str, path: KeyPath, message: str, help: str) -> None:
-        self._reader.add(path, Diagnostic(code, message, help))
-
     def _check_known(self, name: str, known: Mapping[str, Any], path: KeyPath) -> None:
         if name not in known:
             self._reader.add(path, unknown("component", name, known, "the components are"))
 
     def costs(self) -> Costs:
         """Return the costs. Raises `PlacementError` with every fault."""
-        file = self._file
         if not self._entries and not self._reader.faults:
-            help = "write `components:` with the seconds of each"
-            self._add("missing-times", (), "the costs have no components", help)
+            self._reader.add((), no_components())
         components: dict[str, ComponentCosts] = {}
-        like: dict[str, str] = {}
+        partners: dict[str, str] = {}
         for name in self._entries:
-            path: KeyPath = ("components", name)
-            if "," in name or name != name.strip():
-                message = f"{shown(name)} is not the name of one component"
-                self._add("invalid-value", path, message, "write a name without commas and outer blanks")
-            entry = dict(self._reader.mapping(self._entries, name, ("components",)))
-            function = entry.pop("seconds") if callable(entry.get("seconds")) else None
-            model = validated(ComponentModel, entry, path, self._reader.add)
-            if model is not None and model.runs_with is not None:
-                like[name] = model.runs_with
-            elif model is not None and (times := self._times(name, model, function)) is not None:
-                components[name] = self._component(name, model, times)
-        for name, other in like.items():
-            if other not in self._entries or other in like:
-                help = did_you_mean(other, components, "components with times are")
-                message = f"`{name}` runs with `{other}`, which has no times"
-                self._add("missing-times", ("components", name, "with"), message, help)
+            self._read_component(name, components, partners)
+        for name, partner in partners.items():
+            if partner not in self._entries or partner in partners:
+                fault = untimed_partner(name, partner, components)
+                self._reader.add(("components", name, "with"), fault)
         if len(components) > MOST_COMPONENTS:
-            message = f"{len(components)} components have times; at most {MOST_COMPONENTS}"
-            help = "write `with: NAME` for components that run together with another"
-            self._add("invalid-value", ("components",), message, help)
-        result = Costs(
+            self._reader.add(("components",), too_many_components(len(components), MOST_COMPONENTS))
+        result = self._result(components, partners)
+        self._reader.finish()
+        return replace(result, warnings=tuple(_rising(result)))
+
+    def _read_component(self, name: str, components: dict[str, ComponentCosts], partners: dict[str, str]) -> None:
+        """Add the times of a component to ``components``; to ``partners``, the one whose times it has."""
+        path: KeyPath = ("components", name)
+        if "," in name or name != name.strip():
+            self._reader.add(path, several_names(name))
+        entry = dict(self._reader.mapping(self._entries, name, ("components",)))
+        function = entry.pop("seconds") if callable(entry.get("seconds")) else None
+        model = validated(ComponentModel, entry, path, self._reader.add)
+        if model is None:
+            return
+        if model.runs_with is not None:
+            partners[name] = model.runs_with
+            return
+        times = self._times(name, model, function)
+        if times is not None:
+            components[name] = self._component(name, model, times)
+
+    def _result(self, components: dict[str, ComponentCosts], partners: dict[str, str]) -> Costs:
+        """Return the costs of these components, with the other values of the file."""
+        file = self._file
+        shapes = SHAPES if file.sharing is None else tuple(shape for shape in SHAPES if shape in file.sharing)
+        return Costs(
             components,
             file.batches or 1,
             file.mode == "async",
-            self._after(like),
+            self._after(partners),
             file.memory,
             tuple(self._syncs(components)),
             file.bandwidth or {},
             file.unit or 1,
-            SHAPES if file.sharing is None else tuple(shape for shape in SHAPES if shape in file.sharing),
-            like,
+            shapes,
+            partners,
             reader=self._reader,
         )
-        self._reader.finish()
-        return replace(result, warnings=tuple(_rising(result)))
 
     def _times(self, name: str, model: ComponentModel, function: Callable[[int], Any] | None) -> Times | None:
         """Return the times of a component; record a fault and return ``None`` if they are missing."""
@@ -248,15 +268,13 @@ class _Reading:
         key = "seconds" if model.seconds_by_environments is None else "seconds_by_environments"
         points: dict[int, float] | None = getattr(model, key)
         if not points:
-            where = path if points is None else (*path, key)
-            self._add("missing-times", where, f"component `{name}` has no times", TIMES)
+            self._reader.add(path if points is None else (*path, key), no_times(name, TIMES))
             return None
         points = dict(sorted(points.items()))
         if key == "seconds":
             return Measured(points)
         if self._file.environments is None:
-            help = "add `environments:`, the number of all environments, at the top"
-            self._add("missing-key", (*path, key), f"`{key}` needs the number of environments", help)
+            self._reader.add((*path, key), no_environments(key))
             return None
         return ByEnvironments(points, self._file.environments, _sizes(model).dense)
 
@@ -274,31 +292,30 @@ class _Reading:
             tuple(Peak(**one.model_dump()) for one in model.peak),
         )
         for size in [size for size in component.written if size % parallel.dense]:
-            message = f"`{name}` was measured on {size} accelerators, which is not a multiple of {parallel.dense}"
-            path = ("components", name, "seconds", str(size))
-            self._add("size-does-not-fit", path, f"{message} ({parallel})", f"measure a multiple of {parallel.dense}")
+            fault = uneven_measurement(name, size, parallel.dense, str(parallel))
+            self._reader.add(("components", name, "seconds", str(size)), fault)
         return component
 
-    def _after(self, like: Mapping[str, str]) -> dict[str, list[str]]:
+    def _after(self, partners: Mapping[str, str]) -> dict[str, list[str]]:
         """Return what each component with times waits for: a component that runs with another waits as that one."""
         after: dict[str, list[str]] = {}
         for name, before in (self._file.after or {}).items():
-            for one in (name, *before):
-                self._check_known(one, self._entries, ("after", name))
-            own = like.get(name, name)
-            others = [like.get(one, one) for one in before if one in self._entries]
-            together = name in like or any(one in like for one in before)
-            waits = [one for one in others if not (together and one == own)]
-            after[own] = list(dict.fromkeys([*after.get(own, ()), *waits]))
+            for stated in (name, *before):
+                self._check_known(stated, self._entries, ("after", name))
+            timed = partners.get(name, name)
+            awaited = [partners.get(other, other) for other in before if other in self._entries]
+            runs_together = name in partners or not partners.keys().isdisjoint(before)
+            if runs_together:
+                awaited = [other for other in awaited if other != timed]
+            after[timed] = list(dict.fromkeys([*after.get(timed, ()), *awaited]))
         try:
             TopologicalSorter(after).prepare()
         except CycleError as error:
             loop = error.args[1][:0:-1]
             first = next((name for name in self._entries if name in loop), loop[0])  # in the order of the file
             start = loop.index(first)
-            loop = [*loop[start:], *loop[: start + 1]]
-            message = f"the components wait for each other: {' after '.join(f'`{name}`' for name in loop)}"
-            self._add("precedence-cycle", ("after", loop[0]), message, "remove one of these dependencies")
+            circle = [*loop[start:], *loop[: start + 1]]
+            self._reader.add(("after", first), waits_in_circle(circle))
         return after
 
     def _syncs(self, components: Mapping[str, ComponentCosts]) -> Iterator[WeightSync]:
@@ -309,22 +326,25 @@ class _Reading:
             self._reader.add(("sync",), must_be("`sync`", value, "a list of mappings", help))
             return
         if entries and not self._file.bandwidth:
-            help = "add `bandwidth: {node: 400e9, network: 50e9}`, in bytes per second"
-            self._add("missing-key", ("sync",), "`sync` needs the bandwidth of the levels", help)
+            self._reader.add(("sync",), no_bandwidth())
         for index, entry in enumerate(entries):
             path: KeyPath = ("sync",) if entries is not value else ("sync", index)
             model = validated(SyncModel, entry, path, self._reader.add)
-            if model is None:
-                continue
-            ends = [end if isinstance(end, str) else shown(end) for end in (model.sender, model.to)]
-            for key, end in zip(("from", "to"), ends, strict=True):
-                self._check_known(end, components, (*path, key))
-            if ends[0] == ends[1] and ends[0] in components:
-                self._add("invalid-value", (*path, "to"), f"`{ends[0]}` sends weights to itself", "name two components")
-            if model.bytes is None:
-                self._add("missing-key", path, "`bytes` is missing", "write the bytes of all weights, e.g. 14e9")
-            else:
-                yield WeightSync(ends[0], ends[1], model.bytes)
+            if model is not None:
+                yield from self._sync(model, components, path)
+
+    def _sync(self, model: SyncModel, components: Mapping[str, ComponentCosts], path: KeyPath) -> Iterator[WeightSync]:
+        """Yield the synchronization that a mapping states, unless its bytes are missing."""
+        sender = model.sender if isinstance(model.sender, str) else shown(model.sender)
+        receiver = model.to if isinstance(model.to, str) else shown(model.to)
+        self._check_known(sender, components, (*path, "from"))
+        self._check_known(receiver, components, (*path, "to"))
+        if sender == receiver and sender in components:
+            self._reader.add((*path, "to"), sends_to_itself(sender))
+        if model.bytes is None:
+            self._reader.add(path, no_bytes())
+        else:
+            yield WeightSync(sender, receiver, model.bytes)
 
 
 def _sizes(model: ComponentModel) -> Parallel:
@@ -333,27 +353,22 @@ def _sizes(model: ComponentModel) -> Parallel:
 
 def _rising(costs: Costs) -> Iterator[Diagnostic]:
     """Yield a warning for each measured time that is longer than that on fewer accelerators."""
-    for name, one in costs.components.items():
-        points = one.times.points if isinstance(one.times, Measured) else {}
-        for (fewer, before), (more, seconds) in pairwise(points.items()):
-            if seconds > before:
-                message = f"`{name}` takes {seconds:g} s on {more} accelerators, but {before:g} s on {fewer}"
-                help = "measure it again, or remove the number; sizes between the two count as slow as the smaller"
-                warning = Diagnostic("times-grow", message, help, warning=True)
-                yield costs.located(("components", name, "seconds", str(more)), warning)
+    for name, component in costs.components.items():
+        points = component.times.points if isinstance(component.times, Measured) else {}
+        for fewer, more in pairwise(points.items()):
+            if more[1] > fewer[1]:
+                yield costs.located(("components", name, "seconds", str(more[0])), times_grow(name, fewer, more))
 
 
 def _checked(name: str, function: Callable[[int], Any]) -> Callable[[int], float | None]:
     """Return a cost function whose answers are numbers of seconds, or ``None``."""
 
     def seconds(accelerators: int) -> float | None:
-        found = function(accelerators)
-        if found is None:
+        answer = function(accelerators)
+        if answer is None:
             return None
-        if isinstance(found, bool) or not isinstance(found, Real) or not 0 <= float(found) < math.inf:
-            message = f"the times of `{name}` on {accelerators} accelerators are {shown(found)}; they must be seconds"
-            help = "return a finite number of 0 or more, or None for a number of accelerators that cannot be used"
-            raise PlacementError([Diagnostic("invalid-value", message, help, path=f"components.{name}.seconds")])
-        return float(found)
+        if isinstance(answer, bool) or not isinstance(answer, Real) or not 0 <= float(answer) < math.inf:
+            raise PlacementError([no_seconds(name, accelerators, answer)])
+        return float(answer)
 
     return seconds

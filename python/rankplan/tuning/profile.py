@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from rankplan.errors import Diagnostic
 from rankplan.frozen import frozen
 from rankplan.parallel import Parallel
 from rankplan.plans.plan import Plan
 from rankplan.read.text.reader import Reader
 from rankplan.tuning.costs import ComponentCosts, Costs
+from rankplan.tuning.faults import no_profile_points, no_profile_seconds, no_value, not_placed, uneven_batch
 from rankplan.tuning.models import ProfileModel, plain, validated
 from rankplan.tuning.times import Computed
-from rankplan.words import as_int, shown
+from rankplan.words import as_int
 
 PROFILE = "profile_data"
 _ALMOST_FULL, _QUEUES_FROM = 0.9, 128
@@ -129,9 +129,7 @@ class _Profile:
         running = self._whole("rollout", "max_running_requests")
         batch = Batch(groups, size, minibatches, running)
         if groups * size % minibatches:
-            message = f"a batch of {groups * size} samples cannot be divided into {minibatches} minibatches"
-            help = "change algorithm.n_minibatches, or data.rollout_batch_size"
-            self._reading.add_in_config(("algorithm", "n_minibatches"), Diagnostic("size-does-not-fit", message, help))
+            self._reading.add_in_config(("algorithm", "n_minibatches"), uneven_batch(groups * size, minibatches))
         algorithm = self._reading.section_at(("algorithm",))
         recompute = bool(self._reading.value(algorithm, "recompute_logprobs", ("algorithm",)))
         names = ["rollout", *(["inference"] if recompute else []), "actor"]
@@ -171,33 +169,29 @@ class _Profile:
     def _component(self, name: str) -> tuple[int, int, Parallel] | None:
         """Return accelerators, data size and parallel sizes of a component; record a fault if it has no placement."""
         if name not in self._planned:
-            message = f"`{name}` has no placement, so its largest size is unknown"
-            self._reading.add((), Diagnostic("unknown-component", message, f"place `{name}` on all accelerators"))
+            self._reading.add((), not_placed(name))
             return None
-        world, parallel = len(self._planned[name].rows.accelerators()), self._planned[name].parallel
+        component = self._planned[name]
+        world = len(component.rows.accelerators())
+        parallel = component.parallel
         return world, max(world // parallel.dense, 1), parallel
 
     def _whole(self, outer: str, key: str) -> int:
         value = self._reading.value(self._reading.section_at((outer,)), key, (outer,))
         if value is None:
-            message, help = f"`{outer}.{key}` is missing: the times of `{PROFILE}` depend on it", f"add `{key}:`"
-            self._reading.add_in_config((outer, key), Diagnostic("missing-key", message, help))
+            self._reading.add_in_config((outer, key), no_value(f"{outer}.{key}", key, PROFILE))
             return 1
         return self._reading.number(value, (outer, key), 1) or 1
 
     def _seconds(self, key: str) -> float | None:
         if key in self._content:
             return getattr(self._profile, key, None)
-        message = f"component `{key.removesuffix('_cost')}` has no times"
-        help = f"add `{PROFILE}.{key}`, the seconds of an iteration on all its accelerators"
-        self._reading.add_in_config((PROFILE, key), Diagnostic("missing-times", message, help))
+        self._reading.add_in_config((PROFILE, key), no_profile_seconds(key, PROFILE))
         return None
 
     def _points(self, key: str) -> dict[int, float]:
         value = self._content.get(key)
         if isinstance(value, Mapping) and value:
             return getattr(self._profile, key, None) or {}
-        message = f"`{PROFILE}.{key}` is {shown(value)}; it must map environments of an instance to seconds"
-        help = "write e.g. {4: 0.61, 8: 1.23}"
-        self._reading.add_in_config((PROFILE, key), Diagnostic("missing-times", message, help))
+        self._reading.add_in_config((PROFILE, key), no_profile_points(key, value, PROFILE))
         return {}

@@ -24,13 +24,13 @@ from rankplan.read.read_config import ReadConfig
 from rankplan.read.text.document import Section
 from rankplan.tuning.candidates import Candidates
 from rankplan.tuning.costs import Costs
+from rankplan.tuning.faults import no_schedule, nothing_measured, untimed_component
 from rankplan.tuning.layout import Cluster
 from rankplan.tuning.memory import answer_of, filled, refused_of
 from rankplan.tuning.profile import PROFILE, costs_of
 from rankplan.tuning.schedule import Schedule, Sensitivity, Size, reason, sensitivity, transfers_of
 from rankplan.tuning.shapes import Found, best_of_shape, possible
 from rankplan.tuning.times import as_fast, ranked
-from rankplan.words import counted
 
 _IN_THE_ACTOR = "inference"
 """The component that RLinf runs in the processes of a collocated actor."""
@@ -119,8 +119,7 @@ def costs_for(
     cluster = config.cluster
     if costs is None:
         if cluster is None or PROFILE not in config.reader.content:
-            message, help = "the config has no measured times", "pass them with --costs, or add `profile_data:`"
-            raise PlacementError([Diagnostic("missing-times", message, help, file=file)])
+            raise PlacementError([nothing_measured(file)])
         present, total = dialect.plan(config, inventory), len(inventory.core.accelerators())
         return filled(costs_of(config.reader, present, total), present, total), {}
     planned: Plan | None = None
@@ -135,10 +134,7 @@ def costs_for(
     keys = [key for key, labels in node_groups.items() if labels == (CLUSTER,)]
     timed = costs.components.keys() | costs.like.keys()
     if untimed := [name for key in keys for name in component_names(key) if name not in timed]:
-        help = "add its seconds to the costs, or `with: NAME` if it runs with another component"
-        messages = [f"component `{name}` of the config has no times" for name in untimed]
-        faults = [Diagnostic("missing-times", message, help) for message in messages]
-        raise PlacementError(costs.located(("components",), fault) for fault in faults)
+        raise PlacementError(costs.located(("components",), untimed_component(name)) for name in untimed)
     costs = replace(costs, components=components)
     memory = _memory(known) if cluster is None else {}
     return costs if planned is None else filled(costs, planned, len(inventory.core.accelerators())), memory
@@ -296,11 +292,8 @@ def _config(ranks: Mapping[str, RankSet], placing: _Placing) -> dict[str, Any]:
 def _nothing(costs: Costs, total: int, rejected: list[Rejected]) -> PlacementError:
     if rejected:
         return PlacementError(rejected[0].diagnostics)
-    names = ", ".join(costs.components)
     ways = " or ".join("collocated" if shape == "equal" else shape for shape in costs.shapes)
-    message = f"no {ways} schedule of {names} fits on {counted(total, 'accelerator')}"
-    help = "allow more in `sharing`, measure smaller sizes, or use more accelerators"
-    return PlacementError([costs.located((), Diagnostic("no-schedule", message, help))])
+    return PlacementError([costs.located((), no_schedule(ways, ", ".join(costs.components), total))])
 
 
 @frozen(slots=False)

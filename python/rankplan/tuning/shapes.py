@@ -9,10 +9,10 @@ from itertools import product
 from rankplan._core import best_schedule
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.tuning.costs import ComponentCosts, Costs
+from rankplan.tuning.faults import indivisible, listed_indivisible, too_far, too_large, too_many_units
 from rankplan.tuning.layout import Cluster, Network, Starts, apart
 from rankplan.tuning.schedule import Schedule, Size
 from rankplan.tuning.times import as_fast, fastest
-from rankplan.words import counted
 
 MOST_UNITS = 16_384
 """Units of a search; more take minutes."""
@@ -54,26 +54,21 @@ def _allowed(component: ComponentCosts, size: int, costs: Costs, *, extrapolate:
 
 
 def _fits_nowhere(name: str, costs: Costs, accelerators: int) -> Diagnostic:
-    component, have = costs.components[name], counted(accelerators, "accelerator")
+    """Return why a component fits on no number of accelerators."""
+    component = costs.components[name]
     divided = [size for size in range(costs.unit, accelerators + 1, costs.unit) if component.divides(size)]
-    listed = [size for size in divided if component.sizes is None or size in component.sizes]
-    least = min((component.resident(size) for size in listed), default=0.0)
     if not divided:
-        sizes = f"{component.parallel}" + (f" and dp {_numbers(component.dp)}" if component.dp is not None else "")
-        unit = f" in units of {costs.unit}" if costs.unit > 1 else ""
-        message = f"`{name}` with {sizes} fits on no number of accelerators up to {accelerators}{unit}"
-        help = "change its parallel sizes or `dp`, or use more accelerators"
-    elif not listed:
-        message = f"`{name}` fits on none of its `sizes` ({_numbers(component.sizes or ())}) up to {have}"
-        help = "list a size that its parallel sizes divide"
-    elif costs.capacity is not None and least > costs.capacity:
-        message = f"`{name}` needs {least:g} of the {costs.capacity:g} memory of an accelerator"
-        help = "lower its memory, or measure it on more accelerators"
-    else:
-        written = _numbers(component.written) or "none of these"
-        message = f"`{name}` was measured on {written} accelerators, too far from any size on {have}"
-        help = "measure it on the accelerators that you have, or use --extrapolate"
-    return Diagnostic("size-does-not-fit", message, help)
+        sizes = str(component.parallel)
+        if component.dp is not None:
+            sizes += f" and dp {_numbers(component.dp)}"
+        return indivisible(name, sizes, accelerators, costs.unit)
+    listed = [size for size in divided if component.sizes is None or size in component.sizes]
+    if not listed:
+        return listed_indivisible(name, _numbers(component.sizes or ()), accelerators)
+    least = min(component.resident(size) for size in listed)
+    if costs.capacity is not None and least > costs.capacity:
+        return too_large(name, least, costs.capacity)
+    return too_far(name, _numbers(component.written), accelerators)
 
 
 def _numbers(numbers: Collection[int]) -> str:
@@ -148,9 +143,7 @@ def _solved(
     names, total = list(costs.components), len(network.core.accelerators())
     unit = math.gcd(*(size.accelerators for of in sizes.values() for size in of))
     if total // unit > MOST_UNITS:
-        message = f"{counted(total, 'accelerator')} in units of {unit} are too many to search"
-        help = f"set `unit` to {-(-total // MOST_UNITS)} or more, such as the accelerators of a node"
-        raise PlacementError([Diagnostic("invalid-value", message, help)])
+        raise PlacementError([too_many_units(total, unit, MOST_UNITS)])
     found = best_schedule(
         components=[
             (

@@ -16,12 +16,13 @@ from rankplan_hook.pins import Pins, Planned, bundles
 from rankplan._core import RankSet
 from rankplan.accelerators import VENDORS
 from rankplan.dialects import DIALECTS, OWN
-from rankplan.errors import ClusterError, Diagnostic, PlacementError
+from rankplan.errors import ClusterError, PlacementError
 from rankplan.frozen import frozen
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
 from rankplan.read.sources import Planned as Placed
 from rankplan.read.sources import Sources
+from rankplan.runtime.live.faults import held_accelerators, no_hook, no_requests, unknown_dialect
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.look import look
 from rankplan.runtime.live.runs import Owner, owner_key
@@ -30,7 +31,7 @@ from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import Tables
-from rankplan.words import listed, shown, unknown
+from rankplan.words import listed, unknown
 
 _MOST = 8
 """Nodes named in a message."""
@@ -143,14 +144,12 @@ def fit(saved: Plan, nodes: Nodes, held: Held, without: Sequence[str] = ()) -> P
             place = places[there.ids[rank]]
             used[place] = used.get(place, RankSet()) | local
     left = held.left(nodes.inventory, used)
-    faults = []
+    conflicts = []
     for rank in held.nodes():
         if used.get(rank, RankSet()) & left.node(rank).unhealthy:
-            message = f"{nodes.address(rank)}: the plan needs {used[rank]}, but other jobs hold {held.text(rank)}"
-            help = "wait until these jobs end, or plan again on what they leave free"
-            faults.append(Diagnostic("plan-mismatch", message, help))
-    if faults:
-        raise PlacementError(faults)
+            conflicts.append(held_accelerators(nodes.address(rank), used[rank], held.text(rank)))
+    if conflicts:
+        raise PlacementError(conflicts)
     marked = replace(nodes, inventory=left).of_plan(saved.inventory).inventory
     return saved.fitted(marked.without(without) if without else marked)
 
@@ -173,17 +172,12 @@ def _first(texts: Sequence[str]) -> str:
 def check_requests(plan: Plan) -> None:
     """Raise `PlacementError` for a plan of an unknown trainer, or one that does not know what it asks Ray for."""
     if plan.dialect is not None and plan.dialect not in DIALECTS:
-        message = f"the plan is of the unknown dialect {shown(plan.dialect)}; the dialects are {', '.join(DIALECTS)}"
-        raise PlacementError(
-            [Diagnostic("plan-mismatch", message, "plan the trainer's config again with this version")]
-        )
+        raise PlacementError([unknown_dialect(plan.dialect, ", ".join(DIALECTS))])
     names = dict.fromkeys(one.component for one in plan.requests if not one.optional and one.component)
-    if faults := [unknown("component", name, plan, code="plan-mismatch") for name in names if name not in plan]:
-        raise PlacementError(faults)
+    if missing := [name for name in names if name not in plan]:
+        raise PlacementError(unknown("component", name, plan, code="plan-mismatch") for name in missing)
     if not any(not one.optional for one in plan.requests):
-        message = "the plan does not know what its trainer asks Ray for"
-        help = f"plan the trainer's config again, and save it with this version; {DIALECTS[OWN].no_groups}"
-        raise PlacementError([Diagnostic("plan-mismatch", message, help)])
+        raise PlacementError([no_requests(DIALECTS[OWN].no_groups)])
 
 
 def check_nodes() -> None:
@@ -202,7 +196,7 @@ def check_nodes() -> None:
         [task.options(scheduling_strategy=pinned(entry["NodeID"])).remote() for entry in entries],
         timeouts.ENVIRONMENT,
     )
-    faults = []
+    hookless = []
     others = []
     for entry, answer in zip(entries, answers, strict=True):
         name = f"{entry['NodeManagerAddress']} ({entry['NodeManagerHostname']})"
@@ -210,13 +204,11 @@ def check_nodes() -> None:
         if version != ray.__version__:
             others.append(f"{name} has {version}")
         if not has_hook:
-            message = f"node {name} {'did not run a task' if has_hook is None else 'lacks rankplan_hook'}"
-            help = "install this version of rankplan there, for the Python that Ray runs in"
-            faults.append(Diagnostic("hook-missing", message, help))
+            hookless.append(no_hook(name, answered=has_hook is not None))
     if others:
         raise ClusterError(
             f"the nodes have several versions of Ray: this program has {ray.__version__}, {_first(others)}; "
             "install one version on all nodes, and start Ray again"
         )
-    if faults:
-        raise PlacementError(faults)
+    if hookless:
+        raise PlacementError(hookless)

@@ -13,6 +13,7 @@ from pathlib import Path
 from rankplan_hook.names import METADATA, VARIABLE, job_environment, site
 
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.runtime.live.faults import changes_cluster, open_hook_folder, other_hook
 
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray's variable with the settings of the job that a program becomes."""
@@ -48,11 +49,8 @@ def _ending_lines(path: Path) -> list[Diagnostic]:
     found = []
     for number, line in enumerate(text.splitlines(), 1):
         if matched := _ENDS_RAY.match(line):
-            what = " ".join(matched[0].split())
-            message = f"`{what}` would change the Ray cluster that the plan is for"
-            help = "start Ray first, and run the script without this line under `rankplan pin`"
-            place = {"file": str(path), "line": number, "column": len(line) - len(line.lstrip()) + 1}
-            found.append(Diagnostic("plan-mismatch", message, help, **place, source=line, text=line))  # type: ignore[arg-type]
+            command = " ".join(matched[0].split())
+            found.append(changes_cluster(path, number, line, command))
     return found
 
 
@@ -61,8 +59,7 @@ def check_hook_folder() -> None:
     for folder in (Path(site()), Path(site()).parent):
         mode = folder.stat().st_mode
         if mode & _WRITABLE_BY_OTHERS and not mode & 0o1000:
-            message = f"every user can write to {folder}, from which the programs under `rankplan pin` load code"
-            raise PlacementError([Diagnostic("hook-missing", message, f"chmod go-w {folder}")])
+            raise PlacementError([open_hook_folder(folder)])
 
 
 def command_environment(given: Mapping[str, str], run: str, address: str) -> dict[str, str]:
@@ -75,8 +72,7 @@ def command_environment(given: Mapping[str, str], run: str, address: str) -> dic
         config["runtime_env"] = job_environment(config.get("runtime_env") or {}, run)
         config["metadata"] = {**(config.get("metadata") or {}), METADATA: run}
     except (ValueError, TypeError, AttributeError) as error:
-        help = "remove it from the runtime_env of the job"
-        raise PlacementError([Diagnostic("not-pinned", f"{JOB_CONFIG}: {error}", help)]) from None
+        raise PlacementError([other_hook(JOB_CONFIG, str(error))]) from None
     path = os.pathsep.join(filter(None, [site(), given.get("PYTHONPATH")]))
     own = {VARIABLE: run, "PYTHONPATH": path, "RAY_ADDRESS": address, JOB_CONFIG: json.dumps(config)}
     return {**given, **own}

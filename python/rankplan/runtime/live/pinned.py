@@ -25,6 +25,7 @@ from rankplan.read.sources import Planned, Sources
 from rankplan.runtime.cluster import Cluster
 from rankplan.runtime.live.binding import Binding, Planner, bound, check_nodes, check_requests, fit, on_cluster
 from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
+from rankplan.runtime.live.faults import no_groups
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.model import Difference, Live
 from rankplan.runtime.live.report import difference_lines
@@ -260,8 +261,7 @@ def _planner(
 def _planner_of(job: Job, without: Sequence[str], *, isolate: bool | None) -> Planner:
     """Return the function from the nodes of a cluster to the plan of a config; its faults are raised now."""
     if job.dialect.no_groups:
-        message = f"{job.name} asks Ray for no placement groups"
-        raise PlacementError([Diagnostic("plan-mismatch", message, job.dialect.no_groups)])
+        raise PlacementError([no_groups(job.name, job.dialect.no_groups)])
     job.reader.fork().finish()
 
     def plan(nodes: Nodes, held: Held) -> Planned:

@@ -17,6 +17,14 @@ from ray.exceptions import RayError
 from rankplan.errors import ClusterError, Diagnostic, PlacementError, printable
 from rankplan.runtime.live.binding import Binding
 from rankplan.runtime.live.compare import Claims, compare
+from rankplan.runtime.live.faults import (
+    lost_node,
+    no_job,
+    not_requested_by_command,
+    not_requested_by_program,
+    unclaimed_group,
+    wrong_place,
+)
 from rankplan.runtime.live.look import look, short
 from rankplan.runtime.live.model import Compared, Live, LiveActor, LiveGroup
 from rankplan.runtime.ray import timeouts
@@ -123,9 +131,7 @@ class Watch:
         if code or self.seen.faults:
             return
         if not self._jobs:
-            where = f"no Ray job of the command joined the cluster at {self._head.address}"
-            help = "let the program join it: ray.init() without an address, with the environment that the command gets"
-            self._fault("joined", Diagnostic("not-pinned", where, help))
+            self._fault("joined", no_job(self._head.address))
         elif missing := self._missing():
             with suppress(ClusterError, RayError):
                 for group in self._head.groups():  # one may have come and gone between two looks
@@ -133,16 +139,13 @@ class Watch:
                         self._report_unclaimed(group)
             if self.seen.faults:
                 return
-            help = "pass the same overrides to the command and to the plan"
-            self._fault("missing", Diagnostic("plan-mismatch", f"the command did not ask for {missing}", help))
+            self._fault("missing", not_requested_by_command(missing))
 
     def check_all_came(self) -> None:
         """Raise `PlacementError` if requests of the plan have not come."""
         self._read(self._head.values(f"{self._binding.run}/claim/"))
         if (missing := self._missing()) is not None:
-            message = f"the program did not ask for {missing}"
-            help = "give it the sizes of the plan, or plan again"
-            raise PlacementError([Diagnostic("plan-mismatch", message, help)])
+            raise PlacementError([not_requested_by_program(missing)])
 
     @property
     def pinned(self) -> tuple[int, int]:
@@ -190,9 +193,7 @@ class Watch:
         return any(self._sizes(group)) and group.group_id not in self.seen.claimed
 
     def _report_unclaimed(self, group: GroupEntry) -> None:
-        message = f"{_named(group)} was created without the hook"
-        help = "use Ray's Python interface and no -I, -E or -S, and extend PYTHONPATH instead of replacing it"
-        self._fault(("unclaimed", group.group_id), Diagnostic("not-pinned", message, help))
+        self._fault(("unclaimed", group.group_id), unclaimed_group(_named(group)))
 
     def _check_nodes(self, tables: Tables) -> None:
         """Report the nodes of the plan that have left."""
@@ -206,10 +207,7 @@ class Watch:
                 if (count := sum(row.cluster_node_rank == node for row in one))
             }
             ranks = ", ".join(f"{counted(count, 'rank')} of {name}" for name, count in lost.items())
-            message = f"{self._binding.name(node)} of the plan has left the cluster, with {ranks}"
-            repair = f"`rankplan replan PLAN --without node-{node}`"
-            help = f"start again from a checkpoint; repair a saved plan first: {repair}"
-            self._fault(("lost", node), Diagnostic("node-lost", message, help))
+            self._fault(("lost", node), lost_node(node, self._binding.name(node), ranks))
 
     def _check_waiting(self, tables: Tables, groups: Mapping[str, GroupEntry]) -> None:
         """Tell which bundles wait for which node, once a group has waited for a while."""
@@ -270,10 +268,8 @@ class Watch:
         before, seen.live = seen.live, live
         for one in live.differences:
             if one.kind == "node" or (one.kind == "accelerators" and self._strict):
-                ranks = f"rank{'s' if len(one.ranks) > 1 else ''} {one.ranks}"
-                message = f"{one.component} {ranks}: planned {one.planned}, found {one.found}"
-                help = "`rankplan live` shows every rank; the program places or sorts them itself"
-                self._fault(("wrong", one), Diagnostic("wrong-place", message, help))
+                fault = wrong_place(one.component, one.ranks, one.planned, one.found)
+                self._fault(("wrong", one), fault)
         if before is None or before.differences != live.differences:
             seen.seconds = seen.seconds or time.monotonic() - self._started
             self._up()

@@ -1,0 +1,102 @@
+"""The faults of a program that `rankplan pin` starts, and of the plan it is started for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rankplan._core import RankSet
+from rankplan.errors import Diagnostic
+from rankplan.words import shown
+
+
+def no_groups(name: str, help: str) -> Diagnostic:
+    """Return the fault of a job whose dialect asks Ray for no placement groups; ``help`` is the dialect's."""
+    return Diagnostic("plan-mismatch", f"{name} asks Ray for no placement groups", help)
+
+
+def no_job(address: str) -> Diagnostic:
+    """Return the fault of a command that started no job on the cluster at an address."""
+    message = f"no Ray job of the command joined the cluster at {address}"
+    help = "let the program join it: ray.init() without an address, with the environment that the command gets"
+    return Diagnostic("not-pinned", message, help)
+
+
+def not_requested_by_command(requests: str) -> Diagnostic:
+    """Return the fault of a command that has ended, and has not asked for these requests of the plan."""
+    help = "pass the same overrides to the command and to the plan"
+    return Diagnostic("plan-mismatch", f"the command did not ask for {requests}", help)
+
+
+def not_requested_by_program(requests: str) -> Diagnostic:
+    """Return the fault of a program that runs, and has not asked for these requests of the plan."""
+    help = "give it the sizes of the plan, or plan again"
+    return Diagnostic("plan-mismatch", f"the program did not ask for {requests}", help)
+
+
+def unclaimed_group(group: str) -> Diagnostic:
+    """Return the fault of a placement group that was created without the hook."""
+    help = "use Ray's Python interface and no -I, -E or -S, and extend PYTHONPATH instead of replacing it"
+    return Diagnostic("not-pinned", f"{group} was created without the hook", help)
+
+
+def lost_node(node: int, name: str, ranks: str) -> Diagnostic:
+    """Return the fault of a node of the plan that has left, with the ranks on it in words."""
+    repair = f"`rankplan replan PLAN --without node-{node}`"
+    help = f"start again from a checkpoint; repair a saved plan first: {repair}"
+    return Diagnostic("node-lost", f"{name} of the plan has left the cluster, with {ranks}", help)
+
+
+def wrong_place(component: str, ranks: RankSet, planned: str, found: str) -> Diagnostic:
+    """Return the fault of ranks that are elsewhere than planned."""
+    message = f"{component} rank{'s' if len(ranks) > 1 else ''} {ranks}: planned {planned}, found {found}"
+    return Diagnostic(
+        "wrong-place", message, "`rankplan live` shows every rank; the program places or sorts them itself"
+    )
+
+
+def changes_cluster(path: Path, number: int, line: str, command: str) -> Diagnostic:
+    """Return the fault of a line of a script with a command that starts or ends Ray."""
+    message = f"`{command}` would change the Ray cluster that the plan is for"
+    help = "start Ray first, and run the script without this line under `rankplan pin`"
+    column = len(line) - len(line.lstrip()) + 1
+    return Diagnostic(
+        "plan-mismatch", message, help, file=str(path), line=number, column=column, source=line, text=line
+    )
+
+
+def open_hook_folder(folder: Path) -> Diagnostic:
+    """Return the fault of a folder of the hook to which every user can write."""
+    message = f"every user can write to {folder}, from which the programs under `rankplan pin` load code"
+    return Diagnostic("hook-missing", message, f"chmod go-w {folder}")
+
+
+def other_hook(variable: str, reason: str) -> Diagnostic:
+    """Return the fault of settings of a job, in a variable, to which the hook cannot be added."""
+    return Diagnostic("not-pinned", f"{variable}: {reason}", "remove it from the runtime_env of the job")
+
+
+def held_accelerators(address: str, needed: RankSet, holders: str) -> Diagnostic:
+    """Return the fault of accelerators of a node that the plan needs and other jobs hold."""
+    message = f"{address}: the plan needs {needed}, but other jobs hold {holders}"
+    return Diagnostic("plan-mismatch", message, "wait until these jobs end, or plan again on what they leave free")
+
+
+def unknown_dialect(dialect: str, known: str) -> Diagnostic:
+    """Return the fault of a plan of a dialect that this installation lacks; ``known`` lists those that it has."""
+    message = f"the plan is of the unknown dialect {shown(dialect)}; the dialects are {known}"
+    return Diagnostic("plan-mismatch", message, "plan the trainer's config again with this version")
+
+
+def no_requests(reason: str) -> Diagnostic:
+    """Return the fault of a plan without requests; ``reason`` says which plans have none."""
+    message = "the plan does not know what its trainer asks Ray for"
+    help = f"plan the trainer's config again, and save it with this version; {reason}"
+    return Diagnostic("plan-mismatch", message, help)
+
+
+def no_hook(name: str, *, answered: bool) -> Diagnostic:
+    """Return the fault of a node without the hook; one that has not ``answered`` ran no task that tells."""
+    message = f"node {name} {'lacks rankplan_hook' if answered else 'did not run a task'}"
+    return Diagnostic(
+        "hook-missing", message, "install this version of rankplan there, for the Python that Ray runs in"
+    )

@@ -1,0 +1,170 @@
+"""The faults of measured times, and of a search that finds no schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from rankplan.errors import Diagnostic
+from rankplan.words import counted, did_you_mean, shown
+
+
+def no_components() -> Diagnostic:
+    """Return the fault of costs without components."""
+    return Diagnostic("missing-times", "the costs have no components", "write `components:` with the seconds of each")
+
+
+def several_names(name: str) -> Diagnostic:
+    """Return the fault of a key that names several components, or has blanks around."""
+    message = f"{shown(name)} is not the name of one component"
+    return Diagnostic("invalid-value", message, "write a name without commas and outer blanks")
+
+
+def untimed_partner(name: str, other: str, timed: Collection[str]) -> Diagnostic:
+    """Return the fault of a component that runs with another one, which has no times."""
+    help = did_you_mean(other, timed, "components with times are")
+    return Diagnostic("missing-times", f"`{name}` runs with `{other}`, which has no times", help)
+
+
+def too_many_components(count: int, most: int) -> Diagnostic:
+    """Return the fault of more components with times than a search takes."""
+    message = f"{count} components have times; at most {most}"
+    return Diagnostic("invalid-value", message, "write `with: NAME` for components that run together with another")
+
+
+def no_times(name: str, help: str) -> Diagnostic:
+    """Return the fault of a component of a costs file without times."""
+    return Diagnostic("missing-times", f"component `{name}` has no times", help)
+
+
+def no_environments(key: str) -> Diagnostic:
+    """Return the fault of times by environments in a file that does not state how many there are."""
+    help = "add `environments:`, the number of all environments, at the top"
+    return Diagnostic("missing-key", f"`{key}` needs the number of environments", help)
+
+
+def uneven_measurement(name: str, size: int, multiple: int, sizes: str) -> Diagnostic:
+    """Return the fault of a measured size that the parallel sizes do not divide."""
+    message = f"`{name}` was measured on {size} accelerators, which is not a multiple of {multiple} ({sizes})"
+    return Diagnostic("size-does-not-fit", message, f"measure a multiple of {multiple}")
+
+
+def waits_in_circle(names: Sequence[str]) -> Diagnostic:
+    """Return the fault of components that wait for each other; the first is also the last."""
+    message = f"the components wait for each other: {' after '.join(f'`{name}`' for name in names)}"
+    return Diagnostic("precedence-cycle", message, "remove one of these dependencies")
+
+
+def no_bandwidth() -> Diagnostic:
+    """Return the fault of a synchronization without the bandwidth of the levels."""
+    help = "add `bandwidth: {node: 400e9, network: 50e9}`, in bytes per second"
+    return Diagnostic("missing-key", "`sync` needs the bandwidth of the levels", help)
+
+
+def sends_to_itself(name: str) -> Diagnostic:
+    """Return the fault of a component that sends its weights to itself."""
+    return Diagnostic("invalid-value", f"`{name}` sends weights to itself", "name two components")
+
+
+def no_bytes() -> Diagnostic:
+    """Return the fault of a synchronization of an unknown number of bytes."""
+    return Diagnostic("missing-key", "`bytes` is missing", "write the bytes of all weights, e.g. 14e9")
+
+
+def times_grow(name: str, fewer: tuple[int, float], more: tuple[int, float]) -> Diagnostic:
+    """Return the warning of a component that takes longer on more accelerators; each pair is a size and its seconds."""
+    message = f"`{name}` takes {more[1]:g} s on {more[0]} accelerators, but {fewer[1]:g} s on {fewer[0]}"
+    help = "measure it again, or remove the number; sizes between the two count as slow as the smaller"
+    return Diagnostic("times-grow", message, help, warning=True)
+
+
+def no_seconds(name: str, accelerators: int, answer: Any) -> Diagnostic:
+    """Return the fault of a cost function that returns something else than seconds."""
+    message = f"the times of `{name}` on {accelerators} accelerators are {shown(answer)}; they must be seconds"
+    help = "return a finite number of 0 or more, or None for a number of accelerators that cannot be used"
+    return Diagnostic("invalid-value", message, help, path=f"components.{name}.seconds")
+
+
+def nothing_measured(file: str) -> Diagnostic:
+    """Return the fault of a config without a profile, if no costs are given."""
+    help = "pass them with --costs, or add `profile_data:`"
+    return Diagnostic("missing-times", "the config has no measured times", help, file=file)
+
+
+def untimed_component(name: str) -> Diagnostic:
+    """Return the fault of a component of the config without times."""
+    help = "add its seconds to the costs, or `with: NAME` if it runs with another component"
+    return Diagnostic("missing-times", f"component `{name}` of the config has no times", help)
+
+
+def no_schedule(ways: str, names: str, accelerators: int) -> Diagnostic:
+    """Return the fault of components of which no schedule fits on so many accelerators."""
+    message = f"no {ways} schedule of {names} fits on {counted(accelerators, 'accelerator')}"
+    return Diagnostic(
+        "no-schedule", message, "allow more in `sharing`, measure smaller sizes, or use more accelerators"
+    )
+
+
+def indivisible(name: str, sizes: str, most: int, unit: int) -> Diagnostic:
+    """Return the fault of a component whose parallel sizes divide no number of accelerators in this unit."""
+    units = f" in units of {unit}" if unit > 1 else ""
+    message = f"`{name}` with {sizes} fits on no number of accelerators up to {most}{units}"
+    return Diagnostic("size-does-not-fit", message, "change its parallel sizes or `dp`, or use more accelerators")
+
+
+def listed_indivisible(name: str, listed: str, accelerators: int) -> Diagnostic:
+    """Return the fault of a component whose parallel sizes divide none of its listed sizes."""
+    have = counted(accelerators, "accelerator")
+    message = f"`{name}` fits on none of its `sizes` ({listed}) up to {have}"
+    return Diagnostic("size-does-not-fit", message, "list a size that its parallel sizes divide")
+
+
+def too_large(name: str, needed: float, capacity: float) -> Diagnostic:
+    """Return the fault of a component that keeps more on an accelerator than it has."""
+    message = f"`{name}` needs {needed:g} of the {capacity:g} memory of an accelerator"
+    return Diagnostic("size-does-not-fit", message, "lower its memory, or measure it on more accelerators")
+
+
+def too_far(name: str, measured: str, accelerators: int) -> Diagnostic:
+    """Return the fault of measurements that are too far from any size to interpolate."""
+    have = counted(accelerators, "accelerator")
+    message = f"`{name}` was measured on {measured or 'none of these'} accelerators, too far from any size on {have}"
+    help = "measure it on the accelerators that you have, or use --extrapolate"
+    return Diagnostic("size-does-not-fit", message, help)
+
+
+def too_many_units(accelerators: int, unit: int, most: int) -> Diagnostic:
+    """Return the fault of more units of accelerators than a search takes."""
+    message = f"{counted(accelerators, 'accelerator')} in units of {unit} are too many to search"
+    help = f"set `unit` to {-(-accelerators // most)} or more, such as the accelerators of a node"
+    return Diagnostic("invalid-value", message, help)
+
+
+def uneven_batch(samples: int, minibatches: int) -> Diagnostic:
+    """Return the fault of a batch that cannot be divided into its minibatches."""
+    message = f"a batch of {samples} samples cannot be divided into {minibatches} minibatches"
+    return Diagnostic("size-does-not-fit", message, "change algorithm.n_minibatches, or data.rollout_batch_size")
+
+
+def not_placed(name: str) -> Diagnostic:
+    """Return the fault of a component of a profile that the config does not place."""
+    message = f"`{name}` has no placement, so its largest size is unknown"
+    return Diagnostic("unknown-component", message, f"place `{name}` on all accelerators")
+
+
+def no_value(path: str, key: str, profile: str) -> Diagnostic:
+    """Return the fault of a missing value on which the times of a profile depend."""
+    message = f"`{path}` is missing: the times of `{profile}` depend on it"
+    return Diagnostic("missing-key", message, f"add `{key}:`")
+
+
+def no_profile_seconds(key: str, profile: str) -> Diagnostic:
+    """Return the fault of a component without times in a profile."""
+    help = f"add `{profile}.{key}`, the seconds of an iteration on all its accelerators"
+    return Diagnostic("missing-times", f"component `{key.removesuffix('_cost')}` has no times", help)
+
+
+def no_profile_points(key: str, value: Any, profile: str) -> Diagnostic:
+    """Return the fault of times by environments that are no mapping."""
+    message = f"`{profile}.{key}` is {shown(value)}; it must map environments of an instance to seconds"
+    return Diagnostic("missing-times", message, "write e.g. {4: 0.61, 8: 1.23}")
