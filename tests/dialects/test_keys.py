@@ -9,19 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rankplan.dialects import DIALECTS
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key, Kind, size, switch, text
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.errors import Faults
 from rankplan.read.text.reader import Reader
-from support.dialects import TABLES
 from support.paths import ROOT
 
-TRAINERS = sorted(path.parent.name for path in (ROOT / "python" / "rankplan" / "trainers").glob("*/keys.py"))
+PACKAGE = ROOT / "python" / "rankplan"
+ROOMS = {path.parent.name: path.parent for path in (*PACKAGE.glob("trainers/*/keys.py"), PACKAGE / "rlinf" / "keys.py")}
+TRAINERS = sorted(ROOMS)
 
 
 def table(trainer: str) -> KeyTable:
-    found: KeyTable = import_module(f"rankplan.trainers.{trainer}.keys").KEYS
+    module = ".".join(ROOMS[trainer].relative_to(PACKAGE.parent).parts)
+    found: KeyTable = import_module(f"{module}.keys").KEYS
     return found
 
 
@@ -38,7 +41,7 @@ def test_a_key_is_one_value(trainer: str) -> None:
     values: dict[tuple[str, tuple[str, ...]], Key[Any]] = {}
     for key in keys_of(trainer):
         assert values.setdefault((key.path, key.at), key) is key, key.path
-    assert TABLES[trainer] is table(trainer)
+    assert DIALECTS[trainer].keys is table(trainer)
     assert len(values) > 20
 
 
@@ -46,9 +49,8 @@ def test_a_key_is_one_value(trainer: str) -> None:
 def test_no_text_beside_the_keys_has_the_path_of_one(trainer: str) -> None:
     """Only the modules that declare keys have their paths; messages name a key in backticks or by its last part."""
     paths = {dotted for key in keys_of(trainer) for dotted in key.paths if "." in dotted.removeprefix("@.")}
-    folder = ROOT / "python" / "rankplan" / "trainers" / trainer
     assert paths or trainer == "slime"  # whose flags have no dots
-    for path in (path for path in folder.glob("*.py") if path.name not in ("keys.py", "memory.py")):
+    for path in (path for path in ROOMS[trainer].glob("*.py") if path.name not in ("keys.py", "memory.py")):
         for text_, line in texts(path):
             assert text_ not in paths, f"{path.name}:{line}: {text_}"
 

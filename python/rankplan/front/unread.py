@@ -17,7 +17,7 @@ _SECTIONS: tuple[KeyPath, ...] = (("cluster", "topology"), ("topology",))
 
 def unread_rules(reader: Reader, system: str, known: Mapping[KeyPath, Collection[str]]) -> Iterator[Diagnostic]:
     """Yield a warning for each section with rules. ``known`` are the keys of a system, by their sections."""
-    config: Any = reader.content if reader.config is None else reader.config
+    config: Any = reader.content
     for path in _SECTIONS:
         if path[-1] in known.get(path[:-1], ()):
             continue

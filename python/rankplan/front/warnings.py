@@ -74,7 +74,7 @@ def reject_empty(plan: Plan, reader: Reader) -> None:
     """Raise `PlacementError` if nothing is placed; it names the system that the config looks written for."""
     if plan:
         return
-    config: Any = reader.content if reader.config is None else reader.config
+    config: Any = reader.content
     cluster = config.get("cluster")
     name = resembled({**config, **(cluster if isinstance(cluster, Mapping) else {})})
     help = "add components: `component_placement: {actor: 0-7}`"

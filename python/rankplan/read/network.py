@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from rankplan._core import MAX_NODES, level_faults
 from rankplan.errors import Diagnostic
@@ -49,6 +49,18 @@ class _Values:
             return 1
         return size
 
+    def sizes(self, by_level: Mapping[Any, Any], path: tuple[str, ...], help: str) -> dict[str, int]:
+        """Return numbers of nodes or domains by level."""
+        stated = {str(level): size for level, size in by_level.items()}
+        return {level: self.size(level, size, (*path, level), help) for level, size in stated.items()}
+
+    def kept(self, level: Any, path: tuple[str, ...], *, counts: bool) -> str | dict[str, int]:
+        """Return a level; with ``counts``, it may have the most domains that a group may be divided over."""
+        if counts and isinstance(level, Mapping) and level:
+            return self.sizes(level, path, "write the most domains that each group may be divided over: {nvlink: 2}")
+        help = "write a level: nvlink" + (", or {nvlink: 2} for two domains" if counts else "")
+        return self.level(path[-1], level, path, help)
+
     def level(self, name: str, value: Any, path: tuple[str, ...], help: str) -> str:
         """Return the name of a level; whether the cluster has it, its nodes say."""
         if not isinstance(value, str) or not value.strip() or unresolved(value):
@@ -62,68 +74,76 @@ class _Values:
 
 
 def _segment_sizes(value: Any) -> Segments:
-    faults, help = _Values(), "write the number of nodes of a segment, by component, or by level too"
+    values, help = _Values(), "write the number of nodes of a segment, by component, or by level too"
     if not isinstance(value, Mapping):
-        found: Segments = faults.size("segment", value, (), help)
-    else:
-        found = {}
-        for name, size in value.items():
-            path = (str(name),)
-            if isinstance(size, Mapping) and size:
-                sizes = ((str(level), one) for level, one in size.items())
-                found[path[0]] = {level: faults.size(level, one, (*path, level), help) for level, one in sizes}
-            else:
-                found[path[0]] = faults.size(path[0], size, path, help)
-    faults.reject()
-    return found
+        size = values.size("segment", value, (), help)
+        values.reject()
+        return size
+    segments: dict[str, int | dict[str, int]] = {}
+    for component, size_or_levels in value.items():
+        name = str(component)
+        if isinstance(size_or_levels, Mapping) and size_or_levels:
+            segments[name] = values.sizes(size_or_levels, (name,), help)
+        else:
+            segments[name] = values.size(name, size_or_levels, (name,), help)
+    values.reject()
+    return segments
 
 
-def _kept_levels(value: Any, *, counts: bool) -> Any:
+def _kept_levels(value: Any, *, counts: bool) -> Keep:
     """Return levels by component and kind; with ``counts``, a level may have a most number of domains."""
     if not isinstance(value, Mapping):
         raise invalid(wrong_type(THIS, value, "dict"))
-    faults, found = _Values(), dict[str, dict[str, Any]]()
-    for name, kinds in value.items():
+    values, levels = _Values(), dict[str, dict[str, str | Mapping[str, int]]]()
+    for component, kinds in value.items():
+        name = str(component)
         if not isinstance(kinds, Mapping):
             allowed = "a mapping of kinds of groups to levels"
-            faults.add(kinds, (str(name),), must_be((str(name),), kinds, allowed, "write {tp: node}, for example"))
+            values.add(kinds, (name,), must_be((name,), kinds, allowed, "write {tp: node}, for example"))
             continue
         for kind, level in kinds.items():
-            path = (str(name), str(kind))
-            if kind not in KEPT_KINDS:
-                faults.add(kind, path, unknown("kind of group", kind, KEPT_KINDS, code="unknown-key"))
-            elif TOGETHER in path[0] and kind != WORLD:
-                message = f"`{TOGETHER}` joins components for `{WORLD}` only, not for {kind}"
-                faults.add(kind, path, Diagnostic("invalid-value", message, f"write `{WORLD}`, or name one component"))
-            elif counts and isinstance(level, Mapping) and level:
-                most = ((str(one), count) for one, count in level.items())
-                help = "write the most domains that each group may be divided over: {nvlink: 2}"
-                kept = {one: faults.size(one, count, (*path, one), help) for one, count in most}
-                found.setdefault(path[0], {})[path[1]] = kept
+            fault = _kind_fault(name, kind)
+            if fault is None:
+                levels.setdefault(name, {})[str(kind)] = values.kept(level, (name, str(kind)), counts=counts)
             else:
-                help = "write a level: nvlink" + (", or {nvlink: 2} for two domains" if counts else "")
-                found.setdefault(path[0], {})[path[1]] = faults.level(path[1], level, path, help)
-    faults.reject()
-    return found
+                values.add(kind, (name, str(kind)), fault)
+    values.reject()
+    return levels
 
 
-def _balanced(value: Any) -> Any:
-    faults, help = _Values(), "write a level: nvlink, or by component: {actor: nvlink}"
+def _kind_fault(component: str, kind: Any) -> Diagnostic | None:
+    """Return the fault of a kind of groups that a component cannot have."""
+    if kind not in KEPT_KINDS:
+        return unknown("kind of group", kind, KEPT_KINDS, code="unknown-key")
+    if TOGETHER in component and kind != WORLD:
+        message = f"`{TOGETHER}` joins components for `{WORLD}` only, not for {kind}"
+        return Diagnostic("invalid-value", message, f"write `{WORLD}`, or name one component")
+    return None
+
+
+def _preferred_levels(value: Any) -> Prefer:
+    """Return levels by component and kind."""
+    return cast(Prefer, _kept_levels(value, counts=False))
+
+
+def _balanced(value: Any) -> Balance:
+    values, help = _Values(), "write a level: nvlink, or by component: {actor: nvlink}"
+    balance: Balance
     if isinstance(value, Mapping):
-        found: Any = {str(name): faults.level(str(name), level, (str(name),), help) for name, level in value.items()}
+        balance = {str(name): values.level(str(name), level, (str(name),), help) for name, level in value.items()}
     else:
-        found = faults.level("balance", value, (), help)
-    faults.reject()
-    return found
+        balance = values.level("balance", value, (), help)
+    values.reject()
+    return balance
 
 
-def _caps(value: Any) -> Any:
+def _caps(value: Any) -> Cap:
     if not isinstance(value, Mapping):
         raise invalid(wrong_type(THIS, value, "dict"))
-    faults, help = _Values(), "write the most nodes in use of a domain: {nvlink: 16}"
-    found = {str(level): faults.size(str(level), most, (str(level),), help) for level, most in value.items()}
-    faults.reject()
-    return found
+    values = _Values()
+    caps = values.sizes(value, (), "write the most nodes in use of a domain: {nvlink: 16}")
+    values.reject()
+    return caps
 
 
 _SIZE = {"type": "integer", "minimum": 1, "maximum": MAX_NODES}
@@ -168,7 +188,7 @@ TOPOLOGY = Record(
             optional=True,
         ),
         "prefer": Field(
-            partial(_kept_levels, counts=False),
+            _preferred_levels,
             "Levels that groups should stay within, as in keep; never refuses: {actor: {world: nvlink}}.",
             _by_kind(_LEVEL),
         ),

@@ -89,8 +89,7 @@ class _SharedReader:
         try:
             return read(self._values[key])
         except Invalid as error:
-            for path, fault in error.below((key,)):
-                self._reader.add(path, fault)
+            self._reject(error, key)
             return default
 
     def _list(self, key: str) -> list[Any] | None:

@@ -18,7 +18,7 @@ from rankplan.rlinf.roles import HybridRoles, Roles, has_other_sections
 from rankplan.rlinf.section import Section, read_section
 from rankplan.rlinf.sized import ModelParallelEvalRoles
 
-_ENGINE_NAMES = {key.name for key in (*keys.ENGINE.values(), keys.ROLLOUT_BACKEND)}
+_ENGINE_NAMES = {*(key.name for key in keys.ENGINE.values()), keys.ROLLOUT_BACKEND.name}
 _MODEL_NAMES = {key.name for key in keys.TRAINING.values()}
 _FURTHER = "rollout_"
 """How the names of further rollouts start (``_validate_collocated_placement``); a section may be of anything."""
@@ -74,7 +74,7 @@ def roles_class(section: Section) -> type[Roles]:
     """
     probe = section.config.fork()  # faults are recorded by the class
     names, rollout = probe.section.keys(), probe.under("rollout").section.keys()
-    task = probe[keys.TASK]
+    task = probe.raw(keys.TASK)
     if isinstance(task, str):
         has_engines, evaluates = task.startswith("reasoning") or task == "coding_online_rl", task.endswith("_eval")
     else:

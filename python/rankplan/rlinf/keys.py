@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rankplan._core import CLUSTER, MAX_NODES
-from rankplan.dialects.keys.key import ANY_ROLE, Key, anything, size, value
+from rankplan.dialects.keys.key import ANY_ROLE, Key, anything, size, text, value
 from rankplan.dialects.keys.table import KeyTable, keys_in
 from rankplan.hardware.policies import MEMORY_POLICIES, NIC_POLICIES, POLICIES, VISIBILITIES
 from rankplan.parallel import MEGATRON, NO_SIZES
@@ -186,8 +186,8 @@ MEMORY = value(
     },
 )
 
-TASK = anything("runner.task_type", "the mode, and what may be placed")
-ROLLOUT_BACKEND = anything("rollout.rollout_backend", "whether the rollout has engines")
+TASK = text("runner.task_type", "the mode, and what may be placed")
+ROLLOUT_BACKEND = text("rollout.rollout_backend", "whether the rollout has engines")
 FIXED_WORKER = anything("rollout.use_fixed_worker", "whether there may be several rollouts")
 RECOMPUTE = anything("algorithm.recompute_logprobs", "whether inference has anything to compute")
 ROLLOUT_BATCH = size("data.rollout_batch_size", "the data sizes that `auto_scheduler` may use", most=None)

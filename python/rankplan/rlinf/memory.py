@@ -8,6 +8,7 @@ from rankplan.dialects.keys.key import anything, share, size, switch, text
 from rankplan.dialects.keys.roles import Role, Setting, setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import CHUNK, layers, offloading, recomputing, unless
+from rankplan.rlinf.keys import ROLLOUT_BACKEND, TASK
 
 
 def _tokens(length: Any, by_tokens: Any, tokens: Any, batch: Any, forward: Any) -> int | None:
@@ -40,10 +41,10 @@ def _served(name: Any) -> Any:
     return convert.served(None, name)
 
 
+_LENGTH = size("runner.seq_length")
 _BACKEND = text("@.training_backend", fallbacks=("actor.training_backend",))
-_TASK = text("runner.task_type")
 _SHARED: tuple[Setting, ...] = (
-    setting("length", size("runner.seq_length")),
+    setting("length", _LENGTH),
     setting(
         "precision",
         text("@.model.precision", fallbacks=("actor.model.precision",)),
@@ -52,7 +53,7 @@ _SHARED: tuple[Setting, ...] = (
     ),
     setting(
         "tokens",
-        size("runner.seq_length"),
+        _LENGTH,
         switch("runner.enable_dynamic_batch_size"),
         size("runner.max_tokens_per_mbs", default=2048),
         size("algorithm.training_batch_size_per_gpu", fallbacks=("@.micro_batch_size",)),
@@ -102,30 +103,30 @@ _MODEL = setting("model", text("@.model.model_path", fallbacks=("rollout.model.m
 RLINF = (
     Role(
         {"actor": "actor", "critic": "critic"},
-        setting("training", _BACKEND, _TASK, by=_kind(convert.trains)),
+        setting("training", _BACKEND, TASK, by=_kind(convert.trains)),
         _MODEL,
         _TRAINING,
     ),
     Role(
         {"inference": "actor", "actor_inference": "actor"},
-        setting("forward", _BACKEND, _TASK, by=_kind(convert.computes)),
+        setting("forward", _BACKEND, TASK, by=_kind(convert.computes)),
         _MODEL,
         _SHARED,
     ),
     Role(
         {"rollout": "rollout"},
-        setting("engine", text("@.rollout_backend"), by=convert.serves),
+        setting("engine", ROLLOUT_BACKEND, by=convert.serves),
         _MODEL,
         (
             setting("share", share("@.gpu_memory_utilization", default=0.65)),
             # VLLMWorker: max_model_len
-            setting("length", size("runner.seq_length"), only="vllm"),
+            setting("length", _LENGTH, only="vllm"),
             setting("sequences", size("@.max_running_requests")),
             setting("graphs", switch("@.enforce_eager", default=None), by=convert.captured, only="vllm"),
             setting("tokens", size("@.vllm.max_num_batched_tokens"), only="vllm"),
             # SGLangWorker leaves the chunks to SGLang
-            setting("tokens", text("@.rollout_backend"), by=convert.always(CHUNK), only="sglang"),
-            setting("precision", text("@.model.precision"), by=_served),
+            setting("tokens", ROLLOUT_BACKEND, by=convert.always(CHUNK), only="sglang"),
+            setting("precision", text("rollout.model.precision"), by=_served),
         ),
     ),
 )
