@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, check, plan, replan
@@ -57,6 +58,41 @@ def test_every_plan_that_replan_makes_keeps_its_pools_true(
     reserve = RankSet(entry["node_ranks"])  # node ranks, which a repair may give to other machines
     stranger = "rollout" if entry["protects"] == ["train"] else "actor"
     assert not reserve & after[stranger].used_nodes()
+    # The machines that were reserved, whatever node ranks they have now.
+    machines = {str(before.inventory.node(rank).hostname) for rank in reserve}
+    assert machines.isdisjoint(hosts(after, after[stranger].used_nodes()))
+    ranks = RankSet().union(*(pool.node_ranks for pool in after.rules.pools))
+    used = hosts(after, RankSet().union(*(part.used_nodes() for part in after.values())))
+    present = hosts(after, RankSet(range(after.inventory.num_nodes)))
+    assert machines - used - without <= hosts(after, ranks)
+    healthy = hosts(after, ranks) - without
+    if not grow and not shrink and not any("/" in name for name in without) and machines.isdisjoint(without):
+        spares = present - used - without
+        assert len(healthy) == min(len(ranks), len(spares))
+
+
+def hosts(found: Plan, ranks: RankSet) -> set[str]:
+    return {str(found.inventory.node(rank).hostname) for rank in ranks}
+
+
+def test_strangers_do_not_get_a_reserved_machine_that_a_repair_has_used() -> None:
+    """The actor takes the reserve, leaves it again, and the rollout grows, in one step or in several."""
+    pools = [{"name": "train", "components": ["actor"]}, {"name": "infer", "components": ["rollout"]}]
+    pools.append({"name": "spare", "node_ranks": 3, "protects": ["train"]})
+    placed = {"actor": {"placement": "0-7", "parallel": {"tp": 2}}}
+    placed["rollout"] = {"placement": "8-11", "parallel": {"tp": 4}}
+    entries = [{"ranks": rank, "hostname": f"h{rank}", "accelerators": 4} for rank in range(6)]
+    config = {"cluster": {"num_nodes": 5, "component_placement": placed, "pools": pools}}
+    whole = Inventory.from_dict({"nodes": entries})
+    before, lost = plan(config, whole), ["h1", "h2"]
+    for inventory in (whole, Inventory.from_dict({"nodes": entries[:5]})):
+        with pytest.raises(PlacementError, match="rollout: no 2 more nodes"):
+            replan(before, inventory, without=lost, shrink={"actor": 2}, grow={"rollout": 2})
+        smaller = replan(before, inventory, without=lost, shrink={"actor": 2}).plan
+        assert smaller.inventory.node(3).hostname == "h3"
+    larger = replan(before, whole, without=lost, shrink={"actor": 2}, grow={"rollout": 1}).plan
+    assert larger.inventory.node(3).hostname == "h3"
+    assert hosts(larger, larger["rollout"].used_nodes()) == {"h4", "h5"}
 
 
 def test_a_reserve_that_growth_uses_up_is_none_any_more() -> None:

@@ -138,7 +138,8 @@ class Task:
     an old plan. ``were`` has the node that each had, lost or not; ``pinned`` the node that it must keep, if it is not
     empty. ``whole_group``: see `replan`. ``before`` are the crossings before, if they are known. ``held``: node ranks
     without processes keep their nodes, which are no spares then. ``unfit`` are nodes, each with node ranks that must
-    not be on it.
+    not be on it. ``reserved`` are nodes, each with the components that may use it: those of the reserves before a
+    repair, which may have given their node ranks to other nodes.
     """
 
     inventory: Inventory
@@ -153,6 +154,7 @@ class Task:
     before: list[list[int]] | None = None
     held: bool = False
     unfit: Sequence[tuple[int, RankSet]] = ()
+    reserved: Sequence[tuple[int, set[str]]] = ()
 
     def solve(self) -> Arrangement:
         """Find a node for every node rank.
@@ -410,6 +412,8 @@ class Task:
                 others |= stay
             if others:
                 yield from ((place, others) for rank in ranks if (place := places[rank]) is not None)
+        for node, names in self.reserved:
+            yield node, strangers(self.parts, names)
 
     def _out_of_place(self) -> Iterator[tuple[int, RankSet]]:
         """Yield each node without names whose rank is new in the plan, with all other node ranks."""
@@ -451,8 +455,11 @@ class Task:
         unused = (node for node in range(self.inventory.num_nodes) if node not in taken)
         for node in sorted(unused, key=lambda node: (node not in named, node not in usable, node)):
             free.setdefault(present[node], []).append(node)
+        reserved = RankSet().union(*(ranks for ranks, _ in reserves(self.network.rules.pools)))
         for rank in [rank for rank, node in enumerate(nodes) if node is None]:
             same = free.get(needs[rank])
+            if same and not self._new and rank in reserved:  # a reserve needs a node that can be used
+                same.sort(key=lambda node: (node in usable, node))
             stated = self.planned.facts is not None
             if not same and self._new and not stated and rank > max(self.needed, default=-1):
                 del nodes[rank:]

@@ -34,9 +34,17 @@ from rankplan.words import counted
 
 
 def resize(
-    found: Replanned, inventory: Inventory, shrink: Mapping[str, int], grow: Mapping[str, int], *, renumber: bool
+    found: Replanned,
+    inventory: Inventory,
+    shrink: Mapping[str, int],
+    grow: Mapping[str, int],
+    *,
+    renumber: bool,
+    reserved: Mapping[int, int],
 ) -> Replanned:
     """Remove data groups of a plan that was repaired if necessary, then add some, on nodes of the same inventory.
+
+    ``reserved`` are the nodes of the reserves before the repair, by node rank.
 
     No process that stays moves. New node ranks come after all others, new processes after the last rank of their
     component. Raises `PlacementError`: ``invalid-value``, ``no-spare``, ``group-spans``, ``segment-incomplete``.
@@ -60,7 +68,7 @@ def resize(
     wrong += size_faults(before.rules.pools, parts, more)
     if wrong:
         raise PlacementError(wrong)
-    sizing = _Sizing(found, parts, inventory)
+    sizing = _Sizing(found, parts, inventory, reserved)
     sized = sizing.sized(grow)
     if not isinstance(sized, _Sized):
         raise PlacementError([sizing.fault(grow)])
@@ -102,7 +110,9 @@ class _Sized:
 class _Sizing:
     """Components of a plan that lost data groups, and may get others on the nodes of an inventory."""
 
-    def __init__(self, found: Replanned, parts: Mapping[str, Component], inventory: Inventory) -> None:
+    def __init__(
+        self, found: Replanned, parts: Mapping[str, Component], inventory: Inventory, reserved: Mapping[int, int]
+    ) -> None:
         plan, places = found.plan, found.arrangement.nodes
         self._plan, self._inventory, self._parts = plan, inventory, parts
         self._crossings = found.arrangement.before
@@ -115,7 +125,9 @@ class _Sizing:
         needed.update(node for group in groups if group.hardware is not None for node, _ in group.hardware.counts())
         while left - 1 in freed and left - 1 not in needed:  # a last node rank without processes is none any more
             left -= 1
-        self._places = places[:left]
+        self._places = _returned(places, used, reserved)[:left]
+        protects = {rank: names for ranks, names in reserves(plan.rules.pools) for rank in ranks}
+        self._reserved = [(node, protects[rank]) for rank, node in reserved.items() if rank in protects]
         self._pinned = [place if rank in used else None for rank, place in enumerate(self._places)]
         self._facts = plan.inventory.facts and resized_facts(plan.inventory.facts, left)
         self._rules = plan.rules.with_pools_on(RankSet(range(left)))
@@ -207,6 +219,7 @@ class _Sizing:
             pinned=pinned,
             before=self._crossings,
             held=held,
+            reserved=self._reserved,
         )
         try:
             if isinstance(task.answer, Refusal):
@@ -309,6 +322,21 @@ class _Sizing:
             return isinstance(self.sized(grow), _Sized)
         except PlacementError:
             return False
+
+
+def _returned(places: Sequence[int], used: RankSet, reserved: Mapping[int, int]) -> list[int]:
+    """Return the node of each node rank, with those of reserves that a repair had taken back in their own ranks.
+
+    Where such a node has no processes any more, its rank gets the node that stood for the reserve.
+    """
+    returned = list(places)
+    ranks = {node: rank for rank, node in enumerate(places)}
+    for rank, node in reserved.items():
+        holder = ranks.get(node)
+        if holder is not None and holder not in used and holder != rank and rank < len(returned):
+            returned[rank], returned[holder] = node, returned[rank]
+            ranks[node], ranks[returned[holder]] = rank, holder
+    return returned
 
 
 def _joined(found: Replanned, after: Plan, kept: Mapping[str, Sequence[int]], arrangement: Arrangement) -> Replanned:

@@ -27,6 +27,7 @@ from rankplan.plans.component import Component, used_nodes
 from rankplan.plans.diff import Move, coordinates_of, same_nodes
 from rankplan.plans.node_order import node_names
 from rankplan.plans.plan import Plan, check_plan
+from rankplan.plans.pools import reserves
 from rankplan.words import as_int, did_you_mean, must_be, nodes_text
 
 
@@ -100,7 +101,8 @@ def replan(
     failure = _Failure(base, inventory.excluding(lost), known, whole_group=whole_group, fixed=fixed)
     if fewer or more:
         found = failure.repaired(names, renumber=renumber) if failure.broken else failure.unchanged()
-        found = resize(found, failure.inventory, fewer, more, renumber=renumber)
+        reserved = failure.reserved
+        found = resize(found, failure.inventory, fewer, more, renumber=renumber, reserved=reserved)
     else:
         found = failure.repaired(names, renumber=renumber)
     return replace(found, before=plan)
@@ -161,6 +163,13 @@ class _Failure:
         parts = {name: moved_to(one, self._planned) for name, one in plan.items()}
         self._order = TrainerOrder.of(plan)
         self._repairs = list(Repair.several(parts, self._planned, self.broken, plan.rules.pools))
+
+    @property
+    def reserved(self) -> dict[int, int]:
+        """The nodes of reserves that can be told from others, by node rank."""
+        named = (rank for ranks, _ in reserves(self._plan.rules.pools) for rank in ranks)
+        nodes = {rank: self._known[rank] for rank in named}
+        return {rank: node for rank, node in nodes.items() if self.inventory.names.lasting(node) is not None}
 
     def unchanged(self) -> Replanned:
         """Return the plan unchanged, without checking the rules of its topology."""
