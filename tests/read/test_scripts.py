@@ -483,7 +483,7 @@ ELEMENTS = st.recursive(
 )
 
 
-@at_least(compared=0.7)
+@at_least(compared=0.3)
 @given(ELEMENTS)
 @example(r"a\,b")
 @example("x\\ ")

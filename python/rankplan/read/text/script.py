@@ -19,6 +19,19 @@ from rankplan.read.text.overrides import OVERRIDE, Override, overridden
 from rankplan.read.text.places import Place, Places, Text, relocated
 from rankplan.read.text.programs import JOB, StartedProgram, program_of
 from rankplan.read.text.sbatch import sbatch_options
+from rankplan.read.text.script_faults import (
+    no_file,
+    not_run,
+    other_value,
+    own_command,
+    places_nothing,
+    sets_itself,
+    starts_elsewhere,
+    starts_nothing,
+    submitted_value,
+    too_deep,
+    unknown_value,
+)
 from rankplan.read.text.shell.expand import Cause, Field, Piece, Value, assumed_by
 from rankplan.read.text.shell.flow import Command
 from rankplan.read.text.shell.run import Followed, follow
@@ -135,8 +148,7 @@ def _followed(origin: Text | Entrypoint, text: str, sources: Sources, given: Map
         fault = Diagnostic("syntax", error.message, error.help)
         raise PlacementError([sources.place(error.start, error.start + 1).of(fault)]) from None
     except RecursionError:
-        message = "the script is nested too deeply"
-        raise PlacementError([Diagnostic("syntax", message, "split it", file=origin.file)]) from None
+        raise PlacementError([too_deep(origin.file)]) from None
 
 
 def _commands(followed: Followed, sources: Sources) -> list[_Started]:
@@ -265,32 +277,24 @@ def _chosen(found: list[_Started], origin: Text | Entrypoint, sources: Sources) 
         raise PlacementError([_nothing(found, origin)])
     if not jobs:
         return replace(chosen, program=replace(chosen.program, otherwise=_nothing(found, origin)))
-    message = f"`{chosen.program.name}` starts a training job, but its values here place no process"
-    named = [name for flags in (_NAMES, _FILES) for name, _, _ in _options(chosen.command, sources, flags)]
-    if named:
-        unknown = _UNKNOWN in named[0]
-        message += ": a run decides which config it reads" if unknown else f": its config `{named[0]}` is not here"
-    help = "run the check in the folder that the script runs in, or pass the config of the job"
-    otherwise = chosen.program.place.of(Diagnostic("no-components", message, help))
-    return replace(chosen, program=replace(chosen.program, otherwise=otherwise))
+    configs = [*_options(chosen.command, sources, _NAMES), *_options(chosen.command, sources, _FILES)]
+    config = configs[0][0] if configs else None
+    fault = places_nothing(chosen.program.name, config, known=config is None or _UNKNOWN not in config)
+    return replace(chosen, program=replace(chosen.program, otherwise=chosen.program.place.of(fault)))
 
 
 def _nothing(found: list[_Started], origin: Text | Entrypoint) -> Diagnostic:
     """Return the fault of a script without a training job: what it does instead."""
-    what = "this script" if isinstance(origin, Text) else "the entrypoint of this RayJob"
-    message = f"{what} starts no training job that rankplan reads"
-    help = "pass the script that starts the job, with the key=value words or flags of its trainer"
-    told = [one.program for one in sorted(found, key=lambda one: -one.size) if one.program.task]
-    missing = next((one for one in found if one.command.script and one.command.program), None)
-    if told and (told[0].system is not None or missing is None):
-        return told[0].fault
+    subject = "this script" if isinstance(origin, Text) else "the entrypoint of this RayJob"
+    largest_first = sorted(found, key=lambda started: -started.size)
+    with_task = [started.program for started in largest_first if started.program.task]
+    missing = next((started for started in found if started.command.script and started.command.program), None)
+    if with_task and (with_task[0].system is not None or missing is None):
+        return with_task[0].fault
     if missing is not None:
-        message += f": it runs {missing.command.program}, which is not here"
-        help = f"pass {missing.command.program}, or run the check in the folder that the script runs in"
-        return missing.program.place.of(Diagnostic("no-components", message, help))
-    names = list(dict.fromkeys(f"`{one.command.program}`" for one in found if one.command.program))
-    message += f": it runs {', '.join(names[:3])}{' ...' if names[3:] else ''}" if names else ": it only sets variables"
-    return origin.place(0, 0).of(Diagnostic("no-components", message, help))
+        return missing.program.place.of(starts_elsewhere(subject, str(missing.command.program)))
+    programs = dict.fromkeys(started.command.program for started in found if started.command.program)
+    return origin.place(0, 0).of(starts_nothing(subject, list(programs)))
 
 
 def _reject_own(given: Mapping[str, str], followed: Followed, config: Section, sources: Sources) -> None:
@@ -299,10 +303,8 @@ def _reject_own(given: Mapping[str, str], followed: Followed, config: Section, s
     for name, value in given.items():
         if name in followed.own and name not in followed.used and name not in config:
             start = followed.own[name]
-            message = f"`{name}={value}` has no effect: the script sets {name} itself"
-            help = "override the key of the config that gets its value, or change this line"
             place: Place = sources.place(start, start + len(name))
-            faults.append(place.of(Diagnostic("unknown-key", message, help)))
+            faults.append(place.of(sets_itself(name, value)))
     if faults:
         raise PlacementError(faults)
 
@@ -455,9 +457,7 @@ def _loaded(name: str, place: Place, load: Callable[[str], Section], warnings: l
     """Return the config file with a name; without it, its values are unknown."""
     if _UNKNOWN not in name and (path := _nearest_file(name, "", place.file)) is not None:
         return load(str(path))
-    message = f"the values of {name.replace(_UNKNOWN, '...')} are not read: no such file here"
-    fault = Diagnostic("not-run", message, "run the check in the folder that the script runs in", warning=True)
-    warnings.append(place.of(fault))
+    warnings.append(place.of(no_file(name.replace(_UNKNOWN, "..."))))
     return None
 
 
@@ -499,9 +499,7 @@ def _differs(tokens: Sequence[_Token], other: _Started) -> str | None:
 
 def _other(other: _Started, tokens: Sequence[_Token], line: int) -> Diagnostic:
     key = _differs(tokens, other) or ""
-    message = f"the command on line {line} is read, not this one, which has another `{key}`"
-    help = "check a script with this command alone"
-    return other.program.place.of(Diagnostic("not-run", message, help, path=_path(key), warning=True))
+    return other.program.place.of(other_value(line, key, _path(key)))
 
 
 def _lost(command: Command, chosen: _Started, sources: Sources) -> Iterator[Diagnostic]:
@@ -512,14 +510,10 @@ def _lost(command: Command, chosen: _Started, sources: Sources) -> Iterator[Diag
     first = _text(command.fields[0]) if command.fields else ""
     if not (re.match(r"--[A-Za-z]", first) or (_override_of(first) and "." in first.partition("=")[0])):
         return
-    found = [token for field in command.fields for token in _override(field, sources)]
-    keys = [f"`{token.key}`" for token in found or _flags(command.fields, sources)]
-    named = f"{', '.join(keys[:3])}{' ...' if keys[3:] else ''}"
-    reach = "do not reach" if keys[1:] else "does not reach"
-    message = f"this line is a command of its own: {named} {reach} `{chosen.program.name}`"
-    help = "end the line before it with a backslash, and nothing after that: no comment, no blank"
+    overrides = [token for field in command.fields for token in _override(field, sources)]
+    tokens = overrides or list(_flags(command.fields, sources))
     place: Place = sources.place(command.start, command.fields[0].end)
-    yield place.of(Diagnostic("syntax", message, help, warning=True))
+    yield place.of(own_command([token.key for token in tokens], chosen.program.name))
 
 
 def _path(key: str) -> str:
@@ -527,24 +521,20 @@ def _path(key: str) -> str:
 
 
 def _skipped(cause: Cause, lines: Sources) -> Diagnostic:
-    help = "check that it changes no placement; override values on the command line: `-- key=value`"
-    message = f"{cause.text} is not run: what it changes is not read"
     place: Place = lines.place(cause.start, cause.start + 1)
-    return place.of(Diagnostic("not-run", message, help, warning=True))
+    return place.of(not_run(cause.text))
 
 
 def _submitted(token: _Token, lines: Sources) -> Diagnostic:
     cause = token.submitted or Cause("", 0)
     place: Place = lines.place(cause.start, cause.start)
-    message = f"`{token.key}` is {token.value}, as {cause.text} says (line {place.line}); options of sbatch change it"
-    help = f"for another value: rankplan check {FilePath(lines.file(0)).name} -- {token.key}=VALUE"
-    return token.value_place.of(Diagnostic("not-run", message, help, path=_path(token.key), warning=True))
+    warning = submitted_value(token.key, token.value, cause.text, place.line, FilePath(lines.file(0)).name)
+    return token.value_place.of(replace(warning, path=_path(token.key)))
 
 
 def _unknown(token: _Token, lines: Sources) -> Diagnostic:
     cause = token.causes[0]
     place: Place = lines.place(cause.start, cause.start)
-    message = f"`{token.key}` is known only when the script runs: it depends on {cause.text} (line {place.line})"
-    name = cause.variable or token.key
-    help = f"give its value: rankplan check {FilePath(lines.file(0)).name} -- {name}=VALUE"
-    return token.value_place.of(Diagnostic("not-run", message, help, path=_path(token.key), warning=True))
+    script = FilePath(lines.file(0)).name
+    warning = unknown_value(token.key, cause.text, place.line, script, cause.variable or token.key)
+    return token.value_place.of(replace(warning, path=_path(token.key)))

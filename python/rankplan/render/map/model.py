@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import groupby, islice
 
-from rankplan._core import ACCELERATOR, WHOLE_NODE, RankSet
+from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.environment import planned_environment
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory, NodeSpec
@@ -185,39 +185,79 @@ def map_of(
     if ranks are marked, and those with marked ranks come first. ``around`` are the nodes of the cluster: the network
     shows those that the plan does not use, too.
     """
-    inventory = plan.inventory
-    legend: dict[str, Entry] = {}
-    for name, component in islice(plan.items(), MOST_COMPONENTS):
-        groups = len(component.groups(by)) if by is not None and has_groups(component, by) else 0
-        legend[name] = Entry(clean(name), len(legend), len(component), groups)
+    legend = _legend(plan, by)
     marked = {} if notes is None else notes.marked
     drawing = _Drawing(plan, by, legend, marked, Memory(plan))
+    nodes, num_shown = _drawn(drawing, most_bands)
+    network = network_of(plan, [node.rank for node in nodes], list(legend))
+    rest = _rest(plan.inventory.num_nodes - num_shown, len(plan) - len(legend))
+    summary = _summary(plan, by, legend)
+    return Map(summary, tuple(legend.values()), tuple(nodes), rest, by, chart_of(plan, around), network)
+
+
+def _legend(plan: Plan, by: str | None) -> dict[str, Entry]:
+    """Return the entries of the first components, by name."""
+    legend: dict[str, Entry] = {}
+    for name, component in islice(plan.items(), MOST_COMPONENTS):
+        num_groups = len(component.groups(by)) if by is not None and has_groups(component, by) else 0
+        legend[name] = Entry(clean(name), len(legend), len(component), num_groups)
+    return legend
+
+
+def _drawn(drawing: _Drawing, most_bands: int) -> tuple[list[Node], int]:
+    """Return the nodes in the picture, and the number of those that they stand for.
+
+    Nodes are drawn until the picture has so many bands or nodes; the first one always is.
+    """
     nodes: list[Node] = []
-    shown = bands = 0
-    few = inventory.num_nodes <= EACH_NODE
-    kinds = list(node_kinds(inventory, plan, fold=False)) if few or marked else plan.node_kinds
-    if marked and not few:
-        first = {node for name, ranks in marked.items() for rank in ranks for node, _ in plan[name][rank].devices}
-        kinds = sorted(kinds, key=lambda kind: kind.nodes[0] not in first)
-    for kind in kinds:
-        node = drawing.node(kind, inventory.node(kind.nodes[0]))
-        bands += sum(len(lane) for strip in node.strips for lane in strip.lanes)
-        if nodes and (bands > most_bands or len(nodes) == MOST_NODES):
+    num_shown = num_bands = 0
+    for kind in _kinds(drawing.plan, drawing.marked):
+        node = drawing.node(kind, drawing.plan.inventory.node(kind.nodes[0]))
+        num_bands += sum(len(lane) for strip in node.strips for lane in strip.lanes)
+        if nodes and (num_bands > most_bands or len(nodes) == MOST_NODES):
             break
         nodes.append(node)
-        shown += len(kind.nodes)
-    left = inventory.num_nodes - shown
-    more = [f"{counted(left, 'more node')} with other processes"] if left else []
-    more += [counted(len(plan) - len(legend), "more component")] if len(plan) > len(legend) else []
-    rest = f"and {'; '.join(more)}" if more else ""
+        num_shown += len(kind.nodes)
+    return nodes, num_shown
+
+
+def _kinds(plan: Plan, marked: Mapping[str, RankSet]) -> Sequence[NodeKind]:
+    """Return the nodes to draw, equal ones together if there are many; marked ranks keep theirs apart, and first."""
+    inventory = plan.inventory
+    are_few = inventory.num_nodes <= EACH_NODE
+    if not are_few and not marked:
+        return plan.node_kinds
+    kinds = list(node_kinds(inventory, plan, fold=False))
+    if are_few:
+        return kinds
+    with_marks: set[int] = set()
+    for name, ranks in marked.items():
+        for rank in ranks:
+            with_marks.update(node for node, _ in plan[name][rank].devices)
+    return sorted(kinds, key=lambda kind: kind.nodes[0] not in with_marks)
+
+
+def _rest(more_nodes: int, more_components: int) -> str:
+    """Return what the picture leaves out, in words."""
+    left_out = []
+    if more_nodes:
+        left_out.append(f"{counted(more_nodes, 'more node')} with other processes")
+    if more_components > 0:
+        left_out.append(counted(more_components, "more component"))
+    return f"and {'; '.join(left_out)}" if left_out else ""
+
+
+def _summary(plan: Plan, by: str | None, legend: Mapping[str, Entry]) -> str:
+    """Return the size of a plan in words, and what the numbers of the picture are."""
     processes = counted(sum(map(len, plan.values())), "process", "processes")
-    accelerators = counted(len(inventory.core.accelerators()), "accelerator")
-    summary = f"{counted(inventory.num_nodes, 'node')}, {accelerators}, {processes}"
-    if by is not None:
-        others = all(entry.groups for entry in legend.values())
-        summary += f"; numbers are {by} groups{'' if others else ', or ranks (grey) of components without'}"
-    network = network_of(plan, [node.rank for node in nodes], list(legend))
-    return Map(summary, tuple(legend.values()), tuple(nodes), rest, by, chart_of(plan, around), network)
+    accelerators = counted(len(plan.inventory.core.accelerators()), "accelerator")
+    summary = f"{counted(plan.inventory.num_nodes, 'node')}, {accelerators}, {processes}"
+    if by is None:
+        return summary
+    summary += f"; numbers are {by} groups"
+    if not all(entry.groups for entry in legend.values()):
+        summary += ", or ranks (grey) of components without"
+    return summary
 
 
 @frozen
@@ -232,66 +272,79 @@ class _Drawing:
 
     def node(self, kind: NodeKind, spec: NodeSpec) -> Node:
         """Return the first node of a kind."""
-        by_node = any(stay.pattern.resource_type == WHOLE_NODE for stay in kind.stays)
-        counts = {ACCELERATOR: kind.num_accelerators, **kind.hardware, WHOLE_NODE: int(by_node)}
+        has_whole_nodes = any(stay.pattern.resource_type == WHOLE_NODE for stay in kind.stays)
+        counts = {ACCELERATOR: kind.num_accelerators, **kind.hardware, WHOLE_NODE: int(has_whole_nodes)}
         strips = tuple(self._strip(kind, resource, count) for resource, count in counts.items() if count)
-        devices = f"{kind.num_accelerators} x {kind.accelerator_type}" if kind.num_accelerators else "no accelerators"
-        broken = self.plan.inventory.marks.get(spec.rank, RankSet())
-        excluded = "excluded" if broken is None else f"excluded: {broken}" if broken else ""
-        where = ""
-        if len(kind.nodes) > 1 and (domains := self.plan.inventory.domains):
-            where = f"in {domains[-1].text(domains[-1].ids[spec.rank])}"
-        facts = (devices, kind.accelerator_model, spec.hostname, spec.ip, where, excluded)
-        same = ""
-        if others := kind.nodes - RankSet([kind.nodes[0]]):
-            held = self._held(kind.ranks)
-            same = f"{'node' if len(others) == 1 else 'nodes'} {ranks_text(others, 40)}: the same"
-            same += f", with {', '.join(held)}" if held else ""
-        return Node(spec.rank, tuple(clean(fact) for fact in facts if fact), strips, same)
+        facts = tuple(clean(fact) for fact in self._facts(kind, spec) if fact)
+        return Node(spec.rank, facts, strips, self._same(kind))
 
-    def _held(self, ranks: Mapping[str, RankSet]) -> list[str]:
-        """Return the ranks of the components in the legend."""
-        held = ((self.legend[name].name, ranks) for name, ranks in ranks.items() if ranks and name in self.legend)
-        return [f"{name} {ranks_text(ranks, 24)}" for name, ranks in held]
+    def _facts(self, kind: NodeKind, spec: NodeSpec) -> Iterator[str | None]:
+        """Yield what is written beside a node."""
+        yield f"{kind.num_accelerators} x {kind.accelerator_type}" if kind.num_accelerators else "no accelerators"
+        yield kind.accelerator_model
+        yield spec.hostname
+        yield spec.ip
+        domains = self.plan.inventory.domains
+        if len(kind.nodes) > 1 and domains:
+            yield f"in {domains[-1].text(domains[-1].ids[spec.rank])}"
+        excluded = self.plan.inventory.marks.get(spec.rank, RankSet())
+        if excluded is None:
+            yield "excluded"
+        elif excluded:
+            yield f"excluded: {excluded}"
+
+    def _same(self, kind: NodeKind) -> str:
+        """Return in words the other nodes of a kind, and the ranks on them."""
+        others = kind.nodes - RankSet([kind.nodes[0]])
+        if not others:
+            return ""
+        text = f"{'node' if len(others) == 1 else 'nodes'} {ranks_text(others, 40)}: the same"
+        ranks = self._ranks(kind.ranks)
+        return f"{text}, with {', '.join(ranks)}" if ranks else text
+
+    def _ranks(self, ranks: Mapping[str, RankSet]) -> list[str]:
+        """Return the ranks of the components in the legend, in words."""
+        listed = {name: of_name for name, of_name in ranks.items() if of_name and name in self.legend}
+        return [f"{self.legend[name].name} {ranks_text(of_name, 24)}" for name, of_name in listed.items()]
 
     def _strip(self, kind: NodeKind, resource: str, count: int) -> Strip:
         """Return the strip of one resource on the first node of a kind."""
-        on_cells: dict[str, dict[int, list[int]]] = {}
-        for stay, first in zip(kind.stays, kind.first_ranks, strict=True):
-            pattern = stay.pattern
-            if pattern.resource_type == resource:
-                cells = on_cells.setdefault(stay.component_name, {})
-                for rank, indices in enumerate(pattern.devices or [(0,)] * pattern.processes, first):
-                    for index in indices:
-                        cells.setdefault(index, []).append(rank)
-        used = {index for cells in on_cells.values() for index in cells}
+        cells_of = _cells(kind, resource)
+        used = {index for cells in cells_of.values() for index in cells}
         shown = range(min(count, MOST_CELLS))
-        found = (self._bands(name, kind.nodes[0], on_cells[name], shown) for name in on_cells if name in self.legend)
+        lanes = []
+        for name, cells in cells_of.items():
+            if name in self.legend:
+                lanes.append(tuple(self._bands(name, kind.nodes[0], cells, shown)))
         idle = tuple(index for index in shown if index not in used)
-        rest = ""
-        if hidden := range(len(shown), count):
-            ranks = {
-                name: RankSet(rank for index in hidden for rank in held.get(index, ()))
-                for name, held in on_cells.items()
-            }
-            unused = sum(index not in used for index in hidden)
-            parts = self._held(ranks) + ([f"{unused} idle"] if unused else [])
-            rest = f"and {hidden[0]}-{hidden[-1]}: {', '.join(parts)}"
-        lanes = tuple(lane for lane in map(tuple, found) if lane)
+        rest = self._hidden(cells_of, used, range(len(shown), count))
         gauges = self.memory.of_kind(kind) if resource == ACCELERATOR else {}
-        return Strip(clean(resource), shown, lanes, idle, rest, gauges)
+        return Strip(clean(resource), shown, tuple(lane for lane in lanes if lane), idle, rest, gauges)
+
+    def _hidden(self, cells_of: Mapping[str, Mapping[int, list[int]]], used: set[int], hidden: range) -> str:
+        """Return in words what is on the cells of a strip that are not drawn."""
+        if not hidden:
+            return ""
+        ranks = {name: RankSet(_ranks_on(cells, hidden)) for name, cells in cells_of.items()}
+        parts = self._ranks(ranks)
+        unused = sum(index not in used for index in hidden)
+        if unused:
+            parts.append(f"{unused} idle")
+        return f"and {hidden[0]}-{hidden[-1]}: {', '.join(parts)}"
 
     def _bands(self, name: str, node: int, cells: dict[int, list[int]], shown: range) -> Iterator[Band]:
         entry = self.legend[name]
         indices = sorted(index for index in cells if index in shown)
         groups = {index: self._groups(name, node, index, cells[index]) for index in indices}
-        for (_, ranks, here), found in groupby(
+        for (_, ranks, of_band), run in groupby(
             enumerate(indices), key=lambda at: (at[1] - at[0], cells[at[1]], groups[at[1]])
         ):
-            held = [index for _, index in found]
-            color = entry.index if self.by is None else here[0] if here else None
-            marked = not self.marked.get(name, RankSet()).isdisjoint(RankSet(ranks))
-            yield Band(entry, RankSet(ranks), node, range(held[0], held[-1] + 1), here, color, marked)
+            on = [index for _, index in run]
+            color: int | None = entry.index
+            if self.by is not None:
+                color = of_band[0] if of_band else None
+            is_marked = not self.marked.get(name, RankSet()).isdisjoint(RankSet(ranks))
+            yield Band(entry, RankSet(ranks), node, range(on[0], on[-1] + 1), of_band, color, is_marked)
 
     def _groups(self, name: str, node: int, index: int, ranks: list[int]) -> RankSet:
         """Return the groups of the slots that these processes have on a cell."""
@@ -299,12 +352,32 @@ class _Drawing:
             return RankSet()
         layout = self.plan[name].layout
         groups = layout.groups(self.by)
-        found: set[int] = set()
+        numbers: set[int] = set()
         for rank in ranks:
             slots = layout.slots_of(rank)
-            here = slots if len(slots) == 1 else [slot for slot in slots if layout.place(slot) == (node, index)]
-            found.update(map(groups.of, here))
-        return RankSet(found)
+            on_cell = [slot for slot in slots if len(slots) == 1 or layout.place(slot) == (node, index)]
+            numbers.update(map(groups.of, on_cell))
+        return RankSet(numbers)
+
+
+def _cells(kind: NodeKind, resource: str) -> dict[str, dict[int, list[int]]]:
+    """Return, by component and index of a resource, the ranks on it on the first node of a kind."""
+    cells_of: dict[str, dict[int, list[int]]] = {}
+    for stay, first in zip(kind.stays, kind.first_ranks, strict=True):
+        pattern = stay.pattern
+        if pattern.resource_type != resource:
+            continue
+        cells = cells_of.setdefault(stay.component_name, {})
+        for rank, indices in enumerate(pattern.devices or [(0,)] * pattern.processes, first):
+            for index in indices:
+                cells.setdefault(index, []).append(rank)
+    return cells_of
+
+
+def _ranks_on(cells: Mapping[int, list[int]], indices: Iterable[int]) -> Iterator[int]:
+    """Yield the ranks on some cells."""
+    for index in indices:
+        yield from cells.get(index, ())
 
 
 def tip(plan: Plan, band: Band, strip: Strip, notes: Notes | None = None) -> str:
@@ -312,39 +385,58 @@ def tip(plan: Plan, band: Band, strip: Strip, notes: Notes | None = None) -> str
     name = list(plan)[band.component.index]
     component = plan[name]
     rows = [component[rank] for rank in islice(band.ranks, _MOST_RANKS)]
-    spec = plan.inventory.node(band.node)
-    noun = "rank" if len(band.ranks) == 1 else "ranks"
-    lines = [f"{band.component.name}, {noun} {ranks_text(band.ranks, 40)} of {band.component.processes}"]
-    lines.append(", ".join([f"node {band.node}", *(clean(fact) for fact in (spec.hostname, spec.ip) if fact)]))
-    if strip.resource != WHOLE_NODE:
-        what, plural = f"{strip.resource} {RankSet(band.cells)}", "s" if len(band.cells) > 1 else ""
-        if strip.resource == ACCELERATOR:
-            kind = " ".join(filter(None, (spec.accelerator_type, spec.accelerator_model)))
-            ids = ",".join(spec.accelerator_ids[index] for index in band.cells)
-            what = f"accelerator{plural} {RankSet(band.cells)}: {kind}, id{plural} {ids}"
-        lines.append(what)
-        lines += texts_of(strip.gauges, band.cells)
-    home = {row.cluster_node_rank for row in rows if row.cluster_node_rank != band.node}
-    lines += [f"its process runs on node {node}" for node in sorted(home)]
-    if notes is not None:
+    has_more = len(band.ranks) > len(rows)
+    lines = [*_place_lines(plan.inventory.node(band.node), band, strip)]
+    elsewhere = {row.cluster_node_rank for row in rows} - {band.node}
+    lines += [f"its process runs on node {node}" for node in sorted(elsewhere)]
+    if notes is None:
+        lines += _rank_lines(plan, component, rows, has_more=has_more)
+    else:
         lines += [notes.tips[name][row.rank] for row in rows]
-        return "\n".join(short(line) for line in lines + ["..."] * (len(band.ranks) > len(rows)))
-    others = " | ..." if len(band.ranks) > len(rows) else ""
+        if has_more:
+            lines.append("...")
+    return "\n".join(short(line) for line in lines)
+
+
+def _place_lines(spec: NodeSpec, band: Band, strip: Strip) -> Iterator[str]:
+    """Yield the ranks of a band, their node and the devices on it."""
+    noun = "rank" if len(band.ranks) == 1 else "ranks"
+    yield f"{band.component.name}, {noun} {ranks_text(band.ranks, 40)} of {band.component.processes}"
+    names = [clean(fact) for fact in (spec.hostname, spec.ip) if fact]
+    yield ", ".join([f"node {band.node}", *names])
+    if strip.resource == WHOLE_NODE:
+        return
+    if strip.resource == ACCELERATOR:
+        plural = "s" if len(band.cells) > 1 else ""
+        kind = " ".join(filter(None, (spec.accelerator_type, spec.accelerator_model)))
+        ids = ",".join(spec.accelerator_ids[index] for index in band.cells)
+        yield f"accelerator{plural} {RankSet(band.cells)}: {kind}, id{plural} {ids}"
+    else:
+        yield f"{strip.resource} {RankSet(band.cells)}"
+    yield from texts_of(strip.gauges, band.cells)
+
+
+def _rank_lines(plan: Plan, component: Component, rows: Sequence[Placement], *, has_more: bool) -> Iterator[str]:
+    """Yield the CPUs, the coordinates and the environment of ranks; several values are side by side."""
+    others = " | ..." if has_more else ""
 
     def listed(values: Iterable[str]) -> str:
         different = list(dict.fromkeys(values))
         return " | ".join(different) + (others if len(different) > 1 else "")
 
-    if texts := [str(cpus) for row in rows if (cpus := component.cpus(row.rank)) is not None]:
-        lines.append(f"CPUs {listed(texts)}")
-    lines.append(f"node group {rows[0].node_group_label}")
+    bound = [component.cpus(row.rank) for row in rows]
+    texts = [str(cpus) for cpus in bound if cpus is not None]
+    if texts:
+        yield f"CPUs {listed(texts)}"
+    yield f"node group {rows[0].node_group_label}"
     if component.parallel.stated:
-        lines.append(" | ".join(coordinates_text(component, row.rank) for row in rows) + others)
-    environments, interpreter = [], None
+        yield " | ".join(coordinates_text(component, row.rank) for row in rows) + others
+    environments = []
+    interpreter = None
     for row in rows:
         given, interpreter = plan.inventory.environment(row.cluster_node_rank, row.node_group_label)
         environments.append({**given, **planned_environment(row)})
     for name in environments[0]:
-        lines.append(f"{name}={listed(environment.get(name, '') for environment in environments)}")
-    lines += [f"python {interpreter}"] if interpreter else []
-    return "\n".join(short(line) for line in lines)
+        yield f"{name}={listed(environment.get(name, '') for environment in environments)}"
+    if interpreter:
+        yield f"python {interpreter}"

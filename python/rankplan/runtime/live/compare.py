@@ -6,7 +6,7 @@ Pure: it reads what runs (`Live`) and the plan, and asks nobody.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 from typing import Any, NamedTuple, TypeAlias
@@ -269,26 +269,43 @@ def _spots(live: Live, plan: Plan, found: Claims) -> tuple[dict[_Device, Spot], 
     spots: dict[_Device, Spot] = {}
     planned: dict[tuple[str, int], list[_Device]] = {}
     for (at, bundle), devices in planned_bundles(plan).items():
-        took, held, spot = found.get(at), None, Spot(why="nothing asked for it")
-        if isinstance(took, list):
-            actor = took[bundle]
-            place = (actor.actor_id, 0)
-            spot = Spot(actor.node, None, actor.node is not None, f"its actor is {actor.state}", place)
-            held = actor.accelerators
-            planned[actor.actor_id, 0] = devices
-        elif took is not None:
+        claimant = found.get(at)
+        held: RankSet | None = None
+        if claimant is None:
+            spot = Spot(why="nothing asked for it")
+        elif isinstance(claimant, list):
+            spot = _spot_of_actor(claimant[bundle])
+            held = claimant[bundle].accelerators
+        else:
             group, index = taken[at, bundle]
-            node, held = group.nodes[index] if group.state == "CREATED" else None, group.held[index]
-            up = node is not None and (group.group_id, index) in running
-            place = (group.group_id, index)
-            why = group.waits or ("no actor is in its bundle" if node is not None else group.state)
-            spot = Spot(node, None, up, why, place)
-            planned[group.group_id, index] = devices
-        same = held is not None and devices == [(spot.node, local) for local in held]
-        known = list(held) if held is not None and len(held) == len(devices) else [None] * len(devices)
-        for device, local in zip(devices, known, strict=True):
-            spots[device] = replace(spot, index=device[1] if same else local)
+            spot = _spot_in_group(group, index, running)
+            held = group.held[index]
+        if spot.place is not None:
+            planned[spot.place] = devices
+        as_planned = held is not None and devices == [(spot.node, local) for local in held]
+        if as_planned:
+            indices: list[int | None] = [index for _, index in devices]
+        elif held is not None and len(held) == len(devices):
+            indices = list(held)
+        else:
+            indices = [None] * len(devices)
+        for device, local in zip(devices, indices, strict=True):
+            spots[device] = replace(spot, index=local)
     return spots, planned
+
+
+def _spot_of_actor(actor: LiveActor) -> Spot:
+    """Return where an actor without a group is."""
+    return Spot(actor.node, None, actor.node is not None, f"its actor is {actor.state}", (actor.actor_id, 0))
+
+
+def _spot_in_group(group: LiveGroup, index: int, running: Collection[tuple[str | None, int | None]]) -> Spot:
+    """Return where a bundle of a group is; ``running`` are the bundles with actors that have a node."""
+    node = group.nodes[index] if group.state == "CREATED" else None
+    place = (group.group_id, index)
+    if node is None:
+        return Spot(why=group.waits or group.state, place=place)
+    return Spot(node, None, place in running, group.waits or "no actor is in its bundle", place)
 
 
 def _ranks(plan: Plan, spots: Mapping[_Device, Spot]) -> dict[str, dict[int, RankSpots]]:
@@ -351,38 +368,40 @@ def _torn(plan: Plan, spots: Mapping[_Device, Spot]) -> Iterator[Difference]:
     for name, component in plan.items():
         if not (component.parallel.stated and _TENSOR in component.layout.kinds):
             continue
-        found: dict[tuple[int, ...], list[int]] = {}
+        ranks_on: dict[RankSet, list[int]] = {}
         for group in component.groups(_TENSOR):
             places = [component.layout.place(slot) for slot in group]
+            planned_on = {node for node, _ in places}
             devices = [(node, index) for node, index in places if index is not None]
-            nodes = {spots[device].node for device in devices if device in spots} - {None}
-            if len({node for node, _ in places}) == 1 and len(nodes) > 1:
-                ranks = found.setdefault(tuple(sorted(node for node in nodes if node is not None)), [])
-                ranks += [component.layout.process_of(slot) for slot in group]
-        for on, ranks in found.items():
-            yield Difference(
-                "group-spans", name, RankSet(ranks), "on one node", f"tensor group on {nodes_text(RankSet(on))}"
-            )
+            nodes = {spots[device].node for device in devices if device in spots}
+            running_on = RankSet(node for node in nodes if node is not None)
+            if len(planned_on) == 1 and len(running_on) > 1:
+                ranks = [component.layout.process_of(slot) for slot in group]
+                ranks_on.setdefault(running_on, []).extend(ranks)
+        for torn_over, ranks in ranks_on.items():
+            text = f"tensor group on {nodes_text(torn_over)}"
+            yield Difference("group-spans", name, RankSet(ranks), "on one node", text)
 
 
 def _unplanned(live: Live, found: Claims, job: str | None) -> Iterator[Difference]:
     """Yield the groups and the actors with accelerators that the plan does not have."""
-    groups = {one.group_id for one in found.values() if isinstance(one, LiveGroup)}
-    actors = {actor.actor_id for one in found.values() if isinstance(one, list) for actor in one}
+    claimed_groups = {claimant.group_id for claimant in found.values() if isinstance(claimant, LiveGroup)}
+    claimed_actors: set[str] = set()
+    for claimant in found.values():
+        if isinstance(claimant, list):
+            claimed_actors.update(actor.actor_id for actor in claimant)
     for group in live.groups:
-        if group.job == job and any(group.bundles) and group.group_id not in groups:
-            what = f"placement group `{group.title}` with {counted(sum(group.bundles), 'accelerator')}"
-            on = RankSet(node for node in group.nodes if node is not None)
-            yield Difference("not-planned", "", RankSet(), "", f"{what} on {nodes_text(on)}" if on else what)
-    alone = Counter(
-        actor.class_name
-        for actor in live.actors
-        if actor.job == job and actor.group is None and actor.uses and actor.actor_id not in actors
-    )
+        if group.job == job and any(group.bundles) and group.group_id not in claimed_groups:
+            text = f"placement group `{group.title}` with {counted(sum(group.bundles), 'accelerator')}"
+            nodes = RankSet(node for node in group.nodes if node is not None)
+            if nodes:
+                text += f" on {nodes_text(nodes)}"
+            yield Difference("not-planned", "", RankSet(), "", text)
+    unclaimed = [actor for actor in live.actors if actor.job == job and actor.actor_id not in claimed_actors]
+    alone = Counter(actor.class_name for actor in unclaimed if actor.group is None and actor.uses)
     for class_name, count in alone.items():
-        yield Difference(
-            "not-planned", "", RankSet(), "", f"{counted(count, 'actor')} of class {class_name} without a group"
-        )
+        text = f"{counted(count, 'actor')} of class {class_name} without a group"
+        yield Difference("not-planned", "", RankSet(), "", text)
 
 
 def _compare_places(live: Live, plan: Plan, name: str, job: str | None) -> Live:

@@ -21,18 +21,18 @@ def with_devices(live: Live) -> Live:
 
     This process becomes a job of the cluster until they have answered.
     """
-    kept = connect(live.address, None) == "kept"
+    was_connected = connect(live.address, None) == "kept"
     try:
         entries = live_nodes()
-        asked = [node for node in live.nodes if node.node_id in entries and node.spec.num_accelerators]
-        answers = computing([entries[node.node_id] for node in asked], timeouts.DRIVER)
+        nodes = [node for node in live.nodes if node.node_id in entries and node.spec.num_accelerators]
+        answers = computing([entries[node.node_id] for node in nodes], timeouts.DRIVER)
     finally:
-        if not kept:
+        if not was_connected:
             ray.shutdown()
     specs: dict[int, NodeSpec] = {}
-    told: dict[int, Sequence[Process]] = {}
+    reported: dict[int, Sequence[Process]] = {}
     silent: dict[int, str] = {}
-    for node, answer in zip(asked, answers, strict=True):
+    for node, answer in zip(nodes, answers, strict=True):
         if not isinstance(answer, tuple):
             silent[node.rank] = str(answer)
             continue
@@ -42,29 +42,22 @@ def with_devices(live: Live) -> Live:
         if processes is None:
             silent[node.rank] = f"node {node.rank}: its driver does not tell which processes use its accelerators"
         else:
-            told[node.rank] = processes
-    return entered(live, specs, told, silent)
+            reported[node.rank] = processes
+    return entered(live, specs, reported, silent)
 
 
 def entered(
-    live: Live, specs: Mapping[int, NodeSpec], told: Mapping[int, Sequence[Process]], silent: Mapping[int, str]
+    live: Live, specs: Mapping[int, NodeSpec], reported: Mapping[int, Sequence[Process]], silent: Mapping[int, str]
 ) -> Live:
-    """Return what runs with the answers of the drivers."""
-    actors = {(actor.node, actor.pid): actor for actor in live.actors if actor.pid is not None}
-    found: list[LiveProcess] = []
-    for rank, processes in told.items():
-        for one in processes:
-            line = (one.pid, *(one.ancestors or ())) if one.ancestors is not None else ()
-            owner = next((actors[rank, pid] for pid in line if (rank, pid) in actors), None)
-            id_ = None if owner is None else owner.actor_id
-            found.append(LiveProcess(rank, one.accelerator, one.pid, one.memory, id_, one.ancestors is None))
+    """Return what runs with the answers of the drivers: by node rank its record and processes, or why it is silent."""
+    actors = {(actor.node, actor.pid): actor.actor_id for actor in live.actors if actor.pid is not None}
+    found = [_owned(rank, process, actors) for rank, processes in reported.items() for process in processes]
     nodes = tuple(
         replace(node, spec=specs[node.rank], ids_known=True) if node.rank in specs else node for node in live.nodes
     )
     records = [specs.get(rank, live.inventory.node(rank)) for rank in range(live.inventory.num_nodes)]
     inventory = live.inventory.updated(records)
-    doubled = {(one.node, one.accelerator): one for one in live.doubled}
-    doubled |= {(one.node, one.accelerator): one for one in _doubled(live.actors, found)}
+    doubled = {(entry.node, entry.accelerator): entry for entry in (*live.doubled, *_doubled(live.actors, found))}
     return replace(
         live,
         inventory=inventory,
@@ -75,6 +68,14 @@ def entered(
     )
 
 
+def _owned(rank: int, process: Process, actors: Mapping[tuple[int | None, int], str]) -> LiveProcess:
+    """Return a process of a node with the actor that it is, or that has started it; ``actors`` are by node and pid."""
+    lineage = () if process.ancestors is None else (process.pid, *process.ancestors)
+    owner = next((actors[rank, pid] for pid in lineage if (rank, pid) in actors), None)
+    is_elsewhere = process.ancestors is None
+    return LiveProcess(rank, process.accelerator, process.pid, process.memory, owner, is_elsewhere)
+
+
 def _doubled(actors: Sequence[LiveActor], processes: Sequence[LiveProcess]) -> Iterator[Doubled]:
     """Yield the accelerators that several jobs compute on, or a process that Ray gave them to nobody for.
 
@@ -83,16 +84,18 @@ def _doubled(actors: Sequence[LiveActor], processes: Sequence[LiveProcess]) -> I
     by_id = {actor.actor_id: actor for actor in actors}
     holders: dict[tuple[int, int], list[LiveActor]] = defaultdict(list)
     for actor in actors:
-        for index in (actor.accelerators or ()) if actor.node is not None else ():
-            holders[actor.node, index].append(actor)  # type: ignore[index]  # it has a node
-    on: dict[tuple[int, int], list[LiveProcess]] = defaultdict(list)
+        if actor.node is not None:
+            for index in actor.accelerators or ():
+                holders[actor.node, index].append(actor)
+    running: dict[tuple[int, int], list[LiveProcess]] = defaultdict(list)
     for process in processes:
-        on[process.node, process.accelerator].append(process)
-    for place, here in on.items():
-        owners = {by_id[one.actor_id].actor_id: by_id[one.actor_id] for one in here if one.actor_id is not None}
+        running[process.node, process.accelerator].append(process)
+    for place, on_it in running.items():
+        owners = {process.actor_id: by_id[process.actor_id] for process in on_it if process.actor_id is not None}
         owners |= {actor.actor_id: actor for actor in holders[place]}
-        strangers = [one for one in here if one.actor_id is None and not (one.elsewhere and holders[place])]
-        users = [actor.title for actor in owners.values()] + [_process(one) for one in strangers]
+        unowned = [process for process in on_it if process.actor_id is None]
+        strangers = [process for process in unowned if not (process.elsewhere and holders[place])]
+        users = [actor.title for actor in owners.values()] + [_process(stranger) for stranger in strangers]
         if len({actor.job for actor in owners.values()}) + len(strangers) > 1:
             yield Doubled(*place, tuple(users))
 

@@ -238,40 +238,48 @@ class Watch:
 
     def _compare(self, tables: Tables) -> None:
         """Compare the places of all ranks with the plan once all groups have come, and when something has changed."""
-        claims, seen, plan = self.seen.claims, self.seen, self._binding.plan
+        claims = self.seen.claims
         if not claims:
             return
-        late = seen.seconds is None and self._lasts("claimed", self._timeout)
-        if (missing := self._missing()) is not None:
-            if late:
+        is_late = self.seen.seconds is None and self._lasts("claimed", self._timeout)
+        missing = self._missing()
+        if missing is not None:
+            if is_late:
                 self._note("timeout", f"after {self._timeout:g} s, the command has not asked for {missing}")
             return
         job = Counter(str(content.get("job")) for content in claims.values()).most_common(1)[0][0]
-        own = [(one.actor_id, one.node_id, one.bundles) for one in tables.actors if one.job_id == job]
-        state = own, [(one.group_id, one.state) for one in tables.groups if one.job_id == job]
-        if state == self._compared or not own:
+        actors = [(actor.actor_id, actor.node_id, actor.bundles) for actor in tables.actors if actor.job_id == job]
+        groups = [(group.group_id, group.state) for group in tables.groups if group.job_id == job]
+        if not actors or (actors, groups) == self._compared:
             return
-        live = look(tables, self._head.address, plan.inventory)
-        live = compare(live, plan, self._name, short(job), self._claims(live))
+        live = look(tables, self._head.address, self._binding.plan.inventory)
+        live = compare(live, self._binding.plan, self._name, short(job), self._claims(live))
         compared = live.compared
         if compared is None:
             return
-        if compared.up < compared.ranks:
-            if late:
-                text = f"{compared.up} of {compared.ranks} ranks are up"
-                self._note("timeout", f"after {self._timeout:g} s, {text}")
-                seen.partial = live
+        if compared.up >= compared.ranks:
+            self._compared = (actors, groups)
+            self._accept(live, compared)
+        elif is_late:
+            self._note("timeout", f"after {self._timeout:g} s, {compared.up} of {compared.ranks} ranks are up")
+            self.seen.partial = live
+
+    def _accept(self, live: Live, compared: Compared) -> None:
+        """Take a look in which all ranks are up, and report what is not where the plan has it.
+
+        A look that tells less than the one before is left out: its actors are ending, and release what they held.
+        """
+        before = self.seen.live
+        if before is not None and _told(compared) < _told(before.compared):
             return
-        self._compared = state
-        if seen.live is not None and _told(compared) < _told(seen.live.compared):
-            return  # its actors are ending: what they held is not told any more
-        before, seen.live = seen.live, live
-        for one in live.differences:
-            if one.kind == "node" or (one.kind == "accelerators" and self._strict):
-                fault = wrong_place(one.component, one.ranks, one.planned, one.found)
-                self._fault(("wrong", one), fault)
+        self.seen.live = live
+        for difference in live.differences:
+            is_wrong_card = difference.kind == "accelerators" and self._strict
+            if difference.kind == "node" or is_wrong_card:
+                fault = wrong_place(difference.component, difference.ranks, difference.planned, difference.found)
+                self._fault(("wrong", difference), fault)
         if before is None or before.differences != live.differences:
-            seen.seconds = seen.seconds or time.monotonic() - self._started
+            self.seen.seconds = self.seen.seconds or time.monotonic() - self._started
             self._up()
 
     def _claims(self, live: Live) -> Claims:
