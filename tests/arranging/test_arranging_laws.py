@@ -216,7 +216,7 @@ def as_chunks(plan: Plan) -> Plan:
     return plan.placed(plan.inventory, [actor])
 
 
-@at_least(grown=0.1)
+@at_least(grown=0.02)
 @given(jobs(tp=[2]), st.integers(1, 2))
 def test_growth_takes_the_spares_before_it_takes_node_ranks_of_the_plan(job: tuple[Plan, Inventory], more: int) -> None:
     plan, cluster = job

@@ -55,7 +55,7 @@ def counted(chart: Chart) -> list[Counter[str]]:
     return found
 
 
-@at_least(drawn=0.5)
+@at_least(drawn=0.15)
 @given(st.lists(st.sampled_from(STATES), min_size=1, max_size=24), st.integers(1, 3), st.data())
 def test_every_node_is_in_one_row_of_each_level(states: list[str], depth: int, data: st.DataObject) -> None:
     names = ["spine", "block", "leaf"][:depth]
