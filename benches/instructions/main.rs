@@ -62,7 +62,7 @@ fn main() -> ExitCode {
                 order: None,
                 bundles: Vec::new(),
             };
-            let division = Division { bundles: &[1], per_group: Some(EACH) };
+            let division = Division { bundles: &[1.into()], per_group: Some(EACH) };
             counted(|| Requests::of(&inventory, &taken, &kind, division, Naming::Numbered("group:")));
         }
         Some("domains") => {

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from rankplan.plans.plan import Oversubscription as Oversubscription
     from rankplan.plans.plan import Plan as Plan
     from rankplan.plans.plan import Sharing as Sharing
+    from rankplan.plans.requests import Actors as Actors
     from rankplan.plans.requests import Request as Request
     from rankplan.plans.weights import WeightMap as WeightMap
     from rankplan.read.hardware import Franka as Franka
@@ -131,7 +132,7 @@ _NAMES = {
     "memory.needs": ("Need",),
     "plans.node_kinds": ("NodeKind", "Stay"),
     "plans.plan": ("Oversubscription", "Plan", "Sharing"),
-    "plans.requests": ("Request",),
+    "plans.requests": ("Actors", "Request"),
     "plans.weights": ("WeightMap",),
     "runtime.cluster": ("Cluster",),
     "runtime.group.group": ("Call", "WorkerGroup"),

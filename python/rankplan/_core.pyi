@@ -184,6 +184,9 @@ class NodeSpec:
     healthy: Final[bool]
     unhealthy: Final[RankSet]
     taken: Final[str | None]
+    cpus: Final[float | None]
+    reservable_memory: Final[int | None]
+    resources: Final[dict[str, float]]
     numa: Final[dict[int, RankSet]]
     memory: Final[dict[int, int]]
     sockets: Final[tuple[RankSet, ...]]
@@ -283,8 +286,12 @@ class Free:
     def spread(self, count: int, sizes: Sequence[int], *, strict: bool) -> Taken | Short: ...
 
 _Names: TypeAlias = tuple[str, int | None, str] | None
+_Amounts: TypeAlias = tuple[float | None, int | None, Sequence[tuple[str, float]]]
 _RequestRow: TypeAlias = tuple[
-    str, str | None, bool, str | None, list[tuple[int, int]], _Names, int, list[tuple[int, int, int]]
+    str, str | None, bool, str | None, Sequence[tuple[int, int, _Amounts]], _Names, int, list[tuple[int, int, int]]
+]
+_Lack: TypeAlias = tuple[
+    tuple[str, str], tuple[int, int] | None, str, float, float, list[tuple[float, float, RankSet]], bool
 ]
 
 @final
@@ -298,6 +305,8 @@ class Request:
         strategy: str | None = ...,
         optional: bool = False,
         order: NodeOrder | None = None,
+        *,
+        amounts: Sequence[_Amounts] = ...,
     ) -> Self: ...
     component: Final[str]
     name: Final[str | None]
@@ -306,6 +315,9 @@ class Request:
     strategy: Final[str | None]
     optional: Final[bool]
     order: Final[NodeOrder | None]
+    cpus: Final[tuple[float | None, ...]]
+    memory: Final[tuple[int | None, ...]]
+    resources: Final[tuple[dict[str, float], ...]]
     def __hash__(self) -> int: ...
 
 @final
@@ -323,11 +335,19 @@ class Requests(Sequence[Request]):
         pools: tuple[str, int] | None = None,
         strategy: str | None = None,
         order: str | None = None,
+        amounts: Sequence[_Amounts] = ...,
     ) -> Requests: ...
     @staticmethod
     def of_rows(rows: Sequence[_RequestRow]) -> Requests: ...
     rows: Final[list[_RequestRow]]
     def pools(self) -> list[tuple[NodeOrder, RankSet]]: ...
+    def lacking(
+        self,
+        inventory: Inventory,
+        actors: Sequence[Mapping[str, Any]],
+        excluded: RankSet,
+        unused: RankSet,
+    ) -> list[_Lack]: ...
     def sorting(
         self,
         inventory: Inventory,
@@ -540,6 +560,7 @@ class PlanFile:
         mode: str | None,
         dialect: str | None,
         requests: Requests,
+        actors: Sequence[Mapping[str, Any]],
         components: Sequence[tuple[str, tuple[Sequence[str], _Rule], dict[str, Any], Sequence[_Beside]]],
         job: Mapping[str, Any] | None,
     ) -> PlanFile: ...
@@ -568,6 +589,8 @@ class SavedPlan:
     ) -> list[tuple[str, Any, tuple[tuple[str, ...], _Rule, dict[str, Any], list[_Beside]] | None]]: ...
     @property
     def requests(self) -> Requests: ...
+    @property
+    def actors(self) -> list[dict[str, Any]]: ...
     @property
     def names(self) -> list[tuple[int, str, str]]: ...
     @property

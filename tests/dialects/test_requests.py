@@ -30,11 +30,18 @@ def ids(found: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def bundles(asked: dict[str, Any]) -> list[int]:
-    return [int(bundle["GPU"]) for times, bundle in asked["bundles"] for _ in range(times)]
+    return [int(bundle["GPU"]) for bundle in each_bundle(asked)]
 
 
-def agrees(line: dict[str, Any], found: Sequence[Request]) -> None:
-    """Compare sizes, names and order with what the trainer asked for; an unfinished run asked for the first of them."""
+def each_bundle(asked: dict[str, Any]) -> list[dict[str, float]]:
+    return [bundle for times, bundle in asked["bundles"] for _ in range(times)]
+
+
+def agrees(line: dict[str, Any], found: Sequence[Request], *, cpus: bool = True) -> None:
+    """Compare sizes, CPUs, names and order with what the trainer asked for.
+
+    An unfinished run asked for the first of them. ``cpus``: those of the nodes are known, of which ROLL takes half.
+    """
     recorded = line["alone"]["requests"]
     certain = [one for one in found if not one.optional]
     if line["trainer"] == "areal":
@@ -49,11 +56,14 @@ def agrees(line: dict[str, Any], found: Sequence[Request]) -> None:
         assert mine.strategy == theirs["strategy"]
         assert re.fullmatch(mine.name, theirs["name"]) if mine.name is not None else not theirs["name"]
         assert len(mine.nodes) == len(mine.accelerators)
+        if line["trainer"] != "areal":  # the recording states a CPU for each worker
+            assert list(mine.cpus) in ([one["CPU"] for one in each_bundle(theirs)], [None] * len(mine.cpus))
+            assert (mine.cpus[0] is None) == (line["trainer"] == "roll" and not cpus)
 
 
 @pytest.mark.parametrize("line", QUESTIONS, ids=ids(QUESTIONS))
 def test_a_trainer_asks_for_what_was_recorded(line: dict[str, Any], tmp_path: Path) -> None:
-    agrees(line, requests(config(line, tmp_path), dialect=line["trainer"]))
+    agrees(line, requests(config(line, tmp_path), dialect=line["trainer"]), cpus=False)
 
 
 def places(found: Plan) -> dict[str, list[list[list[Any]]]]:

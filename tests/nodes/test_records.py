@@ -17,9 +17,9 @@ from rankplan.words import shown, unknown
 
 ALL_KEYS = (
     "ranks, accelerators, accelerator_type, accelerator_model, accelerator_ids, ip, hostname, labels, hardware, "
-    "healthy, unhealthy, taken, numa, memory, sockets, cores, caches, nics, devices"
+    "healthy, unhealthy, taken, cpus, reservable_memory, resources, numa, memory, sockets, cores, caches, nics, devices"
 )
-FIRST_KEYS = f"use one of: {ALL_KEYS.partition(', unhealthy')[0]} and 9 more"
+FIRST_KEYS = f"use one of: {ALL_KEYS.partition(', unhealthy')[0]} and 12 more"
 NUMBER, TEXT = "write a number such as 1", "write text; quote it if it looks like something else"
 A_LIST, MAPPING = "write a list: one `- ...` per line, or [a, b]", "write keys and values"
 SWITCH, EMPTY = "write true or false", "write its text, or remove the key"
@@ -57,6 +57,12 @@ REJECTED: list[tuple[dict[Any, Any], list[tuple[str, str, str]]]] = [
     ({"healthy": 2}, [("healthy", "`healthy` is 2; it must be true or false", SWITCH)]),
     ({"healthy": None}, [("healthy", "`healthy` is null; it must be true or false", SWITCH)]),
     ({"taken": ""}, [("taken", "`taken` is empty", EMPTY)]),
+    ({"cpus": "many"}, [("cpus", "`cpus` is 'many'; it must be a number", "write a number such as 0.5")]),
+    ({"cpus": -1}, [("cpus", "`cpus` is -1; it must be 0.0 or more", "use 0.0 or more")]),
+    ({"reservable_memory": 1.5}, [("reservable_memory", "`reservable_memory` is 1.5; it must be a whole number",
+                                   NUMBER)]),
+    ({"resources": {"a": "b", "": 1}}, [("resources.a", "`a` is 'b'; it must be a number",
+                                         "write a number such as 0.5"), ("resources.", "`` is empty", EMPTY)]),
     ({"hostname": 5}, [("hostname", "`hostname` is 5; it must be text", TEXT)]),
     ({"hostname": "\ud800"}, [("hostname", r"`hostname` is '\ud800'; it must be text", TEXT)]),
     ({"hostname": "a;b"}, [("hostname", "`hostname` is 'a;b'; it must have ASCII letters, digits and . - _ only, "

@@ -20,6 +20,8 @@ NAMES = st.one_of(
     st.builds("{}{}".format, st.sampled_from(["pool_8:", "p", "x1:", "a|b"]), st.integers(0, 12)),
     st.builds("p{}v:{}".format, st.integers(8, 11), st.integers(0, 1)),
 )
+AMOUNTS: list[Any] = [(None, None, []), (1, None, []), (0.5, 32 << 10, []), (0, 0, [("license", 0.25), ("b", 2)])]
+"""What a bundle reserves besides, by its number of accelerators."""
 SIZES = st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple)
 
 
@@ -30,7 +32,9 @@ def requests(draw: st.DrawFn) -> Request:
     nodes = () if optional else tuple(draw(st.integers(0, 3)) for _ in sizes)
     strategy = draw(st.sampled_from(["PACK", "STRICT_PACK", None]))
     order = draw(st.sampled_from([None, "text", "id", "rank"]))
-    return Request(draw(st.sampled_from(["", "actor", "ref"])), draw(NAMES), sizes, nodes, strategy, optional, order)
+    component = draw(st.sampled_from(["", "actor", "ref"]))
+    amounts = draw(st.sampled_from([[], [*map(AMOUNTS.__getitem__, sizes)]]))
+    return Request(component, draw(NAMES), sizes, nodes, strategy, optional, order, amounts=amounts)
 
 
 SEQUENCES = st.lists(requests(), max_size=8).flatmap(
@@ -131,7 +135,16 @@ def test_a_plan_takes_any_iterable() -> None:
 def test_many_equal_groups_are_one_row() -> None:
     core = Inventory.uniform(10_000, 8).core
     found = Requests.of(core, "actor", Taken([(0, 79_999)]), [1], 8, name="pool_8:", strategy="STRICT_PACK")
-    row = ("actor", "STRICT_PACK", False, None, [(8, 1)], ("pool_8:", 0, ""), 10_000, [(0, 10_000, 8)])
+    row = (
+        "actor",
+        "STRICT_PACK",
+        False,
+        None,
+        [(8, 1, (None, None, []))],
+        ("pool_8:", 0, ""),
+        10_000,
+        [(0, 10_000, 8)],
+    )
     assert found.rows == [row] and len(found) == 10_000
     assert found[9_999] == Request("actor", "pool_8:9999", (1,) * 8, (9_999,) * 8, "STRICT_PACK")
     assert len(pickle.dumps(found)) < 300
@@ -145,12 +158,14 @@ def test_many_equal_groups_are_one_row() -> None:
         (lambda: Requests([1]), TypeError, "Request"),  # type: ignore[list-item]
         (lambda: Requests([])[0], IndexError, "index 0 is out of range for 0 requests"),
         (
-            lambda: Requests.of_rows([("a", None, False, None, [(1 << 20, 1)], None, 1 << 20, [])]),
+            lambda: Requests.of_rows([("a", None, False, None, [(1 << 20, 1, (None, None, []))], None, 1 << 20, [])]),
             ValueError,
             "more bundles than a plan",
         ),
         (
-            lambda: Requests.of_rows([("a", None, False, None, [(1, 1)], None, 1, [(1 << 30, 1, 1)])]),
+            lambda: Requests.of_rows(
+                [("a", None, False, None, [(1, 1, (None, None, []))], None, 1, [(1 << 30, 1, 1)])]
+            ),
             ValueError,
             "node 1073741824 is out of range",
         ),

@@ -23,6 +23,7 @@ from rankplan import EmitOptions, Inventory, PlacementError, emit, plan
 from rankplan.cli.commands import main
 from rankplan.front.job import load_plan
 from rankplan.read.inventories.kubernetes_nodes import read_kubernetes_nodes
+from rankplan.read.inventories.quantities import reservable
 from rankplan.read.inventories.slurm_nodes import read_slurm_nodes
 from rankplan.read.inventories.topology_files import read_slurm
 from support.outcomes import at_least, outcome
@@ -82,7 +83,7 @@ def slurm(tmp_path: Path, text: str) -> list[Any]:
 )
 def test_accelerators_that_slurm_shows(gres: str, entry: dict[str, Any], tmp_path: Path) -> None:
     (node,) = slurm(tmp_path, shown("a", gres))
-    assert node.entry == {"hostname": "a", **entry}
+    assert node.entry == {"hostname": "a", **entry, "cpus": 224, "reservable_memory": 2063937}
     Inventory.from_dict({"nodes": [{"ranks": 0, **node.entry}]})
 
 
@@ -121,7 +122,9 @@ def test_records_of_slurm(tmp_path: Path) -> None:
         nodes = slurm(tmp_path, written)
         assert [one.name for one in nodes] == ["gpu2", "gpu3", "gpu10"]
         assert [one.entry.get("ip") for one in nodes] == [None, "fd00::3", "10.1.0.10"]
-        assert nodes[0].entry == {"hostname": "gpu2.x", "labels": {"slurm/node-name": "gpu2"}, "accelerators": 8}
+        labels = {"labels": {"slurm/node-name": "gpu2"}}
+        amounts = {"cpus": 224, "reservable_memory": 2063937}
+        assert nodes[0].entry == {"hostname": "gpu2.x", **labels, "accelerators": 8, **amounts}
         assert nodes[1].problem == "DRAIN: gres/gpu count reported lower than configured (0 < 8) State=IDLE"
 
 
@@ -151,8 +154,11 @@ def as_json(text: str, *, old: bool = False) -> dict[str, Any]:
         states = {"state": state.lower(), "state_flags": flags} if old else {"state": [state, *flags]}
         keys = {"name": "NodeName", "hostname": "NodeHostName", "address": "NodeAddr", "tres": "CfgTRES"}
         gres = fields["Gres"].replace("(null)", "")
-        known = {key: fields[field] for key, field in keys.items()}
-        nodes.append({"cpus": 224, **known, "gres": gres, "reason": fields.get("Reason", ""), **states})
+        known: dict[str, Any] = {key: fields[field] for key, field in keys.items()}
+        memory: Any = int(fields["RealMemory"])
+        known["effective_cpus"] = int(fields["CPUEfctv"])
+        known["real_memory"] = memory if old else {"set": True, "infinite": False, "number": memory}
+        nodes.append({"cpus": 256, **known, "gres": gres, "reason": fields.get("Reason", ""), **states})
     return {"nodes": nodes, "last_update": 1, "meta": {"Slurm" if old else "slurm": {"release": "24.05"}}, "errors": []}
 
 
@@ -297,8 +303,39 @@ def test_accelerators_that_kubernetes_shows(
     amounts: dict[str, str], labels: dict[str, str], entry: dict[str, Any], tmp_path: Path
 ) -> None:
     (found,), problems = listed(tmp_path, kubernetes("a", amounts, labels=labels))
-    assert found == {"hostname": "a", "ip": "10.0.0.1", **entry} and not problems
+    assert found == {"hostname": "a", "ip": "10.0.0.1", **entry, "cpus": 95} and not problems
     Inventory.from_dict({"nodes": [{"ranks": 0, **found}]})
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "expected"),
+    [
+        ("96", "1056270956Ki", {"cpus": 96, "reservable_memory": 1031514}),
+        ("127610m", "512Gi", {"cpus": 127.61, "reservable_memory": 524288}),
+        ("1.5k", "1T", {"cpus": 1500, "reservable_memory": 953674}),
+        (8, None, {"cpus": 8}),
+        (True, "1e3", {}),
+        ("-1", "٣", {}),
+        ("", [], {}),
+    ],
+)
+def test_quantities_of_kubernetes(cpu: Any, memory: Any, expected: dict[str, Any]) -> None:
+    assert reservable(cpu, memory) == expected
+    Inventory.from_dict({"nodes": [{"ranks": 0, "accelerators": 1, **expected}]})
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ("CPUTot=224 CPUEfctv=220 RealMemory=2063937 MemSpecLimit=1024", {"cpus": 220, "reservable_memory": 2062913}),
+        ("CPUTot=64", {"cpus": 64}),
+        ("CPUTot=0 RealMemory=1", {"reservable_memory": 1}),
+        ("CPUTot=x RealMemory=1 MemSpecLimit=2", {}),
+    ],
+)
+def test_what_jobs_can_reserve_in_slurm(fields: str, expected: dict[str, Any], tmp_path: Path) -> None:
+    (node,) = slurm(tmp_path, f"NodeName=a Gres=gpu:8 State=IDLE {fields}\n")
+    assert node.entry == {"hostname": "a", "accelerators": 8, **expected}
 
 
 def test_nodes_that_kubernetes_does_not_use(tmp_path: Path) -> None:

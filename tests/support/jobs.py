@@ -136,4 +136,7 @@ def _sized(draw: st.DrawFn, component: Component) -> Component:
 def altered(request: Request, **fields: Any) -> Request:
     """Return a request with other values of these fields."""
     keys = ("component", "name", "accelerators", "nodes", "strategy", "optional", "order")
-    return Request(**{key: getattr(request, key) for key in keys} | fields)
+    sizes = fields.get("accelerators", request.accelerators)
+    amounts = [*zip(request.cpus, request.memory, (tuple(one.items()) for one in request.resources), strict=True)]
+    known = amounts if len(amounts) == len(sizes) else []
+    return Request(**{key: getattr(request, key) for key in keys} | {"amounts": known} | fields)

@@ -78,7 +78,8 @@ def _nemo_rl(asked: dict[str, Any]) -> dict[str, Any]:
 def cluster(line: dict[str, Any]) -> Inventory:
     """The recorded nodes in the order of their addresses, without the accelerators of other jobs."""
     content = [
-        {"ranks": rank, "ip": ip, "accelerators": gpus} for rank, (ip, gpus, _) in enumerate(line["cluster"]["joined"])
+        {"ranks": rank, "ip": ip, "accelerators": gpus, "cpus": cpus}
+        for rank, (ip, gpus, cpus) in enumerate(line["cluster"]["joined"])
     ]
     found = in_order(Inventory.from_dict({"nodes": content}), "number")
     return found.without([f"{address}/{gpu}" for address, gpus in line["cluster"]["held"] for gpu in gpus])

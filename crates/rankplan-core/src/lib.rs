@@ -8,7 +8,7 @@
 //! | [`rank_set`] | ranges and sets of ranks |
 //! | [`syntax`] | text to parts with their places |
 //! | [`read`] | values and tables of fields to what they say; faults with paths |
-//! | [`machine`], [`node`] | texts of hardware facts; the record of a node |
+//! | [`machine`], [`amounts`], [`node`] | texts of hardware facts; what can be reserved; the record of a node |
 //! | [`inventory`], [`selection`], [`pool`] | the nodes; the selected groups; the meaning of a resource rank |
 //! | [`node_reader`] | values to an inventory |
 //! | `fault`, `messages` | faults as numbers, and their texts |
@@ -18,6 +18,7 @@
 //! | [`taken`], [`steps`], [`free`] | accelerators in the order taken; whole steps; first fit on what is free |
 //! | [`group_names`], [`node_runs`], [`requests`], [`sorting`] | what a trainer asks Ray for: names, nodes, groups, and these with nodes as it sorts them |
 //! | `group_table`, `network_table`, `memory_table`, [`cluster_reader`] | what a plan states of node groups, the network, memory and pools |
+//! | [`actors`], [`reserving`] | what a trainer's actors outside these groups hold; what no node has for them |
 //! | [`request_file`], [`plan_reader`], [`plan_file`] | requests in the file of a plan; values to the parts of a plan, and back |
 //! | [`table`], [`columns`], [`runs`] | one row per process, stored as columns; rows as runs |
 //! | `builder`, [`assign`] | a rule and a pool to a table |
@@ -29,6 +30,8 @@
 //! [`place`] runs all of them. Every call reports all faults that one pass can find. No function panics on any text or
 //! number.
 
+pub mod actors;
+pub mod amounts;
 pub mod arrange;
 pub mod assign;
 mod builder;
@@ -65,6 +68,7 @@ pub mod read;
 pub mod render;
 pub mod request_file;
 pub mod requests;
+pub mod reserving;
 pub mod runs;
 pub mod selection;
 pub mod sorting;

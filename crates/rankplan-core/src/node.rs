@@ -3,6 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use crate::amounts::{Amount, Amounts, custom_value};
 use crate::machine::groups_text;
 use crate::pairs::Pairs;
 use crate::rank_set::RankSet;
@@ -47,6 +48,8 @@ pub struct Node {
     pub unhealthy: RankSet,
     /// The job that has it, if another one does.
     pub taken: Option<String>,
+    /// What can be reserved there besides accelerators, as Ray, Slurm or Kubernetes counts it.
+    pub reservable: Amounts,
     /// The facts of the machine.
     pub facts: Arc<Facts>,
     /// The names of the fields that its source states.
@@ -235,6 +238,7 @@ impl Node {
             healthy: true,
             unhealthy: RankSet::default(),
             taken: None,
+            reservable: Amounts::default(),
             facts: Arc::default(),
             stated: Vec::new(),
         }
@@ -299,6 +303,7 @@ impl Node {
         ];
         let fields = fields.into_iter().filter_map(|(name, field)| Some((name, field?)));
         let fields = fields.filter(|(name, field)| *name == "healthy" || !field.is_empty());
+        let fields = fields.chain(self.reservable.named(RESERVABLE));
         if self.facts.is_empty() {
             return Value::map(fields);
         }
@@ -323,6 +328,9 @@ impl Node {
             ("healthy", Value::Bool(self.healthy)),
             ("unhealthy", Value::from(self.unhealthy.to_string())),
             ("taken", or_null(self.taken.as_ref())),
+            ("cpus", self.reservable.cpus.map_or(Value::Null, Amount::value)),
+            ("reservable_memory", self.reservable.memory.map_or(Value::Null, |size| Value::from(size as i64))),
+            ("resources", custom_value(&self.reservable.custom)),
             ("numa", by_name(&facts.numa, |cpus| Value::from(cpus.to_string()))),
             ("memory", by_name(&facts.memory, |size| Value::from(*size as i64))),
             ("sockets", sets(&facts.sockets)),
@@ -347,6 +355,8 @@ impl Node {
 /// The names of the fields with the number of accelerators and with their ids.
 pub(crate) const COUNT: &str = "accelerators";
 pub(crate) const IDS: &str = "accelerator_ids";
+/// The names of the fields with what can be reserved: CPUs, memory, custom resources.
+pub(crate) const RESERVABLE: [&str; 3] = ["cpus", "reservable_memory", "resources"];
 
 impl PartialEq for Node {
     fn eq(&self, other: &Self) -> bool {
@@ -360,6 +370,7 @@ impl PartialEq for Node {
                 && self.healthy == other.healthy
                 && self.unhealthy == other.unhealthy
                 && self.taken == other.taken
+                && self.reservable == other.reservable
                 && self.facts == other.facts
     }
 }
@@ -370,7 +381,7 @@ impl Hash for Node {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let names = (&self.model, &self.ip, &self.hostname, &self.labels);
         let marks = (&self.hardware, self.healthy, &self.unhealthy, &self.taken);
-        (&self.accelerators, names, marks, &self.facts).hash(state);
+        (&self.accelerators, names, marks, &self.reservable, &self.facts).hash(state);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::amounts::{self, Amount};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::MAX_LOCAL;
 use crate::inventory::Inventory;
@@ -55,6 +56,11 @@ const NODE_FIELDS: &[Field] = &[
     Field::new("healthy", Kind::Switch, "false: no process may use the node."),
     Field::new("unhealthy", Kind::Ranks, "Local indices of accelerators that no process may use."),
     Field::new("taken", Kind::Name, "The job that has the node.").absent(Absent::Null),
+    Field::new("cpus", amounts::NUMBER, "CPUs that can be reserved, as Ray, Slurm or Kubernetes counts them.")
+        .absent(Absent::Null),
+    Field::new("reservable_memory", amounts::MEMORY, "MiB of memory that can be reserved, likewise.")
+        .absent(Absent::Null),
+    Field::new("resources", amounts::CUSTOM, "Amounts of custom resources of Ray, by name."),
     Field::new(
         "numa",
         Kind::Map { keys: &NUMA_NODE, values: &Kind::Cpus },
@@ -218,6 +224,8 @@ fn clear(node: &mut Node, field: &str) {
         "ip" => node.ip = None,
         "hostname" => node.hostname = None,
         "taken" => node.taken = None,
+        "cpus" => node.reservable.cpus = None,
+        "reservable_memory" => node.reservable.memory = None,
         _ => {}
     }
 }
@@ -397,6 +405,9 @@ fn set(node: &mut Node, record: Record) {
             "healthy" => node.healthy = read.into_bool(),
             "unhealthy" => node.unhealthy = read.into_ranks(),
             "taken" => node.taken = Some(read.into_text()),
+            "cpus" => node.reservable.cpus = Some(Amount::new(read.into_float())),
+            "reservable_memory" => node.reservable.memory = Some(read.into_int() as u64),
+            "resources" => node.reservable.custom = amounts::custom(read),
             _ => set_fact(Arc::make_mut(&mut facts), name, read),
         }
     }

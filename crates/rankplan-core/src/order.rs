@@ -26,22 +26,25 @@ pub enum NodeOrder {
     TopologyOrId,
     /// The variable `NODE_RANK` of each node, which a label states.
     Rank,
+    /// The same, or the number of CPUs of each node, ascending, if no node states a rank.
+    RankOrCpus,
 }
 
 impl NodeOrder {
     /// Every order with its name in plans.
-    pub const ALL: [(NodeOrder, &'static str); 6] = [
+    pub const ALL: [(NodeOrder, &'static str); 7] = [
         (NodeOrder::Text, "text"),
         (NodeOrder::Number, "number"),
         (NodeOrder::Id, "id"),
         (NodeOrder::Topology, "topology"),
         (NodeOrder::TopologyOrId, "topology-id"),
         (NodeOrder::Rank, "rank"),
+        (NodeOrder::RankOrCpus, "rank-cpus"),
     ];
 
     /// The names of all.
-    pub const NAMES: [&'static str; 6] = {
-        let mut names = [""; 6];
+    pub const NAMES: [&'static str; 7] = {
+        let mut names = [""; 7];
         let mut index = 0;
         while index < names.len() {
             names[index] = Self::ALL[index].1;
@@ -49,6 +52,11 @@ impl NodeOrder {
         }
         names
     };
+
+    /// Whether a trainer sorts all nodes that it uses together, not those of each pool.
+    pub fn is_of_cluster(self) -> bool {
+        matches!(self, NodeOrder::Rank | NodeOrder::RankOrCpus)
+    }
 
     /// The order of a name, if it is one.
     pub fn named(name: &str) -> Option<Self> {
@@ -152,7 +160,10 @@ impl Inventory {
             NodeOrder::Id => by_id(nodes, ids),
             NodeOrder::Topology => self.by_topology(nodes),
             NodeOrder::TopologyOrId => self.by_topology(nodes).or_else(|| by_id(nodes, ids)),
-            NodeOrder::Rank => {
+            NodeOrder::RankOrCpus if nodes.iter().all(|node| self.label(NodeRank(node), NODE_RANK).is_none()) => {
+                self.by_cpus(nodes)
+            }
+            NodeOrder::Rank | NodeOrder::RankOrCpus => {
                 // A node without a rank of its own is 0 for ROLL, so more than one leaves the order open.
                 let ranks: Vec<i64> = self.numbers(nodes, NODE_RANK, 0);
                 let known = ranks.iter().filter(|&&rank| rank == 0).count() < 2;
@@ -169,6 +180,12 @@ impl Inventory {
     /// The number in a label of each of these nodes: the default without the label, -1 for a text that is no number.
     fn numbers(&self, nodes: &RankSet, key: &str, default: i64) -> Vec<i64> {
         nodes.iter().map(|node| self.label(NodeRank(node), key).map_or(default, number)).collect()
+    }
+
+    /// The order of the CPUs that can be reserved, if they are known for each of these nodes.
+    fn by_cpus(&self, nodes: &RankSet) -> Option<Places> {
+        let cpus = |node| self.record(NodeRank(node)).and_then(|record| record.reservable.cpus);
+        Some(Places::by_key(nodes, &nodes.iter().map(cpus).collect::<Option<Vec<_>>>()?))
     }
 
     fn by_topology(&self, nodes: &RankSet) -> Option<Places> {

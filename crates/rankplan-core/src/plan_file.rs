@@ -1,5 +1,6 @@
 //! The content of the file of a plan, and its text.
 
+use crate::actors::{Actors, actors_value};
 use crate::assign::Rule;
 use crate::inventory::Inventory;
 use crate::plan_reader::{COMPONENT, JOB, VERSION};
@@ -25,6 +26,8 @@ pub struct Parts<'a> {
     pub requests: &'a Requests,
     /// What its job states besides, or null.
     pub job: Value,
+    /// What the trainer's actors outside these groups hold.
+    pub actors: &'a [Actors],
 }
 
 /// The content of a file: the parts of a plan, and its components by name.
@@ -42,6 +45,7 @@ pub fn content(parts: Parts<'_>, components: Vec<(String, Value)>) -> Value {
         ("dialect", parts.dialect.map(Value::from)),
         ("requests", requests),
         (JOB, Some(parts.job).filter(|job| *job != Value::Null)),
+        ("actors", Some(actors_value(parts.actors)).filter(|actors| !actors.is_empty())),
         (COMPONENTS, Some(Value::Map(components))),
     ];
     Value::map(fields.into_iter().filter_map(|(key, field)| Some((key, field?))))

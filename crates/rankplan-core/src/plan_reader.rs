@@ -1,5 +1,6 @@
 //! Reads the file of a plan: the tables of its fields, and the parts of the plan with every fault.
 
+use crate::actors::{Actors, read_actors};
 use crate::chunks::Chunks;
 use crate::cluster_reader::read_cluster;
 use crate::diagnostic::{Code, Diagnostic};
@@ -191,6 +192,8 @@ pub struct Saved {
     pub requests: request_file::Stated,
     /// What its job states besides, as plain values; `None` also after faults.
     pub job: Option<Value>,
+    /// What the trainer's actors outside these groups hold.
+    pub actors: Vec<Actors>,
     /// Every fault, in the order in which they are found.
     pub faults: Vec<Fault>,
 }
@@ -224,6 +227,9 @@ pub fn read_plan(content: &Value, version: i64, names: &Names) -> Saved {
         }
         let job = content.get(JOB).filter(|job| **job != Value::Null);
         saved.job = job.and_then(|job| reader.record(job, &Place::WHOLE.name(JOB), &STATED)).map(Record::plain);
+        if let Some(actors) = content.get("actors") {
+            saved.actors = read_actors(&mut reader, actors, &Place::WHOLE.name("actors"));
+        }
     }
     saved.faults = reader.faults;
     saved

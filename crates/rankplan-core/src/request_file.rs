@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use crate::amounts::{self, Amounts};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::group_names::GroupNames;
 use crate::ids::{MAX_NODES, MAX_PROCESSES};
@@ -12,7 +13,7 @@ use crate::read::reader::{Reader, must_be};
 use crate::read::record::{Read, Record};
 use crate::read::table::{Absent, Field, Kind, Table};
 use crate::read::value::Value;
-use crate::requests::{self, Requests, Row};
+use crate::requests::{self, Bundle, Bundles, Requests, Row, runs_of};
 use crate::words::{grouped, plural};
 
 /// The strategy that an entry need not state.
@@ -27,6 +28,7 @@ const SIZE: Kind = Kind::Count { least: 0, most: MAX_PROCESSES as i64 };
 const NODE: Kind = Kind::Count { least: 0, most: MAX_NODES as i64 - 1 };
 static A_BUNDLE: Kind = Kind::Tuple(&[TIMES, SIZE]);
 static PLACED_BUNDLES: Kind = Kind::Tuple(&[TIMES, SIZE, Kind::OrNull(&SIZE)]);
+static A_RESERVE: Kind = Kind::Record(&RESERVE);
 static A_RUN: Kind = Kind::Tuple(&[NODE, TIMES, TIMES]);
 
 const NAME: Field =
@@ -56,6 +58,11 @@ pub static GROUPS: Table = Table {
             )
             .absent(Absent::Never),
             Field::new(
+                "reserve",
+                Kind::List { of: &A_RESERVE, empty: false },
+                "What each bundle of each entry of `bundles` reserves besides accelerators.",
+            ),
+            Field::new(
                 "nodes",
                 Kind::List { of: &A_RUN, empty: true },
                 "[first node, nodes, bundles of each] for the bundles of all groups.",
@@ -65,6 +72,8 @@ pub static GROUPS: Table = Table {
     ],
     check: None,
 };
+
+static RESERVE: Table = Table { called: None, groups: &[amounts::FIELDS], check: None };
 
 static NUMBERED: Table = Table {
     called: None,
@@ -173,8 +182,27 @@ fn read_row(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> Option<Ro
         }
     }
     let names = read_names(reader, &mut record, at, groups);
+    let mut reserve = amounts_of(&mut record);
+    if !reserve.is_empty() && reserve.len() != bundles.len() {
+        let counted = |number: usize| format!("{} {}", grouped(number as u64), words(number, "entry", "entries"));
+        let message = format!("`bundles` has {}, but `reserve` has {}", counted(bundles.len()), counted(reserve.len()));
+        reader.add(&at.name("reserve"), fault(message));
+    }
+    reserve.resize(bundles.len(), Amounts::default());
+    let bundles = bundles.into_iter().zip(reserve);
+    let bundles = bundles.map(|((times, accelerators), amounts)| (times, Bundle { accelerators, amounts }));
     let kind = kind(&mut record, bundles);
     (reader.faults.len() == before).then_some(Row { kind, names, groups, nodes })
+}
+
+/// What the bundles of each entry reserve besides accelerators.
+fn amounts_of(record: &mut Record) -> Vec<Amounts> {
+    let reserve = record.take("reserve").map(Read::into_list).unwrap_or_default();
+    reserve.into_iter().map(|amounts| Amounts::take(&mut amounts.into_record())).collect()
+}
+
+fn words(number: usize, one: &'static str, several: &'static str) -> &'static str {
+    if number == 1 { one } else { several }
 }
 
 /// The names of groups in a row.
@@ -219,7 +247,7 @@ fn read_group(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> Option<
     }
     for run in &runs {
         let &[Read::Int(times), Read::Int(size), ref node] = &run[..] else { continue };
-        bundles.push((times as u32, size as u32));
+        bundles.push((times as u32, Bundle::from(size as u32)));
         if let Read::Int(node) = node {
             nodes.push(*node as u32, times as u32);
         }
@@ -240,21 +268,14 @@ fn few(numbers: impl Iterator<Item = (u32, u32)>) -> bool {
     total <= u64::from(MAX_PROCESSES)
 }
 
-fn kind(record: &mut Record, bundles: Vec<(u32, u32)>) -> requests::Kind {
-    let mut joined: Vec<(u32, u32)> = Vec::with_capacity(bundles.len());
-    for (times, size) in bundles {
-        match joined.last_mut() {
-            Some((known, same)) if *same == size => *known += times,
-            _ => joined.push((times, size)),
-        }
-    }
+fn kind(record: &mut Record, bundles: impl IntoIterator<Item = (u32, Bundle)>) -> requests::Kind {
     let strategy = record.take("strategy").map(Read::into_optional_text);
     requests::Kind {
         component: record.take("component").map(Read::into_text).unwrap_or_default(),
         strategy: strategy.unwrap_or_else(|| Some(USUAL_STRATEGY.to_owned())),
         optional: record.take("optional").is_some_and(Read::into_bool),
         order: record.take("order").and_then(|order| NodeOrder::named(&order.into_text())),
-        bundles: joined,
+        bundles: runs_of(bundles),
     }
 }
 
@@ -304,7 +325,8 @@ pub fn requests_value(requests: &Requests) -> Value {
 }
 
 fn row_value(row: &Row) -> Value {
-    let pair = |&(times, size): &(u32, u32)| Value::list([Value::from(times), Value::from(size)]);
+    let pair = |run: &Bundles| Value::list([run.times, run.each.accelerators].map(Value::from));
+    let reserve = |run: &Bundles| Value::map(run.each.amounts.values());
     let run = |run: &NodeRun| Value::list([run.first, run.nodes, run.each].map(Value::from));
     let (name, names) = match &row.names {
         None => (None, None),
@@ -317,6 +339,7 @@ fn row_value(row: &Row) -> Value {
         }
     };
     let kind = &row.kind;
+    let reserves = kind.bundles.iter().any(|run| !run.each.amounts.is_empty());
     let strategy = kind.strategy.as_deref().map_or(Value::Null, Value::from);
     let fields = [
         ("component", Some(Value::from(kind.component.as_str()))),
@@ -324,6 +347,7 @@ fn row_value(row: &Row) -> Value {
         ("names", names),
         ("groups", Some(Value::from(row.groups)).filter(|_| row.groups > 1)),
         ("bundles", Some(Value::list(kind.bundles.iter().map(pair)))),
+        ("reserve", reserves.then(|| Value::list(kind.bundles.iter().map(reserve)))),
         ("nodes", Some(Value::list(row.nodes.runs().iter().map(run))).filter(|nodes| !nodes.is_empty())),
         ("strategy", Some(strategy).filter(|strategy| *strategy != Value::from(USUAL_STRATEGY))),
         ("optional", kind.optional.then_some(Value::Bool(true))),

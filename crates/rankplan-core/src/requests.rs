@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::amounts::Amounts;
 use crate::group_names::GroupNames;
 use crate::inventory::Inventory;
 use crate::node_runs::NodeRuns;
@@ -19,24 +20,65 @@ pub struct Kind {
     pub optional: bool,
     /// What the trainer then sorts the nodes of their pool by, if it does.
     pub order: Option<NodeOrder>,
-    /// The accelerators of each bundle of a group: how many bundles in a row have how many.
-    pub bundles: Vec<(u32, u32)>,
+    /// The bundles of a group, as runs of equal ones.
+    pub bundles: Vec<Bundles>,
+}
+
+/// Equal bundles in a row.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Bundles {
+    /// How many there are.
+    pub times: u32,
+    /// What each has.
+    pub each: Bundle,
+}
+
+/// What a bundle reserves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Bundle {
+    /// The number of accelerators.
+    pub accelerators: u32,
+    /// Everything else, as far as the trainer's code is known to ask for it.
+    pub amounts: Amounts,
+}
+
+impl From<u32> for Bundle {
+    fn from(accelerators: u32) -> Self {
+        Bundle { accelerators, amounts: Amounts::default() }
+    }
+}
+
+/// Bundles as runs of equal ones.
+pub fn runs_of(bundles: impl IntoIterator<Item = (u32, Bundle)>) -> Vec<Bundles> {
+    let mut runs: Vec<Bundles> = Vec::new();
+    for (times, each) in bundles.into_iter().filter(|(times, _)| *times > 0) {
+        match runs.last_mut() {
+            Some(last) if last.each == each => last.times = last.times.saturating_add(times),
+            _ => runs.push(Bundles { times, each }),
+        }
+    }
+    runs
 }
 
 impl Kind {
     /// The number of bundles of a group.
     pub fn num_bundles(&self) -> u32 {
-        self.bundles.iter().map(|(times, _)| times).sum()
+        self.bundles.iter().map(|run| run.times).sum()
     }
 
     /// The number of accelerators of a group.
     pub fn accelerators(&self) -> u64 {
-        self.bundles.iter().map(|&(times, size)| u64::from(times) * u64::from(size)).sum()
+        self.bundles.iter().map(|run| u64::from(run.times) * u64::from(run.each.accelerators)).sum()
+    }
+
+    /// Each bundle.
+    pub fn each(&self) -> impl Iterator<Item = &Bundle> {
+        self.bundles.iter().flat_map(|run| std::iter::repeat_n(&run.each, run.times as usize))
     }
 
     /// The accelerators of each bundle.
     pub fn sizes(&self) -> impl Iterator<Item = u32> + use<'_> {
-        self.bundles.iter().flat_map(|&(times, size)| std::iter::repeat_n(size, times as usize))
+        self.each().map(|bundle| bundle.accelerators)
     }
 }
 
@@ -106,8 +148,8 @@ pub struct Pool {
 /// The accelerators of groups in the order of their bundles, and how they are divided.
 #[derive(Clone, Copy, Debug)]
 pub struct Division<'a> {
-    /// The sizes of the bundles of a group, in turn until it is full.
-    pub bundles: &'a [u32],
+    /// The bundles of a group, in turn until it is full.
+    pub bundles: &'a [Bundle],
     /// The accelerators of a group; `None` if all are one group.
     pub per_group: Option<u32>,
 }
@@ -154,7 +196,7 @@ impl Requests {
         let groups = taken.len() / per_group;
         let bundles = bundles_of(per_group, division.bundles);
         let kind = Kind { bundles, ..kind.clone() };
-        let nodes = nodes_of(inventory, taken, &kind.bundles);
+        let nodes = nodes_of(inventory, taken, &kind);
         let each = kind.num_bundles();
         let mut position = 0;
         while position < groups {
@@ -256,7 +298,8 @@ impl Requests {
     /// The pools whose nodes a trainer sorts. Groups without nodes, and those that are not sorted, are in none.
     ///
     /// Neighbours are in one pool if they have the same component and order, and names that differ in the number at their
-    /// end; groups without a name are sorted one by one. With [`NodeOrder::Rank`], neighbours are always in one pool.
+    /// end; groups without a name are sorted one by one. Neighbours in an order of the whole
+    /// cluster are always in one pool.
     pub fn pools(&self) -> Vec<Pool> {
         let mut pools: Vec<Pool> = Vec::new();
         let mut known = None;
@@ -266,7 +309,7 @@ impl Requests {
             while group < row.groups {
                 let (name, alike) = pool_name(row, order, group);
                 let end = row.groups.min(group.saturating_add(alike));
-                let key = name.map(|name| (order, (order != NodeOrder::Rank).then_some(&row.kind.component), name));
+                let key = name.map(|name| (order, (!order.is_of_cluster()).then_some(&row.kind.component), name));
                 let numbers = before + group..before + end;
                 match pools.last_mut() {
                     Some(pool) if key.is_some() && key == known => match pool.requests.last_mut() {
@@ -286,7 +329,7 @@ impl Requests {
 /// The part of a group's name that it shares with its pool, `None` if it is a pool by itself, and how many groups of its row
 /// from there on are in the same pool.
 fn pool_name(row: &Row, order: NodeOrder, group: u32) -> (Option<String>, u32) {
-    if order == NodeOrder::Rank {
+    if order.is_of_cluster() {
         return (Some(String::new()), u32::MAX);
     }
     let Some(names) = &row.names else { return (None, 1) };
@@ -297,38 +340,35 @@ fn pool_name(row: &Row, order: NodeOrder, group: u32) -> (Option<String>, u32) {
     (Some(names.get(group).trim_end_matches(|one: char| one.is_ascii_digit()).to_owned()), alike)
 }
 
-/// Bundles of these sizes in turn until they have so many accelerators, as runs; the last one may be smaller.
-fn bundles_of(accelerators: u32, sizes: &[u32]) -> Vec<(u32, u32)> {
-    if let &[size] = sizes
-        && size > 0
+/// These bundles in turn until they have so many accelerators, as runs; the last one may be smaller.
+fn bundles_of(accelerators: u32, bundles: &[Bundle]) -> Vec<Bundles> {
+    let smaller = |bundle: &Bundle, accelerators| Bundle { accelerators, amounts: bundle.amounts.clone() };
+    if let [bundle] = bundles
+        && bundle.accelerators > 0
     {
-        let rest = accelerators % size;
-        return [(accelerators / size, size), (u32::from(rest > 0), rest)]
-            .into_iter()
-            .filter(|run| run.0 > 0)
-            .collect();
+        let rest = accelerators % bundle.accelerators;
+        let whole = (accelerators / bundle.accelerators, bundle.clone());
+        return runs_of([whole, (u32::from(rest > 0), smaller(bundle, rest))]);
     }
-    let mut runs: Vec<(u32, u32)> = Vec::new();
     let mut rest = accelerators;
-    for size in sizes.iter().copied().filter(|&size| size > 0).cycle() {
+    let mut taken = Vec::new();
+    for bundle in bundles.iter().filter(|bundle| bundle.accelerators > 0).cycle() {
         if rest == 0 {
             break;
         }
-        let size = size.min(rest);
+        let size = bundle.accelerators.min(rest);
         rest -= size;
-        match runs.last_mut() {
-            Some((times, known)) if *known == size => *times += 1,
-            _ => runs.push((1, size)),
-        }
+        taken.push((1, smaller(bundle, size)));
     }
-    runs
+    runs_of(taken)
 }
 
 /// The node of each bundle, which is that of its first accelerator: the bundles of a group are repeated until all
 /// accelerators have one.
-fn nodes_of(inventory: &Inventory, taken: &Taken, bundles: &[(u32, u32)]) -> NodeRuns {
+fn nodes_of(inventory: &Inventory, taken: &Taken, kind: &Kind) -> NodeRuns {
     let mut nodes = NodeRuns::default();
-    if let &[(_, size)] = bundles {
+    if let [run] = &kind.bundles[..] {
+        let size = run.each.accelerators;
         let mut position = 0;
         for (node, count) in taken.stretches(inventory) {
             // Bundles start at multiples of their size.
@@ -338,7 +378,7 @@ fn nodes_of(inventory: &Inventory, taken: &Taken, bundles: &[(u32, u32)]) -> Nod
         }
         return nodes;
     }
-    let mut sizes = bundles.iter().flat_map(|&(times, size)| std::iter::repeat_n(size, times as usize)).cycle();
+    let mut sizes = kind.sizes().collect::<Vec<_>>().into_iter().cycle();
     let (mut position, mut next) = (0, 0);
     for (node, count) in taken.stretches(inventory) {
         position += count;

@@ -9,11 +9,12 @@ use rankplan_core::read::value::Value;
 
 const PLAN: &str = r#"{
 "rankplan": 3,
-"inventory": {"levels": ["rack"], "nodes": [{"accelerators": 4, "labels": {"rack": "a"}, "ranks": "0-1"}, {"accelerators": 4, "hostname": "h", "labels": {"rack": "b"}, "ranks": "2"}]},
+"inventory": {"levels": ["rack"], "nodes": [{"accelerators": 4, "cpus": 12.5, "labels": {"rack": "a"}, "ranks": "0-1", "reservable_memory": 4096, "resources": {"license": 2}}, {"accelerators": 4, "hostname": "h", "labels": {"rack": "b"}, "ranks": "2"}]},
 "cluster": {"num_nodes": 3},
 "mode": "HYBRID",
 "dialect": "verl",
-"requests": [{"bundles": [[4, 1]], "component": "actor", "groups": 3, "names": {"before": "g:", "first": 0}, "nodes": [[0, 3, 4]], "order": "text"}],
+"requests": [{"bundles": [[4, 1]], "component": "actor", "groups": 3, "names": {"before": "g:", "first": 0}, "nodes": [[0, 3, 4]], "order": "text", "reserve": [{"cpus": 1.5, "memory": 1024, "resources": {"license": 0.25}}]}],
+"actors": [{"cpus": 10, "name": "trainer"}, {"brief": true, "count": 2, "cpus": 1, "each_node": true, "name": "builder"}],
 "job": {"command": "bash run.sh", "digest": "0f", "emit": {"queue": "research", "to": "kuberay"}, "file": "run.sh", "overrides": ["a=1"]},
 "components": {
   "actor": {"node_groups": ["cluster"], "rule": {"map": "0-11:0-11"}, "parallel": {"tp": 2, "order": "tp-cp-ep-pp-dp"}, "share": 0.5, "memory": {"training": "fsdp"}},
@@ -70,6 +71,7 @@ fn a_plan_is_written_as_it_was_read() {
         (entry.name, plan_file::component(placed(component.placed), &component.settings, beside))
     });
     let parts = Parts {
+        actors: &saved.actors,
         inventory: &inventory,
         levels: levels.as_deref(),
         cluster: saved.cluster.unwrap_or(Value::Null),
@@ -84,6 +86,13 @@ fn a_plan_is_written_as_it_was_read() {
 #[test]
 fn every_part_has_its_faults() {
     for (from, to, expected) in [
+        ("\"count\": 2", "\"count\": 0", "actors[1].count: `count` is 0; it must be 1 or more"),
+        (
+            "{\"cpus\": 1.5,",
+            "{}, {\"cpus\": 1.5,",
+            "requests[0].reserve: `bundles` has 1 entry, but `reserve` has 2 entries",
+        ),
+        ("\"memory\": 1024", "\"memory\": -1", "requests[0].reserve[0].memory: `memory` is -1; it must be 0 or more"),
         ("\"cluster\": {\"num_nodes\": 3},\n", "", ": the file is not a plan: `cluster` is missing"),
         ("\"HYBRID\"", "1", "mode: `mode` is 1; it must be COLLOCATED, DISAGGREGATED, HYBRID or AUTO"),
         ("\"nodes\": [", "\"node\": [", "inventory: the inventory has no `nodes`"),

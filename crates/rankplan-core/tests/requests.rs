@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test that expects too much fails, as it should")]
 
 use proptest::prelude::*;
-use rankplan_core::requests::{Division, Kind, Naming, Row};
+use rankplan_core::requests::{Bundle, Division, Kind, Naming, Row, runs_of as bundles_of};
 use rankplan_core::{GroupNames, NodeOrder, NodeRun, NodeRuns, RankRange, Requests, Taken};
 
 use crate::common::inventory;
@@ -28,13 +28,7 @@ fn runs_of(nodes: &[u32]) -> NodeRuns {
 }
 
 fn kind(component: &str, order: Option<NodeOrder>, sizes: &[u32]) -> Kind {
-    let mut bundles: Vec<(u32, u32)> = Vec::new();
-    for &size in sizes {
-        match bundles.last_mut() {
-            Some((times, known)) if *known == size => *times += 1,
-            _ => bundles.push((1, size)),
-        }
-    }
+    let bundles = bundles_of(sizes.iter().map(|&size| (1, Bundle::from(size))));
     Kind { component: component.into(), strategy: Some("PACK".into()), optional: false, order, bundles }
 }
 
@@ -182,7 +176,8 @@ proptest! {
         let inside = ranges.iter().filter_map(|&(first, count)| RankRange::new(first, (first + count - 1).min(total.checked_sub(1)?)));
         let taken = Taken::from_ranges(inside).expect("few");
         let naming = [Naming::Unnamed, Naming::Same("one"), Naming::Numbered("x1:"), Naming::Pools("p", "v:", 2)][naming];
-        let division = Division { bundles: &bundles, per_group: each };
+        let wanted: Vec<Bundle> = bundles.iter().copied().map(Bundle::from).collect();
+        let division = Division { bundles: &wanted, per_group: each };
         let found = Requests::of(&inventory, &taken, &kind("actor", None, &[]), division, naming);
 
         let ranks: Vec<u32> = taken.ranges().iter().flat_map(|range| range.first()..=range.last()).collect();
@@ -215,7 +210,7 @@ fn ten_thousand_groups_are_one_row() {
     for (per_group, naming) in
         [(8, Naming::Numbered("pool_8:")), (2, Naming::Unnamed), (8, Naming::Pools("pool_", "v_8:", 1))]
     {
-        let division = Division { bundles: &[1], per_group: Some(per_group) };
+        let division = Division { bundles: &[Bundle::from(1)], per_group: Some(per_group) };
         let found = Requests::of(&inventory, &all, &kind, division, naming);
         assert_eq!((found.len(), found.rows().len()), (8000 / per_group, 1));
         assert_eq!(found.rows()[0].nodes.runs(), [NodeRun { first: 0, nodes: 1000, each: 8 }]);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
+use rankplan_core::amounts::Amount;
 use rankplan_core::node::Node;
 use rankplan_core::node_reader::{NODE, change, read_node};
 use rankplan_core::read::names::Names;
@@ -24,7 +25,8 @@ use crate::value::{to_python, value_of};
 /// entry; `accelerators` is the number of accelerators, or a list of them. `accelerator_type` and `accelerator_ids` (the
 /// node's own ids, by local index) always have a value; `states` tells whether it was given. No process may use a node
 /// that is not `healthy` or that another job has (`taken`: its name), nor the accelerators whose local indices are
-/// `unhealthy`.
+/// `unhealthy`. `cpus`, `reservable_memory` (MiB) and the custom `resources` are what Ray, Slurm or Kubernetes lets jobs
+/// reserve there; `None`, or a missing name, is unknown.
 ///
 /// Every hardware fact may be missing. `numa` has the CPUs that processes may use, by NUMA node; `memory` the size of each
 /// NUMA node with memory, in MiB. `sockets` are the NUMA nodes of each package, `cores` the threads of each physical core,
@@ -180,6 +182,28 @@ impl NodeSpec {
     #[getter]
     fn taken(&self) -> Option<&str> {
         self.node.taken.as_deref()
+    }
+
+    /// CPUs that can be reserved.
+    #[getter]
+    fn cpus(&self) -> Option<f64> {
+        self.node.reservable.cpus.map(Amount::number)
+    }
+
+    /// MiB of memory that can be reserved.
+    #[getter]
+    fn reservable_memory(&self) -> Option<u64> {
+        self.node.reservable.memory
+    }
+
+    /// Amounts of custom resources, by name.
+    #[getter]
+    fn resources<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let resources = PyDict::new(py);
+        for (name, amount) in self.node.reservable.custom.iter() {
+            resources.set_item(name, amount.number())?;
+        }
+        Ok(resources)
     }
 
     #[getter]

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyList, PyString, PyTuple};
+use rankplan_core::actors::{actors_value, read_actors};
 use rankplan_core::cluster_reader;
 use rankplan_core::plan_file::{self, Parts};
 use rankplan_core::plan_reader::{self, Component, Entry, Rule, Saved};
 use rankplan_core::read::parse::parse;
-use rankplan_core::read::place::{Part, in_order, position};
+use rankplan_core::read::place::{Part, Place, in_order, position};
+use rankplan_core::read::reader::Reader;
 use rankplan_core::read::value::Value;
 
 use crate::errors::located;
@@ -41,6 +43,8 @@ pub struct SavedPlan {
     components: Py<PyList>,
     /// The requests.
     requests: Py<Requests>,
+    /// What the trainer's actors outside these groups hold, as plain values.
+    actors: Py<PyAny>,
     /// Names of groups that must be regular expressions, each with the index and the key of its entry.
     names: Vec<(usize, &'static str, String)>,
     /// What its job states besides, as plain values; `None` also after faults.
@@ -81,6 +85,7 @@ impl PlanFile {
         mode: Option<&str>,
         dialect: Option<&str>,
         requests: &Requests,
+        actors: &Bound<'_, PyAny>,
         components: Vec<Written<'_>>,
         job: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
@@ -92,7 +97,8 @@ impl PlanFile {
         let components = components.into_iter().map(component).collect::<PyResult<_>>()?;
         let (inventory, requests, cluster) = (&*inventory.0, &*requests.0, value_of(cluster)?);
         let (levels, job) = (levels.as_deref(), value_of(job)?);
-        let parts = Parts { inventory, levels, cluster, mode, dialect, requests, job };
+        let actors = &read_actors(&mut Reader::new(None), &value_of(actors)?, &Place::WHOLE)[..];
+        let parts = Parts { inventory, levels, cluster, mode, dialect, requests, actors, job };
         Ok(PlanFile(py.detach(|| plan_file::content(parts, components))))
     }
 
@@ -116,7 +122,7 @@ impl PlanFile {
     fn read(&self, py: Python<'_>) -> PyResult<SavedPlan> {
         let names = known_names_and_variables(py)?;
         let version = self.version().unwrap_or(plan_reader::VERSION);
-        let Saved { inventory, cluster, mode, dialect, components, requests, job, faults } =
+        let Saved { inventory, cluster, mode, dialect, components, requests, actors, job, faults } =
             py.detach(|| plan_reader::read_plan(&self.0, version, &names));
         let (inventory, levels) = inventory.unzip();
         let inventory = inventory.map(|inventory| Py::new(py, Inventory(Arc::new(inventory)))).transpose()?;
@@ -130,6 +136,7 @@ impl PlanFile {
             dialect,
             components: PyList::new(py, components)?.unbind(),
             requests: Py::new(py, Requests(Arc::new(requests.requests)))?,
+            actors: to_python(py, &actors_value(&actors))?.unbind(),
             names: requests.names,
             job: plain(py, job)?,
             faults: faults.map(|(path, fault)| (path.unbind(), fault.unbind())).collect(),

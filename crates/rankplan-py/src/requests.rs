@@ -5,9 +5,14 @@ use std::sync::Arc;
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PySlice, PyTuple};
+use pyo3::types::{PyDict, PySlice, PyTuple};
+use rankplan_core::actors::read_actors;
+use rankplan_core::amounts::{Amount, Amounts};
 use rankplan_core::ids::{MAX_NODES, MAX_PROCESSES};
-use rankplan_core::requests::{Division, Kind, Naming, Row};
+use rankplan_core::read::place::Place;
+use rankplan_core::read::reader::Reader;
+use rankplan_core::requests::{Bundle, Division, Kind, Naming, Row, runs_of};
+use rankplan_core::reserving::{Asking, Lack, Resource, lacking};
 use rankplan_core::sorting::Unsorted;
 use rankplan_core::{GroupNames, NodeOrder, NodeRun, NodeRuns};
 
@@ -17,6 +22,7 @@ use crate::inventory::{Inventory, node_order};
 use crate::pickling::Reduced;
 use crate::placements::Placements;
 use crate::rank_set::RankSet;
+use crate::value::value_of;
 
 /// The placement groups that a trainer asks Ray for, in order: a sequence of `rankplan.Request`, each of which is made when
 /// it is read.
@@ -30,17 +36,76 @@ pub struct Requests(pub Arc<rankplan_core::Requests>);
 pub struct Request(Row);
 
 /// The arguments of a request.
-type RequestState = (String, Option<String>, Vec<u32>, Vec<u32>, Option<String>, bool, Option<&'static str>);
+type RequestState = (RequestFields<Option<&'static str>>, Vec<AmountsState>);
+
+/// Component, name, accelerators and nodes of the bundles, strategy, optional, order.
+type RequestFields<O> = (String, Option<String>, Vec<u32>, Vec<u32>, Option<String>, bool, O);
+
+/// What a bundle reserves besides accelerators: CPUs, MiB of memory, custom resources by name.
+type AmountsState = (Option<f64>, Option<u64>, Vec<(String, f64)>);
+
+/// Equal bundles: how many there are, the accelerators of each, and what else each reserves.
+type BundlesState = (u32, u32, AmountsState);
+
+/// Something that cannot be reserved: what asks for it (a kind and a name), bundles and for how many there is room, the
+/// resource, how much is needed and present, nodes by what they have and would need, and whether nothing can help.
+type LackState = ((&'static str, String), Option<(u32, u32)>, String, f64, f64, Vec<(f64, f64, RankSet)>, bool);
 
 /// Names of groups: none, one for all, or a number between two texts.
 type Names = Option<(String, Option<u32>, String)>;
 
-/// Equal groups: component, strategy, optional, order, bundles as (times, size), names, number of groups, and nodes as
+/// Equal groups: component, strategy, optional, order, bundles, names, number of groups, and nodes as
 /// (first node, nodes, bundles of each).
-type RowState = (String, Option<String>, bool, Option<String>, Vec<(u32, u32)>, Names, u32, Vec<(u32, u32, u32)>);
+type RowState = (String, Option<String>, bool, Option<String>, Vec<BundlesState>, Names, u32, Vec<(u32, u32, u32)>);
 
 /// A pool that was not sorted: component, order, nodes as they are, nodes as sorted, whether they are exchanged.
 type UnsortedState = (String, &'static str, Vec<u32>, Vec<u32>, bool);
+
+fn amounts_of((cpus, memory, custom): AmountsState) -> Amounts {
+    let custom = custom.into_iter().map(|(name, amount)| (name, Amount::new(amount))).collect();
+    Amounts { cpus: cpus.map(Amount::new), memory, custom }
+}
+
+fn amounts_state(amounts: &Amounts) -> AmountsState {
+    let custom = amounts.custom.iter().map(|(name, amount)| (name.clone(), amount.number())).collect();
+    (amounts.cpus.map(Amount::number), amounts.memory, custom)
+}
+
+/// Bundles of these sizes, which reserve these amounts; without any, nothing else is known of them.
+fn bundles_of(sizes: Vec<u32>, amounts: Vec<AmountsState>) -> PyResult<Vec<Bundle>> {
+    if amounts.is_empty() {
+        return Ok(sizes.into_iter().map(Bundle::from).collect());
+    }
+    if amounts.len() != sizes.len() {
+        return Err(PyValueError::new_err(format!("{} bundles, but amounts of {}", sizes.len(), amounts.len())));
+    }
+    let amounts = amounts.into_iter().map(amounts_of);
+    Ok(sizes.into_iter().zip(amounts).map(|(accelerators, amounts)| Bundle { accelerators, amounts }).collect())
+}
+
+fn lack_state(lack: Lack) -> LackState {
+    let is_final = lack.is_final();
+    let (kind, name, room) = match lack.asking {
+        Asking::Bundle(name) => ("bundle", name, None),
+        Asking::Group(name) => ("group", name, None),
+        Asking::Bundles(name, count, room) => ("bundles", name, Some((count, room))),
+        Asking::Actor(name) => ("actor", name, None),
+        Asking::All => ("all", String::new(), None),
+        Asking::OnNodes => ("nodes", String::new(), None),
+        Asking::Beside(name) => ("beside", name, None),
+    };
+    let number = |units| lack.resource.number(units);
+    let nodes = lack
+        .nodes
+        .iter()
+        .map(|(&(present, needed), nodes)| (number(present), number(needed), RankSet(nodes.iter().copied().collect())));
+    let resource = match &lack.resource {
+        Resource::Cpus => "CPU".to_owned(),
+        Resource::Memory => "memory".to_owned(),
+        Resource::Custom(name) => name.clone(),
+    };
+    ((kind, name), room, resource, number(lack.needed), number(lack.present), nodes.collect(), is_final)
+}
 
 fn order_of(name: Option<String>) -> PyResult<Option<NodeOrder>> {
     name.map(|name| node_order(&name)).transpose()
@@ -55,7 +120,12 @@ impl Request {
         let Kind { component, strategy, optional, .. } = self.0.kind.clone();
         let sizes = self.0.kind.sizes().collect();
         let nodes = self.0.nodes.iter().map(|node| node.0).collect();
-        (component, self.name(), sizes, nodes, strategy, optional, self.order())
+        let amounts = self.0.kind.each().map(|bundle| amounts_state(&bundle.amounts)).collect();
+        ((component, self.name(), sizes, nodes, strategy, optional, self.order()), amounts)
+    }
+
+    fn states(&self, stated: impl Fn(&Amounts) -> bool) -> bool {
+        self.0.kind.bundles.iter().any(|run| stated(&run.each.amounts))
     }
 }
 
@@ -63,8 +133,10 @@ impl Request {
 impl Request {
     #[new]
     #[pyo3(signature = (
-        component, name, accelerators, nodes, strategy = Some("PACK".to_owned()), optional = false, order = None
+        component, name, accelerators, nodes, strategy = Some("PACK".to_owned()), optional = false, order = None,
+        *, amounts = Vec::new()
     ))]
+    #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
         component: String,
         name: Option<String>,
@@ -73,20 +145,22 @@ impl Request {
         strategy: Option<String>,
         optional: bool,
         order: Option<String>,
+        amounts: Vec<AmountsState>,
     ) -> PyResult<Self> {
-        let mut bundles: Vec<(u32, u32)> = Vec::new();
-        for size in accelerators {
-            match bundles.last_mut() {
-                Some((times, known)) if *known == size => *times += 1,
-                _ => bundles.push((1, size)),
-            }
-        }
+        let bundles = runs_of(bundles_of(accelerators, amounts)?.into_iter().map(|bundle| (1, bundle)));
         let mut runs = NodeRuns::default();
         for node in nodes {
             runs.push(node, 1);
         }
         let kind = Kind { component, strategy, optional, order: order_of(order)?, bundles };
         Ok(Request(Row { kind, names: name.map(GroupNames::Same), groups: 1, nodes: runs }))
+    }
+
+    /// Restore a request from `__reduce__`.
+    #[staticmethod]
+    fn _restore(fields: RequestFields<Option<String>>, amounts: Vec<AmountsState>) -> PyResult<Self> {
+        let (component, name, sizes, nodes, strategy, optional, order) = fields;
+        Self::new(component, name, sizes, nodes, strategy, optional, order, amounts)
     }
 
     /// The first component on it, empty if none is.
@@ -105,6 +179,31 @@ impl Request {
     #[getter]
     fn accelerators<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.0.kind.sizes().collect::<Vec<_>>())
+    }
+
+    /// The CPUs that each bundle reserves; `None` for an unknown number.
+    #[getter]
+    fn cpus<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.kind.each().map(|bundle| bundle.amounts.cpus.map(Amount::number)).collect::<Vec<_>>())
+    }
+
+    /// The MiB of host memory that each bundle reserves; `None` if it states none.
+    #[getter]
+    fn memory<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.kind.each().map(|bundle| bundle.amounts.memory).collect::<Vec<_>>())
+    }
+
+    /// The custom resources that each bundle reserves, by name.
+    #[getter]
+    fn resources<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let each = |bundle: &Bundle| {
+            let resources = PyDict::new(py);
+            for (name, amount) in bundle.amounts.custom.iter() {
+                resources.set_item(name, amount.number())?;
+            }
+            Ok(resources)
+        };
+        PyTuple::new(py, self.0.kind.each().map(each).collect::<PyResult<Vec<_>>>()?)
     }
 
     /// The node rank of each bundle.
@@ -132,13 +231,21 @@ impl Request {
     }
 
     fn __repr__<'py>(slf: &Bound<'py, Self>) -> PyResult<String> {
+        let this = slf.get();
+        let amounts = [
+            ("cpus", this.states(|amounts| amounts.cpus.is_some())),
+            ("memory", this.states(|amounts| amounts.memory.is_some())),
+            ("resources", this.states(|amounts| !amounts.custom.is_empty())),
+        ];
+        let amounts = amounts.into_iter().filter_map(|(key, stated)| stated.then_some(key));
         let keys = ["component", "name", "accelerators", "nodes", "strategy", "optional", "order"];
+        let keys = keys.into_iter().chain(amounts);
         let part = |key| Ok(format!("{key}={}", slf.getattr(key)?.repr()?));
-        Ok(format!("Request({})", keys.into_iter().map(part).collect::<PyResult<Vec<_>>>()?.join(", ")))
+        Ok(format!("Request({})", keys.map(part).collect::<PyResult<Vec<_>>>()?.join(", ")))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, RequestState> {
-        Ok((slf.get_type().into_any(), slf.get().state()))
+        Ok((slf.get_type().getattr("_restore")?, slf.get().state()))
     }
 }
 
@@ -162,6 +269,10 @@ impl Requests {
         let nodes = row.nodes.runs().iter().map(|run| (run.first, run.nodes, run.each)).collect();
         let Kind { component, strategy, optional, order, bundles } = row.kind.clone();
         let order = order.map(|order| order.name().to_owned());
+        let bundle = |run: &rankplan_core::requests::Bundles| {
+            (run.times, run.each.accelerators, amounts_state(&run.each.amounts))
+        };
+        let bundles = bundles.iter().map(bundle).collect();
         (component, strategy, optional, order, bundles, names, row.groups, nodes)
     }
 }
@@ -186,10 +297,11 @@ impl Requests {
     /// Return the groups on these accelerators. `bundles` are the sizes of the bundles of a group, in turn until it is full.
     /// Without `per_group`, all are one group of this name; otherwise a group has so many accelerators, and its number is at
     /// the end of its name. `pools` are the text between the number of a pool, which is after `name`, and that of a group in
-    /// it, and how many groups a pool has. Raises `ValueError` for an unknown order.
+    /// it, and how many groups a pool has. `amounts` are what each of `bundles` reserves besides. Raises `ValueError` for an unknown order.
     #[staticmethod]
     #[pyo3(signature = (
-        inventory, component, taken, bundles, per_group = None, *, name = None, pools = None, strategy = None, order = None
+        inventory, component, taken, bundles, per_group = None, *, name = None, pools = None, strategy = None, order = None,
+        amounts = Vec::new()
     ))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn of(
@@ -203,7 +315,9 @@ impl Requests {
         pools: Option<(String, u32)>,
         strategy: Option<String>,
         order: Option<String>,
+        amounts: Vec<AmountsState>,
     ) -> PyResult<Self> {
+        let bundles = bundles_of(bundles, amounts)?;
         let kind = Kind { component, strategy, optional: false, order: order_of(order)?, bundles: Vec::new() };
         let naming = match (name, &pools) {
             (None, _) => Naming::Unnamed,
@@ -225,13 +339,17 @@ impl Requests {
                 None => GroupNames::Same(before),
                 Some(first) => GroupNames::Numbered { before, first, after },
             });
+            let bundles =
+                runs_of(bundles.into_iter().map(|(times, accelerators, amounts)| {
+                    (times, Bundle { accelerators, amounts: amounts_of(amounts) })
+                }));
             let kind = Kind { component, strategy, optional, order: order_of(order)?, bundles };
             let mut runs = NodeRuns::default();
             let few = |numbers: &mut dyn Iterator<Item = (u32, u32)>| {
                 let total: u64 = numbers.map(|(times, each)| u64::from(times) * u64::from(each)).sum();
                 total <= u64::from(MAX_PROCESSES)
             };
-            let mut bundles = kind.bundles.iter().map(|&(times, _)| (times, groups));
+            let mut bundles = kind.bundles.iter().map(|run| (run.times, groups));
             if !few(&mut bundles) || !few(&mut nodes.iter().map(|&(_, nodes, each)| (nodes, each))) {
                 return Err(PyValueError::new_err("a row has more bundles than a plan can have processes"));
             }
@@ -246,12 +364,27 @@ impl Requests {
         Ok(Requests::new(found))
     }
 
-    /// Equal groups in a row: component, strategy, optional, order, bundles as (times, size), names, number of groups, and
-    /// nodes as (first node, nodes, bundles of each). Names are `None`, a text with `None` for all groups, or the text before
+    /// Equal groups in a row: component, strategy, optional, order, bundles as (times, size, amounts), names, number of groups,
+    /// and nodes as (first node, nodes, bundles of each). Names are `None`, a text with `None` for all groups, or the text before
     /// the number of the first group, this number, which counts up, and the text after it.
     #[getter]
     fn rows(&self) -> Vec<RowState> {
         self.0.rows().iter().map(Self::state).collect()
+    }
+
+    /// Return what of these requests and of a trainer's other actors (plain values) cannot be reserved on the nodes of an
+    /// inventory, without these accelerators and nodes.
+    fn lacking(
+        &self,
+        py: Python<'_>,
+        inventory: &Inventory,
+        actors: &Bound<'_, PyAny>,
+        excluded: &RankSet,
+        unused: &RankSet,
+    ) -> PyResult<Vec<LackState>> {
+        let actors = read_actors(&mut Reader::new(None), &value_of(actors)?, &Place::WHOLE);
+        let lacks = py.detach(|| lacking(&self.0, &actors, &inventory.0, &excluded.0, &unused.0));
+        Ok(lacks.into_iter().map(lack_state).collect())
     }
 
     /// Return what each trainer sorts the nodes of a pool by, and the numbers of the requests of the pool.

@@ -65,8 +65,8 @@ def plan_text(plan: Plan) -> str:
     """Return the text of a saved plan."""
     from rankplan.plans import plan_file
 
-    known = plan.dialect, plan.requests, plan.rules, plan.job
-    return plan_file.content(plan.inventory, plan, plan.mode, *known).text()
+    known = plan.mode, plan.dialect, plan.requests, plan.rules, plan.job, plan.actors
+    return plan_file.content(plan.inventory, plan, *known).text()
 
 
 def digest(text: str) -> str:

@@ -93,7 +93,8 @@ class Inventory:
         ``accelerator_type`` (``NV_GPU`` without), ``accelerator_model``, ``accelerator_ids`` (the node's own ids, by
         local index), ``ip``, ``hostname``, ``labels``, ``hardware`` (pieces by type: ``{Franka: 2}``),
         ``healthy: false`` for a node that must not be used, ``taken: JOB`` for one that another job has,
-        ``unhealthy`` for accelerators that must not be used (local indices).
+        ``unhealthy`` for accelerators that must not be used (local indices), and what jobs can reserve as Ray, Slurm or
+        Kubernetes counts it: ``cpus``, ``reservable_memory`` (MiB), ``resources`` (custom ones: ``{license: 2}``).
         ``accelerators`` may be a list: ``[{id: GPU-5c89, healthy: false}, ...]``. ``levels`` next to ``nodes`` are the
         keys of labels that tell where a node is in the network, outermost first. Raises `PlacementError` with every
         fault.

@@ -20,7 +20,7 @@ _HELP = "plan the config again with --pinned, on the nodes of this cluster (--ra
 _MOST = 8
 """Nodes named in a message."""
 
-_EXCHANGEABLE: tuple[NodeOrder, ...] = ("id", "topology", "topology-id", "rank")
+_EXCHANGEABLE: tuple[NodeOrder, ...] = ("id", "topology", "topology-id", "rank", "rank-cpus")
 """Orders that are known only on the cluster. Addresses are known before: a plan in another order of them is wrong."""
 
 ORDER_WORDS: dict[NodeOrder, str] = {
@@ -30,6 +30,7 @@ ORDER_WORDS: dict[NodeOrder, str] = {
     "topology": "ranks in the network",
     "topology-id": "ranks in the network, or else Ray node ids",
     "rank": NODE_RANK,
+    "rank-cpus": f"{NODE_RANK}, or else the number of CPUs",
 }
 """What trainers sort nodes by, in words."""
 
@@ -121,7 +122,8 @@ def in_trainers_order(plan: Plan, node_ids: Sequence[str] = ()) -> tuple[Plan, l
     if not changes:
         return plan, []
     components = [_exchanged(one, sorting) for one in plan.values()]
-    return Plan(plan.inventory, components, plan.mode, plan.dialect, sorting.requests, plan.rules, plan.job), changes
+    known = plan.dialect, sorting.requests, plan.rules, plan.job, plan.actors
+    return Plan(plan.inventory, components, plan.mode, *known), changes
 
 
 def _exchanged(component: Component, sorting: Sorting) -> Component:

@@ -19,7 +19,7 @@ from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Visibility, check_size
 from rankplan.plans.plan_job import PlanJob
-from rankplan.plans.requests import Request
+from rankplan.plans.requests import Actors, Request
 from rankplan.plans.rules import NO_RULES, Rules, with_named_levels
 from rankplan.words import counted, did_you_mean, first_node, listed, wrong_type
 
@@ -68,8 +68,8 @@ class Plan(Mapping[str, Component]):
 
     ``rules`` are what is stated about the components and their nodes. Plans are equal if their inventories and rules
     are, the components in their order, and what they know of their trainer: ``dialect`` is the dialect of the config,
-    ``requests`` are the placement groups that the trainer will ask Ray for. ``job`` is what a job file states besides;
-    it does not count for equality.
+    ``requests`` are the placement groups that the trainer will ask Ray for, ``actors`` what its other actors hold.
+    ``job`` is what a job file states besides; it does not count for equality.
 
     Raises ``ValueError`` for components over different inventories, or two with one name, and `PlacementError`
     (``too-many-processes``) for more than 16,777,216 processes.
@@ -84,9 +84,11 @@ class Plan(Mapping[str, Component]):
         requests: Iterable[Request] = (),
         rules: Rules = NO_RULES,
         job: PlanJob | None = None,
+        actors: Iterable[Actors] = (),
     ) -> None:
         self._inventory, self._mode, self._dialect = inventory, mode, dialect
         self._requests, self._rules, self._job = Requests(requests), rules, job
+        self._actors = tuple(actors)
         self._components: dict[str, Component] = {}
         processes = 0
         for component in components:
@@ -134,6 +136,11 @@ class Plan(Mapping[str, Component]):
         return self._requests
 
     @property
+    def actors(self) -> tuple[Actors, ...]:
+        """What actors of the trainer outside these groups hold; those that hold nothing are left out."""
+        return self._actors
+
+    @property
     def components(self) -> list[str]:
         """Names of the components."""
         return list(self._components)
@@ -168,7 +175,7 @@ class Plan(Mapping[str, Component]):
             return NotImplemented
         same = self.mode == other.mode and list(self) == list(other) and self._inventory == other._inventory
         same = same and self._dialect == other._dialect and self._requests == other._requests
-        same = same and self._rules == other._rules
+        same = same and self._actors == other._actors and self._rules == other._rules
         return same and self._components == other._components
 
     __hash__ = None  # type: ignore[assignment]
@@ -208,6 +215,7 @@ class Plan(Mapping[str, Component]):
         if self._requests and list(found) == list(self):
             alike = all(_places(one) == _places(found[name]) for name, one in self.items())
             found._requests = self._requests if alike else Requests()
+            found._actors = self._actors if alike else ()
         return found
 
     def fitted(self, cluster: Inventory | SupportsInventory) -> Plan:
@@ -368,7 +376,7 @@ class Plan(Mapping[str, Component]):
     def _file(self) -> PlanFile:
         from rankplan.plans import plan_file
 
-        known = self._dialect, self._requests, self._rules, self._job
+        known = self._dialect, self._requests, self._rules, self._job, self._actors
         return plan_file.content(self._inventory, self, self.mode, *known)
 
     @classmethod
@@ -402,7 +410,7 @@ class Plan(Mapping[str, Component]):
         return cls(*plan_file.load(os.fspath(path)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        known = self.mode, self._dialect, self._requests, self._rules, self._job
+        known = self.mode, self._dialect, self._requests, self._rules, self._job, self._actors
         return type(self), (self._inventory, list(self.values()), *known)
 
 

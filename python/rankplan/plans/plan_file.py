@@ -26,14 +26,17 @@ from rankplan.plans.component import Component, Exclusive, PlacementMode, Rule, 
 from rankplan.plans.memory_settings import MemorySettings, settings_of
 from rankplan.plans.plan_job import PlanJob
 from rankplan.plans.pool_rules import stated_pool_faults
+from rankplan.plans.requests import Actors
 from rankplan.plans.rules import NO_RULES, Rules, with_named_levels
 from rankplan.words import path_text, shown
 
 _LARGEST = 1 << 30
 """The most bytes of a saved plan: 2**24 processes in no order take a third of it."""
 
-Saved: TypeAlias = tuple[Inventory, list[Component], PlacementMode | None, str | None, Requests, Rules, PlanJob | None]
-"""The arguments of `rankplan.Plan`: inventory, components, mode, dialect, requests, rules and job."""
+Saved: TypeAlias = tuple[
+    Inventory, list[Component], PlacementMode | None, str | None, Requests, Rules, PlanJob | None, list[Actors]
+]
+"""The arguments of `rankplan.Plan`: inventory, components, mode, dialect, requests, rules, job and actors."""
 
 _Fault: TypeAlias = tuple[KeyPath, Diagnostic]
 
@@ -45,7 +48,8 @@ def content(
     dialect: str | None,
     requests: Requests,
     rules: Rules,
-    job: PlanJob | None = None,
+    job: PlanJob | None,
+    actors: Iterable[Actors],
 ) -> PlanFile:
     """Return the content of the file of a plan."""
     written = []
@@ -55,7 +59,8 @@ def content(
     cluster, levels = cluster_values(inventory, rules), inventory.written_levels()
     mode_name = None if mode is None else mode.name
     stated = None if job is None else job.plain() or None
-    return PlanFile.of(inventory.core, levels, cluster, mode_name, dialect, requests, written, stated)
+    held = [one.plain() for one in actors]
+    return PlanFile.of(inventory.core, levels, cluster, mode_name, dialect, requests, held, written, stated)
 
 
 def _stated(settings: Settings) -> dict[str, Any]:
@@ -94,7 +99,7 @@ def load(file: str) -> Saved:
 
 
 def read(plan: PlanFile, file: str | None = None) -> Saved:
-    """Return the inventory of a plan with its node groups, its components, its mode, dialect, requests, rules and job.
+    """Return the arguments of the plan that a content states.
 
     The rules are stated in the ``file``.
 
@@ -142,7 +147,8 @@ def _read(plan: PlanFile, file: str | None) -> Saved:
         raise _refused(plan, faults)
     mode = None if saved.mode is None else PlacementMode[saved.mode]
     job = None if saved.job is None else PlanJob.of(saved.job)
-    return inventory, components, mode, saved.dialect, saved.requests, rules, job
+    actors = [Actors(**actors) for actors in saved.actors]
+    return inventory, components, mode, saved.dialect, saved.requests, rules, job, actors
 
 
 def _with_cluster(

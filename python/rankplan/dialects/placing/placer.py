@@ -14,7 +14,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.component import Component, PlacementMode
 from rankplan.plans.plan import SHARE_UNIT, Plan
-from rankplan.plans.requests import NodeOrder
+from rankplan.plans.requests import Actors, NodeOrder
 from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.read.components import sized, with_memory
 from rankplan.read.sources import Planned, Sources
@@ -71,6 +71,7 @@ class Placer:
         self.visibility = "own" if isolate else "node"
         self.components: list[Component] = []
         self.requests = Requests()
+        self.actors: list[Actors] = []
         self.rules: Rules = NO_RULES
         """What the config states about the components."""
         self.mode: PlacementMode | None = None
@@ -218,8 +219,21 @@ class Placer:
         pools: tuple[str, int] | None = None,
         strategy: str | None = "PACK",
         order: NodeOrder | None = None,
+        cpus: float | None = None,
+        memory: int | None = None,
+        resources: Mapping[str, float] | None = None,
     ) -> None:
-        """Record the requests for placement groups on these accelerators; see `Requests.of`."""
+        """Record the requests for placement groups on these accelerators; see `Requests.of`.
+
+        ``cpus``, ``memory`` (MiB) and custom ``resources`` are what the trainer asks for with each accelerator of a
+        bundle; ``None`` is unknown.
+        """
+        amounts: list[tuple[float | None, int | None, list[tuple[str, float]]]] = []
+        if (cpus, memory, resources) != (None, None, None):
+            for size in bundles:
+                custom = [(name, amount * size) for name, amount in (resources or {}).items()]
+                each = (None if cpus is None else cpus * size, None if memory is None else memory * size, custom)
+                amounts.append(each)
         if taken:
             self.requests += Requests.of(
                 self.inventory.core,
@@ -231,7 +245,13 @@ class Placer:
                 pools=pools,
                 strategy=strategy,
                 order=order,
+                amounts=amounts,
             )
+
+    def hold(self, actors: Actors) -> None:
+        """Record what actors of the trainer outside its placement groups hold, if there are any."""
+        if actors.count:
+            self.actors.append(actors)
 
     def reject(self, at: Where, fault: Diagnostic) -> None:
         """Record a fault at a place."""
@@ -327,7 +347,7 @@ class Placer:
         if memory is not None:
             components = [with_memory(one, memory.memory, self.facts.get(one.name, {})) for one in components]
         self.faults.finish()
-        plan = Plan(self.inventory, components, self.mode, dialect, self.requests, self.rules)
+        plan = Plan(self.inventory, components, self.mode, dialect, self.requests, self.rules, actors=self.actors)
         return Planned(plan, sources)
 
     @staticmethod

@@ -17,6 +17,7 @@ from rankplan.files import read_text
 from rankplan.kinds import KUBERNETES_NODES
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import HOSTNAME, known_key
+from rankplan.read.inventories.quantities import reservable
 from rankplan.read.text.document import Document
 from rankplan.words import natural, shown, whole_number
 
@@ -83,6 +84,7 @@ def _entry(node: Mapping[str, Any], name: str, keys: Collection[str]) -> dict[st
     if "InternalIP" in known:
         entry["ip"] = known["InternalIP"]
     entry |= _accelerators(node, labels)
+    entry |= _reservable(node)
     kept = {
         key: value
         for key, value in labels.items()
@@ -91,11 +93,22 @@ def _entry(node: Mapping[str, Any], name: str, keys: Collection[str]) -> dict[st
     return entry | ({"labels": kept} if kept else {})
 
 
-def _accelerators(node: Mapping[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what jobs may have of a node: whole accelerators, or else parts of GPUs (MIG), counted one by one."""
+def _amounts(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the amounts that jobs may have of a node, in Kubernetes' texts."""
     amounts = _at(node, "status", "allocatable")
     amounts = amounts if isinstance(amounts, Mapping) else _at(node, "status", "capacity")
-    amounts = amounts if isinstance(amounts, Mapping) else {}
+    return amounts if isinstance(amounts, Mapping) else {}
+
+
+def _reservable(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the CPUs and the MiB of memory that pods can request of a node; a text that is no quantity is unknown."""
+    amounts = _amounts(node)
+    return reservable(amounts.get("cpu"), amounts.get("memory"))
+
+
+def _accelerators(node: Mapping[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what jobs may have of a node: whole accelerators, or else parts of GPUs (MIG), counted one by one."""
+    amounts = _amounts(node)
     for row in VENDORS:
         if row.resource_key is not None and (count := whole_number(amounts.get(row.resource_key, 0)) or 0):
             model = next((labels[key] for key in _MODELS if _is_text(labels.get(key))), None)

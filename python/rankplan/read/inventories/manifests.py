@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from math import ceil
 from typing import Any, TypeAlias
 
 from rankplan._core import MAX_NODES
 from rankplan.accelerators import VENDORS
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.files import beginning
+from rankplan.read.inventories.quantities import quantity, reservable
 from rankplan.read.text.manifest import Object, read_objects
 from rankplan.words import must_be, whole_number
 
@@ -55,6 +57,26 @@ class _Reader:
         if start is not None:
             count = self.number((*start, "num-gpus"), count)
         return (kind, count) if count else (None, 0)
+
+    def reservable(self, spec: KeyPath, start: KeyPath | None) -> dict[str, Any]:
+        """Return the CPUs and the memory of a pod: those that Ray is told, or else the limits of its first container.
+
+        KubeRay rounds CPUs up for Ray, and takes requests where there are no limits.
+        """
+        container = next(self.items((*spec, "containers")), None)
+        if container is None:
+            return {}
+        amounts = {}
+        for name in ("cpu", "memory"):
+            limit = self.started.at(*container, "resources", "limits", name)
+            amounts[name] = self.started.at(*container, "resources", "requests", name) if limit is None else limit
+        entry = reservable(amounts["cpu"], amounts["memory"])
+        if start is not None and "cpus" in entry:
+            entry["cpus"] = ceil(entry["cpus"])
+        told = None if start is None else quantity(self.started.at(*start, "num-cpus"))
+        if told is not None:
+            entry["cpus"] = ceil(told)
+        return entry
 
 
 def _ray(reader: _Reader, spec: KeyPath) -> Iterator[_Pods]:
@@ -122,6 +144,7 @@ def read_pods(path: str | os.PathLike[str]) -> dict[str, Any] | None:
             break
         if pods:
             entry = {"accelerators": count, **({} if kind is None else {"accelerator_type": kind})}
+            entry |= reader.reservable(spec, start)
             entries.append({"ranks": f"{first}-{first + pods - 1}", **entry})
             first += pods
     if not entries and not reader.faults:
@@ -137,5 +160,6 @@ def _joined(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the entries with equal nodes together."""
     alike: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for one in entries:
-        alike.setdefault((one["accelerators"], one.get("accelerator_type")), []).append(one)
+        key = tuple(one.get(name) for name in ("accelerators", "accelerator_type", "cpus", "reservable_memory"))
+        alike.setdefault(key, []).append(one)
     return [{**ones[0], "ranks": ",".join(one["ranks"] for one in ones)} for ones in alike.values()]

@@ -18,7 +18,7 @@ from rankplan.words import counted, misspelt, shown
 
 SUFFIXES = (".csv", ".tsv")
 _TEXTS = ("hostname", "ip", "accelerator_model", "accelerator_type", "taken")
-_OTHERS = ("ranks", "accelerators", "accelerator_ids", "healthy", "unhealthy")
+_OTHERS = ("ranks", "accelerators", "accelerator_ids", "healthy", "unhealthy", "cpus", "reservable_memory")
 _COLUMNS = (*_TEXTS, *_OTHERS)
 
 

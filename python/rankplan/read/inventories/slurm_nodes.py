@@ -22,10 +22,13 @@ from rankplan.frozen import frozen
 from rankplan.kinds import SLURM_NODES, kind_of
 from rankplan.nodes.facts import SLURM_NAME
 from rankplan.read.inventories.batch_script import BY_NAME
-from rankplan.words import must_be, natural, shown
+from rankplan.words import must_be, natural, shown, whole_number
 
 _RECORD = re.compile(r"^[ \t]*NodeName=", re.MULTILINE)
-_FIELD = re.compile(r"(?<!\S)(NodeName|NodeAddr|NodeHostName|Gres|CfgTRES|State|Reason)=((?<=Reason=)[^\n]*|\S*)")
+_FIELD = re.compile(
+    r"(?<!\S)(NodeName|NodeAddr|NodeHostName|Gres|CfgTRES|State|Reason|CPUTot|CPUEfctv|RealMemory|MemSpecLimit)="
+    r"((?<=Reason=)[^\n]*|\S*)"
+)
 _GRES = re.compile(
     r"(?P<name>[^:,()]+)(?::(?P<type>[^:,()]+))??(?::(?P<count>[0-9]+)(?P<unit>[KMGkmg]?))?(?:\([^)]*\))?"
 )
@@ -38,6 +41,12 @@ _IN_JSON = {
     "gres": "Gres",
     "tres": "CfgTRES",
     "reason": "Reason",
+}
+_NUMBERS_IN_JSON = {
+    "cpus": "CPUTot",
+    "effective_cpus": "CPUEfctv",
+    "real_memory": "RealMemory",
+    "specialized_memory": "MemSpecLimit",
 }
 _LARGEST = 1 << 30
 """Slurm shows 1 to 4 KiB of each node."""
@@ -124,6 +133,12 @@ def _listed_in_json(file: str, text: str) -> Iterator[tuple[dict[str, Any], dict
         states = [known.get("state"), known.get("state_flags")]
         words = [word for one in states for word in (one if isinstance(one, list) else [one]) if isinstance(word, str)]
         fields = {field: known[key] for key, field in _IN_JSON.items() if isinstance(known.get(key), str)}
+        for key, field in _NUMBERS_IN_JSON.items():
+            number = known.get(key)
+            if isinstance(number, Mapping):  # {"set": true, "infinite": false, "number": 1024}
+                number = number.get("number") if number.get("set") else None
+            if isinstance(number, int):
+                fields[field] = str(number)
         yield {"path": f"nodes[{index}]"}, {"NodeName": "", **fields, "State": "+".join(words)}
 
 
@@ -138,12 +153,24 @@ def _node(fields: Mapping[str, str]) -> SlurmNode:
     with suppress(ValueError):  # Slurm shows the name again if it knows no address
         entry["ip"] = str(ipaddress.ip_address(fields.get("NodeAddr", "")))
     entry |= _accelerators(fields.get("Gres", ""), fields.get("CfgTRES", ""))
+    entry |= _reservable(fields)
     down = _down(fields.get("State", ""))
     if not down:
         return SlurmNode(name, entry)
     reason = re.split(r"\s*\[\S+@\S+\]", fields.get("Reason", ""))[0].strip()  # who set it, and when
     problem = "+".join(down) + (f": {reason}" if reason and reason != "none" else "")
     return SlurmNode(name, entry | {"healthy": False}, problem)
+
+
+def _reservable(fields: Mapping[str, str]) -> dict[str, int]:
+    """Return the CPUs, and the MiB of memory, that jobs can have of a node: without those that Slurm keeps for itself.
+
+    A number that is 0 or damaged is unknown.
+    """
+    cpus = whole_number(fields.get("CPUEfctv")) or whole_number(fields.get("CPUTot")) or 0
+    memory = (whole_number(fields.get("RealMemory")) or 0) - (whole_number(fields.get("MemSpecLimit")) or 0)
+    found = {"cpus": cpus, "reservable_memory": memory}
+    return {name: number for name, number in found.items() if number > 0}
 
 
 def _down(state: str) -> list[str]:

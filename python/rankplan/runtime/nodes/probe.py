@@ -23,7 +23,7 @@ from rankplan.hardware.nvml import fabrics, uses
 from rankplan.nodes.facts import ClusterFacts
 from rankplan.nodes.inventory import NodeSpec
 from rankplan.nodes.topology.domains import RANK_LABELS
-from rankplan.nodes.topology.sources import fabric_labels, known_key, nemo_rl_labels, slurm_labels
+from rankplan.nodes.topology.sources import NVLINK_DOMAIN, fabric_labels, known_key, nemo_rl_labels, slurm_labels
 from rankplan.plans.node_order import NODE_RANK
 from rankplan.runtime.nodes import faults
 from rankplan.runtime.nodes.nodes import (
@@ -294,9 +294,29 @@ def _seen(entry: dict[str, Any], rows: Sequence[Vendor]) -> tuple[NodeSpec, str 
         found |= {"accelerator_type": row.accelerator_type, "accelerator_ids": ids}
         found["accelerator_model"] = labels.get(MODEL_LABEL)
     stated = environment.get(HARDWARE_VARIABLE)
-    found |= json.loads(stated) if stated else hardware_facts(row.accelerator_type if row else NO_ACCEL, ids)
+    if stated:
+        found |= json.loads(stated)
+    else:
+        found |= hardware_facts(row.accelerator_type if row else NO_ACCEL, ids)
+        found |= _reservable(resources)
     variable = next((environment[name] for name in NODE_RANK_VARIABLES if name in environment), None)
     return NodeSpec(**found), variable, age(os.getppid())
+
+
+def _reservable(resources: Mapping[str, float]) -> dict[str, Any]:
+    """Return what Ray lets jobs reserve on a node besides accelerators, by the keys of an inventory.
+
+    Resources of Ray itself, of placement groups and of the network are left out. Ray lists no amount
+    that is 0.
+    """
+    own = {"CPU", "GPU", "memory", "object_store_memory", "topo_rank"} | {row.resource for row in VENDORS}
+    custom = {
+        name: amount
+        for name, amount in resources.items()
+        if name not in own and ":" not in name and "_group_" not in name and not name.startswith(NVLINK_DOMAIN)
+    }
+    memory = int(resources.get("memory", 0)) >> 20
+    return {"cpus": resources.get("CPU", 0), "reservable_memory": memory, "resources": custom}
 
 
 def _names(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import logging
 import os
 import shutil
@@ -31,7 +32,7 @@ from rankplan.runtime.ray.signals import TerminationHandler
 
 _FIRST_ADDRESS = ipaddress.ip_address("127.0.0.2")  # a head on 127.0.0.1 makes the driver rewrite the address and hang
 _OBJECT_STORE_BYTES = 80 << 20
-_CPUS = 128  # declared, like the accelerators: as many as a node of a real cluster has
+_CPUS = 128  # declared where the inventory does not tell, and not shown by the nodes: unknown stays unknown
 
 _logger = logging.getLogger("rankplan")
 
@@ -120,10 +121,15 @@ class Raylets:
 
 
 def _node_options(node: NodeSpec, rank: int) -> dict[str, Any]:
-    environment = {NODE_RANK_VARIABLES[0]: str(rank), HARDWARE_VARIABLE: node.facts or "{}"}
+    facts = json.dumps(json.loads(node.facts or "{}") | _reservable(node))
+    environment = {NODE_RANK_VARIABLES[0]: str(rank), HARDWARE_VARIABLE: facts}
     labels = {**node.labels, TYPE_LABEL: node.accelerator_type}
     labels |= {f"{HARDWARE_LABEL}{name}": str(count) for name, count in node.hardware.items()}
-    options: dict[str, Any] = {"num_gpus": 0, **(internals.SIMULATED_HEAD if rank == 0 else {})}
+    options: dict[str, Any] = {
+        "num_gpus": 0,
+        "resources": dict(node.resources),
+        **(internals.SIMULATED_HEAD if rank == 0 else {}),
+    }
     row = vendor(node.accelerator_type)
     if row is not None:
         if node.accelerator_model is not None:
@@ -132,15 +138,23 @@ def _node_options(node: NodeSpec, rank: int) -> dict[str, Any]:
         if row.resource == "GPU":
             options["num_gpus"] = node.num_accelerators
         else:
-            options["resources"] = {row.resource: node.num_accelerators}
+            options["resources"][row.resource] = node.num_accelerators
+    if node.reservable_memory is not None:
+        options["memory"] = node.reservable_memory << 20
     return {
         **options,
-        "num_cpus": _CPUS,
+        "num_cpus": _CPUS if node.cpus is None else node.cpus,
         "node_ip_address": str(_FIRST_ADDRESS + rank),
         "env_vars": environment,
         "labels": labels,
         "object_store_memory": _OBJECT_STORE_BYTES,
     }
+
+
+def _reservable(node: NodeSpec) -> dict[str, Any]:
+    """Return the stated amounts that jobs can reserve on a node, by the keys of an inventory."""
+    fields = node.fields()
+    return {name: fields[name] for name in ("cpus", "reservable_memory", "resources") if fields[name]}
 
 
 @contextmanager

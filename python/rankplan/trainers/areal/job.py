@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rankplan import Diagnostic, PlacementError
+from rankplan import Actors, Diagnostic, PlacementError
 from rankplan._core import Short
 from rankplan.frozen import frozen
 from rankplan.sdk import Config, Job, Placer, Sizes, Taken, Where, must_be
@@ -35,12 +35,15 @@ from rankplan.trainers.areal.allocation import (
     parse_mode,
     with_colons,
 )
-from rankplan.words import counted, shown
+from rankplan.words import counted, shown, whole_number
 
 _STARTED = ("actor", "critic", "ref", "teacher", "gen", "rollout")
 """The engines in the order in which they start: one can share the GPUs of an earlier one only."""
 
 _LEFT = "what is left"
+
+_USUAL_CPUS, _USUAL_GIBIBYTES = 8, 32
+"""``cpu`` and ``mem`` of a ``SchedulingSpec`` by default."""
 
 _FIRST_MODE = re.compile(r"m[0-9]|manual|heuristic")
 """What only the modes of the first AReaL have: a model size ``m``."""
@@ -51,7 +54,8 @@ class _Engine:
     """An engine: its allocation, and how it gets its GPUs.
 
     ``where`` is the place of its allocation. ``host`` is the engine whose GPUs it shares, and ``host_where`` the place
-    that says so. ``grouping`` is AReaL's ``ray_placement_strategy``.
+    that says so. ``grouping`` is AReaL's ``ray_placement_strategy``. ``cpus`` and
+    ``memory`` (MiB) are what it asks for with each GPU, or without GPUs, for each process; ``None`` is unknown.
     """
 
     allocation: Allocation
@@ -60,6 +64,8 @@ class _Engine:
     host_where: Where | None = None
     on_cpu: bool = False
     grouping: str = "shared"
+    cpus: float | None = None
+    memory: int | None = None
 
     @property
     def processes(self) -> int:
@@ -140,6 +146,8 @@ class ArealJob(Job):
             config.where(keys.TARGET),
             on_cpu=config.entry(keys.SCHEDULING, scheduling, "gpu") == 0,
             grouping=str(config.entry(keys.SCHEDULING, scheduling, "ray_placement_strategy") or "shared"),
+            cpus=_amount(config.entry(keys.SCHEDULING, scheduling, "cpu"), _USUAL_CPUS),
+            memory=_mebibytes(_amount(config.entry(keys.SCHEDULING, scheduling, "mem"), _USUAL_GIBIBYTES)),
         )
 
     def _check_host(self, config: Config, name: str, engine: _Engine) -> None:
@@ -225,6 +233,8 @@ class ArealJob(Job):
                 )
             else:
                 placer.without_accelerators(name, engine.processes, engine.where)
+                if engine.host is None and (engine.cpus, engine.memory) != (None, None):
+                    placer.hold(Actors(name, engine.processes, engine.cpus, engine.memory))
 
     def _take_all(self, placer: Placer) -> dict[str, Taken]:
         """Take the GPUs of each engine that has its own; the engines are in the order written."""
@@ -271,9 +281,10 @@ class ArealJob(Job):
         engine = self.engines[name]
         each = engine.allocation.each
         if engine.grouping == "shared" and not engine.infers:
-            placer.ask(name, taken, bundles=[each])
+            placer.ask(name, taken, bundles=[each], cpus=engine.cpus, memory=engine.memory)
         else:
-            placer.ask(name, taken, bundles=self._bundles(engine), per_group=each)
+            bundles = self._bundles(engine)
+            placer.ask(name, taken, bundles=bundles, per_group=each, cpus=engine.cpus, memory=engine.memory)
 
     def _share(self, resources: dict[str, Taken]) -> None:
         """Give the engines that share GPUs those of their hosts, which start before them."""
@@ -322,6 +333,15 @@ def _scheduling(config: Config) -> Mapping[Any, Any]:
     if isinstance(entries, Sequence) and not isinstance(entries, str) and entries:
         entries = entries[0]
     return entries if isinstance(entries, Mapping) else {}
+
+
+def _amount(value: Any, usual: int) -> int | None:
+    """Return an amount of a ``SchedulingSpec``, the usual one if it is missing, ``None`` if it is no number."""
+    return usual if value is None else whole_number(value)
+
+
+def _mebibytes(gibibytes: int | None) -> int | None:
+    return None if gibibytes is None else gibibytes << 10
 
 
 def _may_share(name: str, engine: _Engine, host: _Engine) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from rankplan import Diagnostic, Inventory
+from rankplan import Actors, Diagnostic, Inventory
 from rankplan._core import Free
 from rankplan.dialects.placing.engines import engine_sizes
 from rankplan.errors import Faults, KeyPath
@@ -31,6 +31,9 @@ _TRAINING = "(.*_)?(policy|train|dpo|rm|sft|distillation)_cluster"
 _INFERENCE = "(.*_)?(generation|inference)_cluster"
 _REWARD = "(.*_)?reward_model_cluster"
 """The names of the clusters of nodes; each algorithm puts its own before them."""
+
+_BUILDER = "builder of environments"
+"""It takes a CPU of every node where a virtual environment is missing (``create_local_venv_on_each_node``)."""
 
 _BACKENDS = {
     "grpo": ("vllm, sglang, megatron or trtllm", "vllm, megatron, trtllm or dynamo"),
@@ -307,12 +310,14 @@ class NemoRlJob(Job):
         cure = partial(self._smaller_nodes, placer.inventory)
         training = placer.nodes(self.training.count, self.training.gpus, "training", self.num_nodes_at, cure=cure)
         is_unified = self.colocated and self._is_unified
-        self._ask(placer, "policy", training, self.training, _TRAINING, unified=is_unified)
+        cpus = self._training_users
+        self._ask(placer, "policy", training, self.training, _TRAINING, cpus, unified=is_unified)
         generating = training
         if not self.colocated:
             inference = self.inference
             generating = placer.nodes(inference.count, inference.gpus, "inference", self.inference_at, cure=cure)
-            self._ask(placer, "generation", generating, inference, _INFERENCE, unified=self._is_unified)
+            cpus = self._generating_users
+            self._ask(placer, "generation", generating, inference, _INFERENCE, cpus, unified=self._is_unified)
         for name, sizes in self.trained_sizes.items():
             placer.component(name, training, sizes.where, sizes=sizes, share=placer.share(self._training_users))
         if self.generates:
@@ -321,6 +326,7 @@ class NemoRlJob(Job):
             self._place_teacher(placer, teacher)
         if self.reward.count:
             self._place_reward_model(placer)
+        placer.hold(Actors(_BUILDER, cpus=1, each_node=True, brief=True))
 
     def _rules(self) -> Rules:
         """Return the segments that must be in one domain: each teacher and engine is one, too."""
@@ -350,28 +356,38 @@ class NemoRlJob(Job):
     def _place_teacher(self, placer: Placer, teacher: _Teacher) -> None:
         """Place a teacher on nodes of its own."""
         taken = placer.nodes(teacher.nodes.count, teacher.nodes.gpus, teacher.name, teacher.count_at)
-        self._ask(placer, teacher.name, taken, teacher.nodes, re.escape(teacher.name.replace(".", "_", 1)))
+        self._ask(placer, teacher.name, taken, teacher.nodes, re.escape(teacher.name.replace(".", "_", 1)), 1)
         placer.component(teacher.name, taken, teacher.sizes.where, sizes=teacher.sizes, share=1.0)
 
     def _place_reward_model(self, placer: Placer) -> None:
         """Place the reward model on nodes of its own."""
         taken = placer.nodes(self.reward.count, self.reward.gpus, "the reward model", self.reward_at)
-        self._ask(placer, "reward_model", taken, self.reward, _REWARD)
+        self._ask(placer, "reward_model", taken, self.reward, _REWARD, 1)
         sizes = self.reward_sizes
         placer.component("reward_model", taken, sizes.where, sizes=sizes, share=1.0)
 
     def _ask(
-        self, placer: Placer, component: str, taken: Taken, nodes: _Nodes, cluster: str, *, unified: bool = False
+        self,
+        placer: Placer,
+        component: str,
+        taken: Taken,
+        nodes: _Nodes,
+        cluster: str,
+        cpus: int,
+        *,
+        unified: bool = False,
     ) -> None:
         """Record the requests for a cluster: a group a node, or one of all nodes (``RayVirtualCluster``).
+
+        Each bundle has a CPU for each worker group that the cluster is made for.
 
         With segments, each group of a node asks for the domain of a certain rank in the network.
         """
         if unified:
-            placer.ask(component, taken, name=f"{cluster}-unified", order="topology-id")
+            placer.ask(component, taken, name=f"{cluster}-unified", order="topology-id", cpus=cpus)
             return
         order: NodeOrder | None = None if self.segment is None else "topology"
-        placer.ask(component, taken, per_group=nodes.gpus, name=f"{cluster}-node", order=order)
+        placer.ask(component, taken, per_group=nodes.gpus, name=f"{cluster}-node", order=order, cpus=cpus)
 
     def _smaller_nodes(self, inventory: Inventory) -> str | None:
         """Return how to write as many GPUs with fewer per node, if the cluster has them and engines stay whole."""

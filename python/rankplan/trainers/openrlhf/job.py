@@ -136,7 +136,7 @@ class OpenrlhfJob(Job):
         """Record the request of a model, or of the engines."""
         # Without a group, actors with one GPU per node ask for themselves.
         together = name == _ENGINES or self.models[name].gpus_per_node > 1 or name in self.on
-        placer.ask(name, taken, strategy="PACK" if together else None)
+        placer.ask(name, taken, strategy="PACK" if together else None, cpus=1)
 
 
 def _present(config: Config) -> set[str]:

@@ -69,6 +69,16 @@ class _Strategy(NamedTuple):
     sizes: Sizes
 
 
+class _Nodes(NamedTuple):
+    """Nodes in a row with as many accelerators and CPUs each, which belong to a role."""
+
+    first: int
+    last: int
+    accelerators: int
+    cpus: float | None
+    role: str
+
+
 class RollJob(Job):
     """The roles that a ROLL config starts, and its sizes, ``None`` where they are missing or invalid.
 
@@ -96,8 +106,8 @@ class RollJob(Job):
         return self.highest // max(each, 1) + 1, each
 
     def node_order(self) -> NodeOrder | None:
-        """Return the nodes' own ``NODE_RANK``; without it, ROLL numbers them as it gets them."""
-        return "rank"
+        """Return the nodes' own ``NODE_RANK``; without it, ROLL sorts them by their CPUs."""
+        return "rank-cpus"
 
     def inventory(self, inventory: Inventory, collector: Faults, *, pinned: bool) -> Inventory:
         """Return the nodes that the config uses: for a pinned plan, nodes that have all accelerators free."""
@@ -200,7 +210,8 @@ class RollJob(Job):
         """Yield the requests: a bundle of ``num_gpus_per_node`` on each node (``ResourceManager.__init__``).
 
         A node belongs to the first role that has accelerators there, or to none. Nodes in a row with the same role and
-        as many accelerators are asked for together.
+        as many accelerators and CPUs are asked for together. A bundle has half of the CPUs of its node, at least one;
+        ROLL asks for the smallest first, and sorts them by ``NODE_RANK`` after that, if the nodes have one.
         """
         core = inventory.core
         nodes_by_size = {each: nodes for each, nodes in core.nodes_by_size().items() if each}
@@ -211,15 +222,36 @@ class RollJob(Job):
                 nodes = role.devices.used_nodes(core) & left
                 owned.append((role.name, nodes))
                 left -= nodes
-        rows: list[tuple[int, int, int, str]] = []
+        rows: list[_Nodes] = []
         for name, nodes in (*owned, ("", left)):
             for each, of_size in nodes_by_size.items():
-                rows += ((first, last, each, name) for first, last in (nodes & of_size).ranges)
-        for first, last, each, name in sorted(rows):
-            bundle = each if self.gpus_per_node is None else self.gpus_per_node
+                for cpus, of_cpus in _nodes_by_cpus(inventory).items():
+                    rows += (
+                        _Nodes(first, last, each, cpus, name) for first, last in (nodes & of_size & of_cpus).ranges
+                    )
+        rows.sort()
+        order: NodeOrder | None = "rank-cpus"
+        if all(row.cpus is not None for row in rows):
+            by_cpus = sorted(rows, key=lambda row: row.cpus or 0)
+            if by_cpus != rows:
+                rows, order = by_cpus, None  # ranks decide, which the nodes are sorted by already
+        for row in rows:
+            bundle = row.accelerators if self.gpus_per_node is None else self.gpus_per_node
             if bundle:
-                count = last - first + 1
-                yield Requests.of_rows([(name, "PACK", False, "rank", [(1, bundle)], None, count, [(first, count, 1)])])
+                count = row.last - row.first + 1
+                cpus = None if row.cpus is None else max(int(row.cpus) / 2, 1)
+                bundles = [(1, bundle, (cpus, None, ()))]
+                yield Requests.of_rows(
+                    [(row.role, "PACK", False, order, bundles, None, count, [(row.first, count, 1)])]
+                )
+
+
+def _nodes_by_cpus(inventory: Inventory) -> dict[float | None, RankSet]:
+    """Return the nodes of each number of CPUs."""
+    nodes: dict[float | None, list[int]] = {}
+    for ranks, spec in inventory.stretches():
+        nodes.setdefault(spec.cpus, []).extend(ranks)
+    return {cpus: RankSet(ranks) for cpus, ranks in nodes.items()}
 
 
 def _other_sizes(inventory: Inventory, each: int) -> dict[int, int]:

@@ -28,7 +28,7 @@ _ENGINES = "generator"
 _SHARED = 5
 _REMOVED = {"colocate_critic_reward", "reward_num_nodes", "reward_num_gpus_per_node"}
 """Keys of ``trainer.placement`` before 0.3.0, for a reward model that has left SkyRL."""
-_PEER_ACCESS = Request("", None, (2,), (), optional=True)
+_PEER_ACCESS = Request("", None, (2,), (), optional=True, amounts=[(1, None, ())])
 """From a head without GPUs, SkyRL asks two of a node whether they reach each other (``peer_access_supported``)."""
 
 
@@ -203,7 +203,7 @@ class SkyrlJob(Job):
         together = model.gpus_per_node > 1 or (self.pair and model.name == "policy")
         order: NodeOrder | None = "id" if together and model.gpus_per_node == 1 else None
         strategy = "PACK" if together else None
-        placer.ask(model.name, taken, bundles=[model.gpus_per_node], strategy=strategy, order=order)
+        placer.ask(model.name, taken, bundles=[model.gpus_per_node], strategy=strategy, order=order, cpus=1)
 
     def _parts(self) -> tuple[int, int]:
         """Return the accelerators of the engines, or of all models if they share them, in two parts.
@@ -227,7 +227,7 @@ class SkyrlJob(Job):
         """Record a request for each part of the accelerators of the engines."""
         ahead, _ = self._parts()
         for part in (engines.slice(0, ahead), engines.slice(ahead, len(engines))):
-            placer.ask(_ENGINES if self.num_engines else "policy", part, order="id")
+            placer.ask(_ENGINES if self.num_engines else "policy", part, order="id", cpus=1)
 
 
 def _reject_unknown(config: Config) -> None:

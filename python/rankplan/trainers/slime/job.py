@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rankplan import Diagnostic, Parallel
+from rankplan import Actors, Diagnostic, Parallel
 from rankplan._core import step_sizes
 from rankplan.errors import NOWHERE
 from rankplan.parallel import ENGINE_ORDER
@@ -28,6 +28,9 @@ from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Sizes, Taken, Wher
 from rankplan.trainers.slime import keys
 from rankplan.trainers.slime.dialect import DIALECT
 from rankplan.words import misspelt
+
+_HOLDERS = ("rollout manager", "engine lock")
+"""Actors that hold a CPU each beside the group, which takes one for each of its GPUs (``RolloutManager``)."""
 
 
 class SlimeJob(Job):
@@ -127,7 +130,9 @@ class SlimeJob(Job):
         each = self._per_process(placer, pool)
         placer.finish()
         first = "actor" if self.actor else "critic" if self.critic else "rollout"
-        placer.ask(first, pool, order="number")
+        placer.ask(first, pool, order="number", cpus=1)
+        for name in _HOLDERS:
+            placer.hold(Actors(name, cpus=1))
         share = 0.8 if colocated else 1.0
         share /= 2 if self.critic and self.critic_shares else 1
         critic = 0 if self.critic_shares else self.actor

@@ -13,7 +13,7 @@ from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.pools import Pool, group_name
 
 _USERS = 2
-"""``max_colocate_count`` of the pools that an engine has for itself."""
+"""``max_colocate_count`` of the pools that an engine has for itself: also the CPUs of a bundle."""
 
 SECTIONS = {"rollout": "rollout", "reward": "rollout", "teacher": "inference"}
 """The section of an engine's sizes, inside that of its role."""
@@ -61,7 +61,7 @@ class Engines:
         taken = placer.bundles(pool.gpus, [per_process], name, engine.path, torn)
         processes = engine.size // per_process
         pools = group_name(processes, per_process), processes
-        placer.ask(name, taken, per_group=per_process, name=prefix, pools=pools, order="text")
+        placer.ask(name, taken, per_group=per_process, name=prefix, pools=pools, order="text", cpus=_USERS)
         share = placer.share(_USERS)
         sizes = engine.parallel
         placer.component(name, taken, engine.where, per_process, sizes=sizes, share=share, engines=processes)

@@ -28,6 +28,7 @@ from rankplan.dialects.keys.config import Config
 from rankplan.dialects.placing.placer import Placer
 from rankplan.plans.requests import NodeOrder
 from rankplan.trainers.verl import faults, keys
+from rankplan.trainers.verl.actors import read_actors
 from rankplan.trainers.verl.pools import USERS, read_pool
 from rankplan.trainers.verl.programs import EASY_R1, has_own_defaults, program_of
 from rankplan.trainers.verl.reward import Form, read_reward_model
@@ -57,6 +58,7 @@ class VerlJob(Job):
         self.reward = read_reward_model(config, self.trainer, self.program.older_reward)
         self.teachers = read_teachers(config)
         self.trained = self._read_trained(config)
+        self.actors = [] if self.is_easy_r1 else read_actors(config, self.trainer)
 
     def _read_trained(self, config: Config) -> dict[str, Training]:
         """Return the roles that verl makes one Ray actor of, with their sizes."""
@@ -112,7 +114,8 @@ class VerlJob(Job):
         verl makes the pools before it starts a role on them; a standalone engine takes its nodes when it starts.
         """
         is_asynchronous = self.trainer is Trainer.ASYNCHRONOUS
-        training = self.pool.take(placer, "actor", "trainer_pool" if is_asynchronous else "global_pool")
+        cpus = None if self.is_easy_r1 else USERS
+        training = self.pool.take(placer, "actor", "trainer_pool" if is_asynchronous else "global_pool", cpus)
         reward = self._take_reward(placer, training)
         teachers = Taken()
         if self.teachers is not None:
@@ -128,6 +131,8 @@ class VerlJob(Job):
         if self.rollout.pool is not None:
             name = "rollout" if self.rollout.gpus_per_server is None else "rollout_standalone"
             self.rollout.engines.place_alone(placer, name, self.rollout.pool, "rollout_pool_")
+        for actors in self.actors:
+            placer.hold(actors)
 
     def _take_reward(self, placer: Placer, training: Taken) -> Taken:
         """Take the accelerators of the reward model's engines, unless they take nodes of their own."""

@@ -149,6 +149,10 @@ VEOMNI_FSDP_SIZE = size("@.fsdp_size", _VEOMNI, default=-1, least=-1, at=_inside
 REWARD_ENABLED = switch("@.enable", "whether there is a reward model", at=(REWARD,))
 REWARD_HAS_POOL = switch("@.enable_resource_pool", "whether the reward model has its own pool", at=(REWARD,))
 
+_REWARD_WORKERS = "actors of a remote reward manager, which hold CPUs"
+REWARD_MANAGER = anything("reward.reward_manager.name", _REWARD_WORKERS, fallbacks=(f"{OLDER_REWARD}.reward_manager",))
+REWARD_WORKERS = size("reward.num_workers", _REWARD_WORKERS, default=8, fallbacks=(f"{OLDER_REWARD}.num_workers",))
+
 TEACHERS_ENABLED = switch(f"{TEACHERS}.enabled", "whether there are teachers")
 TEACHER_MODELS = anything(f"{TEACHERS}.teacher_models", "the teachers and the sizes of their engines")
 NUM_REPLICAS = size("@.num_replicas", "the number of engines of a teacher", least=0)

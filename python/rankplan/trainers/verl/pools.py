@@ -13,7 +13,7 @@ from rankplan.trainers.verl import faults
 from rankplan.trainers.verl.keys import PoolKeys
 
 USERS = 3
-"""``max_colocate_count`` of verl's pools."""
+"""``max_colocate_count`` of verl's pools: also the CPUs of a bundle (``RayResourcePool``)."""
 
 
 @frozen
@@ -30,11 +30,16 @@ class Pool:
         """All its accelerators."""
         return self.nodes * self.gpus_per_node
 
-    def take(self, placer: Placer, component: str, prefix: str) -> Taken:
-        """Take its accelerators for a component, and record its requests, a group a node; too few are a fault."""
+    def take(self, placer: Placer, component: str, prefix: str, cpus: int | None = USERS) -> Taken:
+        """Take its accelerators for a component, and record its requests, a group a node; too few are a fault.
+
+        A bundle has ``cpus`` with its accelerator; ``None`` is unknown.
+        """
         taken = self.take_nodes(placer)
         name = f"{prefix}{group_name(self.nodes, self.gpus_per_node)}"
-        placer.ask(component, taken, per_group=self.gpus_per_node, name=name, strategy="STRICT_PACK", order="text")
+        placer.ask(
+            component, taken, per_group=self.gpus_per_node, name=name, strategy="STRICT_PACK", order="text", cpus=cpus
+        )
         return taken
 
     def take_nodes(self, placer: Placer) -> Taken:

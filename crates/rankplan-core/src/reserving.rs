@@ -1,0 +1,333 @@
+//! Whether nodes have the CPUs, the memory and the custom resources that requests and actors ask for.
+//!
+//! Two questions, each for one resource at a time. What can *never* be reserved, wherever Ray puts it: a bundle that is
+//! larger than every node, a group that must be on one node and is larger than every node, more bundles than all nodes have
+//! room for, more in all than all nodes have. And what cannot be reserved on the nodes *of the plan*: what its bundles on a
+//! node ask for together, and actors for which nothing is left beside them. Ray may find other nodes for the second kind.
+//!
+//! A node with unknown amounts may have any: nothing is claimed of it, nor of all nodes together. Each question is one pass
+//! over the nodes for each resource and each kind of bundle.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::actors::Actors;
+use crate::amounts::{Amount, Amounts};
+use crate::ids::NodeRank;
+use crate::inventory::Inventory;
+use crate::rank_set::RankSet;
+use crate::requests::{Bundle, Kind, Requests, Row};
+
+/// What is counted: CPUs and custom resources in ten-thousandths, memory in MiB.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Resource {
+    /// CPUs.
+    Cpus,
+    /// Host memory.
+    Memory,
+    /// A custom resource.
+    Custom(String),
+}
+
+impl Resource {
+    fn of(&self, amounts: &Amounts) -> Option<u64> {
+        match self {
+            Resource::Cpus => amounts.cpus.map(|cpus| cpus.0),
+            Resource::Memory => amounts.memory,
+            Resource::Custom(name) => amounts.custom.get(name).map(|amount| amount.0),
+        }
+    }
+
+    /// The number of so many units.
+    pub fn number(&self, units: u64) -> f64 {
+        match self {
+            Resource::Memory => units as f64,
+            _ => Amount(units).number(),
+        }
+    }
+}
+
+/// What lacks something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// A bundle of a component: no node is so large.
+    Bundle(String),
+    /// A group of a component that must be on one node: no node is so large.
+    Group(String),
+    /// Bundles of a component: how many there are, and for how many the nodes have room.
+    Bundles(String, u32, u32),
+    /// One of these actors: no node is so large.
+    Actor(String),
+    /// Everything.
+    All,
+    /// The bundles that the plan has on a node.
+    OnNodes,
+    /// One of these actors, beside the bundles of the plan.
+    Beside(String),
+}
+
+/// Something that cannot be reserved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// What asks for it.
+    pub asking: Asking,
+    /// What lacks.
+    pub resource: Resource,
+    /// How much is asked for: by a bundle, a group or an actor, or by all on the nodes in question.
+    pub needed: u64,
+    /// The most that there is for it.
+    pub present: u64,
+    /// The nodes that have too little, by what each has and what each would need, if single nodes have.
+    pub nodes: BTreeMap<(u64, u64), Vec<u32>>,
+}
+
+impl Lack {
+    fn new(asking: Asking, resource: &Resource, needed: u64, present: u64) -> Self {
+        Lack { asking, resource: resource.clone(), needed, present, nodes: BTreeMap::new() }
+    }
+
+    /// Whether nothing can help but other nodes, or another config.
+    pub fn is_final(&self) -> bool {
+        !matches!(self.asking, Asking::OnNodes | Asking::Beside(_))
+    }
+}
+
+/// A node that may be used.
+struct Candidate {
+    rank: u32,
+    accelerators: u32,
+    /// What it has of the resource, if it is known.
+    amount: Option<u64>,
+}
+
+/// What is asked for.
+struct Asked<'a> {
+    requests: &'a Requests,
+    actors: &'a [Actors],
+    /// Each kind of bundle with its component, and how many there are.
+    bundles: Vec<(&'a str, &'a Bundle, u64)>,
+}
+
+/// What cannot be reserved: what never can be, and only without any such, what cannot be on the nodes of the plan.
+/// `excluded` are accelerators, and `unused` nodes, that no process may use.
+pub fn lacking(
+    requests: &Requests,
+    actors: &[Actors],
+    inventory: &Inventory,
+    excluded: &RankSet,
+    unused: &RankSet,
+) -> Vec<Lack> {
+    let asked = Asked { requests, actors, bundles: kinds_of_bundles(requests) };
+    let resources: BTreeSet<Resource> = asked.amounts().flat_map(resources_of).collect();
+    let mut never = Vec::new();
+    let mut planned = Vec::new();
+    for resource in resources {
+        let nodes = candidates(inventory, &resource, excluded, unused);
+        let fault = asked.never(&resource, &nodes);
+        if fault.is_empty() {
+            planned.extend(asked.planned(&resource, &nodes));
+        }
+        never.extend(fault);
+    }
+    if never.is_empty() { planned } else { never }
+}
+
+/// Each kind of bundle that will come, with its component, and how many there are.
+fn kinds_of_bundles(requests: &Requests) -> Vec<(&str, &Bundle, u64)> {
+    let mut kinds: Vec<(&str, &Bundle, u64)> = Vec::new();
+    for row in requests.rows().iter().filter(|row| !row.kind.optional) {
+        for run in &row.kind.bundles {
+            let count = u64::from(row.groups) * u64::from(run.times);
+            match kinds.iter_mut().find(|(name, bundle, _)| *name == row.kind.component && **bundle == run.each) {
+                Some((_, _, total)) => *total += count,
+                None => kinds.push((&row.kind.component, &run.each, count)),
+            }
+        }
+    }
+    kinds
+}
+
+fn resources_of(amounts: &Amounts) -> Vec<Resource> {
+    let cpus = amounts.cpus.map(|_| Resource::Cpus);
+    let memory = amounts.memory.map(|_| Resource::Memory);
+    let custom = amounts.custom.iter().map(|(name, _)| Resource::Custom(name.clone()));
+    cpus.into_iter().chain(memory).chain(custom).collect()
+}
+
+/// The nodes that may be used, with what they have of a resource.
+///
+/// A custom resource that some node states is lacking on the others that state anything; one that no node states is unknown.
+fn candidates(inventory: &Inventory, resource: &Resource, excluded: &RankSet, unused: &RankSet) -> Vec<Candidate> {
+    let is_custom = matches!(resource, Resource::Custom(_));
+    let is_stated = inventory.entries().any(|(_, record)| resource.of(&record.reservable).is_some());
+    let mut found = Vec::new();
+    for (nodes, record) in inventory.stretches() {
+        let mut amount = resource.of(&record.reservable);
+        if amount.is_none() && is_custom && is_stated && !record.reservable.is_empty() {
+            amount = Some(0);
+        }
+        for rank in nodes.filter(|&rank| !unused.contains(rank)) {
+            let accelerators = inventory.accelerators_of(NodeRank(rank)).map_or(0, |range| {
+                let all = RankSet::from_ranges([range]);
+                if excluded.is_empty() { all.len() } else { all.difference(excluded).len() }
+            });
+            found.push(Candidate { rank, accelerators, amount });
+        }
+    }
+    found
+}
+
+impl Asked<'_> {
+    fn amounts(&self) -> impl Iterator<Item = &Amounts> {
+        let bundles = self.bundles.iter().map(|(_, bundle, _)| &bundle.amounts);
+        bundles.chain(self.actors.iter().map(|actors| &actors.amounts))
+    }
+
+    /// What can never be reserved of a resource; nothing if a node has an unknown amount.
+    fn never(&self, resource: &Resource, nodes: &[Candidate]) -> Vec<Lack> {
+        let known: Option<Vec<u64>> = nodes.iter().map(|node| node.amount).collect();
+        let Some(known) = known else { return Vec::new() };
+        let largest = known.iter().copied().max().unwrap_or(0);
+        let mut lacks = self.too_large(resource, largest);
+        if lacks.is_empty() {
+            lacks = self.too_many(resource, nodes);
+        }
+        let (needed, present) = (self.total(resource, nodes.len()), known.iter().sum());
+        if lacks.is_empty() && needed > present {
+            lacks.push(Lack::new(Asking::All, resource, needed, present));
+        }
+        lacks
+    }
+
+    /// Bundles, groups and actors that are larger than every node, each once for a component.
+    fn too_large(&self, resource: &Resource, largest: u64) -> Vec<Lack> {
+        let mut lacks: Vec<Lack> = Vec::new();
+        let mut add = |asking: Asking, needed: u64| {
+            if needed > largest && !lacks.iter().any(|lack| lack.asking == asking) {
+                lacks.push(Lack::new(asking, resource, needed, largest));
+            }
+        };
+        for (name, bundle, _) in &self.bundles {
+            add(Asking::Bundle((*name).to_owned()), resource.of(&bundle.amounts).unwrap_or(0));
+        }
+        for actors in self.actors {
+            add(Asking::Actor(actors.name.clone()), resource.of(&actors.amounts).unwrap_or(0));
+        }
+        let is_together = |kind: &Kind| kind.strategy.as_deref() == Some("STRICT_PACK") && !kind.optional;
+        for row in self.requests.rows().iter().filter(|row| is_together(&row.kind)) {
+            let total = row.kind.each().filter_map(|bundle| resource.of(&bundle.amounts)).sum();
+            if row.kind.num_bundles() > 1 {
+                add(Asking::Group(row.kind.component.clone()), total);
+            }
+        }
+        lacks
+    }
+
+    /// Kinds of bundles for which all nodes together have too little room, although their accelerators would suffice.
+    fn too_many(&self, resource: &Resource, nodes: &[Candidate]) -> Vec<Lack> {
+        let mut lacks = Vec::new();
+        for (name, bundle, count) in &self.bundles {
+            let each = resource.of(&bundle.amounts).filter(|&each| each > 0);
+            let Some(each) = each.filter(|_| bundle.accelerators > 0) else { continue };
+            let by_accelerators = |node: &Candidate| u64::from(node.accelerators / bundle.accelerators);
+            let room = |node: &Candidate| by_accelerators(node).min(node.amount.unwrap_or(0) / each);
+            let total: u64 = nodes.iter().map(room).sum();
+            if total >= *count || nodes.iter().map(by_accelerators).sum::<u64>() < *count {
+                continue;
+            }
+            let asking = Asking::Bundles((*name).to_owned(), *count as u32, total as u32);
+            let mut lack = Lack::new(asking, resource, *count * each, total * each);
+            for node in nodes.iter().filter(|node| room(node) < by_accelerators(node)) {
+                let amounts = (node.amount.unwrap_or(0), by_accelerators(node) * each);
+                lack.nodes.entry(amounts).or_default().push(node.rank);
+            }
+            lacks.push(lack);
+        }
+        lacks
+    }
+
+    /// What everything asks for together.
+    fn total(&self, resource: &Resource, nodes: usize) -> u64 {
+        let bundles = self.bundles.iter().map(|(_, bundle, count)| resource.of(&bundle.amounts).unwrap_or(0) * count);
+        let lasting = self.actors.iter().filter(|actors| !actors.brief);
+        let actors = lasting.map(|actors| {
+            let times = if actors.each_node { nodes as u64 } else { 1 };
+            resource.of(&actors.amounts).unwrap_or(0) * u64::from(actors.count) * times
+        });
+        bundles.chain(actors).sum()
+    }
+
+    /// What cannot be reserved on the nodes of the plan: bundles first, then actors on what these leave, the largest first,
+    /// each on the node with the most left.
+    fn planned(&self, resource: &Resource, nodes: &[Candidate]) -> Vec<Lack> {
+        let mut needed: BTreeMap<u32, u64> = BTreeMap::new();
+        for row in self.requests.rows().iter().filter(|row| !row.kind.optional) {
+            self.add_row(resource, row, &mut needed);
+        }
+        let mut lack = Lack::new(Asking::OnNodes, resource, 0, 0);
+        let mut left: Vec<u64> = Vec::new();
+        let mut is_known = true;
+        for node in nodes {
+            let each = needed.get(&node.rank).copied().unwrap_or(0);
+            let Some(present) = node.amount else {
+                is_known = false;
+                continue;
+            };
+            if each > present {
+                lack.nodes.entry((present, each)).or_default().push(node.rank);
+                lack.needed += each;
+                lack.present += present;
+            }
+            left.push(present.saturating_sub(each));
+        }
+        if !lack.nodes.is_empty() {
+            return vec![lack];
+        }
+        if is_known { self.beside(resource, left) } else { Vec::new() }
+    }
+
+    /// Add what the bundles of a row ask for on each node.
+    fn add_row(&self, resource: &Resource, row: &Row, needed: &mut BTreeMap<u32, u64>) {
+        if let [run] = &row.kind.bundles[..] {
+            let each = resource.of(&run.each.amounts).unwrap_or(0);
+            for (node, count) in row.nodes.stretches() {
+                *needed.entry(node.0).or_default() += each * u64::from(count);
+            }
+            return;
+        }
+        let each: Vec<u64> = row.kind.each().map(|bundle| resource.of(&bundle.amounts).unwrap_or(0)).collect();
+        for (node, amount) in row.nodes.iter().zip(each.into_iter().cycle()) {
+            *needed.entry(node.0).or_default() += amount;
+        }
+    }
+
+    /// Actors for which no node has enough left.
+    fn beside(&self, resource: &Resource, mut left: Vec<u64>) -> Vec<Lack> {
+        let mut lacks = Vec::new();
+        let amount = |actors: &Actors| resource.of(&actors.amounts).unwrap_or(0);
+        let mut actors: Vec<&Actors> = self.actors.iter().filter(|actors| amount(actors) > 0).collect();
+        actors.sort_by_key(|actors| (!actors.each_node, std::cmp::Reverse(amount(actors))));
+        for actors in actors {
+            let each = amount(actors);
+            let mut missing = None;
+            if actors.each_node {
+                let each = each * u64::from(actors.count);
+                missing = left.iter().copied().min().filter(|&least| least < each);
+                left.iter_mut().for_each(|left| *left = left.saturating_sub(each));
+            } else {
+                for _ in 0..actors.count {
+                    match left.iter_mut().max() {
+                        Some(most) if *most >= each => *most -= each,
+                        most => {
+                            missing = Some(most.map_or(0, |most| *most));
+                            break;
+                        }
+                    }
+                }
+            }
+            if let Some(present) = missing {
+                lacks.push(Lack::new(Asking::Beside(actors.name.clone()), resource, each, present));
+            }
+        }
+        lacks
+    }
+}
