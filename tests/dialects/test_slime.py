@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, PlacementError, Plan
@@ -577,3 +578,52 @@ def test_slimes_own_orders() -> None:
             assert not all(re.fullmatch(r"[0-9]+(\.[0-9]+){3}", address) for address in addresses), line
             needed.add(why_another_order(addresses))
     assert needed == {NAMES, AMONG, IPV6, STRICT}
+
+
+APART = {"actor_num_nodes": 1, "rollout_num_gpus_per_engine": 4}
+
+
+@pytest.mark.parametrize(
+    ("flags", "nodes", "engine"),
+    [
+        ({"actor_num_gpus_per_node": 4, "rollout_num_gpus": 12}, (2, 8), "engine 1 on node 1"),
+        ({"actor_num_gpus_per_node": 4, "rollout_num_gpus": 4}, (1, 8), None),
+        ({"actor_num_gpus_per_node": 8, "rollout_num_gpus": 16}, (3, 8), None),
+        ({"actor_num_gpus_per_node": 4, "rollout_num_gpus": 12}, (4, 4), "engine 1 on node 2"),
+        ({"actor_num_gpus_per_node": 4, "rollout_num_gpus": 12, "num_gpus_per_node": 4}, (4, 4), None),
+        ({"actor_num_gpus_per_node": 4, "rollout_num_gpus": 12, "colocate": True}, (2, 8), None),
+        (
+            {"actor_num_gpus_per_node": 4, "rollout_num_gpus": 12, "rollout_num_gpus_per_engine": 2},
+            (2, 8),
+            "engine 2 on node 1",
+        ),
+    ],
+)
+def test_engines_that_slime_gives_the_address_of_another_node(
+    flags: dict[str, Any], nodes: tuple[int, int], engine: str | None
+) -> None:
+    """slime's own arithmetic: as many engines as fit on a node have the address of the first of them."""
+    flags = APART | flags
+    report = rankplan.check(flags, Inventory.uniform(*nodes))
+    texts = [warning.message for warning in report.warnings if warning.code == "engine-address"]
+    assert report.plan is not None and len(texts) == (engine is not None)
+    assert engine is None or texts[0].startswith(f"slime gives {engine} the address of engine 0")
+    on = [row.cluster_node_rank for row in report.plan["rollout"]]
+    together = flags.get("num_gpus_per_node", 8) // flags["rollout_num_gpus_per_engine"]
+    wrong = [rank for rank, node in enumerate(on) if on[rank // together * together] != node]
+    assert bool(wrong) == (engine is not None)
+
+
+def test_the_asynchronous_program_refuses_a_colocated_job(tmp_path: Path) -> None:
+    """``train`` of train_async.py asserts it; with debug_rollout_only, slime ignores the flag."""
+    flags = "--actor-num-nodes 1 --actor-num-gpus-per-node 8 --rollout-num-gpus-per-engine 2"
+    script = tmp_path / "run.sh"
+
+    def codes(program: str, more: str) -> list[str]:
+        script.write_text(f"python3 {program} {flags} {more}\n")
+        return [f"{fault.code} {fault.line}" for fault in rankplan.check(script, "2x8").faults]
+
+    assert codes("train_async.py", "--colocate") == ["invalid-value 1"]
+    assert codes("train.py", "--colocate") == []
+    assert codes("train_async.py", "--rollout-num-gpus 8") == []
+    assert codes("train_async.py", "--colocate --debug-rollout-only") == []

@@ -25,7 +25,7 @@ from rankplan.errors import NOWHERE
 from rankplan.parallel import ENGINE_ORDER
 from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Sizes, Taken, Where, must_be
-from rankplan.trainers.slime import keys
+from rankplan.trainers.slime import faults, keys
 from rankplan.trainers.slime.dialect import DIALECT
 from rankplan.words import misspelt
 
@@ -55,6 +55,9 @@ class SlimeJob(Job):
         self.rollout_only = config[keys.ROLLOUT_ONLY]
         self.colocate = config[keys.COLOCATE]
         self.external = config.get(keys.EXTERNAL, config.stated(keys.ENGINE_ADDRESSES))
+        # With debug_rollout_only, slime ignores colocate (`slime_validate_args`, then `train` of train_async.py).
+        if self.colocate and not self.rollout_only and config.program.rpartition(".")[2] == "train_async":
+            config.faults.add(config.where(keys.COLOCATE), faults.colocated_async())
         has_critic = config.get(keys.USE_CRITIC, config[keys.ESTIMATOR] == "ppo")
         self.doubtful = any(fault.code != "duplicate-key" for fault in config.faults)
         self._contradicts = self.rollout_only and config[keys.TRAIN_ONLY]
@@ -141,11 +144,30 @@ class SlimeJob(Job):
         rollout = pool.slice(self.rollout_offset, self.rollout_offset + self.rollout)
         sizes = _decisive(self.engine, self.rollout)
         engines, share = self.per_engine // each, 0.2 if colocated else 1.0
+        self._check_addresses(placer, rollout)
         placer.component("rollout", rollout, sizes.where, each, sizes=sizes, share=share, engines=engines)
 
     def _place_training(self, placer: Placer, name: str, taken: Taken, share: float) -> None:
         sizes = _decisive(self.parallel, len(taken))
         placer.component(name, taken, sizes.where, sizes=sizes, share=share)
+
+    def _check_addresses(self, placer: Placer, rollout: Taken) -> None:
+        """Warn of an engine that gets the address of an engine on another node.
+
+        slime counts engines instead of asking where they are: the first of as many as fit on a node gives all of these
+        its host and ports (``_allocate_rollout_engine_addr_and_ports_normal`` in slime/ray/rollout.py, slime#2373).
+        """
+        node_gpus = self.per_node or ASSUMED
+        together = node_gpus // self.per_engine
+        if together <= 1:
+            return
+        nodes = rollout.nodes(placer.inventory.core, self.per_engine)
+        for engine, node in enumerate(nodes):
+            leader = engine // together * together
+            if nodes[leader] != node:
+                warning = faults.wrong_engine_address(engine, node, leader, nodes[leader], node_gpus)
+                placer.faults.warn(self._config.where(keys.ENGINE_GPUS), warning)
+                return
 
     def _take(self, placer: Placer, *, colocated: bool) -> Taken:
         """Take the GPUs of all sides; too few are a fault, with those that there are."""
@@ -240,8 +262,8 @@ def _reject_flags(config: Config) -> None:
             fault = Diagnostic("duplicate-key", message, "remove one of them")
             config.faults.add(config.value_place(written), fault)
     for key in (key for key in keys.NAMED if key.is_switch and config.has(key)):
-        faults = len(config.faults)
-        is_empty = not config.stated(key) and len(config.faults) == faults
+        before = len(config.faults)
+        is_empty = not config.stated(key) and len(config.faults) == before
         if is_empty:
             fault = must_be(config.path(key), None, "true or false", "write true or false")
             config.faults.add(config.where(key), fault)
