@@ -244,7 +244,6 @@ def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: s
         ("verl", {"actor_rollout_ref.rollout.engine_kwargs.vllm.cpu_offload_gb": 8}, "rollout"),
         ("verl", {"actor_rollout_ref.actor.strategy": "veomni"}, "actor"),
         ("verl", {"actor_rollout_ref.actor.fsdp_config.reshard_after_forward": False}, "actor"),
-        ("skyrl", {"trainer.policy.fsdp_config.fsdp_size": 4}, "policy"),
         ("nemo_rl dtensor", {"policy.dtensor_cfg.dp_replicate_size": 2}, "policy"),
         ("verl megatron", {"actor_rollout_ref.actor.megatron.use_megatron_fsdp": True}, "actor"),
         ("verl", {"hydra.job.config_name": "somebody_elses"}, "rollout"),
@@ -265,6 +264,33 @@ def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: s
 )
 def test_what_is_not_known_is_not_claimed(base: str, keys: dict[str, Any], silent: str) -> None:
     assert planned(base, keys)[silent].memory is None
+
+
+@pytest.mark.parametrize(
+    ("base", "path", "name"),
+    [
+        ("verl", "actor_rollout_ref.actor.fsdp_config.fsdp_size", "actor"),
+        ("skyrl", "trainer.policy.fsdp_config.fsdp_size", "policy"),
+    ],
+)
+def test_a_shard_group_of_one_keeps_all_states_on_each_accelerator(base: str, path: str, name: str) -> None:
+    states = {size: planned(base, {path: size}).memory()[(name,)]["train"].lower for size in (1, 4, 8)}
+    params = Model.of(MODEL).params
+    assert states[1] >= 16 * params
+    assert states[1] == pytest.approx(4 * states[4], rel=0.01) == pytest.approx(8 * states[8], rel=0.01)
+
+
+def test_a_cache_of_a_stated_size_is_the_cache(tmp_path: Path) -> None:
+    key = "policy.generation.vllm_kwargs.kv_cache_memory_bytes"
+    need = planned("nemo_rl", {key: 20 * GIB}).memory()[("generation",)]["generate"]
+    assert need.parts["cache"] == (20 * GIB, 20 * GIB)
+    assert need.tokens is not None and need.tokens[0] == need.tokens[1] > 100_000
+    config = changed("nemo_rl", {key: 100 << 20, "policy.generation.vllm_cfg.max_model_len": 8192})
+    (tmp_path / "nodes.yaml").write_text("nodes: [{ranks: 0, accelerators: 8, accelerator_model: NVIDIA H100}]\n")
+    (fault,) = rankplan.check(config, tmp_path / "nodes.yaml").faults
+    assert fault.code == "engine-share"
+    assert "has 0.1 GiB, which hold 1,422 tokens, but its longest request has 8,192" in fault.message
+    assert fault.help is not None and f"write `{key}: 6" in fault.help
 
 
 def test_a_components_own_memory_wins_in_rlinf() -> None:

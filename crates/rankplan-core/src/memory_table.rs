@@ -69,6 +69,11 @@ pub static MEMORY: Table = Table {
             ),
         ],
         &[
+            optional(
+                "shards",
+                Kind::Count { least: 1, most: MAX_PROCESSES as i64 },
+                "FSDP: slots that share the states, where `fsdp` of `parallel` does not tell.",
+            ),
             // trainers
             optional("gradients", Kind::Word(&["fp32", "bf16"]), "Of the gradients."),
             Field::new("optimizer", Kind::Word(OPTIMIZERS), "The optimizer."),
@@ -98,6 +103,7 @@ pub static MEMORY: Table = Table {
             Field::new("cache_precision", Kind::Word(PRECISIONS), "Of the cache."),
             optional("graphs", Kind::Switch, "Whether it captures graphs (false: enforce_eager)."),
             optional("sequences", COUNT, "The most requests at once."),
+            optional("cache_size", Kind::Bytes, "vLLM: its cache, whatever its share: kv_cache_memory_bytes."),
         ],
     ],
     check: None,

@@ -185,6 +185,7 @@ pub struct Engine {
     sequences: Option<f64>,
     batch: Option<f64>,
     graphs: bool,
+    cache_size: Option<f64>,
     sleep: Option<String>,
 }
 
@@ -196,8 +197,8 @@ impl Engine {
             "trtllm" => engine::Kind::TrtLlm,
             other => return Err(unknown("engine", other)),
         };
-        let Engine { tp, pp, ep, share, length, weight, cache, sequences, batch, graphs, .. } = *self;
-        Ok(engine::Engine { kind, tp, pp, ep, share, length, weight, cache, sequences, batch, graphs })
+        let Engine { tp, pp, ep, share, length, weight, cache, sequences, batch, graphs, cache_size, .. } = *self;
+        Ok(engine::Engine { kind, tp, pp, ep, share, length, weight, cache, sequences, batch, graphs, cache_size })
     }
 }
 

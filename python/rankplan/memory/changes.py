@@ -119,6 +119,9 @@ def _options(needs: Needs, need: Need) -> Iterator[Option]:
             yield Option(name, "sleep", "host", 1.0)
         if entry.kind in ("training", "forward") and entry.optimizer_on_host < 1:
             yield Option(name, "optimizer_on_host", 1.0, 1.5)
+        if entry.shards is not None:
+            shards = (entry.shards * 2**power for power in _POWERS)
+            yield from (Option(name, "shards", number) for number in shards if evaluation.slots % number == 0)
         if "deepspeed" in (entry.training, entry.forward) and entry.zero_stage is not None:
             yield from (Option(name, "zero_stage", stage) for stage in range(entry.zero_stage + 1, 4))
 
@@ -139,7 +142,7 @@ def _larger_sizes(needs: Needs, name: str, evaluation: Evaluation) -> Iterator[O
             elif key == "ep":
                 allowed = shape is not None and shape.experts is not None and shape.experts.count % size == 0
             else:
-                allowed = sizes.fsdp > 1
+                allowed = sizes.fsdp > 1 and entry.shards is None
             if {entry.training, entry.forward} & {"fsdp", "deepspeed"}:
                 allowed = allowed and key == "fsdp"
             if allowed:

@@ -50,6 +50,8 @@ def _where(need: Need) -> str:
 def _fault(needs: Needs, need: Need) -> Diagnostic:
     name = need.components[0]
     card = size_text(need.card[1]) if need.card else "?"
+    if not need.starts and needs.evaluations[name].entry.cache_size is not None:
+        return _small_cache(needs, need)
     if not need.starts:
         share = needs.evaluations[name].entry.share
         least = size_text(need.parts["weights"][0] + need.parts["cache"][0])
@@ -60,6 +62,23 @@ def _fault(needs: Needs, need: Need) -> Diagnostic:
         return Diagnostic("engine-share", message, _engine_help(needs, need))
     message = f"{_who(need)} at least {size_text(need.lower)} in the phase {need.phase}, but {_where(need)} has {card}"
     return Diagnostic("memory-exceeded", message, _help(needs, need))
+
+
+def _small_cache(needs: Needs, need: Need) -> Diagnostic:
+    """Return the fault of an engine whose cache of a stated size does not hold one request."""
+    name = need.components[0]
+    entry = needs.evaluations[name].entry
+    size = entry.cache_size or 0
+    tokens = int(need.tokens[0]) if need.tokens else 0
+    length = entry.length or 0
+    message = (
+        f"the cache of the engine of `{name}` has {size_text(size)}, which hold {tokens:,} tokens, but its longest "
+        f"request has {length:,}"
+    )
+    helps = _limits(needs, name, "length", tokens, "less") if tokens else []
+    if tokens:
+        helps += _limits(needs, name, "cache_size", math.ceil(size * length / tokens), "more")
+    return Diagnostic("engine-share", message, ", or ".join(helps) or "use a larger cache")
 
 
 def _help(needs: Needs, need: Need) -> str:

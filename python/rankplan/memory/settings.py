@@ -63,7 +63,7 @@ class Engine:
     ``share`` is its part of a card: of all of it (vLLM), of what was free before (SGLang), or of what the weights
     leave (TensorRT-LLM). ``length`` is that of the longest request, ``weight`` the bytes of a weight, at least and at
     most, ``cache`` those of an element of the cache. ``sequences`` and ``batch`` are the most requests and tokens of a
-    step. ``graphs``: it may capture graphs.
+    step. ``graphs``: it may capture graphs. ``cache_size`` are the bytes of its cache, whatever its share (vLLM).
     """
 
     kind: str
@@ -77,4 +77,5 @@ class Engine:
     sequences: int | None = None
     batch: int | None = None
     graphs: bool = True
+    cache_size: float | None = None
     sleep: str | None = None

@@ -160,7 +160,7 @@ class Evaluation:
     def _shards(self) -> tuple[int | None, int | None]:
         """Return how many slots share states, at most and at least; a model that only computes has only weights."""
         entry, sizes = self.entry, self.parallel
-        stated = sizes.fsdp if sizes.fsdp > 1 else None
+        stated = entry.shards or (sizes.fsdp if sizes.fsdp > 1 else None)
         if entry.forward not in ("fsdp", "deepspeed"):
             return stated, stated
         every = stated or max(self.slots // (sizes.tp * sizes.pp), 1)
@@ -186,6 +186,7 @@ class Evaluation:
             sequences=entry.sequences,
             batch=entry.tokens,
             graphs=entry.graphs is not False,
+            cache_size=entry.cache_size,
             sleep=entry.sleep,
         )
         if self.spread == 1 and (self.sized or within > 1):

@@ -15,11 +15,11 @@ KINDS = ("training", "forward", "engine", "resident")
 """A component states one of these: what it uses its memory for."""
 
 _MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "tokens"}
-_COMPUTES = {*_MODEL, "micro_batch", "optimizer_on_host"}
+_COMPUTES = {*_MODEL, "micro_batch", "optimizer_on_host", "shards"}
 
 FITTING = {
     "resident": {"resident", "sleep"},
-    "engine": {"engine", *_MODEL, "share", "cache_precision", "sequences", "graphs"},
+    "engine": {"engine", *_MODEL, "share", "cache_precision", "sequences", "graphs", "cache_size"},
     "forward": {"forward", "zero_stage", *_COMPUTES},
     "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
     | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"},
@@ -29,6 +29,8 @@ FITTING = {
 _FRAMEWORK = {
     "zero_stage": "deepspeed",
     "whole_gradients": "fsdp",
+    "shards": "fsdp",
+    "cache_size": "vllm",
     **dict.fromkeys(("distributed_optimizer", "sequence_parallel", "first_layers", "last_layers"), "megatron"),
 }
 """The framework of the keys that only one of them has."""
@@ -67,6 +69,7 @@ class MemorySettings:
     # trainers, and models that only compute
     micro_batch: int | None = None
     optimizer_on_host: float = 0.0
+    shards: int | None = None
     # trainers
     gradients: str | None = None
     optimizer: str = "adam"
@@ -84,6 +87,7 @@ class MemorySettings:
     cache_precision: str = "bf16"
     graphs: bool | None = None
     sequences: int | None = None
+    cache_size: int | None = None
 
     @property
     def kind(self) -> str:

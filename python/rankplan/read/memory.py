@@ -18,6 +18,7 @@ from rankplan.words import must_be
 from rankplan.words import whole_number as as_whole
 
 _MODEL = {"type": "string", "examples": ["Qwen/Qwen3-8B", "/models/mine/config.json"]}
+_CACHE = {"type": ["string", "integer"], "examples": ["20 GiB"]}
 _RESIDENT = {"type": ["string", "integer", "object"], "examples": ["17 GiB", {"8": "17 GiB", "16": "9 GiB"}]}
 
 
@@ -137,6 +138,12 @@ MEMORY = Record(
             "Fraction of the optimizer (FSDP: of all states) that stays on the host.",
             {"type": "number", "minimum": 0, "maximum": 1, "default": 0.0},
         ),
+        "shards": Field(
+            whole_number(1, MAX_PROCESSES),
+            "FSDP: slots that share the states, where `fsdp` of `parallel` does not tell.",
+            {"type": "integer", "minimum": 1, "maximum": MAX_PROCESSES},
+            optional=True,
+        ),
         # trainers
         "gradients": _words("gradients", ("fp32", "bf16"), "Of the gradients."),
         "optimizer": _words("optimizer", OPTIMIZERS, "The optimizer.", "adam"),
@@ -161,6 +168,9 @@ MEMORY = Record(
         "cache_precision": _words("cache_precision", tuple(PRECISIONS), "Of the cache.", "bf16"),
         "graphs": _known_switch("Whether it captures graphs (false: enforce_eager)."),
         "sequences": _count("The most requests at once."),
+        "cache_size": Field(
+            size_in, "vLLM: its cache, whatever its share: kv_cache_memory_bytes.", _CACHE, optional=True
+        ),
     },
 )
 

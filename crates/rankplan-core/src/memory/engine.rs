@@ -42,6 +42,8 @@ pub struct Engine {
     pub batch: Option<f64>,
     /// Whether it may capture graphs.
     pub graphs: bool,
+    /// Bytes of the cache, whatever its share (vLLM).
+    pub cache_size: Option<f64>,
 }
 
 const GRAPHS: f64 = 4.0 * GIB;
@@ -95,7 +97,10 @@ impl Engine {
         let weights = self.weights(model);
         let request = self.request(model).floor();
         let share = self.share.unwrap_or(1.0) * card;
-        let most = if model.known().is_none() {
+        let least = self.cache_size.unwrap_or(request);
+        let most = if self.cache_size.is_some() {
+            least
+        } else if model.known().is_none() {
             f64::INFINITY
         } else if self.kind == Kind::TrtLlm {
             self.share.unwrap_or(1.0) * card
@@ -104,18 +109,28 @@ impl Engine {
         };
         let mut parts = vec![
             Part { name: "weights", bounds: weights },
-            part("cache", request, most.max(request)),
+            part("cache", least, most.max(least)),
             part("graphs", 0.0, self.graphs()),
         ];
-        if self.kind != Kind::Vllm {
+        if !self.is_within_share() {
             parts.push(part("activations", 0.0, self.activations(model)));
             parts.extend(around());
         }
         parts
     }
 
-    /// Whether the engine cannot start: weights and one request exceed its share. Only vLLM's share refuses.
+    /// Whether weights, activations and cache together take no more than its share.
+    fn is_within_share(&self) -> bool {
+        self.kind == Kind::Vllm && self.cache_size.is_none()
+    }
+
+    /// Whether the engine cannot start: weights and one request exceed its share, or one request its cache.
+    ///
+    /// Only vLLM's share refuses.
     pub fn refuses(&self, model: &Model, card: f64) -> bool {
+        if let Some(size) = self.cache_size {
+            return self.request(model) > size;
+        }
         let needs = self.weights(model).lower + self.request(model);
         self.kind == Kind::Vllm && self.share.is_some_and(|share| needs > share * card)
     }
@@ -144,6 +159,9 @@ impl Engine {
         let token = model.shape.as_ref().map_or(0.0, |shape| self.cache_of_token(shape));
         if token == 0.0 {
             return Bounds::up_to(f64::INFINITY);
+        }
+        if let Some(size) = self.cache_size {
+            return Bounds::new((size / token).floor(), (size / token).floor());
         }
         let weights = self.weights(model);
         let others: f64 = around().iter().map(|part| part.bounds.upper).sum();

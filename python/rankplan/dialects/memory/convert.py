@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
+from rankplan.memory.cards import SMALLEST_SIZE
 from rankplan.memory.settings import ENGINES, FRAMEWORKS
 
 
@@ -138,9 +139,19 @@ def several(size: Any) -> Any:
     return EFFECT if size is not None and size > 1 else None
 
 
+def shards(size: int | None, slots: int) -> int | None:
+    """Return how many slots share the states, unless all do: 1 is a copy on each of them (``create_device_mesh``)."""
+    return size if size is not None and size < slots else None
+
+
 def replicated(shards: Any, slots: int) -> Any:
     """Return `EFFECT` if fewer slots than all share the states."""
-    return EFFECT if shards is not None and 1 < shards < slots else None
+    return EFFECT if shards is not None and shards < slots else None
+
+
+def cache_size(size: float | None) -> int | None:
+    """Return the bytes of the cache that a config states instead of a share."""
+    return None if size is None or size < SMALLEST_SIZE else int(size)
 
 
 def gradients(wide: Any, *narrow: Any) -> str | None:

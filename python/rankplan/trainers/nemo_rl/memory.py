@@ -6,7 +6,7 @@ from typing import Any
 
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import end_stages, fixed, layers, offloading, sglang_steps, stage_keys, unless
-from rankplan.sdk import Key, Role, anything, setting, share, size, switch, text
+from rankplan.sdk import Key, Role, anything, number, setting, share, size, switch, text
 from rankplan.trainers.nemo_rl import keys
 
 _MEGATRON_CFG = "@.megatron_cfg"
@@ -171,6 +171,7 @@ _VLLM = (
     setting("share", share(f"{keys.VLLM}.gpu_memory_utilization"), only="vllm"),
     setting("sequences", size(f"{_VLLM_KWARGS}.max_num_seqs"), only="vllm"),
     setting("tokens", size(f"{_VLLM_KWARGS}.max_num_batched_tokens"), only="vllm"),
+    setting("cache_size", number(f"{_VLLM_KWARGS}.kv_cache_memory_bytes"), by=convert.cache_size, only="vllm"),
     setting("graphs", switch(f"{keys.VLLM}.enforce_eager", default=None), by=convert.captured, only="vllm"),
     setting(
         "precision",

@@ -6,7 +6,7 @@ from typing import Any
 
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import layers, sglang_steps, stage_keys, unless
-from rankplan.sdk import Role, anything, fact, setting, share, size, switch, text
+from rankplan.sdk import Role, anything, fact, number, setting, share, size, switch, text
 from rankplan.trainers.roll import keys
 
 _S = "@.strategy_args.strategy_config"
@@ -153,6 +153,7 @@ ROLES = (
             setting("length", _SGLANG_LENGTH, only="sglang"),
             setting("sequences", size(f"{_S}.max_num_seqs"), only="vllm"),
             setting("tokens", size(f"{_S}.max_num_batched_tokens", default=8192), only="vllm"),
+            setting("cache_size", number(f"{_S}.kv_cache_memory_bytes"), by=convert.cache_size, only="vllm"),
             setting("graphs", switch(f"{_S}.enforce_eager", default=None), by=convert.captured, only="vllm"),
             *sglang_steps(f"{_S}.", _SGLANG_LENGTH),
             setting(

@@ -7,7 +7,7 @@ from typing import Any
 
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import end_stages, layers, offloading, stage_keys, unless
-from rankplan.sdk import Key, Role, anything, fact, setting, share, size, switch, text
+from rankplan.sdk import Key, Role, anything, fact, number, setting, share, size, switch, text
 from rankplan.trainers.skyrl import keys
 
 _OPTIMIZER = "@.megatron_config.optimizer_config_kwargs"
@@ -69,7 +69,7 @@ _SHARED = (
     ),
     setting("optimizer_on_host", switch("@.fsdp_config.cpu_offload"), by=convert.whole, only="fsdp"),
     setting("", anything("@.fsdp_config.reshard_after_forward", default=True), by=convert.resharded, only="fsdp"),
-    setting("", size("@.fsdp_config.fsdp_size"), fact("slots"), by=convert.replicated, only="fsdp"),
+    setting("shards", size("@.fsdp_config.fsdp_size"), fact("slots"), by=convert.shards, only="fsdp"),
     layers("@.model_config_kwargs", "@.megatron_config.model_config_kwargs", _MODEL),
     unless("@.model.fake_int4_qat.enabled", "@.inference_only_init", *stage_keys(f"{_MODEL}."), f"{_MODEL}.fp8"),
 )
@@ -143,6 +143,7 @@ ROLES = (
             setting("length", size(f"{_ENGINE}.max_model_len")),
             setting("sequences", _of_engine(size, "max_num_seqs", default=1024)),
             setting("tokens", _of_engine(size, "max_num_batched_tokens", default=8192)),
+            setting("cache_size", number(f"{_ENGINE}.kv_cache_memory_bytes"), by=convert.cache_size),
             setting("graphs", _of_engine(switch, "enforce_eager", default=None), by=convert.captured),
             setting(
                 "precision",

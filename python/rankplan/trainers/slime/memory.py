@@ -9,7 +9,7 @@ from rankplan import Model
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import fixed, offloading, recomputing, sglang_steps, stage_keys, unless
 from rankplan.plans.model import Experts, Latent, Shape
-from rankplan.sdk import Role, anything, fact, setting, share, size, switch, text
+from rankplan.sdk import Key, Role, anything, fact, setting, share, size, switch, text
 from rankplan.trainers.slime import keys
 
 _REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")
@@ -93,17 +93,34 @@ def _dense(frequency: Any, layers: int) -> int | None:
     return kinds.count("0") if re.fullmatch("0*1+", kinds) and len(kinds) == layers else None
 
 
-def _offload(own: Any, both: Any, colocate: Any, releases: Any) -> str:
-    """Return where a side goes: with ``colocate``, both leave unless told otherwise (``slime_validate_args``)."""
-    if releases:
-        return "host"
-    return "host" if both or (colocate if own is None else own) else "none"
+_COLOCATE = switch("offload"), keys.COLOCATE
 
 
-def _dropped(own: Any, both: Any, colocate: Any, kept: Any) -> str:
+def _leaves(own: Any, stays: Any, both: Any, colocate: Any) -> bool:
+    """Return whether a side leaves: with ``colocate``, both do unless told otherwise (``slime_validate_args``)."""
+    if both:
+        return True
+    if stays:
+        return False
+    return bool(colocate if own is None else own)
+
+
+def _offload(own: Any, stays: Any, both: Any, colocate: Any, releases: Any) -> str:
+    """Return where a side goes."""
+    return "host" if releases or _leaves(own, stays, both, colocate) else "none"
+
+
+def _dropped(own: Any, stays: Any, both: Any, colocate: Any, kept: Any) -> str:
     """Return where an engine goes; SGLang drops its weights unless it has a copy."""
-    asleep = both or (colocate if own is None else own)
-    return ("host" if kept else "free") if asleep else "none"
+    if not _leaves(own, stays, both, colocate):
+        return "none"
+    return "host" if kept else "free"
+
+
+def _offloading(side: str) -> tuple[Key[Any], ...]:
+    """Return the flags that tell whether a side leaves its accelerators, as `_leaves` takes them."""
+    own = switch(f"offload_{side}", default=None), switch(f"no_offload_{side}")
+    return (*own, *_COLOCATE)
 
 
 def _tokens(cp: int, by_tokens: Any, tokens: Any, forward: Any, batch: Any, length: Any, longest: Any) -> int | None:
@@ -116,7 +133,6 @@ def _tokens(cp: int, by_tokens: Any, tokens: Any, forward: Any, batch: Any, leng
 
 _LONGEST = size("rollout_max_context_len")
 _SGLANG_LENGTH = size("sglang_context_length")
-_COLOCATE = switch("offload"), keys.COLOCATE
 _SIDE = (
     setting("length", _LONGEST),
     setting(
@@ -138,7 +154,7 @@ _SIDE = (
     setting("first_layers", size("decoder_first_pipeline_num_layers")),
     setting("last_layers", size("decoder_last_pipeline_num_layers")),
     setting("lora", size("lora_rank"), by=convert.adapters),
-    setting("sleep", switch("offload_train", default=None), *_COLOCATE, switch("release_train"), by=_offload),
+    setting("sleep", *_offloading("train"), switch("release_train"), by=_offload),
     setting(
         "tokens",
         fact("cp"),
@@ -206,8 +222,7 @@ ROLES = (
             setting("cache_precision", text("sglang_kv_cache_dtype"), by=convert.cached),
             setting(
                 "sleep",
-                switch("offload_rollout", default=None),
-                *_COLOCATE,
+                *_offloading("rollout"),
                 switch("sglang_enable_weights_cpu_backup"),
                 by=_dropped,
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rankplan.dialects.keys.key import Key, anything, fact, share, size, switch, text
+from rankplan.dialects.keys.key import Key, anything, fact, number, share, size, switch, text
 from rankplan.dialects.keys.roles import Role, Setting, setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import (
@@ -68,6 +68,13 @@ def _policy(policy: Any, strategy: Any) -> float | None:
     return convert.whole(policy and strategy == "fsdp2")
 
 
+def _shards(size: int | None, cp: int, slots: int) -> int | None:
+    """Return how many slots share the states, where the plan's groups do not tell: context ranks share them, too."""
+    if size is None or size < 1 or (size > 1 and cp == 1):
+        return None
+    return convert.shards(size, slots)
+
+
 def _released(enabled: Any, name: Any, lora: Any) -> str | None:
     """Return where a sleeping engine goes: SGLang keeps its weights if only adapters change."""
     if not enabled:
@@ -97,6 +104,7 @@ class _Model:
             by=convert.precision,
             only="fsdp",
         )
+        self.shards = setting("shards", keys.FSDP_SIZE, fact("cp"), fact("slots"), by=_shards, only="fsdp")
         self.precision_with_megatron = setting(
             "precision", self.megatron_dtype, self._fp8, by=convert.precision, only="megatron"
         )
@@ -125,6 +133,7 @@ class _Model:
             ),
             setting("optimizer", optimizer, optimizer_module, by=convert.torch_optimizer, only="fsdp"),
             setting("", anything(f"{fsdp}.reshard_after_forward", default=True), by=convert.resharded, only="fsdp"),
+            self.shards,
             # FSDPEngine._gradient_sync_context
             fixed("whole_gradients", value=True, only="fsdp"),
         )
@@ -246,6 +255,7 @@ def _reference() -> Role:
             _LENGTH,
             reference.precision_with_fsdp,
             reference.precision_with_megatron,
+            reference.shards,
             # FSDPEngine: a model without a backward pass keeps its parameters on the host
             fixed("optimizer_on_host", 1.0, only="fsdp"),
             fixed("sleep", "host", only="fsdp"),
@@ -309,6 +319,7 @@ def _engine(
         setting("tokens", of_vllm(size, "max_num_batched_tokens", 8192), only="vllm"),
         setting("tokens", max_tokens, only="trtllm"),
         setting("graphs", of_vllm(switch, "enforce_eager"), by=convert.captured, only="vllm"),
+        setting("cache_size", number(f"{vllm}.kv_cache_memory_bytes"), by=convert.cache_size, only="vllm"),
         # SGLangHttpServer leaves the chunks to SGLang
         sglang_steps(f"{sglang}.", size(f"{sglang}.context_length"))[0],
         setting("precision", text(f"{section}.quantization"), dtype, by=convert.served),
