@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan._core import USABLE_MEMORY, engine_memory, switch_memory, training_memory
 from rankplan.memory.settings import ENGINES, FRAMEWORKS, GIB, OPTIMIZERS, RECOMPUTE, SLEEP, Engine, Training
-from rankplan.plans.model import Experts, Latent, Model, Shape
+from rankplan.plans.model import Model
+from rankplan.plans.shape import Experts, Latent, Shape
 
 POWERS = st.sampled_from([1, 2, 4, 8])
 EXPERTS = st.builds(

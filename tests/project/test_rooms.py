@@ -42,7 +42,7 @@ DEBTS = {
     "rankplan.dialects.placing.engines",
     "rankplan.dialects.placing.sharing",
     "rankplan.parallel",
-    "rankplan.plans.model",
+    "rankplan.plans.shape",
     # types and words that would fill the 30 names: `KeyPath`, `Kind`, `frozen`, `counted`
     "rankplan.dialects.keys.key",
     "rankplan.errors",
@@ -327,7 +327,7 @@ assert len(own) <= MODULES, sorted(module.__name__ for module in own)
 lines = sum(len(open(one.__file__).readlines()) for one in own if one.__file__.endswith(".py"))
 assert lines <= LINES, lines
 """.replace("written_memory(full)", 'full.to_dict()["components"]["engine"]["memory"]')
-        .replace("MODULES", "47")
+        .replace("MODULES", "48")
         .replace("LINES", "6400"),
         str(tmp_path / "plan.json"),
     )

@@ -8,7 +8,8 @@ from typing import Any
 
 from rankplan._core import USABLE_MEMORY, engine_memory, switch_memory, training_memory
 from rankplan.memory.settings import GIB, PRECISIONS, Engine, Training
-from rankplan.plans.model import Experts, Latent, Model, Shape
+from rankplan.plans.model import Model
+from rankplan.plans.shape import Experts, Latent, Shape
 
 ALLOCATED = ("weights", "gradients", "optimizer", "copies at the step", "gathered", "activations", "logits")
 """The parts that a framework's allocator counts; buffers of libraries are allocated through it too."""

@@ -10,7 +10,7 @@ from rankplan.hardware.policies import MEMORY_POLICIES
 from rankplan.memory.settings import ENGINES, FRAMEWORKS, OPTIMIZERS, PRECISIONS, RECOMPUTE, SLEEP
 from rankplan.plans.faults import ONE_KIND
 from rankplan.plans.memory_settings import LARGEST_COUNT, MemorySettings, unfit
-from rankplan.plans.model import LARGEST
+from rankplan.plans.shape import LARGEST
 from rankplan.read.record import Field, Record, one_of
 from rankplan.read.simple import model_of, size_in, switch, whole_number, word
 from rankplan.read.text.invalid import EXPECTED, THIS, Invalid, invalid, unlike

@@ -14,7 +14,8 @@ from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.plans.memory_settings import COUNTS, FITTING, LARGEST_COUNT, MemorySettings
-from rankplan.plans.model import LARGEST, Model
+from rankplan.plans.model import Model
+from rankplan.plans.shape import LARGEST
 from rankplan.read.sources import Sources
 from rankplan.words import as_int, must_be
 

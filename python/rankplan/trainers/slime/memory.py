@@ -8,7 +8,7 @@ from typing import Any
 from rankplan import Model
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import fixed, offloading, recomputing, sglang_steps, stage_keys, unless
-from rankplan.plans.model import Experts, Latent, Shape
+from rankplan.plans.shape import Experts, Latent, Shape
 from rankplan.sdk import Key, Role, anything, fact, setting, share, size, switch, text
 from rankplan.trainers.slime import keys
 
