@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,143 @@ def test_experts_and_latent_attention_are_read() -> None:
     assert Model.of(DEEPSEEK | {"quantization_config": {"quant_method": "fp8"}}).stored == 1.0
 
 
+LLAMA_4 = {
+    "model_type": "llama4_text",
+    "hidden_size": 5120,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 40,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 8192,
+    "intermediate_size_mlp": 16384,
+    "vocab_size": 202048,
+    "num_experts_per_tok": 1,
+    "attention_chunk_size": 8192,
+    "router_aux_loss_coef": 0.001,
+}
+MAVERICK = {**LLAMA_4, "num_local_experts": 128, "interleave_moe_layer_step": 2}
+SCOUT = {**LLAMA_4, "num_local_experts": 16, "interleave_moe_layer_step": 1}
+ERNIE = {
+    "model_type": "ernie4_5_moe",
+    "hidden_size": 2560,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 20,
+    "num_key_value_heads": 4,
+    "intermediate_size": 12288,
+    "vocab_size": 103424,
+    "tie_word_embeddings": True,
+    "moe_num_experts": 64,
+    "moe_k": 6,
+    "moe_intermediate_size": 1536,
+    "moe_num_shared_experts": 2,
+    "moe_layer_start_index": 1,
+    "moe_layer_end_index": 27,
+    "moe_layer_interval": 1,
+    "moe_capacity": [64, 64, 64],
+}
+SPARSE = {**LLAMA, "model_type": "qwen3_moe", "num_experts": 64, "num_experts_per_tok": 8, "moe_intermediate_size": 768}
+
+
+@pytest.mark.parametrize(
+    ("keys", "billions"),
+    [(MAVERICK, 400.7), (SCOUT, 107.8), (ERNIE, 21.8), ({**MAVERICK, "moe_layers": list(range(1, 48, 2))}, 400.7)],
+)
+def test_layers_with_experts_are_counted_where_the_file_says(keys: dict[str, object], billions: float) -> None:
+    model = Model.of(keys)
+    assert model.params / 1e9 == pytest.approx(billions, abs=0.3)
+    assert model.stated is None
+
+
+@pytest.mark.parametrize(
+    ("keys", "layers"),
+    [
+        ({"decoder_sparse_step": 2}, 16),
+        ({"decoder_sparse_step": 3}, 10),
+        ({"mlp_only_layers": [0, 1]}, 30),
+        ({"moe_layer_freq": 2, "first_k_dense_replace": 1}, 15),
+        ({"moe_layer_freq": 1, "first_k_dense_replace": 1}, 31),
+        ({"moe_layer_freq": [0] + [1] * 31}, 31),
+    ],
+)
+def test_patterns_of_experts(keys: dict[str, object], layers: int) -> None:
+    experts = 3 * 4096 * 768 * 64 + 64 * 4096
+    dense = 3 * 4096 * 14336
+    all_dense = Model.of(LLAMA | {"model_type": "qwen3_moe"}).params
+    assert Model.of(SPARSE | keys).params == all_dense + layers * (experts - dense)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"model_type": "somebody_elses"},
+        {"num_fine_experts": 8},
+        {"mlp_only_layers": [5]},
+        {"moe_layer_freq": [1] + [0] * 31},
+        {"moe_layer_freq": [0, 1]},
+        {"moe_layers": [3, 9]},
+        {"moe_layer_interval": 1, "moe_layer_end_index": 20},
+        {"block_pattern": ["a", "b"]},
+    ],
+)
+def test_what_is_unread_about_layers_leaves_only_the_embedding(keys: dict[str, object]) -> None:
+    model = Model.of(SPARSE | keys)
+    assert model.stated == (4096 * 128256, math.inf)
+    assert model.shape is not None and model.shape.cached_layers == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "cached"),
+    [
+        ({"sliding_window": 4096}, None),
+        ({"sliding_window": None}, 32),
+        ({"model_type": "mistral", "sliding_window": 4096}, 0),
+        ({"model_type": "gemma2", "sliding_window": 4096}, 16),
+        ({"model_type": "gemma3_text", "sliding_window": 1024}, 5),
+        ({"model_type": "gemma3_text", "sliding_window": 1024, "sliding_window_pattern": 4}, 8),
+        ({"model_type": "qwen2", "sliding_window": 4096, "max_window_layers": 28}, 32),
+        ({"model_type": "qwen2", "sliding_window": 4096, "max_window_layers": 28, "use_sliding_window": True}, 28),
+        ({"model_type": "llama4_text", "attention_chunk_size": 8192}, 8),
+        ({"local_attn_type": "window"}, None),
+    ],
+)
+def test_layers_that_look_back_a_window_are_not_cached_whole(keys: dict[str, object], cached: int | None) -> None:
+    model = Model.of(LLAMA | keys)
+    assert model.shape is not None
+    assert model.shape.cached_layers == (cached or 0)
+    whole = Model.of(LLAMA | {"model_type": keys.get("model_type", "llama")})
+    assert model.stated == ((whole.params, whole.params) if cached is None else None)
+
+
+def test_a_missing_key_of_the_output_layer_is_what_the_type_says() -> None:
+    tied = Model.of(LLAMA | {"model_type": "gemma2"})
+    assert (
+        Model.of(LLAMA | {"model_type": "gemma2", "tie_word_embeddings": False}).params - tied.params == 4096 * 128256
+    )
+
+
+@pytest.mark.parametrize("pp", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize(("dense", "every", "offset"), [(0, 2, 1), (1, 2, 0), (3, 3, 1), (2, 5, 4), (4, 1, 0)])
+def test_stages_of_a_pattern_are_inside_the_bounds(pp: int, dense: int, every: int, offset: int) -> None:
+    shape = Model.of(SPARSE).shape
+    assert shape is not None and shape.experts is not None
+    experts = replace(shape.experts, dense_layers=dense, every=every, offset=offset)
+    model = Model("drawn", replace(shape, layers=30, experts=experts))
+    sizes = [30 // pp + (stage < 30 % pp) for stage in range(pp)]
+    stages = training_memory(model, Training(framework="megatron", slots=pp, pp=pp, tokens=1))
+    one, two = (
+        Model("drawn", replace(shape, layers=1, vocab=1, experts=kind)).params for kind in (None, shape.experts)
+    )
+    start = 0
+    for (parts, _, _), size in zip(stages, sizes, strict=True):
+        with_experts = sum(layer >= dense and layer % every == offset for layer in range(start, start + size))
+        weights = 2 * ((size - with_experts) * one + with_experts * two)
+        lower, upper = parts[0][1:]
+        assert lower <= weights + 4 * 4096 * 128256 and weights * 0.999 <= upper
+        if 30 % pp == 0:
+            assert weights * 0.999 <= lower
+        start += size
+
+
 def test_other_layers_have_no_upper_bound() -> None:
     vision = Model.of({"text_config": LLAMA, "vision_config": {}})
     assert vision.stated == (Model.of(LLAMA).params, math.inf)
@@ -116,7 +254,7 @@ def test_other_layers_have_no_upper_bound() -> None:
         {"hidden_size": True},
         {"num_hidden_layers": 0},
         {"num_attention_heads": 1.5},
-        {"num_experts": 8, "decoder_sparse_step": 2},
+        {"num_experts": 8, "num_experts_per_tok": 2, "decoder_sparse_step": 0},
         {"num_experts": 4, "num_experts_per_tok": 8},
         {"num_key_value_heads": 64},
         {"layer_types": ["full_attention"] * 3},

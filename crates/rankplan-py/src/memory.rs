@@ -24,6 +24,8 @@ struct Experts {
     ffn: f64,
     shared_ffn: f64,
     dense_layers: f64,
+    every: f64,
+    offset: f64,
 }
 
 #[derive(FromPyObject)]
@@ -70,12 +72,14 @@ impl Model {
             qk_norm: shape.qk_norm,
             cached_layers: shape.cached_layers,
             positions: shape.positions,
-            experts: shape.experts.map(|Experts { count, top_k, ffn, shared_ffn, dense_layers }| model::Experts {
-                count,
-                top_k,
-                ffn,
-                shared_ffn,
-                dense_layers,
+            experts: shape.experts.map(|experts| model::Experts {
+                count: experts.count,
+                top_k: experts.top_k,
+                ffn: experts.ffn,
+                shared_ffn: experts.shared_ffn,
+                dense_layers: experts.dense_layers,
+                every: experts.every,
+                offset: experts.offset,
             }),
             latent: shape.latent.map(|Latent { query_rank, rank, plain, rotary, value }| model::Latent {
                 query_rank,

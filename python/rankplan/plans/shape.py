@@ -21,13 +21,19 @@ class Latent:
 
 @frozen
 class Experts:
-    """The experts of each layer after the first ``dense_layers``; ``shared_ffn`` is the width of all shared ones."""
+    """The experts of a layer, and which layers have them.
+
+    ``shared_ffn`` is the width of all shared ones. The first ``dense_layers`` have none; of the others, those have some
+    whose index modulo ``every`` is ``offset``.
+    """
 
     count: int
     top_k: int
     ffn: int
     shared_ffn: int = 0
     dense_layers: int = 0
+    every: int = 1
+    offset: int = 0
 
 
 @frozen

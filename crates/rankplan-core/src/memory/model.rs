@@ -15,7 +15,7 @@ pub struct Latent {
     pub value: f64,
 }
 
-/// The experts of each layer behind the dense ones.
+/// The experts of the layers that have some: of those behind the first dense ones, every so many.
 #[derive(Clone, Copy, Debug)]
 pub struct Experts {
     /// Number of experts of a layer.
@@ -28,6 +28,28 @@ pub struct Experts {
     pub shared_ffn: f64,
     /// The first layers, which have no experts.
     pub dense_layers: f64,
+    /// Of the others, one of so many layers has experts; 1: each.
+    pub every: f64,
+    /// The index of a layer with experts, modulo `every`.
+    pub offset: f64,
+}
+
+impl Experts {
+    /// How many of the first layers have experts.
+    fn among_first(&self, layers: f64) -> f64 {
+        let start = self.dense_layers;
+        let first = start + (self.offset - start).rem_euclid(self.every);
+        if layers <= first { 0.0 } else { ((layers - first - 1.0) / self.every).floor() + 1.0 }
+    }
+
+    /// How many of so many layers from a start have experts, at least and at most, if the start is one of a range.
+    ///
+    /// Where the start moves, a periodic pattern adds or loses one layer besides what both ends of the range tell.
+    fn among(&self, layers: f64, (early, late): (f64, f64)) -> (f64, f64) {
+        let [first, last] = [early, late].map(|start| self.among_first(start + layers) - self.among_first(start));
+        let slack = f64::from(u8::from(early < late));
+        ((first.min(last) - slack).max(0.0), (first.max(last) + slack).min(layers))
+    }
 }
 
 /// The layers of a model.
@@ -120,13 +142,17 @@ pub struct Stages {
     pub last: Option<f64>,
 }
 
-/// The layers of a stage: how many, and how many of them are dense where only some layers are.
+/// The layers of a stage, at least or at most: all, those without experts and those with them.
+///
+/// Where a stage may start at several layers, the last two need not add up.
 #[derive(Clone, Copy, Debug)]
 pub struct StageLayers {
     /// All layers of the stage.
     pub layers: f64,
     /// Those without experts.
     pub dense: f64,
+    /// Those with experts.
+    pub expert: f64,
 }
 
 impl Stages {
@@ -151,8 +177,19 @@ impl Stages {
     /// The layers of a stage at least, and at most.
     pub fn layers(&self, shape: &Shape, stage: f64) -> [StageLayers; 2] {
         let [(least, most), (early, late)] = self.range(shape.layers, stage);
+        if let Some(experts) = shape.experts.filter(|experts| experts.every > 1.0) {
+            let [low, high] = [least, most].map(|layers| (layers, experts.among(layers, (early, late))));
+            let (fewest, most_experts) = (low.1.0.min(high.1.0), low.1.1.max(high.1.1));
+            return [
+                StageLayers { layers: least, dense: (least - low.1.1).max(0.0), expert: fewest },
+                StageLayers { layers: most, dense: most - high.1.0, expert: most_experts },
+            ];
+        }
         let dense = shape.experts.map_or(f64::INFINITY, |experts| experts.dense_layers);
-        let of = |layers: f64, start: f64| StageLayers { layers, dense: (dense - start).clamp(0.0, layers) };
+        let of = |layers: f64, start: f64| {
+            let dense = (dense - start).clamp(0.0, layers);
+            StageLayers { layers, dense, expert: layers - dense }
+        };
         [of(least, early), of(most, late)]
     }
 }
@@ -217,9 +254,9 @@ impl Shape {
     }
 
     /// The parameters of a stage with these layers, at least or at most.
-    fn counts(&self, StageLayers { layers, dense }: StageLayers, pp: f64, stage: f64, bound: Bound) -> Counts {
+    fn counts(&self, StageLayers { dense, expert, .. }: StageLayers, pp: f64, stage: f64, bound: Bound) -> Counts {
         let (first, last) = (stage == 0.0, stage == pp - 1.0);
-        let mut counts = Counts::default().plus(self.layer(true), dense).plus(self.layer(false), layers - dense);
+        let mut counts = Counts::default().plus(self.layer(true), dense).plus(self.layer(false), expert);
         if first {
             counts.divided += self.embedding();
             counts.copied += self.positions * self.hidden;

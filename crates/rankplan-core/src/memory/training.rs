@@ -283,7 +283,7 @@ impl Training {
             let base = 2.0 * shape.hidden + qkv + out;
             let shared = shape.experts.map_or(0.0, |experts| experts.shared_ffn);
             let elements =
-                least.dense * (base + 2.0 * shape.ffn) + (least.layers - least.dense) * (base + 2.0 * shared);
+                least.dense * (base + 2.0 * shape.ffn) + least.expert * (base + 2.0 * shared);
             tokens * self.weight.min(2.0) * elements / self.tp
         } else {
             0.0
@@ -295,7 +295,7 @@ impl Training {
         }
         let stored = match self.recompute {
             Some(Recompute::Full) => most.layers * 2.0 * shape.hidden,
-            _ => most.dense * dense + (most.layers - most.dense) * expert,
+            _ => most.dense * dense + most.expert * expert,
         };
         let whole = if self.recompute == Some(Recompute::Full) { 2.0 * largest } else { 0.0 };
         part("activations", lower, stored * tokens * self.in_flight(stage) + whole)
