@@ -27,7 +27,7 @@ VALUES: dict[Kind, tuple[Any, ...]] = {
     Kind.ANY: (None, True, False, "fp8", 1, {"num_hidden_layers": 2}, "full_shard"),
     Kind.DEVICES: ("[0]",),
 }
-DRAWN = 3000
+DRAWN = 6000
 
 
 def settings_of(name: str) -> Iterator[tuple[str, Setting]]:
@@ -45,11 +45,11 @@ SIZES |= {"hf_checkpoint": None, "kv_lora_rank": 64, "qk_head_dim": 64, "qk_pos_
 """Flags of slime that make a model together."""
 
 
-def drawn(draw: random.Random, key: Key[Any]) -> Any:
-    """Return a value of a key, mostly the default where it has one."""
+def drawn(draw: random.Random, key: Key[Any], usual: float) -> Any:
+    """Return a value of a key: in such a part of all cases the default."""
     if key.path in SIZES and draw.random() < 0.95:
         return SIZES[key.path]
-    if key.kind is not Kind.FACT and draw.random() < 0.5:
+    if key.kind is not Kind.FACT and draw.random() < usual:
         return key.default
     return draw.choice(VALUES[key.kind])
 
@@ -59,7 +59,8 @@ def moves(setting: Setting, key: Key[Any]) -> bool:
     draw = random.Random(key.path)
     tried = VALUES[key.kind] if key.default in VALUES[key.kind] else (*VALUES[key.kind], key.default)
     for _ in range(DRAWN):
-        values = {other: drawn(draw, other) for other in setting.keys if other is not key}
+        usual = draw.choice([0.2, 0.5, 0.8, 0.95])
+        values = {other: drawn(draw, other, usual) for other in setting.keys if other is not key}
         found = []
         for value in draw.sample(tried, 2):
             try:

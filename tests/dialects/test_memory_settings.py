@@ -29,6 +29,8 @@ from support.outcomes import at_least, outcome, some
 
 SETTINGS = [(base, *row) for base, cases in CASES.items() for row in cases["rows"]]
 MOE = "Qwen/Qwen3-30B-A3B"
+KWARGS = "actor_rollout_ref.rollout.engine_kwargs"
+TRANSFORMER = "actor_rollout_ref.actor.megatron.override_transformer_config"
 TEACHERS = "on_policy_distillation.non_colocated_teachers"
 
 
@@ -260,6 +262,23 @@ def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: s
         ("skyrl", {"trainer.policy.inference_only_init": True}, "policy"),
         ("rlinf", {"actor.training_backend": "fsdp", "actor.fsdp_config.sharding_strategy": "no_shard"}, "actor"),
         ("rlinf", {"runner.task_type": "embodied"}, "actor"),
+        ("verl", {"actor_rollout_ref.model.mtp.enable": True}, "actor"),
+        ("verl", {"actor_rollout_ref.model.mtp.enable": True}, "rollout"),
+        ("verl", {"actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "fp32"}, "actor"),
+        ("verl", {"actor_rollout_ref.rollout.update_weights_bucket_megabytes": 8192}, "rollout"),
+        ("verl", {"actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes": 8192}, "rollout"),
+        ("verl megatron", {f"{TRANSFORMER}.mtp_num_layers": 1}, "actor"),
+        ("verl", {f"{KWARGS}.vllm.speculative_config": {"method": "eagle3"}}, "rollout"),
+        ("verl megatron", {f"{KWARGS}.sglang.speculative_algorithm": "EAGLE"}, "rollout"),
+        ("nemo_rl", {"policy.generation.vllm_kwargs.speculative_config": {"method": "mtp"}}, "generation"),
+        ("nemo_rl", {"policy.megatron_cfg.mtp_num_layers": 2}, "policy"),
+        ("roll", {"actor_infer.strategy_args.strategy_config.speculative_config": {"method": "mtp"}}, "actor_infer"),
+        ("roll", {"actor_train.strategy_args.strategy_config.mtp_num_layers": 1}, "actor_train"),
+        ("slime", {"sglang_speculative_algorithm": "EAGLE"}, "rollout"),
+        ("slime", {"sglang_enable_dp_attention": True}, "rollout"),
+        ("slime", {"mtp_num_layers": 1}, "actor"),
+        ("skyrl", {"trainer.mtp.enabled": True}, "policy"),
+        ("skyrl", {"generator.inference_engine.engine_init_kwargs.speculative_config": {"model": "a"}}, "generator"),
     ],
 )
 def test_what_is_not_known_is_not_claimed(base: str, keys: dict[str, Any], silent: str) -> None:
@@ -291,6 +310,19 @@ def test_a_cache_of_a_stated_size_is_the_cache(tmp_path: Path) -> None:
     assert fault.code == "engine-share"
     assert "has 0.1 GiB, which hold 1,422 tokens, but its longest request has 8,192" in fault.message
     assert fault.help is not None and f"write `{key}: 6" in fault.help
+
+
+@pytest.mark.parametrize(
+    ("base", "keys", "component"),
+    [
+        ("verl", {"actor_rollout_ref.model.mtp.enable": False}, "actor"),
+        ("verl", {"actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "bf16"}, "actor"),
+        ("verl", {"actor_rollout_ref.rollout.update_weights_bucket_megabytes": 512}, "rollout"),
+        ("nemo_rl", {"policy.megatron_cfg.mtp_num_layers": 0}, "policy"),
+    ],
+)
+def test_what_is_switched_off_says_nothing(base: str, keys: dict[str, Any], component: str) -> None:
+    assert planned(base, keys)[component].memory == planned(base, {})[component].memory is not None
 
 
 def test_a_components_own_memory_wins_in_rlinf() -> None:

@@ -80,6 +80,16 @@ def sglang_steps(section: str, length: Key[int | None]) -> tuple[Setting, Settin
     )
 
 
+VLLM_EFFECTS = ("speculative_config", "num_gpu_blocks_override")
+SGLANG_EFFECTS = ("speculative_algorithm", "enable_dp_attention", "max_total_tokens")
+"""Arguments of engines with effects that no setting states: draft models, copies of attention, another cache."""
+
+
+def draft_keys(section: str) -> tuple[str, ...]:
+    """Return Megatron's keys for `unless` of layers that predict further tokens; ``section`` ends in a dot."""
+    return (f"{section}mtp_num_layers",)
+
+
 def layers(*paths: str | Key[Any], only: str = "") -> Setting:
     """Return the setting of mappings that may change the layers of the model."""
     return setting("", *map(_any, paths), by=convert.reshaped, only=only)

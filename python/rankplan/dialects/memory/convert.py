@@ -19,6 +19,8 @@ class Unread(Enum):
 
 EFFECT, RUN_TIME = Unread.EFFECT, Unread.RUN_TIME
 
+LARGEST_BUCKET = 2048
+"""Megabytes of a bucket of weights that the bounds count (`phases.rs`)."""
 _ADAM = {"adam", "adamw", "torch.optim.adamw", "torch.optim.adam", "fusedadam"}
 _SHORT = {
     name: short
@@ -132,6 +134,16 @@ def whole(offload: Any) -> float | None:
 def resharded(reshard: Any) -> Any:
     """Return `EFFECT` if FSDP keeps what it has gathered until the backward pass."""
     return None if reshard is None or reshard is True else EFFECT
+
+
+def computed_wide(name: Any) -> Any:
+    """Return `EFFECT` if FSDP computes in 32 bits: gathered units and activations are twice as large."""
+    return EFFECT if _SHORT.get(str(name).lower()) == "fp32" else None
+
+
+def large_bucket(megabytes: Any) -> Any:
+    """Return `EFFECT` for buckets of weights that are larger than the bound of the switch counts (2 GiB)."""
+    return EFFECT if megabytes is not None and megabytes > LARGEST_BUCKET else None
 
 
 def several(size: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import REQUESTS, unless
+from rankplan.dialects.memory.common import REQUESTS, SGLANG_EFFECTS, VLLM_EFFECTS, unless
 from rankplan.sdk import Role, anything, fact, setting, share, size, switch, text
 
 _BACKEND = fact("backend")
@@ -96,7 +96,7 @@ _VLLM = (
         by=convert.served,
         only="vllm",
     ),
-    unless("vllm.cpu_offload_gb", "vllm.kv_cache_dtype", only="vllm"),
+    unless("vllm.cpu_offload_gb", "vllm.kv_cache_dtype", *(f"vllm.{name}" for name in VLLM_EFFECTS), only="vllm"),
 )
 _SGLANG = (
     setting("share", share("sglang.mem_fraction_static", default=0.9), only="sglang"),
@@ -118,7 +118,12 @@ _SGLANG = (
         only="sglang",
     ),
     setting("cache_precision", text("sglang.kv_cache_dtype"), by=convert.cached, only="sglang"),
-    unless("sglang.cpu_offload_gb", "sglang.torchao_config", only="sglang"),
+    unless(
+        "sglang.cpu_offload_gb",
+        "sglang.torchao_config",
+        *(f"sglang.{name}" for name in SGLANG_EFFECTS),
+        only="sglang",
+    ),
 )
 
 ROLES = (

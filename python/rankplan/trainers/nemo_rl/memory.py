@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import end_stages, fixed, layers, offloading, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.common import (
+    SGLANG_EFFECTS,
+    VLLM_EFFECTS,
+    draft_keys,
+    end_stages,
+    fixed,
+    layers,
+    offloading,
+    sglang_steps,
+    stage_keys,
+    unless,
+)
 from rankplan.sdk import Key, Role, anything, number, setting, share, size, switch, text
 from rankplan.trainers.nemo_rl import keys
 
@@ -108,7 +119,12 @@ _MEGATRON = (
         only="megatron",
     ),
     layers(f"{_MEGATRON_CFG}.model_overrides", only="megatron"),
-    unless(f"{_MEGATRON_DDP}.use_custom_fsdp", *stage_keys(f"{_MEGATRON_CFG}."), only="megatron"),
+    unless(
+        f"{_MEGATRON_DDP}.use_custom_fsdp",
+        *stage_keys(f"{_MEGATRON_CFG}."),
+        *draft_keys(f"{_MEGATRON_CFG}."),
+        only="megatron",
+    ),
 )
 _DTENSOR = (
     # DTensorPolicyWorker and _disable_automodel_checkpoint_dtype_restore: weights are always loaded in 32 bits
@@ -142,7 +158,7 @@ _DTENSOR = (
 )
 _STUDENT = (
     layers(_POLICY_CONFIG),
-    unless("policy.quant_cfg", keys.CROSS_TEACHER, keys.CROSS_TEACHERS),
+    unless("policy.quant_cfg", "policy.draft.enabled", keys.CROSS_TEACHER, keys.CROSS_TEACHERS),
 )
 _TRAINER = (
     setting("training", keys.MEGATRON_ENABLED, keys.DTENSOR_ENABLED, by=_trainer),
@@ -187,6 +203,7 @@ _VLLM = (
     unless(
         *(f"{_VLLM_KWARGS}.{name}" for name in ("quantization", "hf_overrides", "cpu_offload_gb")),
         *(f"{_VLLM_KWARGS}.{name}" for name in ("kv_cache_dtype", "decode_context_parallel_size")),
+        *(f"{_VLLM_KWARGS}.{name}" for name in VLLM_EFFECTS),
         f"{keys.GENERATION}.quant_cfg",
         only="vllm",
     ),
@@ -197,7 +214,7 @@ _SGLANG = (
     *sglang_steps(f"{keys.SGLANG}.", _SGLANG_LENGTH),
     setting("cache_precision", text(f"{keys.SGLANG}.kv_cache_dtype"), by=convert.cached, only="sglang"),
     unless(
-        *(f"{keys.SGLANG}.{name}" for name in ("quantization", "torchao_config", "cpu_offload_gb")),
+        *(f"{keys.SGLANG}.{name}" for name in ("quantization", "torchao_config", "cpu_offload_gb", *SGLANG_EFFECTS)),
         only="sglang",
     ),
 )

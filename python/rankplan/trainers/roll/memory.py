@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import layers, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.common import (
+    SGLANG_EFFECTS,
+    VLLM_EFFECTS,
+    draft_keys,
+    layers,
+    sglang_steps,
+    stage_keys,
+    unless,
+)
 from rankplan.sdk import Role, anything, fact, number, setting, share, size, switch, text
 from rankplan.trainers.roll import keys
 
@@ -122,7 +130,7 @@ ROLES = (
                 only="megatron",
             ),
             setting("chunks", size(f"{_S}.virtual_pipeline_model_parallel_size"), only="megatron"),
-            unless(f"{_S}.optimizer_cpu_offload", *stage_keys(f"{_S}."), only="megatron"),
+            unless(f"{_S}.optimizer_cpu_offload", *stage_keys(f"{_S}."), *draft_keys(f"{_S}."), only="megatron"),
             # MegatronTrainStrategy.offload_states: after each turn
             setting("sleep", keys.STRATEGY_NAME, by=convert.always("host"), only="megatron"),
             # FSDP
@@ -165,6 +173,8 @@ ROLES = (
             ),
             setting("cache_precision", text(f"{_S}.kv_cache_dtype"), by=convert.cached, only="engine"),
             setting("sleep", size(f"{_S}.sleep_level", default=1), by=_slept, only="vllm"),
+            unless(*(f"{_S}.{name}" for name in VLLM_EFFECTS), only="vllm"),
+            unless(*(f"{_S}.{name}" for name in SGLANG_EFFECTS), only="sglang"),
             unless(f"{_S}.cpu_offload_gb", f"{_S}.hf_overrides", f"{_S}.decode_context_parallel_size", only="engine"),
         ),
     ),

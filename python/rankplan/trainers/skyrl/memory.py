@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import end_stages, layers, offloading, stage_keys, unless
+from rankplan.dialects.memory.common import VLLM_EFFECTS, draft_keys, end_stages, layers, offloading, stage_keys, unless
 from rankplan.sdk import Key, Role, anything, fact, number, setting, share, size, switch, text
 from rankplan.trainers.skyrl import keys
 
@@ -72,6 +72,7 @@ _SHARED = (
     setting("shards", size("@.fsdp_config.fsdp_size"), fact("slots"), by=convert.shards, only="fsdp"),
     layers("@.model_config_kwargs", "@.megatron_config.model_config_kwargs", _MODEL),
     unless("@.model.fake_int4_qat.enabled", "@.inference_only_init", *stage_keys(f"{_MODEL}."), f"{_MODEL}.fp8"),
+    unless("trainer.mtp.enabled", *draft_keys(f"{_MODEL}.")),
 )
 _TRAINING = (
     *_SHARED,
@@ -155,6 +156,8 @@ ROLES = (
             setting("sleep", keys.COLOCATE_ALL, _POLICY_RANK, by=_engine_sleep),
             unless(
                 *(f"{_ENGINE}.{name}" for name in ("cpu_offload_gb", "hf_overrides", "decode_context_parallel_size")),
+                *(f"{_ENGINE}.{name}" for name in VLLM_EFFECTS),
+                "trainer.mtp.enabled",
                 _QUANTIZED,
             ),
         ),

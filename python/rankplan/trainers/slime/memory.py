@@ -7,7 +7,16 @@ from typing import Any
 
 from rankplan import Model
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import fixed, offloading, recomputing, sglang_steps, stage_keys, unless
+from rankplan.dialects.memory.common import (
+    SGLANG_EFFECTS,
+    draft_keys,
+    fixed,
+    offloading,
+    recomputing,
+    sglang_steps,
+    stage_keys,
+    unless,
+)
 from rankplan.plans.shape import Experts, Latent, Shape
 from rankplan.sdk import Key, Role, anything, fact, setting, share, size, switch, text
 from rankplan.trainers.slime import keys
@@ -172,6 +181,8 @@ _SIDE = (
         "num_layers_per_virtual_pipeline_stage",
         "num_virtual_stages_per_pipeline_rank",
         *stage_keys(""),
+        *draft_keys(""),
+        "enable_mtp_training",
         "use_megatron_fsdp",
         "use_custom_fsdp",
         "use_torch_fsdp2",
@@ -227,7 +238,11 @@ ROLES = (
                 by=_dropped,
             ),
             unless(
-                "sglang_config", "sglang_cpu_offload_gb", "sglang_json_model_override_args", "sglang_torchao_config"
+                "sglang_config",
+                "sglang_cpu_offload_gb",
+                "sglang_json_model_override_args",
+                "sglang_torchao_config",
+                *(f"sglang_{name}" for name in SGLANG_EFFECTS),
             ),
         ),
     ),

@@ -9,6 +9,9 @@ from rankplan.dialects.keys.key import Key, anything, fact, number, share, size,
 from rankplan.dialects.keys.roles import Role, Setting, setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import (
+    SGLANG_EFFECTS,
+    VLLM_EFFECTS,
+    draft_keys,
     end_stages,
     fixed,
     layers,
@@ -28,6 +31,7 @@ _MODEL_PATH = text(f"{keys.MODEL}.path")
 _MODEL_LAYERS = tuple(anything(f"{keys.MODEL}.{name}") for name in ("override_config", "override_config.model_config"))
 _BY_TOKENS = switch(f"{keys.ACTOR}.use_dynamic_bsz")
 _STRATEGY = text(f"{keys.ACTOR}.strategy")
+_DRAFT = anything(f"{keys.MODEL}.mtp.enable")
 _QUANTIZED_TRAINING = tuple(
     anything(f"{keys.ACTOR}.{name}") for name in ("qat.enable", "fsdp_config.qat.enable", "megatron.qat.enable")
 )
@@ -104,12 +108,21 @@ class _Model:
             by=convert.precision,
             only="fsdp",
         )
+        self.computed_wide = setting(
+            "",
+            text(f"{section}.fsdp_config.mixed_precision.param_dtype", fallbacks=(f"{section}.fsdp_config.dtype",)),
+            by=convert.computed_wide,
+            only="fsdp",
+        )
         self.shards = setting("shards", keys.FSDP_SIZE, fact("cp"), fact("slots"), by=_shards, only="fsdp")
         self.precision_with_megatron = setting(
             "precision", self.megatron_dtype, self._fp8, by=convert.precision, only="megatron"
         )
         self.stages = unless(
-            f"{section}.megatron.use_megatron_fsdp", *stage_keys(f"{self.transformer.path}."), only="megatron"
+            f"{section}.megatron.use_megatron_fsdp",
+            *stage_keys(f"{self.transformer.path}."),
+            *draft_keys(f"{self.transformer.path}."),
+            only="megatron",
         )
 
     def trained(self, strategy: Key[str | None]) -> tuple[Setting, ...]:
@@ -134,6 +147,7 @@ class _Model:
             setting("optimizer", optimizer, optimizer_module, by=convert.torch_optimizer, only="fsdp"),
             setting("", anything(f"{fsdp}.reshard_after_forward", default=True), by=convert.resharded, only="fsdp"),
             self.shards,
+            self.computed_wide,
             # FSDPEngine._gradient_sync_context
             fixed("whole_gradients", value=True, only="fsdp"),
         )
@@ -196,6 +210,7 @@ def _actor() -> Role:
         (
             *actor.trained(_STRATEGY),
             *_adapted(keys.MODEL, (*_MODEL_LAYERS, actor.transformer), keys.LORA_RANK, keys.LORA_ADAPTER),
+            unless(_DRAFT),
             setting(
                 "tokens",
                 _PROMPT,
@@ -256,6 +271,7 @@ def _reference() -> Role:
             reference.precision_with_fsdp,
             reference.precision_with_megatron,
             reference.shards,
+            reference.computed_wide,
             # FSDPEngine: a model without a backward pass keeps its parameters on the host
             fixed("optimizer_on_host", 1.0, only="fsdp"),
             fixed("sleep", "host", only="fsdp"),
@@ -266,6 +282,7 @@ def _reference() -> Role:
                 only="megatron",
             ),
             reference.stages,
+            unless(_DRAFT),
             layers(*_MODEL_LAYERS, reference.transformer),
             setting(
                 "tokens",
@@ -301,6 +318,9 @@ def _engine(
     max_sequences = size(f"{section}.max_num_seqs", default=requests)
     max_tokens = size(f"{section}.max_num_batched_tokens", default=8192)
     other_effects = [f"{kwargs}.{key}" for kwargs in (vllm, sglang) for key in ("quantization", "cpu_offload_gb")]
+    other_effects += [f"{vllm}.{key}" for key in VLLM_EFFECTS]
+    other_effects += [f"{sglang}.{key}" for key in SGLANG_EFFECTS]
+    bucket = "update_weights_bucket_megabytes"
 
     def of_vllm(make: Callable[..., Key[Any]], key: str, default: Any = None) -> Key[Any]:
         """Return the key of an argument of vLLM, which counts before verl's own."""
@@ -330,8 +350,14 @@ def _engine(
         ),
         setting("sleep", switch(f"{section}.free_cache_engine", default=True), name, keys.LORA_RANK, by=_released),
         layers(*_MODEL_LAYERS),
+        setting(
+            "",
+            size(f"{section}.checkpoint_engine.{bucket}", fallbacks=(f"{section}.{bucket}",)),
+            by=convert.large_bucket,
+        ),
         unless(
             *_QUANTIZED_TRAINING,
+            _DRAFT,
             *other_effects,
             f"{vllm}.hf_overrides",
             f"{vllm}.decode_context_parallel_size",
