@@ -282,8 +282,7 @@ impl Training {
             let (qkv, out) = shape.attention(1.0);
             let base = 2.0 * shape.hidden + qkv + out;
             let shared = shape.experts.map_or(0.0, |experts| experts.shared_ffn);
-            let elements =
-                least.dense * (base + 2.0 * shape.ffn) + least.expert * (base + 2.0 * shared);
+            let elements = least.dense * (base + 2.0 * shape.ffn) + least.expert * (base + 2.0 * shared);
             tokens * self.weight.min(2.0) * elements / self.tp
         } else {
             0.0
