@@ -1,7 +1,7 @@
 //! Sleeping parts, the switch from training to generation, and the host.
 
 use super::model::Model;
-use super::training::Training;
+use super::training::{Framework, Training};
 use super::{Bounds, GIB, Part, around, part, total};
 
 /// What a component leaves on an accelerator while another one has its turn.
@@ -78,14 +78,18 @@ pub fn switch(model: &Model, trainer: &[Part], engine: &[Part], sleep: Option<Sl
 }
 
 /// The memory that a rank of a trainer takes of its node: the optimizer's part that stays there, and what sleeps there.
+///
+/// A rank keeps its part of what the framework divides: 8 bytes of a parameter for weights and gradients, 16 for the
+/// optimizer and its copies.
 pub fn host_of_trainer(model: &Model, training: &Training, stage: f64, sleep: Option<Sleep>) -> Bounds {
     let [least, most] = model.stage(&training.stages, stage);
-    let divisor = training.slots / training.stages.pp;
-    let lower = 8.0 * training.on_host * least.total() / divisor.max(1.0);
-    let shard = if training.distributed == Some(false) { 1.0 } else { training.tp.max(1.0) };
-    let states = if training.on_host > 0.0 { 20.0 } else { 0.0 };
-    let asleep = if matches!(sleep, Some(Sleep::Host) | None) { 24.0 } else { 0.0 };
-    Bounds::new(lower, BUFFERS * f64::max(states + 4.0, asleep) * most.total() / shard.min(divisor.max(1.0)))
+    let divisor = (training.slots / training.stages.pp).max(1.0);
+    let lower = 8.0 * training.on_host * least.total() / divisor;
+    let is_there = matches!(sleep, Some(Sleep::Host) | None) || training.on_host > 0.0;
+    let weights = if is_there { 8.0 } else { 4.0 };
+    let copies = if is_there && training.framework != Framework::Forward { 16.0 } else { 0.0 };
+    let (of_weights, of_optimizer) = training.host_shards(model, divisor);
+    Bounds::new(lower, BUFFERS * most.total() * (weights / of_weights + copies / of_optimizer))
 }
 
 /// The memory that a rank of an engine takes of its node while it sleeps.

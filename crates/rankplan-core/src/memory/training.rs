@@ -267,6 +267,30 @@ impl Training {
         vec![part("weights", lower, 4.0 * (most_dense + most_expert) / shards), part("gathered", 0.0, gathered)]
     }
 
+    /// Among how many of the ranks of a stage at least weights and gradients are divided, and the optimizer.
+    pub(super) fn host_shards(&self, model: &Model, ranks: f64) -> (f64, f64) {
+        let has_dense_layers_only = model.known().is_some_and(|shape| shape.experts.is_none());
+        let groups = if has_dense_layers_only { self.tp } else { self.tp.min(self.ep * self.etp) };
+        let tp = groups.max(1.0).min(ranks);
+        match self.framework {
+            Framework::Megatron if self.distributed == Some(true) => (tp, ranks.max(tp)),
+            Framework::Megatron => (tp, tp),
+            Framework::Fsdp => {
+                let divided = (self.tp * self.shards()).min(ranks);
+                (divided, divided)
+            }
+            Framework::DeepSpeed => {
+                let divided = (self.tp * self.shards()).min(ranks);
+                let of = |stage| if self.zero.is_some_and(|zero| zero >= stage) { divided } else { tp };
+                (of(3), of(1))
+            }
+            Framework::Forward => {
+                let divided = (tp * self.shard.unwrap_or(1.0).max(1.0)).min(ranks);
+                (divided, divided)
+            }
+        }
+    }
+
     /// Tokens of a micro-batch on a rank.
     fn here(&self) -> Option<f64> {
         self.tokens.map(|tokens| tokens / self.cp)
