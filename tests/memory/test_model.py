@@ -283,19 +283,41 @@ def test_damaged_plain_values_are_faults(plain: dict[str, object]) -> None:
     [
         ("NVIDIA H100 80GB HBM3", 80, 80),
         ("H20", 96, 96),
+        ("NVIDIA H20-3e", 140.4, 141),
+        ("NVIDIA H100 NVL", 93.5, 94),
+        ("NVIDIA H100 96GB HBM3", 96, 96),
+        ("NVIDIA GH200 480GB", 95.5, 144),
+        ("NVIDIA A100-SXM-64GB", 64, 64),
+        ("A100-40G", 40, 40),
+        ("A100-80G", 80, 80),
+        ("NVIDIA A800 40GB Active", 40, 40),
+        ("NVIDIA A10G", 22.2, 24),
+        ("NVIDIA L40S-48GB", 45, 48),
+        ("NVIDIA L20", 45, 48),
+        ("NVIDIA GeForce RTX 4090", 23.9, 24),
+        ("NVIDIA RTX A6000", 47.9, 48),
+        ("Tesla V100-SXM2-16GB", 15.7, 16),
+        ("Tesla V100-SXM2-32GB", 32, 32),
+        ("AMD-Instinct-MI300X-OAM", 191.9, 192),
+        ("Ascend910B3", 60.9, 64),
+        ("Ascend910B4", 28.9, 32),
+        ("NVIDIA A100-SXM4-80GB MIG 3g.40gb", 35.2, 40),
+        ("MIG 1g.10gb", 8.8, 10),
+        ("NVIDIA H200 (MIG)", None, None),
         ("NVIDIA-H200", 141, 141),
         ("GB200", 185, 185),
         ("B200", 180, 180),
         ("A100", 40, 80),
         ("NVIDIA A100-SXM4-40GB", 40, 40),
         ("NVIDIA L40S", 45, 45),
-        ("NVIDIA L4", 24, 24),
-        ("Ascend910B", None, None),
+        ("NVIDIA L4", 22.2, 24),
+        ("Ascend910B", 60.9, 64),
         ("Tesla T4", None, None),
     ],
 )
 def test_cards(model: str, least: float | None, most: float | None) -> None:
-    assert card_of(model) == (None if least is None or most is None else (least * GIB, most * GIB))
+    card = card_of(model)
+    assert card == (None if least is None or most is None else pytest.approx((least * GIB, most * GIB)))
 
 
 def test_sizes() -> None:

@@ -9,23 +9,45 @@ from rankplan.memory.settings import GIB
 from rankplan.words import shown
 
 _TYPES: dict[str, tuple[float, float]] = {
-    name: (least, most)
-    for names, least, most in (
-        ("H100 H800 A800", 80.0, 80.0),
-        ("A100", 40.0, 80.0),
-        ("H200", 141.0, 141.0),
-        ("H20", 96.0, 96.0),
-        ("B200", 180.0, 180.0),
-        ("GB200", 185.0, 185.0),
-        ("B300", 268.6, 268.6),
-        ("GB300", 277.6, 277.6),
-        ("L40S", 45.0, 45.0),
-        ("L4 A30", 24.0, 24.0),
-        ("910B", 64.0, 64.0),
-    )
-    for name in names.split()
-} | {"PRO 6000": (95.6, 95.6)}
-"""The least and the most memory of a type: an A100 has 40 or 80 GiB."""
+    # A name that another one begins with comes after it.
+    "H100 NVL": (93.5, 94.0),
+    "H20 3E": (140.4, 141.0),
+    "PRO 6000": (95.6, 95.6),
+    "A100": (40.0, 80.0),
+    "GH200": (95.5, 144.0),
+    "GB200": (185.0, 185.0),
+    "GB300": (277.6, 277.6),
+    "B200": (180.0, 180.0),
+    "B300": (268.6, 268.6),
+    "H200": (141.0, 141.0),
+    "H20": (96.0, 96.0),
+    **dict.fromkeys(("H100", "H800", "A800"), (80.0, 80.0)),
+    "L40S": (45.0, 45.0),
+    **dict.fromkeys(("L40", "L20", "A40"), (45.0, 48.0)),
+    **dict.fromkeys(("A6000", "RTX 6000 ADA"), (47.9, 48.0)),
+    **dict.fromkeys(("L4", "A10", "A10G"), (22.2, 24.0)),
+    **dict.fromkeys(("A30", "4090", "3090"), (23.9, 24.0)),
+    "5090": (31.8, 32.0),
+    "V100": (15.7, 32.0),
+    "MI100": (31.9, 32.0),
+    **dict.fromkeys(("MI210", "MI250", "MI250X"), (63.9, 64.0)),
+    "MI300A": (127.9, 128.0),
+    **dict.fromkeys(("MI300X", "MI308X"), (191.9, 192.0)),
+    "MI325X": (255.9, 256.0),
+    **dict.fromkeys(("MI350X", "MI355X"), (287.9, 288.0)),
+    "910B4": (28.9, 32.0),
+    "910B": (60.9, 64.0),
+}
+"""The least and the most memory of a type, as drivers and their makers show it: an A100 has 40 or 80 GiB.
+
+Cards that check their memory for errors show up to a tenth less than their name: an L4 has 22.5 GiB.
+"""
+_STATED = re.compile(r"(?<![A-Z0-9.])([0-9]{2,3}) ?G(?:I?B)?(?![A-Z0-9])")
+_OTHER_MEMORY = ("GH200", "GB200", "GB300")
+"""Types whose names may state the memory of their CPU: ``GH200 480GB``."""
+_SLICE = re.compile(r"(?<![0-9])[0-9]G\.([0-9]{1,3})GB")
+_LEAST_OF_SLICE = 0.88
+"""Part of its name's size that a MIG slice has at least: 1g.18gb has 16 GiB (NVIDIA: MIG user guide)."""
 
 CARDS = tuple(_TYPES)
 """The accelerators whose memory is known."""
@@ -35,6 +57,8 @@ _UNITS = {"": 1, "B": 1} | {
     for power, prefix in enumerate("KMGTP", 1)
     for suffix, base in (("IB", 1024), ("I", 1024), ("B", 1000))
 }
+_ROUNDED = 1.1
+"""A stated size is at most this much more than what a driver shows."""
 _SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]{0,3})\s*")
 SMALLEST_SIZE, LARGEST_SIZE = 1 << 20, 1 << 60
 """No stated size is smaller or larger: 80 is a forgotten unit."""
@@ -47,18 +71,24 @@ def card_of(model: str) -> tuple[float, float] | None:
     """
     if (size := size_of(model)) is not None and SMALLEST_SIZE <= size <= LARGEST_SIZE:
         return size, size
+    words = _words(model)
+    part = _SLICE.search(words)
+    if part is not None:
+        return float(part[1]) * _LEAST_OF_SLICE * GIB, float(part[1]) * GIB
     name = _name_in(model)
-    if name is None:
+    if name is None or re.search(r"(?<![A-Z])MIG(?![A-Z])", words):
         return None
     least, most = _TYPES[name]
-    stated = re.search(r"(?<![0-9.])([0-9]{2,3}) ?GB", _words(model))
-    if stated is not None and float(stated[1]) in (least, most):
-        least = most = float(stated[1])
+    stated = None if name in _OTHER_MEMORY else _STATED.search(words)
+    if stated is not None:
+        most = float(stated[1])
+        least = least if most / _ROUNDED <= least <= most else most
     return least * GIB, most * GIB
 
 
 def _words(model: str) -> str:
-    return model.upper().replace("-", " ").replace("_", " ")
+    words = model.upper().replace("-", " ").replace("_", " ").replace("ASCEND", "ASCEND ")
+    return re.sub("910B[1-3](?![0-9])", "910B", words)
 
 
 def _name_in(model: str) -> str | None:
