@@ -644,9 +644,9 @@ def training_memory(model: Any, training: Any) -> list[tuple[_MemoryParts, tuple
 
 def engine_memory(
     model: Any, engine: Any, card: float
-) -> tuple[_MemoryParts, tuple[float, float], tuple[float, float], float, tuple[float, float], bool]:
+) -> tuple[_MemoryParts, tuple[float, float], tuple[float, float], float, tuple[float, float], bool | None]:
     """Return the parts of a rank of an engine, what it leaves asleep, what it takes of its node's memory, the bytes of
-    its cache for a token, the tokens that the cache holds, and whether it cannot start.
+    its cache for a token, the tokens that the cache holds, and whether it starts (``None``: uncertain).
 
     Takes a `Model`, an `Engine` and the bytes of a card. Raises ``ValueError`` for an unknown word.
     """

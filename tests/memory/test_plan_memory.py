@@ -205,3 +205,14 @@ def test_many_stages_and_slots() -> None:
     actor = {"placement": "all", "parallel": {"tp": 8, "pp": 32}, "memory": TRAINER}
     need = _plan({"actor": actor}, "4096x8", num_nodes=4096).memory()["actor",]["train"]
     assert need.answer == "fits"
+
+
+def test_an_engine_that_may_not_start_is_unknown_and_says_so() -> None:
+    memory = {"model": "meta-llama/Meta-Llama-3.1-8B", "engine": "vllm", "share": 0.9, "length": 29_000}
+    memory |= {"graphs": False, "undivided": True}
+    placement = {"rollout": {"placement": "0-7", "memory": memory}}
+    cluster = {"num_nodes": 1, "accelerator_memory": "24145 MiB", "component_placement": placement}
+    report = rankplan.check({"cluster": cluster}, "1x8", memory=True)
+    (warning,) = [one for one in report.warnings if one.code == "memory-unknown"]
+    assert "the engine of `rollout` may not start on accelerator 0 of node 0" in warning.message
+    assert "one request of 29,000 needs" in warning.message

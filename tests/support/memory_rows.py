@@ -158,6 +158,7 @@ def judge(row: dict[str, Any]) -> Verdict:
     if served and not together:
         phases.append(_sum(served[0]))
     lower, upper = max(low for low, _ in phases), max(high for _, high in phases)
-    if lower > card or (served and served[5]):
+    if lower > card or (served and served[5] is False):
         return Verdict(lower, upper, "refused")
-    return Verdict(lower, upper, "fits" if upper <= USABLE_MEMORY * card else "unknown")
+    starts = served is None or served[5] is True
+    return Verdict(lower, upper, "fits" if starts and upper <= USABLE_MEMORY * card else "unknown")

@@ -253,8 +253,8 @@ pub fn training_memory(py: Python<'_>, model: Model, training: Training) -> PyRe
 }
 
 /// What is known of an engine: the parts of a rank, what it leaves while it sleeps, what it takes of its node's memory, the
-/// bytes of its cache for a token, the tokens that the cache holds, and whether it cannot start.
-type EngineFacts = (Parts, Pair, Pair, f64, Pair, bool);
+/// bytes of its cache for a token, the tokens that the cache holds, and whether it starts (`None`: uncertain).
+type EngineFacts = (Parts, Pair, Pair, f64, Pair, Option<bool>);
 
 /// Return what is known of an engine on cards of so many bytes. Raises `ValueError` for an unknown word.
 #[pyfunction]
@@ -265,7 +265,7 @@ pub fn engine_memory(model: Model, engine: Engine, card: f64) -> PyResult<Engine
     let host = phases::host_of_engine(settings.weights(&model), sleep);
     let token = model.shape.as_ref().map_or(0.0, |shape| settings.cache_of_token(shape));
     let tokens = pair(settings.tokens(&model, card));
-    Ok((plain(&parts), pair(asleep), pair(host), token, tokens, settings.refuses(&model, card)))
+    Ok((plain(&parts), pair(asleep), pair(host), token, tokens, settings.starts(&model, card)))
 }
 
 /// Return, by pipeline stage of the trainer, the parts while weights go to an engine on the same accelerator.

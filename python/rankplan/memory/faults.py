@@ -32,10 +32,24 @@ def memory_unknown(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
     from rankplan.memory.changes import bounds_text, explained, keys_text  # most memory fits, and needs no changes
 
     for need in explained(needs):
-        if need.answer == "unknown":
+        if need.answer == "unknown" and need.has_room:
+            yield need.components[0], _may_not_start(needs, need, keys_text(needs, need))
+        elif need.answer == "unknown":
             size = f"which has {size_text(need.card[1])}" if need.card else "whose memory is unknown"
             message = f"{_who(need)} {bounds_text(need)} in the phase {need.phase} on {_where(need)}, {size}"
             yield need.components[0], Diagnostic("memory-unknown", message, keys_text(needs, need), warning=True)
+
+
+def _may_not_start(needs: Needs, need: Need, help: str) -> Diagnostic:
+    """Return the warning of an engine whose share may not leave room for one request."""
+    name = need.components[0]
+    length = needs.evaluations[name].entry.length
+    request = "one request" if length is None else f"one request of {length:,}"
+    message = (
+        f"the engine of `{name}` may not start on {_where(need)}: its weights and a step may leave less of its share "
+        f"than {request} needs"
+    )
+    return Diagnostic("memory-unknown", message, help, warning=True)
 
 
 def _who(need: Need) -> str:
@@ -50,9 +64,9 @@ def _where(need: Need) -> str:
 def _fault(needs: Needs, need: Need) -> Diagnostic:
     name = need.components[0]
     card = size_text(need.card[1]) if need.card else "?"
-    if not need.starts and needs.evaluations[name].entry.cache_size is not None:
+    if need.starts is False and needs.evaluations[name].entry.cache_size is not None:
         return _small_cache(needs, need)
-    if not need.starts:
+    if need.starts is False:
         share = needs.evaluations[name].entry.share
         least = size_text(need.parts["weights"][0] + need.parts["cache"][0])
         message = (

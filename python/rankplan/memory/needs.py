@@ -37,8 +37,8 @@ class Need:
     accelerator, at least and at most (an A100 has 40 or 80 GiB), ``None`` if it is unknown. ``where`` is a node rank
     and a local index. ``decides`` are the keys that are not stated and could decide an unknown answer: each
     alone, or all ``together``. ``tokens`` bounds what the cache of an engine holds, and ``starts`` tells whether the
-    engine can start with its share. ``host`` is what the ranks on that node take of its memory. ``others`` sleep on the
-    accelerator. ``measured``: a run of these settings decides the bounds.
+    engine starts with its share (``None``: uncertain). ``host`` is what the ranks on that node take of its memory.
+    ``others`` sleep on the accelerator. ``measured``: a run of these settings decides the bounds.
     """
 
     components: tuple[str, ...]
@@ -48,7 +48,7 @@ class Need:
     card: Bounds | None = None
     decides: tuple[str, ...] = ()
     tokens: Bounds | None = None
-    starts: bool = True
+    starts: bool | None = True
     host: Bounds = (0.0, 0.0)
     others: tuple[str, ...] = ()
     measured: bool = False
@@ -66,10 +66,18 @@ class Need:
 
     @property
     def answer(self) -> Answer:
-        """``refused`` if the lower bound exceeds the accelerator, ``fits`` if the upper one does not, else unknown."""
-        if not self.starts or (self.card is not None and self.lower > self.card[1]):
+        """``refused`` if the lower bound exceeds the accelerator, ``fits`` if the upper one does not, else unknown.
+
+        An engine that may not start fits nothing.
+        """
+        if self.starts is False or (self.card is not None and self.lower > self.card[1]):
             return "refused"
-        return "fits" if self.card is not None and self.upper <= USABLE_MEMORY * self.card[0] else "unknown"
+        return "fits" if self.starts and self.has_room else "unknown"
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the upper bound is surely on the accelerator."""
+        return self.card is not None and self.upper <= USABLE_MEMORY * self.card[0]
 
     def plain(self) -> dict[str, Any]:
         """Return the need as plain values; ``None``: no upper bound, or an unknown accelerator."""
@@ -328,7 +336,7 @@ class Needs:
         store = host_store()[1] if host_high else 0.0
         host = (host_low * on_node, host_high * on_node + store)
         others = tuple(other for other in crowd.users if other not in names)
-        starts = slot.starts or crowd.card is None
+        starts = True if crowd.card is None else slot.starts
         return Need(names, phase, parts, crowd.where, crowd.card, (), slot.tokens, starts, host, others)
 
     def _measured(self, crowd: Crowd, need: Need) -> Need:

@@ -27,7 +27,7 @@ class Slot:
     """What a component needs on an accelerator: awake, asleep, and on the host.
 
     ``parts`` are those of the fullest pipeline stage, of which there are ``stages``. ``tokens`` bounds the cache of an
-    engine, and ``starts`` tells whether the engine can start with its share.
+    engine, and ``starts`` tells whether the engine starts with its share; ``None``: that is uncertain.
     """
 
     parts: Parts
@@ -35,7 +35,7 @@ class Slot:
     host: Bounds = (0.0, 0.0)
     stages: int = 1
     tokens: Bounds | None = None
-    starts: bool = True
+    starts: bool | None = True
 
 
 def fullest(low: _Found, high: _Found) -> Parts:
@@ -94,7 +94,7 @@ class Evaluation:
                 (low[1][0], high[1][1]),
                 (low[2][0], high[2][1]),
                 tokens=(high[4][0], low[4][1]),
-                starts=not low[5],
+                starts=False if low[5] is False else high[5],
             )
         few, many = (training_memory(self.model, training) for training in self.trainings())
         return Slot(

@@ -85,7 +85,7 @@ def _caches(needs: Needs, found: list[Need]) -> Iterator[str]:
 
 
 def _between(low: int, high: int) -> str:
-    return f"{low:,} to {high:,}" if low else f"up to {high:,}"
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _silent(needs: Needs) -> Iterator[str]:

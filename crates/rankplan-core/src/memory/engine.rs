@@ -46,6 +46,8 @@ pub struct Engine {
     pub cache_size: Option<f64>,
 }
 
+/// The most tokens and requests of a step where they are not stated (vLLM: `EngineArgs.get_batch_defaults`).
+const USUAL_STEP: (f64, f64) = (16_384.0, 1024.0);
 const GRAPHS: f64 = 4.0 * GIB;
 /// Weights that an engine keeps in another layout, or twice.
 const REPACKED: f64 = 1.06;
@@ -68,8 +70,10 @@ impl Engine {
             let [_, most] = model.stage(&stages, stage);
             let layers = stages.layers(shape, stage)[1].layers;
             let copies = layers * 2.0 * shape.hidden * shape.head_dim * (1.0 - (shape.kv_heads / self.tp).min(1.0));
-            // Embeddings, norms and routers keep 16 bits.
-            let wide = 2.0 * shape.embedding() / self.tp + most.copied;
+            // Embeddings, norms and routers keep 16 bits; a quantized checkpoint may keep attention and both ends, too.
+            let attention = layers * shape.attention_size() / self.tp;
+            let ends = 2.0 * shape.layer(true).divided / self.tp;
+            let wide = (2.0 * shape.embedding() / self.tp + most.copied + attention + ends).min(most.total());
             let copies = if shape.latent.is_some() { 0.0 } else { copies };
             high * (most.divided / self.tp + most.copied + copies + most.experts / experts)
                 + (2.0 - high).max(0.0) * wide
@@ -133,6 +137,26 @@ impl Engine {
         }
         let needs = self.weights(model).lower + self.request(model);
         self.kind == Kind::Vllm && self.share.is_some_and(|share| needs > share * card)
+    }
+
+    /// Whether the engine starts with its share: `None` if that is uncertain.
+    ///
+    /// It surely does where weights and a step at most leave room for one request, each of whose layers may be cached
+    /// whole. A length that is not stated counts as one token.
+    pub fn starts(&self, model: &Model, card: f64) -> Option<bool> {
+        if self.refuses(model, card) {
+            return Some(false);
+        }
+        let length = self.length.unwrap_or(1.0).max(1.0);
+        let (tokens, sequences) = USUAL_STEP;
+        let usual = Engine {
+            batch: Some(self.batch.unwrap_or(tokens.max(length))),
+            sequences: Some(self.sequences.unwrap_or(sequences)),
+            ..*self
+        };
+        let whole = model.shape.map(|shape| Shape { cached_layers: shape.layers, ..shape });
+        let room = usual.tokens(&Model { shape: whole, ..*model }, card).lower;
+        (model.known().is_some() && room >= length).then_some(true)
     }
 
     /// Bytes of graphs, at most.

@@ -226,6 +226,11 @@ impl Shape {
         Counts { divided: h * (2.0 * queries + 2.0 * keys) + bias, copied: norms + norm, experts: 0.0 }
     }
 
+    /// The divided parameters of attention in a layer.
+    pub fn attention_size(&self) -> f64 {
+        self.attention_counts().divided
+    }
+
     /// The parameters of a layer, dense or with experts.
     pub fn layer(&self, dense: bool) -> Counts {
         let h = self.hidden;
