@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import NodeSpec, PlacementError, RankSet, _core
+from rankplan import NodeSpec, PlacementError, RankSet, _core, plan
 from rankplan._core import Chunks, Packed, Placements, Pool, RankMap
 
 
@@ -162,6 +162,22 @@ def test_chunks_are_rejected_without_a_pool(resources: Any, per_process: int, co
     with pytest.raises(PlacementError) as refused:
         (Chunks.parse if isinstance(resources, str) else Chunks)(resources, per_process)
     assert refused.value.code == code
+
+
+def test_as_many_processes_as_the_limit_are_placed_and_no_more() -> None:
+    most = _core.MAX_PROCESSES
+    assert Packed(0, most - 1, 1, 1).world_size == Chunks.parse(f"0-{most - 1}", 1).world_size == most
+    with pytest.raises(PlacementError) as refused:
+        Packed(0, most, 1, 1)
+    assert refused.value.code == "too-many-processes"
+
+
+def test_nothing_is_placed_after_too_many_processes() -> None:
+    """The last process would be on two nodes."""
+    text = "0:0-16777216,7-8:16777217"
+    with pytest.raises(PlacementError) as refused:
+        plan({"cluster": {"num_nodes": 2, "component_placement": {"actor": text}}}, "2x8")
+    assert [fault.code for fault in refused.value.diagnostics] == ["too-many-processes"]
 
 
 def test_limits_and_reserved_names() -> None:

@@ -266,6 +266,15 @@ WORDS = [
         "duplicate-resource: resource ranks 2-3 are named twice",
         "process ranks are one range: if 2-3 are process ranks too, write 0-3:0-3",
     ),
+    (
+        # bare ranges that share the process ranks of a later one
+        "4-5:0-1,2-3,6:2",
+        "resource-order: resource ranks 2-3 follow 5; resource ranks must ascend",
+        "process ranks are one range: if 2-3 are process ranks too, write 4-5:0-3",
+    ),
+    # a range with process ranks of its own, and one that does not continue them
+    ("4-5:0-1,2:2", "resource-order: resource rank 2 follows 5; resource ranks must ascend", ASCENDING),
+    ("7:0,6", "resource-order: resource rank 6 follows 7; resource ranks must ascend", ASCENDING),
     ("4-7,0-3", "resource-order: resource ranks 0-3 follow 7; resource ranks must ascend", ASCENDING),
     ("4:0,3:1", "resource-order: resource rank 3 follows 4; resource ranks must ascend", ASCENDING),
     ("0-3:4-7", "process-start: process ranks start at 4; they must start at 0", "write 0-3 here"),
@@ -311,6 +320,15 @@ def test_refusal_says_what_was_found_and_what_to_write(text: str, found: str, he
         parse_placement(text, 8)
     assert f"{refused.value.code}: {refused.value.message}" == found
     assert refused.value.help == help
+
+
+def test_an_example_needs_the_right_first_process() -> None:
+    """A number of processes that can be shared is named without one if the first process rank is wrong, too."""
+    with pytest.raises(PlacementError) as refused:
+        parse_placement("0-1:5-7", 8)
+    not_multiple, start = refused.value.diagnostics
+    assert (not_multiple.code, not_multiple.help) == ("not-multiple", "use 2 or 4 processes here")
+    assert (start.code, start.help) == ("process-start", "write 0-2 here")
 
 
 PICTURE = """\

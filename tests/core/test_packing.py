@@ -70,6 +70,12 @@ def test_accelerators_are_taken_as_by_hand(counts: list[int], data: st.DataObjec
     assert free.bundles(2) == sum(len(ranks) // 2 for ranks in model.free)
 
 
+def test_no_bundles_are_taken_from_no_accelerators() -> None:
+    free = Free(cluster([0, 0], [None, None]).core, RankSet())
+    assert free.in_bundles(0, [2]) == Taken() and free.in_bundles(0, [2, 1]) == Taken()
+    assert isinstance(free.in_bundles(1, [2]), Short)
+
+
 @given(COUNTS, st.lists(st.tuples(SIZES, st.integers(1, 3)), min_size=1, max_size=4))
 def test_bundles_are_on_the_first_nodes_with_room(counts: list[int], wanted: list[tuple[list[int], int]]) -> None:
     free, model = Free(cluster(counts, [None] * len(counts)).core, RankSet()), Cluster.of(counts)

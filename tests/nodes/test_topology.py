@@ -56,6 +56,19 @@ def test_nodes_without_a_label_are_domains_of_their_own_sorted_last() -> None:
     assert rack.text(3) == "no label"
 
 
+def test_explicit_ranks_do_not_order_nodes_without_a_label() -> None:
+    known = inventory({"topo_rank": "5"}, {"topo_rank": "1"}, {"rack": "a"}, levels=["rack"])
+    assert list(known.domains[0].ids) == [1, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_rank"), [("7", True), ("999999999", True), ("1000000000", False), ("+7", False), ("", False)]
+)
+def test_a_rank_has_at_most_nine_digits_and_nothing_else(text: str, is_rank: bool) -> None:
+    known = inventory({"rack": "r1"}, {"rack": "r2", "topo_rank": text}, levels=["rack"])
+    assert list(known.domains[0].ids) == ([1, 0] if is_rank else [0, 1])
+
+
 def test_domains_are_in_natural_order() -> None:
     known = inventory(*({"rack": name} for name in ("r10", "r9", "r2", "R1")), levels=["rack"])
     assert [name for (name,) in known.domains[0].names] == ["R1", "r2", "r9", "r10"]

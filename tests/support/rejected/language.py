@@ -47,6 +47,7 @@ REFUSED = [
     ("4294967294", 8, [("resource-out-of-range", "4294967294")]),
     ("0:0-4294967294", 1, [("too-many-processes", "0-4294967294")]),
     ("0:0-16777216", 1, [("too-many-processes", "0-16777216")]),
+    ("0:0-16777216,1:16777217", 2, [("too-many-processes", "0-16777216")]),
     # nothing there
     (" , ,, ", 8, [("empty-placement", " , ,, ")]),
     # reversed ranges; the rest is still looked at
