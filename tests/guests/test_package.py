@@ -52,7 +52,7 @@ def test_the_interface_has_at_most_30_names_with_documentation() -> None:
     assert len(sdk.__all__) <= 30
     for name in sdk.__all__:
         value = getattr(sdk, name)
-        assert inspect.getdoc(value) or name == "EFFECT", name
+        assert inspect.getdoc(value) or name in ("EFFECT", "NodeOrder"), name  # which have a text below them
     assert dir(sdk) == sdk.__all__
     with pytest.raises(AttributeError, match=r"module 'rankplan.sdk' has no attribute 'Reader'"):
         sdk.Reader  # noqa: B018
@@ -114,7 +114,7 @@ def test_the_config_is_written_and_read_again(environment: Environment, job: Pat
 
 def test_schema_completion_and_help_have_its_names(environment: Environment, job: Path) -> None:
     schema = json.loads(rankplan(environment, "schema", folder=job).stdout)
-    assert schema["properties"]["learner"]["properties"]["tensor"]
+    assert schema["else"]["properties"]["learner"]["properties"]["tensor"]
     assert "tinyrl" in rankplan(environment, "check", "--help", folder=job).stdout
     program = """
 from rankplan.editor.checked import Options, checked
