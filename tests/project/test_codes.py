@@ -13,7 +13,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {fault.split(":")[0] for _, faults, _ in assignment.WORDS for fault in faults}
     raised |= {code for _, code in assignment.REFUSED_BY_HAND}
     raised |= {"unknown-component", "invalid-plan", "plan-mismatch", "share-overflow"}  # config/test_config.py, plans/
-    raised |= {"order-not-kept"}  # plans/test_trainer_order.py
+    raised |= {"order-not-kept", "never-reserved"}  # plans/test_trainer_order.py, plans/test_reserving.py
     raised |= {"mode-unclear", "auto-order", "auto-dp"}  # rlinf/rejected.yaml
     raised |= {"no-weight-sender", "parallel-conflict", *parallel.CODES, *tune.CODES}
     raised |= {"no-components"}  # config/test_jobs_of_scripts.py

@@ -71,6 +71,7 @@ codes! {
     BindingUnmet = "binding-unmet", "a process cannot be bound to the cores that its component requests";
     PlanMismatch = "plan-mismatch", "a cluster, or a pinned program, does not fit the plan";
     OrderNotKept = "order-not-kept", "a trainer sorts the nodes of a pool in another order than the plan";
+    NeverReserved = "never-reserved", "a trainer asks for CPUs, memory or resources that the nodes cannot reserve";
     // Programs that are pinned to a plan.
     HookMissing = "hook-missing", "a node cannot load the hook that binds a program to a plan";
     NotPinned = "not-pinned", "a program asks Ray for places without the hook, or on another cluster";

@@ -14,7 +14,15 @@ from rankplan.dialects import DIALECTS, OWN, Dialect, inventory_of, mixed, no_jo
 from rankplan.dialects.interface.cluster import AnyCluster
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import beginning
-from rankplan.front.warnings import group_warnings, idle_warnings, plan_warnings, reject_crossings, reject_empty
+from rankplan.front.warnings import (
+    group_warnings,
+    idle_warnings,
+    plan_warnings,
+    reject_crossings,
+    reject_empty,
+    reject_unreservable,
+    reservation_warnings,
+)
 from rankplan.frozen import frozen
 from rankplan.jobs.recognising import JOB, is_job_file
 from rankplan.marks import is_emitted
@@ -120,6 +128,7 @@ class Job:
             inventory, planned = self._sorted(planned, node_ids, isolate=isolate)
         reject_empty(planned.plan, self.reader)
         reject_crossings(planned.plan, labelled=self.labelled, cluster=inventory)
+        reject_unreservable(planned.plan, self.reader, pinned=pinned)
         return planned
 
     def _sorted(self, planned: Planned, node_ids: Sequence[str], *, isolate: bool | None) -> tuple[Inventory, Planned]:
@@ -170,6 +179,7 @@ class Job:
         Raises `PlacementError` for components that cannot fit, and for weights without a sender.
         """
         yield from plan_warnings(planned, needs, self.reader)
+        yield from reservation_warnings(planned.plan, self.reader)
         if self.dialect.name != OWN:
             from rankplan.front.unread import unread_rules  # RLinf's own rules are read
 

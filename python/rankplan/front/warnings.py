@@ -30,6 +30,24 @@ def reject_crossings(plan: Plan, *, labelled: bool, cluster: Inventory) -> None:
         raise refusal(list(dict.fromkeys(broken)))
 
 
+def reject_unreservable(plan: Plan, reader: Reader, *, pinned: bool) -> None:
+    """Raise `PlacementError` if the trainer asks Ray for what the nodes can never reserve; see `reservation_faults`."""
+    if plan.lacking():
+        from rankplan.plans.reserving import reservation_faults  # most plans lack nothing
+
+        lacking = reservation_faults(plan, bound=pinned)
+        if lacking:
+            raise refusal([reader.located((), fault) for fault in lacking])
+
+
+def reservation_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
+    """Yield what cannot be reserved on the nodes of a plan, though Ray may find others."""
+    if plan.lacking():
+        from rankplan.plans import reserving
+
+        yield from (reader.located((), warning) for warning in reserving.reservation_warnings(plan))
+
+
 def plan_warnings(planned: Planned, needs: Needs | None, reader: Reader) -> Iterator[Diagnostic]:
     """Yield the warnings about the memory and the groups of a plan. Raises `PlacementError` for its faults.
 
@@ -52,6 +70,8 @@ def saved_warnings(plan: Plan, needs: Needs | None, name: str) -> Iterator[Diagn
     plan.check_shares()
     plan.check_keep()
     no_config = Reader({})
+    reject_unreservable(plan, no_config, pinned=False)
+    yield from reservation_warnings(plan, no_config)
     yield from plan_warnings(Planned(plan, Sources()), needs, no_config)
     yield from plan.rule_warnings()
     yield from idle_warnings(plan, plan.inventory, name)

@@ -140,6 +140,13 @@ class Plan(Mapping[str, Component]):
         """What actors of the trainer outside these groups hold; those that hold nothing are left out."""
         return self._actors
 
+    def lacking(self) -> list[tuple[Any, ...]]:
+        """Return what the nodes cannot reserve of the requests and actors, as the core tells it; see `reserving`."""
+        unused = RankSet(node for node, local in self._inventory.marks.items() if local is None)
+        actors = [one.plain() for one in self._actors]
+        excluded = self._inventory.excluded_accelerators
+        return list(self._requests.lacking(self._inventory.core, actors, excluded, unused)) if self._requests else []
+
     @property
     def components(self) -> list[str]:
         """Names of the components."""

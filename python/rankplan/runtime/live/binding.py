@@ -16,10 +16,11 @@ from rankplan_hook.pins import Pins, Planned, bundles
 from rankplan._core import RankSet
 from rankplan.accelerators import VENDORS
 from rankplan.dialects import DIALECTS, OWN
-from rankplan.errors import ClusterError, PlacementError
+from rankplan.errors import ClusterError, PlacementError, refusal
 from rankplan.frozen import frozen
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
+from rankplan.plans.reserving import reservation_faults
 from rankplan.read.sources import Planned as Placed
 from rankplan.read.sources import Sources
 from rankplan.runtime.live.faults import held_accelerators, no_hook, no_requests, unknown_dialect
@@ -109,6 +110,9 @@ def on_cluster(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[s
     plan, changes = in_trainers_order(plan, nodes.ids)
     for change in changes:
         tell(f"{change.message}; the plan now has that order")
+    lacking = reservation_faults(plan, bound=True)
+    if lacking:
+        raise refusal(lacking)
     return OnCluster(plan, sources, nodes, uncertain)
 
 
