@@ -8,6 +8,7 @@ from rankplan import Inventory, replan
 from rankplan.arranging.faults import POOL_KEYS
 from rankplan.dialects import DIALECTS
 from rankplan.errors import PlacementError
+from rankplan.render.changes import replan_lines
 from support.paths import ROOT
 
 _CONFIGS = ["areal.yaml", "nemo_rl.yaml", "openrlhf.sh", "roll.yaml", "skyrl.sh", "slime.yaml", "slime-colocated.yaml"]
@@ -31,13 +32,16 @@ def test_what_shares_a_pool_stays_there_and_what_grows_can_shrink_again(config: 
         others = [other for other, one in plan.items() if other != name and one.rows.accelerators() & devices]
         for count in (1, 2, 4):
             try:
-                larger = replan(plan, nodes, grow={name: count}).plan
+                found = replan(plan, nodes, grow={name: count})
             except PlacementError as refused:
                 if "elsewhere" in refused.message:
                     answers.add("elsewhere")
                     assert others and set(POOL_KEYS[str(plan.dialect)]) <= set(str(refused.help).split("`"))
                 continue
+            larger = found.plan
             assert not others or plan.dialect not in POOL_KEYS
+            noted = any("`rankplan pin` cannot bind this plan" in line for line in replan_lines(found))
+            assert noted == bool(plan.requests and not larger.requests)
             smaller = replan(larger, nodes, shrink={name: count}).plan
             assert smaller.inventory == plan.inventory
             assert list(smaller.values()) == list(plan.values())

@@ -72,6 +72,14 @@ def not_in_order(
     return Diagnostic("order-not-kept", message, help)
 
 
+def requests_lost(dialect: str | None) -> str:
+    """Return the note about a plan of another size, or with other accelerators, whose trainer asks Ray for others."""
+    keys = POOL_KEYS.get(dialect or "")
+    change = f"change {' and '.join(f'`{key}`' for key in keys)} in the config" if keys else "change the config alike"
+    trainer = dialect or "the trainer"
+    return f"`rankplan pin` cannot bind this plan: what {trainer} asks Ray for is unknown; {change}, and plan it again"
+
+
 def with_inventory(fault: Diagnostic) -> Diagnostic:
     """Return a fault whose help asks for the nodes of the cluster instead of more spares: none were stated.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.arranging.arrange import KINDS, Arrangement
+from rankplan.arranging.faults import requests_lost
 from rankplan.arranging.replanned import Replanned
 from rankplan.arranging.units import num_data_groups
 from rankplan.frozen import frozen
@@ -269,6 +270,8 @@ def replan_lines(found: Replanned) -> Iterator[str]:
     if arrangement.as_block is not None:
         ranks = counted(arrangement.as_block, "rank")
         yield f"moving a whole group to one domain would tear fewer groups, but move {ranks} (`--whole-group`)"
+    if found.before.requests and not found.plan.requests:
+        yield requests_lost(found.plan.dialect)
     if not arrangement.optimal:
         yield _proof(arrangement)
 
