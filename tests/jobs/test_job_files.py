@@ -277,3 +277,28 @@ def test_the_unknown_cluster_of_verl_gets_the_lines_of_a_job_file(folder: Path) 
     found = rankplan.check(folder / "verl.yaml").faults
     assert {one.code for one in found} == {"unknown-key"}
     assert all("`job: verl.yaml`, `topology: {keep: {actor: {tp: node}}}`" in (one.help or "") for one in found)
+
+
+def test_variables_are_those_of_every_process(folder: Path) -> None:
+    job = written(folder, "job: rlinf.yaml\nenvironment: {NCCL_DEBUG: INFO, DEPTH: 2}\n")
+    plan = rankplan.plan(job, "2x8")
+    plan.save(folder / "plan.json")
+    for known in (plan, rankplan.Plan.load(folder / "plan.json"), plan.on(Inventory.uniform(3, 8))):
+        assert known.inventory.environment(0, "cluster") == ({"NCCL_DEBUG": "INFO", "DEPTH": "2"}, None)
+    assert rankplan.Plan.load(folder / "plan.json") == plan != rankplan.plan(folder / "rlinf.yaml", "2x8")
+    written(folder, "job: rlinf.yaml\nenvironment: {RANK: 1}\n")
+    assert faults(job) == ["run.job.yaml:2:15 reserved-env-var: variable `RANK` is set by the plan"]
+
+
+def test_a_model_whose_size_the_config_does_not_tell(folder: Path) -> None:
+    text = (folder / "verl.yaml").read_text() + "\nactor_rollout_ref: {model: {path: /models/mine}}\n"
+    keys = "trainer: {nnodes: 1, n_gpus_per_node: 8}\nalgorithm: {adv_estimator: grpo}\n"
+    (folder / "verl.yaml").write_text(keys + text.splitlines()[-1])
+    assert all(one.memory is None for one in rankplan.plan(folder / "verl.yaml").values())
+    job = written(folder, "job: verl.yaml\nmemory: {model: Qwen/Qwen3-8B, accelerator: H100}\n")
+    plan = rankplan.plan(job)
+    assert plan["actor"].memory is not None and plan["actor"].memory.model is not None
+    written(folder, "job: verl.yaml\nmemory: {model: Qwen/Qwen3-88B}\n")
+    assert faults(job)[0].startswith("run.job.yaml:2:17 unknown-model: ")
+    written(folder, "job: verl.yaml\nmemory: {model: ./missing.json}\n")
+    assert faults(job)[0].startswith("run.job.yaml:2:17 ")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rankplan._core import training_memory
 from rankplan.errors import PlacementError
-from rankplan.memory.cards import card_of, size_of, size_text
+from rankplan.hardware.cards import card_of, size_of, size_text
 from rankplan.memory.settings import GIB, Training
 from rankplan.plans.model import Model
 

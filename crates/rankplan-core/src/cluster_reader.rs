@@ -19,6 +19,7 @@ use crate::read::value::Value;
 
 static A_GROUP: Kind = Kind::Record(&NODE_GROUP);
 static A_POOL: Kind = Kind::Record(&POOL);
+const VARIABLES: Kind = Kind::Map { keys: &Kind::Name, values: &Kind::Text };
 const NUM_NODES: Kind = Kind::Count { least: 1, most: MAX_NODES as i64 };
 const GROUPS: &str = "node_groups";
 
@@ -46,6 +47,7 @@ pub static CLUSTER: Table = Table {
         .absent(Absent::Null),
         Field::new("accelerator_memory", Kind::Bytes, "Memory of each accelerator: 80 GiB.").absent(Absent::Null),
         Field::new("host_memory", Kind::Bytes, "Memory of each node: 2 TiB.").absent(Absent::Null),
+        Field::new("environment", VARIABLES, "Environment variables of every process."),
     ]],
     check: None,
 };

@@ -34,7 +34,7 @@ from rankplan.front.job import (
 from rankplan.front.job import Nodes as Given
 from rankplan.frozen import frozen
 from rankplan.guests.doors import Table
-from rankplan.memory.cards import size_in_bytes
+from rankplan.hardware.cards import size_in_bytes
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.read.sources import Planned, Sources
@@ -61,7 +61,7 @@ class Seconds(click.FloatRange):
 
 
 class Nodes(click.ParamType):  # type: ignore[type-arg]
-    """``2x8``: nodes x accelerators per node."""
+    """``2x8``: nodes x accelerators per node; their model may follow: ``2x8:H100``."""
 
     name = "nodes"
     otherwise = ""
@@ -232,7 +232,12 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--inventory``, ``--nodes``, ``--ray`` and ``--without``; the command gets them as ``choice``."""
 
     @click.option("--inventory", metavar="FILE", type=click.Path(), help="Use the nodes of this inventory file.")
-    @click.option("--nodes", type=Nodes(), metavar="NxM", help="Use N equal nodes with M accelerators each, e.g. 2x8.")
+    @click.option(
+        "--nodes",
+        type=Nodes(),
+        metavar="NxM[:MODEL]",
+        help="Use N equal nodes with M accelerators each, e.g. 2x8, or 2x8:H100.",
+    )
     @click.option("--ray", metavar="ADDRESS", help="Use the nodes of this Ray cluster (auto finds it).")
     @without_option
     @click.option(

@@ -25,7 +25,7 @@ from rankplan.front.job import (
     saved_plan,
 )
 from rankplan.front.warnings import changed_job, saved_warnings
-from rankplan.memory.cards import size_in_bytes
+from rankplan.hardware.cards import size_in_bytes
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.read.read_config import ReadConfig

@@ -27,7 +27,7 @@ from rankplan.frozen import frozen
 from rankplan.jobs.recognising import JOB, is_job_file
 from rankplan.marks import is_emitted
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.inventory_file import is_size
+from rankplan.nodes.inventory_file import is_size, neither
 from rankplan.plans.plan import Plan
 from rankplan.read.read_config import ReadConfig
 from rankplan.read.sources import Planned
@@ -236,6 +236,11 @@ def unplaced_job(config: Config, *, dialect: str | None = None, overrides: Seque
 
         check_processes(stated, None if chosen.name == OWN else chosen.system)
     read = chosen.read(content)
+    if stated is not None and stated.memory.model is not None:
+        from rankplan.jobs.joining import model_of
+
+        if getattr(read.values, "model", None) is None:
+            read.values.model = model_of(stated)
     for warning in guest_warnings:
         read.reader.faults.note(warning)
     given = tuple(overrides)
@@ -296,9 +301,16 @@ def name_of(config: Config) -> str:
 
 
 def inventory_from(nodes: Nodes) -> Inventory:
-    """Return the inventory of a size, a path or a cluster. Raises `PlacementError`, ``OSError`` or ``TypeError``."""
-    if isinstance(nodes, str) and is_size(nodes):
-        return Inventory.parse(nodes)
+    """Return the inventory of a size, a path or a cluster. Raises `PlacementError`, ``OSError`` or ``TypeError``.
+
+    A text that cannot be a path, because it has no suffix and no folder, is a size or a fault.
+    """
+    if isinstance(nodes, str):
+        if is_size(nodes):
+            return Inventory.parse(nodes)
+        path = Path(nodes)
+        if path.name == nodes and not path.suffix and not path.exists():
+            raise PlacementError([neither(nodes)])
     return Inventory.load(nodes) if isinstance(nodes, str | os.PathLike) else inventory_of(nodes)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from rankplan.errors import Diagnostic, Where
 from rankplan.jobs.keys import KEYS
-from rankplan.memory.cards import CARDS
 from rankplan.words import counted, did_you_mean, listed, must_be, shown, unknown
 
 CONFLICT = "job-conflict"
@@ -141,10 +140,10 @@ def other_size(nodes: int, stated: int) -> Diagnostic:
     return Diagnostic(CONFLICT, message, f"ask for {nodes} nodes, or change the job file")
 
 
-def unknown_card(model: str) -> Diagnostic:
-    """Return the fault of an accelerator whose memory is unknown."""
-    help = f"write one of {', '.join(CARDS)}, also with its memory (A100-40GB), or only the memory (80GiB)"
-    return Diagnostic("invalid-value", f"unknown accelerator `{model}`", help)
+def reserved_variable(name: str) -> Diagnostic:
+    """Return the fault of a variable that the plan sets."""
+    message = f"variable `{name}` is set by the plan"
+    return Diagnostic("reserved-env-var", message, "remove it: placements decide ranks and devices")
 
 
 def other_card(stated: str, present: str) -> Diagnostic:

@@ -11,13 +11,14 @@ from typing import Any
 from rankplan.arranging.rules import beside
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where, refusal
 from rankplan.files import read_whole
+from rankplan.hardware.cards import card_of, may_be_same, unknown_card
 from rankplan.jobs import faults
 from rankplan.jobs.keys import KEYS, OF_PROCESSES
 from rankplan.jobs.reader import JobFile
-from rankplan.memory.cards import card_of, may_be_same
-from rankplan.nodes.facts import NO_FACTS
+from rankplan.nodes.facts import NO_FACTS, ClusterFacts
 from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.component import USUAL_SETTINGS, Component
+from rankplan.plans.model import Model
 from rankplan.plans.plan import Plan
 from rankplan.plans.plan_job import PlanJob
 from rankplan.plans.rules import TOPOLOGY_RULES, Rules, with_named_levels
@@ -64,7 +65,7 @@ def _with_card(inventory: Inventory, job: JobFile) -> Inventory:
         return inventory
     place = job.where("memory", "accelerator")
     if card_of(model) is None:
-        raise PlacementError([place.locate(faults.unknown_card(model))])
+        raise PlacementError([place.locate(unknown_card(model))])
     records = []
     for record in inventory.core.entries():
         present = record.accelerator_model
@@ -86,9 +87,30 @@ def with_rules(plan: Plan, job: JobFile, overrides: Sequence[str]) -> Plan:
         components = [one.with_settings(**_unstated(one, settings)) for one in components]
     rules = joined(plan.rules, job) if job.cluster else plan.rules
     inventory = _with_levels(plan.inventory, rules)
+    if job.environment:
+        inventory = inventory.with_facts(_with_environment(inventory.facts or NO_FACTS, job), planned=True)
     if inventory is not plan.inventory:
         components = [one.on(inventory) for one in components]
     return Plan(inventory, components, plan.mode, plan.dialect, plan.requests, rules, _kept(job, overrides))
+
+
+def _with_environment(facts: ClusterFacts, job: JobFile) -> ClusterFacts:
+    return replace(facts, environment={**facts.environment, **job.environment})
+
+
+def model_of(job: JobFile) -> Model | None:
+    """Return the model of components whose own is unknown. Raises `PlacementError` for an unknown one."""
+    name = job.memory.model
+    if name is None:
+        return None
+    try:
+        return Model.of(name)
+    except PlacementError as error:
+        place = job.where("memory", "model")
+        raise PlacementError([place.locate(fault) for fault in error.diagnostics]) from None
+    except OSError as error:
+        fault = faults.no_file("model", name, error.strerror or str(error))
+        raise PlacementError([job.where("memory", "model").locate(fault)]) from None
 
 
 def _with_levels(inventory: Inventory, rules: Rules) -> Inventory:

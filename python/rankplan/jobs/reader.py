@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from rankplan._core import MAX_NODES, read_cluster
+from rankplan.environment import reserved_variables
 from rankplan.errors import Diagnostic, KeyPath, Where
 from rankplan.frozen import frozen
+from rankplan.hardware.cards import size_in_bytes
 from rankplan.hardware.policies import POLICIES, VISIBILITIES
 from rankplan.jobs import faults
 from rankplan.jobs.keys import KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB, ReadJob
 from rankplan.jobs.stack import job_section, stacked
-from rankplan.memory.cards import size_in_bytes
 from rankplan.nodes.facts import ClusterFacts
 from rankplan.nodes.group_rules import group_faults
 from rankplan.nodes.inventory_file import is_size
@@ -283,7 +284,9 @@ class _Reading:
     def _environment(self) -> dict[str, str]:
         found = {}
         for name, value in self._mapping("environment", '{NCCL_DEBUG: "INFO"}').items():
-            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            if name in reserved_variables():
+                self._add(("environment", name), faults.reserved_variable(name))
+            elif isinstance(value, bool) or not isinstance(value, (str, int, float)):
                 help = f'write its text in quotes: {name}: "1"'
                 self._add(("environment", name), faults.wrong_text(name, value, help))
             else:

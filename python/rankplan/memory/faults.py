@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rankplan._core import host_store
 from rankplan.errors import Diagnostic
-from rankplan.memory.cards import size_text
+from rankplan.hardware.cards import size_text
 from rankplan.memory.needs import RESERVED, SWITCH, Crowd, Need, Needs
 
 _MOST_CHANGES = 3

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from rankplan._core import ACCELERATOR, USABLE_MEMORY, Pattern, host_store
 from rankplan.frozen import frozen
-from rankplan.memory.cards import card_of
+from rankplan.hardware.cards import card_of
 from rankplan.memory.peaks import MEASURED, Peaks
 from rankplan.memory.slots import Bounds, Evaluation, Parts, Slot
 from rankplan.memory.spelling import Spelling

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from typing import Any
 
 from rankplan.frozen import frozen
@@ -28,6 +29,7 @@ class ClusterFacts:
     ``exclude`` names hardware that must not be used: nodes, accelerators and domains. ``levels`` are the keys of node
     labels, outermost first; ``None``: those of the inventory, or detected ones. ``order`` is that of nodes without
     ranks. ``accelerator_memory`` and ``host_memory`` are the bytes of each accelerator and of each node, if stated.
+    ``environment`` are variables of every process; those of a node group come before them.
     """
 
     node_groups: tuple[NodeGroup, ...] = ()
@@ -36,6 +38,7 @@ class ClusterFacts:
     order: str = BY_ADDRESS
     accelerator_memory: int | None = None
     host_memory: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ClusterFacts:
@@ -49,6 +52,7 @@ class ClusterFacts:
             order=topology.get("order", BY_ADDRESS),
             accelerator_memory=values.get("accelerator_memory"),
             host_memory=values.get("host_memory"),
+            environment=dict(values.get("environment") or {}),
         )
 
     def groups_within(self, num_nodes: int) -> tuple[NodeGroup, ...]:

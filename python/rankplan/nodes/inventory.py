@@ -81,9 +81,11 @@ class Inventory:
     def parse(cls, text: str) -> Inventory:
         """Return the inventory of a size such as ``2x8``: 2 equal nodes with 8 accelerators each.
 
-        Raises `PlacementError` for any other text.
+        The model of the accelerators may follow: ``4x8:H100``, ``2x4:A100-40GB``, ``4x8:80GiB``. Raises
+        `PlacementError` for any other text, and for an unknown model.
         """
-        return cls.uniform(*inventory_file.size(text))
+        size = inventory_file.size(text)
+        return cls.uniform(size.nodes, size.accelerators, accelerator_model=size.model)
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Inventory:
@@ -363,7 +365,9 @@ class Inventory:
         if node_group_label not in self.group_labels:
             raise PlacementError([entries.unknown_group(node_group_label, self.group_labels)])
         group = self.group(node_group_label)
-        return group.environment(node_rank) if group else ({}, None)
+        variables, interpreter = group.environment(node_rank) if group else ({}, None)
+        of_all = {} if self._facts is None else self._facts.environment
+        return {**of_all, **variables}, interpreter
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Inventory):

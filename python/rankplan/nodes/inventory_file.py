@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankplan._core import MAX_NODES, RankSet, read_inventory
 from rankplan._core import Inventory as Core
@@ -60,17 +60,41 @@ def equal_nodes(num_nodes: int, num_accelerators: int) -> dict[str, Any]:
 
 
 _SIZE = re.compile(r"[0-9]+x[0-9]+(?::.*)?", re.ASCII | re.DOTALL)
+_PARTS = re.compile(r"([1-9][0-9]{0,8})x([0-9]{1,6})(?::(.+))?", re.ASCII)
+
+
+class Size(NamedTuple):
+    """Equal nodes: their number, the accelerators of each, and the model of these, if it is stated."""
+
+    nodes: int
+    accelerators: int
+    model: str | None
 
 
 def is_size(text: str) -> bool:
-    """Whether a text means a size such as ``2x8``, right or wrong, and not a path."""
+    """Whether a text means a size such as ``2x8`` or ``4x8:H100``, right or wrong, and not a path."""
     return _SIZE.fullmatch(text.strip()) is not None
 
 
-def size(text: str) -> tuple[int, int]:
-    """Return the numbers of a size such as ``2x8``. Raises `PlacementError` for any other text."""
-    found = re.fullmatch(r"([1-9][0-9]{0,8})x([0-9]{1,6})", text.strip(), re.ASCII)
-    if found is None:
+def size(text: str) -> Size:
+    """Return the size that a text means: ``2x8``, ``2x8:H100``, ``2x4:A100-40GB``, ``2x8:80GiB``.
+
+    Raises `PlacementError` for any other text, and for an unknown accelerator.
+    """
+    parts = _PARTS.fullmatch(text.strip())
+    if parts is None:
         help = "write 2x8 for 2 nodes with 8 accelerators each"
         raise PlacementError([Diagnostic("invalid-value", f"{shown(text)} is not nodes x accelerators", help)])
-    return int(found[1]), int(found[2])
+    model = parts[3]
+    if model is not None:
+        from rankplan.hardware.cards import card_of, unknown_card  # most sizes state no model
+
+        if card_of(model) is None:
+            raise PlacementError([unknown_card(model)])
+    return Size(int(parts[1]), int(parts[2]), model)
+
+
+def neither(text: str) -> Diagnostic:
+    """Return the fault of a text that is neither a size nor the path of an inventory."""
+    help = "write 2x8, 4x8:H100, or the path of an inventory file"
+    return Diagnostic("invalid-value", f"{shown(text)} is neither a size nor an inventory file", help)

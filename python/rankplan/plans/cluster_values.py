@@ -27,8 +27,9 @@ def cluster_values(inventory: Inventory, rules: Rules) -> dict[str, Any] | None:
         "pools": [pool.plain() for pool in rules.pools],
         "accelerator_memory": None if facts is None else facts.accelerator_memory,
         "host_memory": None if facts is None else facts.host_memory,
+        "environment": {} if facts is None else dict(facts.environment),
     }
-    return values | {key: value for key, value in optional.items() if value not in (None, [])}
+    return values | {key: value for key, value in optional.items() if value not in (None, [], {})}
 
 
 def _topology(facts: ClusterFacts | None, rules: Rules) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rankplan._core import CLUSTER, NODE
 from rankplan.errors import Diagnostic
-from rankplan.memory.cards import LARGEST_SIZE, SMALLEST_SIZE, size_of
+from rankplan.hardware.cards import LARGEST_SIZE, SMALLEST_SIZE, size_of
 from rankplan.plans.model import Model as LanguageModel
 from rankplan.read.text.invalid import EXPECTED, THIS, invalid, unlike
 from rankplan.read.text.unresolved import RESOLVE, unresolved

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rankplan.memory.cards import size_text
+from rankplan.hardware.cards import size_text
 from rankplan.memory.changes import explained, keys_text
 from rankplan.memory.needs import SWITCH, Need, Needs
 from rankplan.memory.settings import GIB

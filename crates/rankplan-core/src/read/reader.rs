@@ -363,7 +363,7 @@ impl<'a> Reader<'a> {
         let known: Vec<_> = names.accelerators.iter().map(String::as_str).collect();
         let mut help = did_you_mean(&name, &known, "use one of");
         if !help.ends_with('?') {
-            help.push_str("; a type of your own: rankplan.register_accelerator");
+            help.push_str("; write the name of a model (H100) in `accelerator_model`; a type of your own: rankplan.register_accelerator");
         }
         self.refuse(at, invalid(format!("unknown accelerator_type `{name}`"), help))
     }

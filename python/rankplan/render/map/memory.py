@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from rankplan.frozen import frozen
-from rankplan.memory.cards import size_text
+from rankplan.hardware.cards import size_text
 from rankplan.memory.changes import bounds_text
 from rankplan.memory.needs import Need, Needs
 from rankplan.plans.node_kinds import NodeKind

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from numbers import Real
 
-from rankplan.memory.settings import GIB
+from rankplan.errors import Diagnostic
 from rankplan.words import shown
+
+_GIB = 1 << 30
 
 _TYPES: dict[str, tuple[float, float]] = {
     # A name that another one begins with comes after it.
@@ -74,7 +76,7 @@ def card_of(model: str) -> tuple[float, float] | None:
     words = _words(model)
     part = _SLICE.search(words)
     if part is not None:
-        return float(part[1]) * _LEAST_OF_SLICE * GIB, float(part[1]) * GIB
+        return float(part[1]) * _LEAST_OF_SLICE * _GIB, float(part[1]) * _GIB
     name = _name_in(model)
     if name is None or re.search(r"(?<![A-Z])MIG(?![A-Z])", words):
         return None
@@ -83,7 +85,7 @@ def card_of(model: str) -> tuple[float, float] | None:
     if stated is not None:
         most = float(stated[1])
         least = least if most / _ROUNDED <= least <= most else most
-    return least * GIB, most * GIB
+    return least * _GIB, most * _GIB
 
 
 def _words(model: str) -> str:
@@ -115,7 +117,7 @@ def size_of(text: str) -> int | None:
 
 def size_text(size: float) -> str:
     """Return bytes as a text: ``22.9 GiB``."""
-    return "-" if size == float("inf") else f"{size / GIB:,.1f} GiB"
+    return "-" if size == float("inf") else f"{size / _GIB:,.1f} GiB"
 
 
 def size_in_bytes(size: float | str) -> float:
@@ -124,3 +126,9 @@ def size_in_bytes(size: float | str) -> float:
     if isinstance(found, bool) or not isinstance(found, Real) or not 0 <= found <= LARGEST_SIZE:
         raise ValueError(f"{shown(size)} is not a size; write a number and a unit, such as 2 GiB")
     return float(found)
+
+
+def unknown_card(model: str) -> Diagnostic:
+    """Return the fault of an accelerator whose memory is unknown."""
+    help = f"write one of {', '.join(CARDS)}, also with its memory (A100-40GB), or only the memory (80GiB)"
+    return Diagnostic("invalid-value", f"unknown accelerator {shown(model)}", help)
