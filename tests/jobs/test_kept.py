@@ -122,3 +122,20 @@ def test_a_job_file_over_a_plan_adds_to_what_it_keeps() -> None:
     plan = rankplan.plan("top.job.yaml")
     assert plan.job is not None and plan.job.emit["image"] == "me/rl:3" and plan.job.emit["queue"] == "research"
     assert plan.job.file == "conf.yaml" and plan.job.command == "bash run.sh"
+
+
+def test_the_placements_that_are_ranked_keep_the_rules() -> None:
+    costs = {
+        "batches": 8,
+        "after": {"actor": ["rollout"]},
+        "components": {"rollout": {"seconds": {4: 40, 8: 20, 16: 10}}, "actor": {"seconds": {4: 40, 8: 20, 16: 10}}},
+    }
+    nodes = "nodes: 2x8\nemit: {image: me/rl:1}\n"
+    Path("run.job.yaml").write_text(f"job: conf.yaml\n{nodes}")
+    free = rankplan.tune(costs, config="run.job.yaml")
+    assert max(len(rows) for rows in free.plan.values()) == 16
+    Path("run.job.yaml").write_text(f"job: conf.yaml\n{nodes}topology: {{keep: {{actor: {{world: node}}}}}}\n")
+    kept = rankplan.tune(costs, config="run.job.yaml")
+    assert kept.plan.rules.keep == {"actor": {"world": "node"}}
+    assert len(kept.plan["actor"].used_nodes()) == 1 and kept.rejected
+    assert kept.plan.job is not None and kept.plan.job.emit == {"image": "me/rl:1"}

@@ -110,13 +110,20 @@ def peaks_of(costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None) -
 
 def stated_memory(config: Any, reserve: float, peaks: Peaks | None) -> tuple[float, Peaks | None]:
     """Return what other programs use of each accelerator, and measured peaks: as given, else as a job file states."""
-    memory = None if (stated := job_file_of(config)) is None else stated.memory
-    if memory is None:
+    stated = job_file_of(config)
+    if stated is None:
         return reserve, peaks
+    from rankplan.jobs.faults import no_file
+
+    memory = stated.memory
     if not reserve and memory.reserve is not None:
         reserve = size_in_bytes(memory.reserve)
     if peaks is None and memory.costs is not None:
-        peaks = peaks_of(memory.costs)
+        try:
+            peaks = peaks_of(memory.costs)
+        except OSError as error:
+            fault = no_file("costs", memory.costs, error.strerror or str(error))
+            raise PlacementError([stated.where("memory", "costs").locate(fault)]) from None
     return reserve, peaks
 
 
@@ -199,9 +206,13 @@ def tune(
         if read is None or nodes is None:
             raise ValueError("pass a config, or costs and nodes")
         return search(read, inventory_from(nodes).without(without), extrapolate=extrapolate, present=present)
+    config = opened(config)
     if not isinstance(config, Mapping) and is_saved(config):
         raise PlacementError([faults.not_a_config(name_of(config))])
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
     read, memory = costs_for(read, job.config, job.dialect, job.inventory, job.name)
-    return search(read, job.inventory, job.config, extrapolate=extrapolate, present=present, memory=memory)
+    finish = None if job.stated is None else job.with_stated_rules
+    return search(
+        read, job.inventory, job.config, extrapolate=extrapolate, present=present, memory=memory, finish=finish
+    )

@@ -167,6 +167,16 @@ class Job:
 
         return Planned(with_rules(planned.plan, self.stated, self.overrides), planned.sources)
 
+    def with_stated_rules(self, plan: Plan) -> Plan:
+        """Return another plan of this job with the rules of its file. Raises `PlacementError` if they do not hold."""
+        if self.stated is None:
+            return plan
+        from rankplan.jobs.joining import with_rules
+
+        plan = with_rules(plan, self.stated, self.overrides)
+        reject_crossings(plan, labelled=self.labelled, cluster=self.inventory)
+        return plan
+
     def announce_torn(self, planned: Planned) -> None:
         """Log which groups of a plan to pin are on several nodes."""
         for warning in group_warnings(planned, self.reader):

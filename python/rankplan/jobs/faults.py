@@ -39,6 +39,11 @@ def not_literal(text: str) -> Diagnostic:
     return Diagnostic("invalid-value", message, "write the value itself: no variable and no interpolation is resolved")
 
 
+def not_plain(text: str) -> Diagnostic:
+    """Return the fault of a text that cannot be a path or an argument."""
+    return Diagnostic("invalid-value", f"{shown(text)} contains a NUL byte or a lone surrogate", "write plain text")
+
+
 def no_file(key: str, name: str, reason: str) -> Diagnostic:
     """Return the fault of a path that names no readable file."""
     help = "correct the path; it is relative to this file"

@@ -91,7 +91,8 @@ def with_rules(plan: Plan, job: JobFile, overrides: Sequence[str]) -> Plan:
         inventory = inventory.with_facts(_with_environment(inventory.facts or NO_FACTS, job), planned=True)
     if inventory is not plan.inventory:
         components = [one.on(inventory) for one in components]
-    return Plan(inventory, components, plan.mode, plan.dialect, plan.requests, rules, _kept(job, overrides))
+    known = plan.mode, plan.dialect, plan.requests, rules, _kept(job, overrides), plan.actors
+    return Plan(inventory, components, *known)
 
 
 def _with_environment(facts: ClusterFacts, job: JobFile) -> ClusterFacts:

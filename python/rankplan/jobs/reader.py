@@ -19,7 +19,7 @@ from rankplan.hardware.policies import POLICIES, VISIBILITIES
 from rankplan.jobs import faults
 from rankplan.jobs.keys import KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB, ReadJob
-from rankplan.jobs.stack import job_section, stacked
+from rankplan.jobs.stack import is_plain, job_section, stacked
 from rankplan.nodes.facts import ClusterFacts
 from rankplan.nodes.group_rules import group_faults
 from rankplan.nodes.inventory_file import is_size
@@ -181,14 +181,22 @@ class _Reading:
             self._reader.faults.add(place, faults.beside_trainers_keys(trainers))
 
     def _check_literal(self) -> None:
-        """Record texts with ``$``. Overrides and commands belong to the trainer, and to the shell that starts it."""
+        """Record texts that no file has, and those with ``$``, which only overrides and commands may contain.
+
+        Overrides belong to the trainer, commands to the shell that starts it.
+        """
         for key, value in self._content.items():
-            if key not in KEYS or key in ("overrides", "command"):
+            if key not in KEYS:
                 continue
             for path, text in _texts_in(value, (key,)):
-                if "$" in text and path[:2] not in _COMMANDS:
-                    self._add(path, faults.not_literal(text))
-                    self._unread.add(key)
+                if not is_plain(text):
+                    fault = faults.not_plain(text)
+                elif "$" in text and path[0] not in ("overrides", "command") and path[:2] not in _COMMANDS:
+                    fault = faults.not_literal(text)
+                else:
+                    continue
+                self._add(path, fault)
+                self._unread.add(key)
 
     def _job(self) -> str:
         value = self._value(JOB)

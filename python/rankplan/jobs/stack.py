@@ -124,9 +124,14 @@ def stacked(top: Section) -> Section:
 def _named(layer: Section) -> str | None:
     """Return the path that ``job`` of a file names; ``None`` for a value that is no path."""
     name = layer[JOB]
-    if not isinstance(name, str) or not name.strip() or "$" in name:
+    if not isinstance(name, str) or not name.strip() or "$" in name or not is_plain(name):
         return None
     return str(folder_of(layer) / name)
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text can be a path and an argument: it has no NUL and no lone surrogates."""
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def folder_of(layer: Section) -> Path:

@@ -244,7 +244,7 @@ class Plan(Mapping[str, Component]):
     def with_job(self, job: PlanJob | None) -> Plan:
         """Return the same plan, which states this about its job."""
         known = self._dialect, self._requests, self._rules
-        return Plan(self._inventory, self.values(), self.mode, *known, job)
+        return Plan(self._inventory, self.values(), self.mode, *known, job, self._actors)
 
     def only(self, *names: str) -> Plan:
         """Return the plan of these components, which keep the cores that the others leave.

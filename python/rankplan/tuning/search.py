@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any, TypeAlias
@@ -153,11 +153,13 @@ def search(
     extrapolate: bool = False,
     present: Plan | None = None,
     memory: Mapping[str, Any] | None = None,
+    finish: Callable[[Plan], Plan] | None = None,
 ) -> Tuning:
     """Rank the placements of components with these costs on an inventory; see `rankplan.tune`.
 
     If the config is RLinf's or rankplan's own, its sections decide which placements are valid. ``memory``
-    is what components keep that their trainer's own keys tell.
+    is what components keep that their trainer's own keys tell. ``finish`` returns a plan with what a job file states,
+    and raises `PlacementError` if it does not hold.
     """
     total = len(inventory.core.accelerators())
     sizes = possible(costs, total, extrapolate=extrapolate)
@@ -165,7 +167,7 @@ def search(
     if present is not None:
         check_plan(present, "present")
     cluster = Cluster.of(costs, inventory, present)
-    placing = _Placing(costs, inventory, content, memory or {})
+    placing = _Placing(costs, inventory, content, memory or {}, finish)
     placed: list[tuple[Ranked, tuple[int, ...]]] = []
     rejected: list[Rejected] = []
     for shape in costs.shapes if len(costs.components) > 1 else ("collocated",):
@@ -204,12 +206,13 @@ def search(
 
 @frozen(slots=False)
 class _Placing:
-    """What a schedule is placed with: the costs, the nodes, the config, and the memory of its components."""
+    """What a schedule is placed with: the costs, the nodes, the config, the memory of its components, a job file."""
 
     costs: Costs
     inventory: Inventory
     config: Mapping[str, Any] | None
     memory: Mapping[str, Any]
+    finish: Callable[[Plan], Plan] | None
 
 
 _Chosen: TypeAlias = tuple[Found, Mapping[str, RankSet], Plan, dict[str, Any], Needs]
@@ -251,7 +254,8 @@ def _placed(ranks: Mapping[str, RankSet], placing: _Placing) -> tuple[Plan, dict
     """
     whole = _config(ranks, placing)
     try:
-        return DIALECTS[OWN].plan(whole, placing.inventory), whole
+        plan = DIALECTS[OWN].plan(whole, placing.inventory)
+        return (plan if placing.finish is None else placing.finish(plan)), whole
     except PlacementError:
         # Collocated, RLinf's actor computes the log probabilities itself.
         alike = len({str(one) for one in ranks.values()}) == 1

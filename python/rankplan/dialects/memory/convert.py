@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from rankplan.memory.cards import SMALLEST_SIZE
+from rankplan.hardware.cards import SMALLEST_SIZE
 from rankplan.memory.settings import ENGINES, FRAMEWORKS
 
 
