@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use crate::amounts::Amount;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::{MAX_LOCAL, MAX_NODES, MAX_RANK, NodeRank};
 use crate::node::{IDS, Node, NodeSpec};
@@ -231,16 +232,27 @@ impl Inventory {
 
     /// The nodes by their number of accelerators, ascending.
     pub fn nodes_by_size(&self) -> BTreeMap<u32, RankSet> {
-        let mut sizes: BTreeMap<u32, Vec<RankRange>> = BTreeMap::new();
+        self.nodes_by(|node| self.num_accelerators(node))
+    }
+
+    /// The nodes by the CPUs that can be reserved on them, ascending; those whose CPUs are unknown come first.
+    pub fn nodes_by_cpus(&self) -> BTreeMap<Option<Amount>, RankSet> {
+        self.nodes_by(|node| self.record(node).and_then(|record| record.reservable.cpus))
+    }
+
+    /// The nodes by a key, in its order.
+    fn nodes_by<Key: Ord + Copy>(&self, key: impl Fn(NodeRank) -> Key) -> BTreeMap<Key, RankSet> {
+        let mut ranges: BTreeMap<Key, Vec<RankRange>> = BTreeMap::new();
         let mut first = 0;
+        let last = self.num_nodes().saturating_sub(1);
         for node in 0..self.num_nodes() {
-            let size = self.num_accelerators(NodeRank(node));
-            if self.num_accelerators(NodeRank(node + 1)) != size || node + 1 == self.num_nodes() {
-                sizes.entry(size).or_default().extend(RankRange::new(first, node));
+            let own = key(NodeRank(node));
+            if node == last || key(NodeRank(node + 1)) != own {
+                ranges.entry(own).or_default().extend(RankRange::new(first, node));
                 first = node + 1;
             }
         }
-        sizes.into_iter().map(|(size, ranges)| (size, RankSet::from_ranges(ranges))).collect()
+        ranges.into_iter().map(|(key, ranges)| (key, RankSet::from_ranges(ranges))).collect()
     }
 
     /// Each record and the nodes that have it.

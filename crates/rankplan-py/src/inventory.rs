@@ -8,6 +8,7 @@ use std::sync::Arc;
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyRange, PyString, PyTuple};
+use rankplan_core::amounts::Amount;
 use rankplan_core::node::NodeSpec as Accelerators;
 use rankplan_core::read::place::{Place, in_order};
 use rankplan_core::read::reader::{Reader, hardware_type_fault};
@@ -263,6 +264,12 @@ impl Inventory {
     /// Return the nodes by their number of accelerators, ascending.
     fn nodes_by_size(&self) -> BTreeMap<u32, RankSet> {
         self.0.nodes_by_size().into_iter().map(|(size, nodes)| (size, RankSet(nodes))).collect()
+    }
+
+    /// Return the nodes by the CPUs that can be reserved on them, ascending; those whose CPUs are unknown come first.
+    fn nodes_by_cpus(&self) -> Vec<(Option<f64>, RankSet)> {
+        let nodes = self.0.nodes_by_cpus().into_iter();
+        nodes.map(|(cpus, nodes)| (cpus.map(Amount::number), RankSet(nodes))).collect()
     }
 
     /// Return the domains of the nodes at each of these levels; see `domains`.

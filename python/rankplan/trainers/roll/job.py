@@ -215,6 +215,7 @@ class RollJob(Job):
         """
         core = inventory.core
         nodes_by_size = {each: nodes for each, nodes in core.nodes_by_size().items() if each}
+        nodes_by_cpus = core.nodes_by_cpus()
         left = RankSet().union(*nodes_by_size.values())
         owned: list[tuple[str, RankSet]] = []
         for role in self.roles:
@@ -225,7 +226,7 @@ class RollJob(Job):
         rows: list[_Nodes] = []
         for name, nodes in (*owned, ("", left)):
             for each, of_size in nodes_by_size.items():
-                for cpus, of_cpus in _nodes_by_cpus(inventory).items():
+                for cpus, of_cpus in nodes_by_cpus:
                     rows += (
                         _Nodes(first, last, each, cpus, name) for first, last in (nodes & of_size & of_cpus).ranges
                     )
@@ -244,14 +245,6 @@ class RollJob(Job):
                 yield Requests.of_rows(
                     [(row.role, "PACK", False, order, bundles, None, count, [(row.first, count, 1)])]
                 )
-
-
-def _nodes_by_cpus(inventory: Inventory) -> dict[float | None, RankSet]:
-    """Return the nodes of each number of CPUs."""
-    nodes: dict[float | None, list[int]] = {}
-    for ranks, spec in inventory.stretches():
-        nodes.setdefault(spec.cpus, []).extend(ranks)
-    return {cpus: RankSet(ranks) for cpus, ranks in nodes.items()}
 
 
 def _other_sizes(inventory: Inventory, each: int) -> dict[int, int]:
