@@ -18,6 +18,7 @@ WARNINGS = {
     "not-run",
     "rules-not-read",
     "job-changed",
+    "engine-address",
 }
 WARNINGS_OF_THE_CORE = {"group-spans", "rail-mismatch", "times-grow"}
 

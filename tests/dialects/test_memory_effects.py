@@ -78,7 +78,7 @@ CONSTANT = {
     ("nemo_rl", "@.dtensor_cfg.enabled"),
     ("roll", "@.strategy_args.strategy_name"),
     ("rlinf", "@.training_backend"),
-    ("rlinf", "@.rollout_backend"),
+    ("rlinf", "rollout.rollout_backend"),
     # as many bytes as without
     ("slime", "fp16"),
 }
@@ -146,10 +146,10 @@ NO_EFFECT |= {("forward", "zero_stage")}
 def answer(kind: str, memory: dict[str, Any]) -> Any:
     """Return what is said about a component beside another one on the same cards."""
     sizes = {"tp": 2, "pp": 4} if kind == "megatron" else {"tp": 2} if "engine" in memory else {}
-    one = {"placement": "0-7", "memory": memory, **({"parallel": sizes} if sizes else {})}
-    placement = {"one": one, "other": {"placement": "0-7", "memory": {"resident": "1 GiB"}}}
-    cluster = {"num_nodes": 1, "accelerator_memory": "80 GiB", "component_placement": placement}
-    phases = rankplan.plan({"cluster": cluster}, "1x8").memory()
+    one = {"placement": "0-15", "memory": memory, **({"parallel": sizes} if sizes else {})}
+    placement = {"one": one, "other": {"placement": "0-15", "memory": {"resident": "1 GiB"}}}
+    cluster = {"num_nodes": 2, "accelerator_memory": "80 GiB", "component_placement": placement}
+    phases = rankplan.plan({"cluster": cluster}, "2x8").memory()
     return [(need.parts, need.tokens, need.starts, need.host) for each in phases.values() for need in each.values()]
 
 

@@ -32,7 +32,7 @@ from rankplan.plans.plan import Plan
 from rankplan.read.read_config import ReadConfig
 from rankplan.read.sources import Planned
 from rankplan.read.text.document import Section
-from rankplan.read.text.load import load_config
+from rankplan.read.text.load import checked_overrides, load_config
 from rankplan.read.text.reader import Reader
 from rankplan.words import counted, wrong_type
 
@@ -227,6 +227,7 @@ def read_job(
 def unplaced_job(config: Config, *, dialect: str | None = None, overrides: Sequence[str] = ()) -> Job:
     """Read a config whose nodes are known later: see `Job.on`. Until then, it has one node with one accelerator."""
     name, stated = name_of(config), job_file_of(config)
+    overrides = checked_overrides(overrides)
     content: Mapping[str, Any]
     if stated is not None:
         dialect = stated.dialect if dialect is None else dialect
@@ -307,7 +308,7 @@ def name_of(config: Config) -> str:
         return "the plan"
     if isinstance(config, Mapping):
         return (config.document.file if isinstance(config, Section) else None) or "config"
-    return os.fspath(config)
+    return os.fspath(_path(config))
 
 
 def inventory_from(nodes: Nodes) -> Inventory:

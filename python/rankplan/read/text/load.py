@@ -24,6 +24,17 @@ _YAML = (".yaml", ".yml", ".json")
 _SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|z|k)?sh\b")
 
 
+def checked_overrides(overrides: Any) -> Sequence[str]:
+    """Return overrides, none for ``None``. Raises ``TypeError`` unless they are a list of texts."""
+    several = isinstance(overrides, Sequence) and not isinstance(overrides, str)
+    if not several or not all(isinstance(override, str) for override in overrides):
+        if not overrides:
+            return ()
+        raise wrong_type("overrides", overrides, 'a list of texts: ["trainer.nnodes=2"]')
+    checked: Sequence[str] = overrides
+    return checked
+
+
 def load_config(
     path: str | os.PathLike[str], overrides: Sequence[str] = (), *, text: str | None = None, kind: Kind = CONFIG
 ) -> Section:
@@ -44,10 +55,7 @@ def load_config(
         return _load(os.fspath(path), text=text, kind=kind)
     from rankplan.read.text.overrides import overridden, parse_overrides  # as the readers below
 
-    several = isinstance(overrides, Sequence) and not isinstance(overrides, str)
-    if not several or not all(isinstance(one, str) for one in overrides):
-        raise wrong_type("overrides", overrides, 'a list of texts: ["trainer.nnodes=2"]')
-    changes = parse_overrides(overrides)
+    changes = parse_overrides(checked_overrides(overrides))
     given = {one.key: one.value for one in changes if not one.sign and one.key.isidentifier() and one.value is not None}
     config = _load(os.fspath(path), given=given, text=text, kind=kind)
     used = config.document.used if isinstance(config.document, Places) else set()

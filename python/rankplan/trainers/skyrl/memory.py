@@ -14,6 +14,8 @@ _OPTIMIZER = "@.megatron_config.optimizer_config_kwargs"
 _MODEL = "@.megatron_config.transformer_config_kwargs"
 _ENGINE = f"{keys.ENGINE}.engine_init_kwargs"
 
+_DRAFTS = anything("trainer.mtp.enabled")
+
 _PROMPT = size("trainer.max_prompt_length", default=512)
 _INPUT = size("generator.max_input_length")
 _RESPONSE = size("generator.sampling_params.max_generate_length", default=1024)
@@ -72,7 +74,7 @@ _SHARED = (
     setting("shards", size("@.fsdp_config.fsdp_size"), fact("slots"), by=convert.shards, only="fsdp"),
     layers("@.model_config_kwargs", "@.megatron_config.model_config_kwargs", _MODEL),
     unless("@.model.fake_int4_qat.enabled", "@.inference_only_init", *stage_keys(f"{_MODEL}."), f"{_MODEL}.fp8"),
-    unless("trainer.mtp.enabled", *draft_keys(f"{_MODEL}.")),
+    unless(_DRAFTS, *draft_keys(f"{_MODEL}.")),
 )
 _TRAINING = (
     *_SHARED,
@@ -157,7 +159,7 @@ ROLES = (
             unless(
                 *(f"{_ENGINE}.{name}" for name in ("cpu_offload_gb", "hf_overrides", "decode_context_parallel_size")),
                 *(f"{_ENGINE}.{name}" for name in VLLM_EFFECTS),
-                "trainer.mtp.enabled",
+                _DRAFTS,
                 _QUANTIZED,
             ),
         ),
