@@ -81,7 +81,11 @@ SKYRL = shlex.split(
     " trainer.placement.ref_num_gpus_per_node=2 generator.inference_engine.num_engines=3"
     " generator.inference_engine.tensor_parallel_size=2"
 )
-AREAL = "cluster: {n_nodes: 5, n_gpus_per_node: 4}\nactor: {backend: 'fsdp:d6'}\nrollout: {backend: 'sglang:d3t2'}\n"
+AREAL = """\
+cluster: {n_nodes: 5, n_gpus_per_node: 4}
+actor: {backend: 'fsdp:d6', scheduling_spec: [{gpu: 1, cpu: 1, mem: 1}]}
+rollout: {backend: 'sglang:d3t2', scheduling_spec: [{gpu: 1, cpu: 1, mem: 1}]}
+"""
 
 
 def script(command: str, arguments: list[str]) -> str:
