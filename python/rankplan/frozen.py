@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**options: Any) -> Callable[[Any], Any]:
-        """Leave a decorator as it is: only type checkers ask what it does."""
+        """Return the decorator unchanged: only type checkers use this."""
         return lambda decorator: decorator
 
 

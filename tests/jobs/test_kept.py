@@ -58,7 +58,8 @@ def test_no_absolute_path_is_kept() -> None:
     base = Path("base.yaml").absolute()
     Path("run.job.yaml").write_text(JOB.replace("image: me/rl:1", f"base: {base}"))
     plan = rankplan.plan("run.job.yaml")
-    assert plan.job is not None and "base" not in plan.job.emit
+    assert plan.job is not None and plan.job.emit["base"] == str(base), "`emit run.job.yaml` needs it"
+    assert "base" not in plan.to_dict()["job"]["emit"]
     assert str(Path.cwd()) not in json.dumps(plan.to_dict())
 
 

@@ -30,7 +30,7 @@ pub static ACTORS: Table = Table {
         &[
             Field::new("name", Kind::Name, "What they are.").absent(Absent::Never),
             Field::new("count", Kind::Count { least: 1, most: MAX_PROCESSES as i64 }, "Their number, 1 by default."),
-            Field::new("each_node", Kind::Switch, "Whether each node in use has so many."),
+            Field::new("each_node", Kind::Switch, "Whether each node that has any of it has so many."),
             Field::new("brief", Kind::Switch, "Whether they end soon."),
         ],
         amounts::FIELDS,

@@ -78,8 +78,8 @@ pub fn read_cluster(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> O
 }
 
 /// What is stated of a cluster, as plain values, or every fault.
-pub fn read_stated(content: &Value) -> Result<Value, Vec<Fault>> {
-    let mut reader = Reader::new(None);
+pub fn read_stated(content: &Value, names: &Names) -> Result<Value, Vec<Fault>> {
+    let mut reader = Reader::new(Some(names));
     read_cluster(&mut reader, content, &Place::WHOLE).ok_or(reader.faults)
 }
 

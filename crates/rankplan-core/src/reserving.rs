@@ -72,7 +72,7 @@ pub struct Lack {
     pub asking: Asking,
     /// What lacks.
     pub resource: Resource,
-    /// How much is asked for: by a bundle, a group or an actor, or by all on the nodes in question.
+    /// The amount that is needed: by one bundle, group or actor, or by all of them on the nodes in question.
     pub needed: u64,
     /// The most that there is for it.
     pub present: u64,
@@ -99,7 +99,7 @@ struct Candidate {
     amount: Option<u64>,
 }
 
-/// What is asked for.
+/// The requests and the actors that must be reserved.
 struct Asked<'a> {
     requests: &'a Requests,
     actors: &'a [Actors],
@@ -256,8 +256,7 @@ impl Asked<'_> {
         bundles.chain(actors).sum()
     }
 
-    /// What cannot be reserved on the nodes of the plan: bundles first, then actors on what these leave, the largest first,
-    /// each on the node with the most left.
+    /// What cannot be reserved on the nodes of the plan: bundles, or else actors on what these leave.
     fn planned(&self, resource: &Resource, nodes: &[Candidate]) -> Vec<Lack> {
         let mut needed: BTreeMap<u32, u64> = BTreeMap::new();
         for row in self.requests.rows().iter().filter(|row| !row.kind.optional) {
@@ -282,7 +281,7 @@ impl Asked<'_> {
         if !lack.nodes.is_empty() {
             return vec![lack];
         }
-        if is_known { self.beside(resource, left) } else { Vec::new() }
+        if is_known { self.beside(resource, nodes, left) } else { Vec::new() }
     }
 
     /// Add what the bundles of a row ask for on each node.
@@ -300,8 +299,10 @@ impl Asked<'_> {
         }
     }
 
-    /// Actors for which no node has enough left.
-    fn beside(&self, resource: &Resource, mut left: Vec<u64>) -> Vec<Lack> {
+    /// Actors for which no node has enough left. Those of every node come first and leave less for the others; a node that
+    /// has nothing at all, such as a head that takes no work, gets none of them. Of the others, equal actors are tried
+    /// alone, on the node with the most left: for these this is exact, for all together it would be no proof.
+    fn beside(&self, resource: &Resource, nodes: &[Candidate], mut left: Vec<u64>) -> Vec<Lack> {
         let mut lacks = Vec::new();
         let amount = |actors: &Actors| resource.of(&actors.amounts).unwrap_or(0);
         let mut actors: Vec<&Actors> = self.actors.iter().filter(|actors| amount(actors) > 0).collect();
@@ -311,11 +312,15 @@ impl Asked<'_> {
             let mut missing = None;
             if actors.each_node {
                 let each = each * u64::from(actors.count);
-                missing = left.iter().copied().min().filter(|&least| least < each);
-                left.iter_mut().for_each(|left| *left = left.saturating_sub(each));
+                let in_use = left.iter().zip(nodes).filter(|(_, node)| node.amount != Some(0));
+                missing = in_use.map(|(&left, _)| left).min().filter(|&least| least < each);
+                if !actors.brief {
+                    left.iter_mut().for_each(|left| *left = left.saturating_sub(each));
+                }
             } else {
+                let mut free = left.clone();
                 for _ in 0..actors.count {
-                    match left.iter_mut().max() {
+                    match free.iter_mut().max() {
                         Some(most) if *most >= each => *most -= each,
                         most => {
                             missing = Some(most.map_or(0, |most| *most));

@@ -157,7 +157,8 @@ impl PlanFile {
 #[pyfunction]
 pub fn read_cluster<'py>(py: Python<'py>, content: &Bound<'py, PyAny>) -> PyResult<Stated<'py>> {
     let content = value_of(content)?;
-    match py.detach(|| cluster_reader::read_stated(&content)) {
+    let names = known_names_and_variables(py)?;
+    match py.detach(|| cluster_reader::read_stated(&content, &names)) {
         Ok(cluster) => Ok((Some(to_python(py, &cluster)?), Vec::new())),
         Err(faults) => Ok((None, located(py, in_order(faults, &content))?)),
     }

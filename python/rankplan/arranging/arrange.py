@@ -284,7 +284,7 @@ class Task:
 
     @cached_property
     def _nameless_spares(self) -> RankSet:
-        """The nodes that no node rank with processes can be on, since their own rank has none."""
+        """Nodes without names whose own rank has no processes: no other rank may be there."""
         return RankSet() if self._new else _nameless(self.inventory) - self.needed
 
     @cached_property

@@ -23,7 +23,7 @@ from rankplan.cli.common import (
     refuse_other_nodes,
 )
 from rankplan.cli.output import EXPECTED, colored, faults_end_it, note, print_table, show_error, silent
-from rankplan.errors import Diagnostic, printable
+from rankplan.errors import Diagnostic, PlacementError, printable
 from rankplan.front.api import check as check_config
 from rankplan.front.job import job_file_of, opened
 from rankplan.render.report import Report
@@ -56,7 +56,7 @@ def check(
     form: str,
     *,
     memory: bool,
-    reserve: float,
+    reserve: float | None,
     costs: str | None,
     verbose: bool,
     watched: bool,
@@ -106,44 +106,80 @@ def files_to_check(files: Sequence[str], named: Collection[str]) -> list[str]:
 
 def _check_all(paths: tuple[str, ...], choice: Choice, form: str, **options: Any) -> bool:
     """Check files and print the result; return whether all are fine."""
-    reports: list[Report] = []
-    unread = dict[str, str]()
-    skipped, whole = 0, any(Path(path).is_dir() for path in paths)
+    checks = _Checks(paths, choice, form, options)
     with faults_end_it():
         files = [file for path in paths for file in files_in(path)]
-        files = files_to_check(files, paths) if whole else files
+        if checks.has_folder:
+            files = files_to_check(files, paths)
     for file in files:
-        with faults_end_it(), silent() if whole else nullcontext():
+        checks.check(file)
+    checks.finish()
+    return all(checks.reports)
+
+
+class _Checks:
+    """Checks of files. Texts are printed file by file; a table, or one document of JSON or SARIF, ends the report."""
+
+    def __init__(self, paths: tuple[str, ...], choice: Choice, form: str, options: dict[str, Any]) -> None:
+        self._paths, self._choice, self._form, self._options = paths, choice, form, options
+        self.has_folder = any(Path(path).is_dir() for path in paths)
+        self.reports: list[Report] = []
+        self._unreadable: dict[str, str] = {}
+        self._skipped = 0
+
+    def check(self, file: str) -> None:
+        """Check a file. One of a folder that is no job is only counted."""
+        with faults_end_it(), silent() if self.has_folder else nullcontext():
             try:
                 config = opened(file)
-                refuse_other_nodes(config, choice)
-                report = check_config(config, choice.given, **config_arguments(choice), **options)
-                if whole and file not in paths and not report.is_job:
-                    skipped += 1
-                    continue
-                if form == "text" and not (whole and report):
-                    click.echo(report.render(color=colored(sys.stdout)))
-                    if options["verbose"] and (stated := job_file_of(config)) is not None:
-                        _print_stated(stated, report, choice)
+                refuse_other_nodes(config, self._choice)
+                report = check_config(config, self._choice.given, **config_arguments(self._choice), **self._options)
+                if self.has_folder and file not in self._paths and not report.is_job:
+                    self._skipped += 1
+                    return
+                self._print(report, config)
             except BrokenPipeError:
                 raise
+            except PlacementError as error:  # of a job file
+                report = Report(file, None, error.diagnostics)
+                self._print(report, None)
             except EXPECTED as error:
-                unread[file] = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-                report = Report(file, None, (Diagnostic("unreadable", unread[file], file=file),))
-                if form == "text":
-                    show_error(error, sys.stdout)
-        reports.append(report)
-    if skipped:
-        note(f"skipped {counted(skipped, 'file that is no job', 'files that are no jobs')}")
-    if whole and form == "text" and reports:
-        _print_summary(reports)
-    if form == "json":
-        plain = [report.plain() for report in reports]
-        plain = [one | {"faults": [], "error": unread[one["file"]]} if one["file"] in unread else one for one in plain]
-        click.echo(json.dumps(plain, indent=2))
-    elif form in ("sarif", "github"):
-        _print_annotations(reports, form)
-    return all(reports)
+                report = self._without_answer(file, error)
+        self.reports.append(report)
+
+    def _print(self, report: Report, config: Any) -> None:
+        """Print a report as text; in a folder, only one with faults."""
+        if self._form != "text" or (self.has_folder and report):
+            return
+        click.echo(report.render(color=colored(sys.stdout)))
+        stated = job_file_of(config) if self._options["verbose"] else None
+        if stated is not None:
+            _print_stated(stated, report, self._choice)
+
+    def _without_answer(self, file: str, error: Exception) -> Report:
+        """Return the report of a file that cannot be read."""
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        self._unreadable[file] = reason
+        if self._form == "text":
+            show_error(error, sys.stdout)
+        return Report(file, None, (Diagnostic("unreadable", reason, file=file),))
+
+    def finish(self) -> None:
+        """Print what ends the report."""
+        if self._skipped:
+            note(f"skipped {counted(self._skipped, 'file that is no job', 'files that are no jobs')}")
+        if self._form == "json":
+            click.echo(json.dumps([self._plain(report) for report in self.reports], indent=2))
+        elif self._form in ("sarif", "github"):
+            _print_annotations(self.reports, self._form)
+        elif self.has_folder and self.reports:
+            _print_summary(self.reports)
+
+    def _plain(self, report: Report) -> dict[str, Any]:
+        """Return a report as a mapping of JSON."""
+        plain = report.plain()
+        reason = self._unreadable.get(plain["file"])
+        return plain if reason is None else plain | {"faults": [], "error": reason}
 
 
 def _print_annotations(reports: Sequence[Report], form: str) -> None:

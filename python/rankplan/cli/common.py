@@ -404,7 +404,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]
 def memory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--reserve`` and ``--costs``, which say what is known of the accelerators."""
     reserve = click.option(
-        "--reserve", type=Size(), metavar="SIZE", default=0.0, help="Memory that others use on each accelerator: 2GiB."
+        "--reserve", type=Size(), metavar="SIZE", help="Memory that others use on each accelerator: 2GiB."
     )
     costs = click.option(
         "--costs", metavar="COSTS", type=click.Path(), help="Use the memory that run --timings has measured."

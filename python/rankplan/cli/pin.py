@@ -24,7 +24,7 @@ from rankplan.cli.common import (
 from rankplan.cli.output import cannot_start, colored, faults_end_it, note
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole
-from rankplan.front.job import is_saved, job_file_of, opened
+from rankplan.front.job import is_saved, job_file_of, opened, saved_plan
 from rankplan.nodes.facts import NODE_ORDERS
 
 
@@ -92,17 +92,20 @@ def pin(
         raise click.UsageError(f"{file} is a program; FILE is its config or launch script, or a saved plan")
     with faults_end_it():
         config = opened(file)
-        if (stated := job_file_of(config)) is not None:
+        stated = job_file_of(config)
+        if stated is not None:
             ray = stated.ray if ray is None else ray
-            command = command or (() if stated.command is None else ("bash", "-c", stated.command))
+            command = command or _words_of(stated.command)
+        saved = None if command else saved_plan(config)
+        if saved is not None and saved.job is not None:
+            command = _words_of(saved.job.command)
         if not command:
             program = f"bash {file}" if file.endswith((".sh", ".bash")) else "python3 train.py"
             raise click.UsageError(f"write the command after --: rankplan pin {file} -- {program}")
         if is_saved(config) and (dialect_name is not None or changes or node_order is not None):
             raise click.UsageError(f"{file} is a saved plan; remove --dialect, --set and --node-order")
-        if output is not None and not os.access(folder := Path(output).absolute().parent, os.W_OK):
-            code = errno.EACCES if folder.exists() else errno.ENOENT
-            raise OSError(code, os.strerror(code), output)
+        if output is not None:
+            _check_writable(output)
     with faults_end_it(), signals.raised():
         with signals.at_once():
             from rankplan.runtime.live.pinned import Ran
@@ -145,6 +148,19 @@ def pin(
             text = json.dumps(ran.to_dict(), indent=2) if form == "json" else "\n".join(ran.lines())
             write_whole(Path(output), f"{text}\n")
     sys.exit(ran.returncode)
+
+
+def _words_of(command: str | None) -> tuple[str, ...]:
+    """Return the command of a job as the words that start it, none for ``None``."""
+    return () if command is None else ("bash", "-c", command)
+
+
+def _check_writable(output: str) -> None:
+    """Raise ``OSError`` if the report could not be written after a run of hours."""
+    folder = Path(output).absolute().parent
+    if not os.access(folder, os.W_OK):
+        code = errno.EACCES if folder.exists() else errno.ENOENT
+        raise OSError(code, os.strerror(code), output)
 
 
 def _tell(told: Diagnostic | str) -> None:

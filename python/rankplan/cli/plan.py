@@ -66,7 +66,7 @@ def plan(
     output: str | None,
     weights: str | None,
     memory: bool,
-    reserve: float,
+    reserve: float | None,
     costs: str | None,
     save: str | None,
     isolate: bool | None,
@@ -102,7 +102,7 @@ def plan(
         raise click.UsageError("--weights requires --format table or json, without --component")
     if memory and (weights is not None or component is not None or form not in ("table", "json", "numpy")):
         raise click.UsageError("--memory requires --format table, json or numpy, without --component and --weights")
-    if (reserve or costs is not None) and not memory:
+    if (reserve is not None or costs is not None) and not memory:
         raise click.UsageError("--reserve and --costs require --memory")
     with faults_end_it():
         config = opened(file)

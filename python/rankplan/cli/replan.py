@@ -12,10 +12,10 @@ from rankplan.arranging.faults import with_inventory
 from rankplan.arranging.replan import replan as repaired
 from rankplan.arranging.replan import wrong_number
 from rankplan.cli.commands import no_guests_option
-from rankplan.cli.common import Choice, beside_option, inventory_options, output_option, restore_option
+from rankplan.cli.common import Choice, beside_option, inventory_options, others_beside, output_option, restore_option
 from rankplan.cli.output import faults_end_it
 from rankplan.errors import PlacementError
-from rankplan.front.job import load_plan
+from rankplan.front.job import load_plan, opened, saved_plan
 from rankplan.read.text.scalars import plain_scalar
 from rankplan.render.changes import replan_lines
 
@@ -75,7 +75,8 @@ def replan(
     if bare := [text for text in grow if "=" not in text]:
         raise click.BadParameter(f"{bare[0]!r} is not COMPONENT=N; write {bare[0]}=2", param_hint="--grow")
     with faults_end_it():
-        plan = load_plan(file)
+        config = opened(file)
+        plan = saved_plan(config) or load_plan(file)
         inventory = replace(choice, without=()).among(plan.inventory)  # names of the plan's nodes are excluded below
         try:
             found = repaired(
@@ -88,7 +89,7 @@ def replan(
                 renumber=renumber,
                 whole_group=whole_group,
                 fixed=fixed,
-                beside=[load_plan(path) for path in beside],
+                beside=others_beside(config, beside),
             )
         except PlacementError as error:
             if choice.given is not None:

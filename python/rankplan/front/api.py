@@ -48,7 +48,7 @@ def check(
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
     memory: bool = False,
-    reserve: float | str = 0,
+    reserve: float | str | None = None,
     costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> Report:
@@ -64,12 +64,12 @@ def check(
     needs: Needs | None = None
     read = ReadConfig(Reader({}))
     sources = Sources()
-    reserved = size_in_bytes(reserve)
+    reserved = 0.0 if reserve is None else size_in_bytes(reserve)
     peaks = peaks_of(costs)
     name = name_of(config)
     try:
         config = opened(config)
-        reserved, peaks = stated_memory(config, reserved, peaks)
+        reserved, peaks = stated_memory(config, None if reserve is None else reserved, peaks)
         plan = saved_plan(config, nodes, dialect, overrides, without)
         if plan is None:
             job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
@@ -108,15 +108,15 @@ def peaks_of(costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None) -
     return read_costs(costs).peaks
 
 
-def stated_memory(config: Any, reserve: float, peaks: Peaks | None) -> tuple[float, Peaks | None]:
+def stated_memory(config: Any, reserve: float | None, peaks: Peaks | None) -> tuple[float, Peaks | None]:
     """Return what other programs use of each accelerator, and measured peaks: as given, else as a job file states."""
     stated = job_file_of(config)
     if stated is None:
-        return reserve, peaks
+        return reserve or 0.0, peaks
     from rankplan.jobs.faults import no_file
 
     memory = stated.memory
-    if not reserve and memory.reserve is not None:
+    if reserve is None and memory.reserve is not None:
         reserve = size_in_bytes(memory.reserve)
     if peaks is None and memory.costs is not None:
         try:
@@ -124,7 +124,7 @@ def stated_memory(config: Any, reserve: float, peaks: Peaks | None) -> tuple[flo
         except OSError as error:
             fault = no_file("costs", memory.costs, error.strerror or str(error))
             raise PlacementError([stated.where("memory", "costs").locate(fault)]) from None
-    return reserve, peaks
+    return reserve or 0.0, peaks
 
 
 def plan(

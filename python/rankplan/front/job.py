@@ -163,8 +163,10 @@ class Job:
         planned = dialect.planned(self.config, inventory, isolate_accelerator=isolated, pinned=pinned)
         if self.stated is None:
             return planned
-        from rankplan.jobs.joining import with_rules
+        from rankplan.jobs.joining import check_plan, with_rules
 
+        if self.stated.cluster:
+            check_plan(planned.plan, self.stated)
         return Planned(with_rules(planned.plan, self.stated, self.overrides), planned.sources)
 
     def with_stated_rules(self, plan: Plan) -> Plan:
@@ -281,7 +283,7 @@ def _stated_nodes(inventory: Inventory, stated: JobFile | None) -> Inventory:
 
 
 def job_file_of(config: Any) -> JobFile | None:
-    """Return what a job file states; ``None`` for a config that is none. Raises `PlacementError`, ``OSError``."""
+    """Return what a job file states, ``None`` for any other config. Raises `PlacementError`, ``OSError``."""
     if not is_job_file(config):
         return None
     from rankplan.jobs.reader import job_file  # most programs read no job file
@@ -290,7 +292,7 @@ def job_file_of(config: Any) -> JobFile | None:
 
 
 def opened(config: Config) -> Config:
-    """Return a job file as it is read, so that functions which take it in turn read it once; else the config."""
+    """Read a job file once, for all functions that take it next; return any other config unchanged."""
     stated = job_file_of(config)
     return config if stated is None else stated
 

@@ -11,6 +11,7 @@ from rankplan.errors import Diagnostic, KeyPath
 from rankplan.plans.rules import TOPOLOGY_RULES
 from rankplan.read.text.document import Section
 from rankplan.read.text.reader import Reader
+from rankplan.read.text.scalars import Written
 
 _SECTIONS: tuple[KeyPath, ...] = (("cluster", "topology"), ("topology",))
 
@@ -61,4 +62,6 @@ def _job_lines(config: Mapping[str, Any], rules: Mapping[str, Any]) -> list[str]
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.plain(value) if isinstance(value, Written) else value

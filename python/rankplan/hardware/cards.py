@@ -94,7 +94,7 @@ def _words(model: str) -> str:
 
 
 def _name_in(model: str) -> str | None:
-    """Return the name of a known accelerator in a model, ``None`` if it has none."""
+    """Return the known accelerator that a model names, or ``None``."""
     words = _words(model)
     return next((name for name in _TYPES if re.search(rf"(?<![A-Z0-9]){name}(?![A-Z0-9])", words)), None)
 

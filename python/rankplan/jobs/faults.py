@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, Where
 from rankplan.jobs.keys import KEYS
-from rankplan.words import counted, did_you_mean, listed, must_be, shown, unknown
+from rankplan.words import counted, did_you_mean, listed, must_be, nodes_text, shown, unknown
 
 CONFLICT = "job-conflict"
 
@@ -110,7 +111,7 @@ def wrong_reserve(value: object) -> Diagnostic:
 
 
 def wrong_word(key: str, value: object, allowed: Sequence[str]) -> Diagnostic:
-    """Return the fault of a value that is none of a few words."""
+    """Return the fault of a value that is not one of the allowed words."""
     return must_be(f"`{key}`", value, f"{', '.join(allowed[:-1])} or {allowed[-1]}", did_you_mean(str(value), allowed))
 
 
@@ -131,6 +132,14 @@ def two_values(path: str, value: object, other: object, place: Where) -> Diagnos
     there = place.path if place.file is None else f"{Path(place.file).name}:{place.line}"
     message = f"`{path}` is {shown(value)} here, but {shown(other)} in {there}"
     return Diagnostic(CONFLICT, message, "state it once, or the same value twice")
+
+
+def other_group(label: str, nodes: RankSet, others: RankSet) -> Diagnostic:
+    """Return the fault of a node group that the trainer's config states otherwise."""
+    message = f"node group `{label}` has other values in the trainer's config"
+    if nodes != others:
+        message = f"node group `{label}` is {nodes_text(nodes)} here, but {nodes_text(others)} in the trainer's config"
+    return Diagnostic(CONFLICT, message, "state it once, or give it another label")
 
 
 def other_nodes(nodes: int, stated: int) -> Diagnostic:

@@ -21,6 +21,7 @@ from rankplan.plans.component import USUAL_SETTINGS, Component
 from rankplan.plans.model import Model
 from rankplan.plans.plan import Plan
 from rankplan.plans.plan_job import PlanJob
+from rankplan.plans.pool_rules import stated_pool_faults
 from rankplan.plans.rules import TOPOLOGY_RULES, Rules, with_named_levels
 
 
@@ -131,6 +132,9 @@ def on_plan(plan: Plan, job: JobFile) -> Plan:
 
     Raises `PlacementError` for keys that a plan does not take.
     """
+    if job.memory.model is not None:
+        fault = faults.of_saved_plan("memory.model", job.job)
+        raise PlacementError([job.where("memory", "model").locate(fault)])
     wrong = [key for key in KEYS if job.states(key) and not KEYS[key].of_plan]
     if wrong:
         raise PlacementError([job.key_place(key).locate(faults.of_saved_plan(key, job.job)) for key in wrong])
@@ -154,19 +158,32 @@ def _kept(job: JobFile, overrides: Sequence[str]) -> PlanJob:
     """Return what the plan of a config keeps of its job file, and the overrides of the config."""
     file = Path(job.job)
     digest = sha256(read_whole(file)).hexdigest() if file.is_file() else None
-    return PlanJob(file.name, digest, tuple(map(str, overrides)), job.command, _portable(job.emit))
+    return PlanJob(file.name, digest, tuple(map(str, overrides)), job.command, dict(job.emit))
 
 
 def _kept_by_plan(before: PlanJob | None, job: JobFile) -> PlanJob:
     """Return what a saved plan keeps of a job file that names it, and of the one that it was made from."""
     before = before or PlanJob()
     command = before.command if job.command is None else job.command
-    return replace(before, command=command, emit={**before.emit, **_portable(job.emit)})
+    return replace(before, command=command, emit={**before.emit, **job.emit})
 
 
-def _portable(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options without absolute paths."""
-    return {key: value for key, value in options.items() if not isinstance(value, str) or not value.startswith("/")}
+def check_plan(plan: Plan, job: JobFile) -> None:
+    """Raise `PlacementError` for pools and node groups of a job file that its plan contradicts."""
+    inventory = plan.inventory
+    pools = dict(enumerate(job.rules.pools))
+    found = [
+        job.where("pools", *path).locate(fault)
+        for path, fault in stated_pool_faults(pools, (), inventory.num_nodes, list(plan))
+    ]
+    own = {group.label: group for group in (inventory.facts or NO_FACTS).node_groups}
+    for index, group in enumerate(job.facts(inventory.num_nodes).node_groups):
+        other = own.get(group.label, group)
+        if other != group:
+            fault = faults.other_group(group.label, group.node_ranks, other.node_ranks)
+            found.append(job.where("node_groups", index).locate(fault))
+    if found:
+        raise refusal(found)
 
 
 def check_processes(job: JobFile, system: str | None) -> None:

@@ -14,7 +14,7 @@ from rankplan.read.text.load import SCRIPTS
 JOB = "job"
 """The key by which a mapping is a job file."""
 
-_KEY = re.compile(rb"""^(?:\xef\xbb\xbf)?[{ \t]*["']?job["']?[ \t]*:""", re.MULTILINE)
+_KEY = re.compile(rb"""(?:^(?:\xef\xbb\xbf)?|[{,])[{ \t]*["']?job["']?[ \t]*:""", re.MULTILINE)
 _SAVED = re.compile(rb"\s*\{\s*\"rankplan\"\s*:")
 """How a saved plan starts, which may be large."""
 

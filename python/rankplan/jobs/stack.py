@@ -33,7 +33,7 @@ class _NoFile:
         self.warnings: list[Diagnostic] = []
 
     def locate(self, path: Sequence[str | int], fault: Diagnostic) -> Diagnostic:
-        """Return the fault as it is."""
+        """Return the fault without a place."""
         return fault
 
 
@@ -183,6 +183,6 @@ def _plain(value: Any) -> Any:
     """Return nested mappings and lists of any type as those of a file."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         return [_plain(item) for item in value]
     return os.fspath(value) if isinstance(value, os.PathLike) else value

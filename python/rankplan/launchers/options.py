@@ -208,7 +208,14 @@ class EmitOptions:
         return [*unused, *(flag(option, Form("")) for option in self.own or {} if option not in own)]
 
     def besides(self, known: EmitOptions) -> EmitOptions:
-        """Return these options, and others where these are not stated. Mappings are joined key by key."""
+        """Return these options, and others where these are not stated. Mappings are joined key by key.
+
+        A command takes the place of an entrypoint, and an entrypoint that of a command.
+        """
+        if self.command:
+            known = replace(known, entrypoint=None)
+        if self.entrypoint:
+            known = replace(known, command=None)
         values: dict[str, Any] = {}
         for one in fields(EmitOptions):
             ours, theirs = getattr(self, one.name), getattr(known, one.name)
@@ -259,7 +266,7 @@ def option_names() -> dict[str, tuple[str, Form]]:
 def kept_options(stated: Mapping[str, Any], to: str, options: Collection[str], own: Collection[str]) -> EmitOptions:
     """Return options that a plan keeps by the names of their flags, for a launcher that takes these.
 
-    Options for another launcher count as far as this one takes them.
+    Options for another launcher count as far as this one takes them; its base is a file of another kind.
     """
     known = option_names()
     same = stated.get(TO, to) == to
@@ -268,7 +275,7 @@ def kept_options(stated: Mapping[str, Any], to: str, options: Collection[str], o
     for name, value in stated.items():
         if name in known:
             option, form = known[name]
-            if same or form.shared or option in options:
+            if same or (form.shared and option != "base") or option in options:
                 shared[option] = value
         elif name != TO and (same or name.replace("-", "_") in own):
             others[name.replace("-", "_")] = value

@@ -160,7 +160,9 @@ class Evaluation:
     def _shards(self) -> tuple[int | None, int | None]:
         """Return how many slots share states, at most and at least; a model that only computes has only weights."""
         entry, sizes = self.entry, self.parallel
-        stated = entry.shards or (sizes.fsdp if sizes.fsdp > 1 else None)
+        stated = sizes.fsdp if sizes.fsdp > 1 else None
+        if entry.shards is not None:
+            stated = min(entry.shards, self.slots)
         if entry.forward not in ("fsdp", "deepspeed"):
             return stated, stated
         every = stated or max(self.slots // (sizes.tp * sizes.pp), 1)

@@ -97,7 +97,19 @@ def in_order(inventory: Inventory, order: NodeOrder | None, node_ids: Sequence[s
 def reordered(inventory: Inventory, ranks: Sequence[int]) -> Inventory:
     """Return the nodes of these ranks in this order, without node groups; what is excluded stays excluded."""
     found = inventory.reordered(ranks)
-    return found if inventory.facts is None else found.without(inventory.facts.exclude)
+    if inventory.facts is None:
+        return found
+    return found.without([_name_in_order(inventory, ranks, name) for name in inventory.facts.exclude])
+
+
+def _name_in_order(inventory: Inventory, ranks: Sequence[int], name: str) -> str:
+    """Return the name of excluded hardware once nodes are in this order: ``node-3/2`` is a name by rank."""
+    by_rank = inventory.names.by_rank(name)
+    if by_rank is None:
+        return name
+    rank, index = by_rank
+    node = inventory.names.lasting(rank) or f"node-{ranks.index(rank)}"
+    return node if index is None else f"{node}/{index}"
 
 
 def in_trainers_order(plan: Plan, node_ids: Sequence[str] = ()) -> tuple[Plan, list[Diagnostic]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from pathlib import Path
 from typing import Any
 
 from rankplan.frozen import frozen
@@ -15,7 +16,7 @@ class PlanJob:
 
     ``file`` is the name of the trainer's file, without its folder, and ``digest`` its SHA-256 digest. ``overrides`` are
     those of its config, ``command`` is the trainer's own. ``emit`` are the options of ``rankplan emit`` by their long
-    names: texts, numbers and switches, but no content of a file and no absolute path.
+    names: texts, numbers and switches, but no content of a file. A file of the plan has no absolute path of a base.
     """
 
     file: str | None = None
@@ -36,7 +37,7 @@ class PlanJob:
             "digest": self.digest,
             "overrides": list(self.overrides),
             "command": self.command,
-            "emit": dict(self.emit),
+            "emit": {key: value for key, value in self.emit.items() if key != "base" or not Path(value).is_absolute()},
         }
         return {key: value for key, value in stated.items() if value not in (None, [], {})}
 

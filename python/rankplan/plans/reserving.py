@@ -42,12 +42,26 @@ def reservation_faults(plan: Plan, *, bound: bool = False) -> list[Diagnostic]:
 
     ``bound``: they will be bound to the nodes of the plan, and Ray cannot place them elsewhere.
     """
-    return [_fault(plan, lack) for lack in _lacks(plan) if bound or lack.is_final]
+    return [_fault(plan, lack) for lack in _lacks(plan) if _is_certain(plan, lack, bound=bound)]
 
 
 def reservation_warnings(plan: Plan) -> list[Diagnostic]:
     """Return what cannot be reserved on the nodes of a plan, though Ray may find other nodes."""
-    return [_fault(plan, lack, warning=True) for lack in _lacks(plan) if not lack.is_final]
+    return [_fault(plan, lack, warning=True) for lack in _lacks(plan) if not _is_certain(plan, lack, bound=False)]
+
+
+def _is_certain(plan: Plan, lack: _Lack, *, bound: bool) -> bool:
+    """Whether no node of Ray can help.
+
+    Actors without accelerators may be on nodes that the plan does not have, such as a head without GPUs, and nothing
+    binds them.
+    """
+    kind, _ = lack.asking
+    if kind in ("actor", "beside"):
+        return False
+    if kind == "all":
+        return lack.needed - sum(amount for _, amount in _of_actors(plan, lack.resource)) > lack.present
+    return bound or lack.is_final
 
 
 def _lacks(plan: Plan) -> list[_Lack]:

@@ -49,7 +49,7 @@ class Setting:
 
     @cached_property
     def of_defaults(self) -> Any:
-        """What it is where the config has none of its keys, and each has its system's default."""
+        """The value of the setting in a config that has none of its keys."""
         return self.by(*(key.default for key in self.keys))
 
     @cached_property

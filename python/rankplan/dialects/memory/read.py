@@ -244,6 +244,10 @@ def _unknown_model(found: Diagnostic) -> Diagnostic:
     )
 
 
+_WITH_UNIT = re.compile(r"[0-9.]+[kmgt]")
+"""A number such as ``20G``, which newer versions of vLLM read with a unit of their own."""
+
+
 def _plain(value: Any, kind: Kind) -> Any:
     """Return a value as its kind, where it is written as a text; a text for the run to resolve is `RUN_TIME`."""
     if not isinstance(value, str):
@@ -261,7 +265,7 @@ def _plain(value: Any, kind: Kind) -> Any:
         return value
     if kind is Kind.SWITCH:
         return _SWITCHES.get(word, value)
-    if word == "auto":
+    if word == "auto" or _WITH_UNIT.fullmatch(word):
         return RUN_TIME
     try:
         return int(value) if kind is Kind.SIZE else float(value)

@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from math import ceil
 from typing import Any, TypeGuard
 
 from rankplan.accelerators import VENDORS
@@ -101,9 +102,15 @@ def _amounts(node: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _reservable(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the CPUs and the MiB of memory that pods can request of a node; a text that is no quantity is unknown."""
+    """Return the CPUs and the MiB of memory that Ray has in a pod with the whole node, where they are quantities.
+
+    KubeRay rounds the CPUs of a pod up.
+    """
     amounts = _amounts(node)
-    return reservable(amounts.get("cpu"), amounts.get("memory"))
+    entry = reservable(amounts.get("cpu"), amounts.get("memory"))
+    if "cpus" in entry:
+        entry["cpus"] = ceil(entry["cpus"])
+    return entry
 
 
 def _accelerators(node: Mapping[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:

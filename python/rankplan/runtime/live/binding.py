@@ -20,7 +20,7 @@ from rankplan.errors import ClusterError, PlacementError, refusal
 from rankplan.frozen import frozen
 from rankplan.plans.node_order import in_trainers_order
 from rankplan.plans.plan import Plan
-from rankplan.plans.reserving import reservation_faults
+from rankplan.plans.reserving import reservation_faults, reservation_warnings
 from rankplan.read.sources import Planned as Placed
 from rankplan.read.sources import Sources
 from rankplan.runtime.live.faults import held_accelerators, no_hook, no_requests, unknown_dialect
@@ -113,6 +113,8 @@ def on_cluster(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[s
     lacking = reservation_faults(plan, bound=True)
     if lacking:
         raise refusal(lacking)
+    for warning in reservation_warnings(plan):
+        tell(warning.message)
     return OnCluster(plan, sources, nodes, uncertain)
 
 

@@ -13,6 +13,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def _node_options(node: NodeSpec, rank: int) -> dict[str, Any]:
     labels |= {f"{HARDWARE_LABEL}{name}": str(count) for name, count in node.hardware.items()}
     options: dict[str, Any] = {
         "num_gpus": 0,
-        "resources": dict(node.resources),
+        "resources": {name: ceil(amount) for name, amount in node.resources.items()},  # Ray wants whole numbers
         **(internals.SIMULATED_HEAD if rank == 0 else {}),
     }
     row = vendor(node.accelerator_type)
@@ -143,7 +144,7 @@ def _node_options(node: NodeSpec, rank: int) -> dict[str, Any]:
         options["memory"] = node.reservable_memory << 20
     return {
         **options,
-        "num_cpus": _CPUS if node.cpus is None else node.cpus,
+        "num_cpus": _CPUS if node.cpus is None else ceil(node.cpus),
         "node_ip_address": str(_FIRST_ADDRESS + rank),
         "env_vars": environment,
         "labels": labels,

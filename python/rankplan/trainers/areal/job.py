@@ -42,6 +42,8 @@ _STARTED = ("actor", "critic", "ref", "teacher", "gen", "rollout")
 
 _LEFT = "what is left"
 
+_MOST = 1_000_000
+"""The most CPUs or GiB of a worker that are believed."""
 _USUAL_CPUS, _USUAL_GIBIBYTES = 8, 32
 """``cpu`` and ``mem`` of a ``SchedulingSpec`` by default."""
 
@@ -139,6 +141,10 @@ class ArealJob(Job):
             message = f"the backend of `{name}` is {allocation.backend}; it must be {' or '.join(allowed)}"
             config.faults.add(where, Diagnostic("invalid-value", message, f"write one such as {allowed[-1]}:d4"))
         scheduling = _scheduling(config)
+        cpus = memory = None
+        if config[keys.SCHEDULER] != "local":  # that one starts processes without Ray, and compares no amounts
+            cpus = _amount(config.entry(keys.SCHEDULING, scheduling, "cpu"), _USUAL_CPUS)
+            memory = _mebibytes(_amount(config.entry(keys.SCHEDULING, scheduling, "mem"), _USUAL_GIBIBYTES))
         self.engines[name] = _Engine(
             allocation,
             where,
@@ -146,8 +152,8 @@ class ArealJob(Job):
             config.where(keys.TARGET),
             on_cpu=config.entry(keys.SCHEDULING, scheduling, "gpu") == 0,
             grouping=str(config.entry(keys.SCHEDULING, scheduling, "ray_placement_strategy") or "shared"),
-            cpus=_amount(config.entry(keys.SCHEDULING, scheduling, "cpu"), _USUAL_CPUS),
-            memory=_mebibytes(_amount(config.entry(keys.SCHEDULING, scheduling, "mem"), _USUAL_GIBIBYTES)),
+            cpus=cpus,
+            memory=memory,
         )
 
     def _check_host(self, config: Config, name: str, engine: _Engine) -> None:
@@ -336,8 +342,9 @@ def _scheduling(config: Config) -> Mapping[Any, Any]:
 
 
 def _amount(value: Any, usual: int) -> int | None:
-    """Return an amount of a ``SchedulingSpec``, the usual one if it is missing, ``None`` if it is no number."""
-    return usual if value is None else whole_number(value)
+    """Return an amount of a ``SchedulingSpec``, the usual one if it is missing, ``None`` if Ray cannot take it."""
+    amount = usual if value is None else whole_number(value)
+    return amount if amount is not None and 0 <= amount <= _MOST else None
 
 
 def _mebibytes(gibibytes: int | None) -> int | None:

@@ -19,10 +19,14 @@ _REMOTE = "remote"
 
 
 def read_actors(config: Config, trainer: Trainer) -> list[Actors]:
-    """Return the actors of a trainer that hold CPUs; none for an asynchronous trainer of a recipe, which is unknown."""
+    """Return the actors of a trainer that hold CPUs; none for an asynchronous trainer of a recipe, which is unknown.
+
+    Older versions, with the key ``reward_model.reward_manager``, have one worker unless it is stated.
+    """
     actors = [Actors(name, cpus=cpus) for name, cpus in _of_trainer(config, trainer)]
     if config[keys.REWARD_MANAGER] == _REMOTE:
-        workers = config[keys.REWARD_WORKERS]
+        is_older = config.path(keys.REWARD_MANAGER)[0] == keys.OLDER_REWARD
+        workers = config.get(keys.REWARD_WORKERS, 1) if is_older else config[keys.REWARD_WORKERS]
         # Each worker of the reward loop makes a manager, which has as many workers again.
         actors.append(Actors("worker of the remote reward manager", workers * workers, cpus=1))
     return actors
