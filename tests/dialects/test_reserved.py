@@ -41,6 +41,8 @@ def test_slime_holds_two_cpus_beside_its_group() -> None:
         ("", ["reward.reward_manager.name=remote"], [64]),
         ("", ["reward.reward_manager.name=remote", "reward.num_workers=2"], [4]),
         ("", ["reward.reward_manager.name=naive"], []),
+        ("", ["reward_model.reward_manager=remote"], [1]),
+        ("", ["reward_model.reward_manager=remote", "reward_model.num_workers=2"], [4]),
     ],
 )
 def test_verl_has_three_cpus_an_accelerator_and_two_for_standalone_engines(
@@ -69,6 +71,16 @@ def test_areal_asks_for_its_scheduling_spec_with_each_gpu() -> None:
     found = plan(config, "2x8", dialect="areal")
     assert asked(found) == {("rollout", 4, 32, 128 << 10), ("actor", 1, 4, 10 << 10)}
     assert found.actors == (Actors("ref", 2, cpus=6, memory=32 << 10),)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "spec"), [("ray", {"cpu": -4, "mem": -1}), ("ray", {"cpu": 1e30, "mem": 1e30}), ("local", {"cpu": 4})]
+)
+def test_amounts_of_areal_that_ray_is_not_asked_for_are_unknown(scheduler: str, spec: dict[str, float]) -> None:
+    """Its local scheduler starts processes without Ray."""
+    actor = {"backend": "fsdp:d8", "scheduling_spec": [spec]}
+    found = plan({"scheduler": {"type": scheduler}, "actor": actor}, "2x8", dialect="areal")
+    assert asked(found) == {("actor", 1, None, None)}
 
 
 def test_deferred_groups_of_areal_divide_their_amounts() -> None:

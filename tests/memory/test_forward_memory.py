@@ -68,3 +68,10 @@ def test_whole_gradients_are_not_divided() -> None:
     whole = need({"training": "fsdp", "whole_gradients": True}, {"cp": 2})
     assert whole.lower == plain.lower
     assert whole.parts["gradients"][1] == pytest.approx(8 * plain.parts["gradients"][1], rel=0.01)
+
+
+def test_a_model_has_no_more_shards_than_slots() -> None:
+    """A size of FSDP that is larger than the component leaves the weights of its slots."""
+    assert (
+        need({"forward": "fsdp", "shards": 64}, {}).parts["weights"] == need({"forward": "fsdp"}, {}).parts["weights"]
+    )

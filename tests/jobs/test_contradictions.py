@@ -1,0 +1,140 @@
+"""Job files that contradict their config, their nodes or a saved plan."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import rankplan
+from rankplan import Plan
+from support.commands import run
+
+RLINF = "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n"
+GROUPS = """\
+cluster:
+  num_nodes: 2
+  node_groups: [{label: a, node_ranks: 0-1}]
+  component_placement: {actor: {node_group: a, placement: 0-7}}
+"""
+VERL = """\
+trainer: {nnodes: 2, n_gpus_per_node: 7}
+actor_rollout_ref: {rollout: {tensor_model_parallel_size: 1, name: vllm}}
+"""
+SHUFFLED = """\
+nodes:
+  - {ranks: 0, accelerators: 8, ip: 10.0.0.3}
+  - {ranks: 1, accelerators: 8, ip: 10.0.0.2}
+  - {ranks: 2, accelerators: 8, ip: 10.0.0.1}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("conf.yaml").write_text(RLINF)
+    Path("groups.yaml").write_text(GROUPS)
+    Path("verl.yaml").write_text(VERL)
+    Path("nodes.yaml").write_text(SHUFFLED)
+
+
+def faults(text: str) -> list[str]:
+    """Return the faults of a job file, each with its line, column and code."""
+    Path("run.job.yaml").write_text(text)
+    return [f"{one.line}:{one.column} {one.code}: {one.message}" for one in rankplan.check("run.job.yaml").faults]
+
+
+@pytest.mark.parametrize(
+    ("excluded", "used"),
+    [
+        ("node-0/0", {"10.0.0.3": set(range(1, 8)), "10.0.0.2": set(range(7))}),
+        ("node-0", {"10.0.0.2": set(range(7)), "10.0.0.1": set(range(7))}),
+    ],
+)
+def test_excluded_hardware_stays_the_same_machine_in_the_trainers_order(
+    excluded: str, used: dict[str, set[int]]
+) -> None:
+    Path("run.job.yaml").write_text(f"job: verl.yaml\nnodes: nodes.yaml\nexclude: [{excluded}]\n")
+    plan = rankplan.plan("run.job.yaml", pinned=True)
+    placed: dict[str, set[int]] = {}
+    for place in plan["actor"]:
+        machine = plan.inventory.node(place.cluster_node_rank).ip
+        assert machine is not None
+        placed.setdefault(machine, set()).update(map(int, place.visible_accelerators))
+    assert placed == used
+    assert not rankplan.check(plan).faults
+
+
+def test_pools_that_their_config_contradicts() -> None:
+    assert faults("job: conf.yaml\nnodes: 2x8\npools: [{name: a, components: [nobody]}]\n") == [
+        "3:32 unknown-component: unknown component `nobody`"
+    ]
+    reserve = "pools: [{name: a, components: [actor], node_ranks: 0}]\n"
+    place = "3:52 invalid-value: pool `a` has components; only a reserve without components has node_ranks"
+    assert faults(f"job: conf.yaml\nnodes: 2x8\n{reserve}") == [place]
+    rankplan.plan("conf.yaml").save("plan.json")
+    assert faults(f"job: plan.json\n\n{reserve}")[0].startswith("3:")
+
+
+def test_node_groups_that_the_config_states_otherwise() -> None:
+    same = "job: groups.yaml\nnodes: 2x8\nnode_groups: [{label: a, node_ranks: 0-1}]\n"
+    assert faults(same) == []
+    assert faults(same.replace("0-1", "0")) == [
+        "3:15 job-conflict: node group `a` is node 0 here, but nodes 0-1 in the trainer's config"
+    ]
+
+
+def test_the_model_of_a_saved_plan_is_its_own() -> None:
+    rankplan.plan("conf.yaml").save("plan.json")
+    assert faults("job: plan.json\nmemory: {model: Qwen/Qwen3-8B}\n") == [
+        "2:17 job-conflict: `memory.model` is stated, but `job` is a saved plan"
+    ]
+
+
+def test_a_number_keeps_the_place_where_it_is_written() -> None:
+    assert faults("job: conf.yaml\nnodes: 2x8\ntopology: {cap: {rack: 1.5}}\n") == [
+        "3:24 invalid-value: `rack` is 1.5; it must be a whole number of 1 or more"
+    ]
+
+
+def test_a_reserved_variable_of_a_node_group_is_refused_before_it_is_saved() -> None:
+    groups = "node_groups: [{label: a, node_ranks: 0, env_configs: [{node_ranks: 0, env_vars: [RANK: 1]}]}]\n"
+    (fault,) = faults(f"job: verl.yaml\nnodes: 2x8\n{groups}")
+    assert "RANK" in fault and fault.startswith("3:"), fault
+
+
+def test_options_of_a_launcher_keep_absolute_commands() -> None:
+    Path("run.job.yaml").write_text(
+        "job: conf.yaml\nnodes: 2x8\nemit: {to: jobset, image: me/rl:1, name: mine, command: /opt/run.sh}\n"
+    )
+    done = run("plan", "run.job.yaml", "--save", "plan.json")
+    assert done.exit_code == 0, done.stderr
+    assert Plan.load("plan.json").job == rankplan.plan("run.job.yaml").job
+    written = run("emit", "plan.json")
+    assert written.exit_code == 0 and "/opt/run.sh" in written.stdout, written.stderr
+
+
+def test_a_job_on_one_line_is_a_job() -> None:
+    Path("run.json").write_text('{"nodes": "2x8", "job": "conf.yaml"}')
+    assert [*rankplan.plan("run.json")] == ["actor", "rollout"]
+    assert run("check", "run.json").stdout.startswith("run.json: fine")
+
+
+@pytest.mark.parametrize("output", ["json", "sarif", "github"])
+def test_a_wrong_job_file_has_its_faults_in_every_output(output: str) -> None:
+    Path("run.job.yaml").write_text("job: conf.yaml\nnodes: 2x8\ntopology: {cap: {rack: 1.5}}\n")
+    done = run("check", "run.job.yaml", "--format", output)
+    assert done.exit_code == 1 and "`rack` is 1.5" in done.stdout.replace("%60", "`")
+    if output == "json":
+        (report,) = json.loads(done.stdout)
+        assert [(fault["line"], fault["column"]) for fault in report["faults"]] == [(3, 24)]
+
+
+def test_nothing_reserved_on_the_command_line_replaces_what_the_job_file_reserves() -> None:
+    job = "job: verl.yaml\nnodes: 2x8\nmemory: {accelerator: H100, model: Qwen/Qwen3-8B, reserve: 70 GiB}\n"
+    Path("run.job.yaml").write_text(job)
+    stated = json.loads(run("check", "run.job.yaml", "--memory", "--format", "json").stdout)
+    nothing = json.loads(run("check", "run.job.yaml", "--memory", "--reserve", "0", "--format", "json").stdout)
+    Path("run.job.yaml").write_text(job.replace(", reserve: 70 GiB", ""))
+    without = json.loads(run("check", "run.job.yaml", "--memory", "--format", "json").stdout)
+    assert nothing == without != stated
