@@ -17,7 +17,15 @@ from rankplan.front.api import tune as tuned
 from rankplan.front.job import load_plan
 from rankplan.render.lines import sharing_lines
 from rankplan.render.tables import plan_table
-from rankplan.render.tuning import placement_text, plot, ranking_table, reason_lines, sensitivity_line, tuning_json
+from rankplan.render.tuning import (
+    lending_lines,
+    placement_text,
+    plot,
+    ranking_table,
+    reason_lines,
+    sensitivity_line,
+    tuning_json,
+)
 from rankplan.tuning.search import Tuning, sweep
 
 
@@ -28,6 +36,7 @@ from rankplan.tuning.search import Tuning, sweep
 @format_option("table", "json")
 @click.option("--to", type=WrittenName(refuse=True), help="Print the placement as a config of this dialect.")
 @click.option("--extrapolate", is_flag=True, help="Also use sizes far from every measured one; the result marks them.")
+@click.option("--lend", is_flag=True, help="Also let the trainer lend its accelerators to the rollout while it waits.")
 @click.option("--from", "present", metavar="PLAN", type=click.Path(), help="Prefer few moves from this saved plan.")
 @click.option(
     "-o",
@@ -45,6 +54,7 @@ def tune(
     form: str,
     to: str | None,
     extrapolate: bool,
+    lend: bool,
     present: str | None,
     outputs: tuple[Path, ...],
 ) -> None:
@@ -60,7 +70,7 @@ def tune(
         raise click.UsageError("without FILE, use --costs and one of --nodes, --inventory and --ray")
     with faults_end_it():
         before = load_plan(present) if present is not None else None
-        options = {"extrapolate": extrapolate, "present": before} | config_arguments(choice)
+        options = {"extrapolate": extrapolate, "lend": lend, "present": before} | config_arguments(choice)
         result = tuned(costs_file, choice.given, file, **options)
         for warning in (*result.warnings, *result.best.warnings):
             click.echo(warning.render(color=colored(sys.stderr)), err=True)
@@ -72,6 +82,7 @@ def tune(
         print_table(ranking_table(result))
         click.echo("\n".join(sensitivity_line(result)))
         print_lines(list(reason_lines(result)))
+        print_lines(list(lending_lines(result)))
         click.echo()
         if to is None:
             click.echo(placement_text(result.best), nl=False)

@@ -186,6 +186,7 @@ def tune(
     without: Sequence[str] = (),
     extrapolate: bool = False,
     present: Plan | None = None,
+    lend: bool = False,
 ) -> Tuning:
     """Find the placement with the shortest iteration, as ``rankplan tune`` does.
 
@@ -193,7 +194,9 @@ def tune(
     the times, as ``profile_data``. The parallel sizes of the config count where the costs state none; if it is RLinf's
     or rankplan's own, its sections decide which placements are valid. ``extrapolate`` allows times far from every
     measured size. Of equally fast placements, the one with fewer accelerators wins, then with fewer groups across
-    nodes, then with fewer moves from the ``present`` plan. See `plan` for the other arguments.
+    nodes, then with fewer moves from the ``present`` plan. ``lend`` also ranks placements whose trainer lends its
+    accelerators to the rollout while it waits, on the terms that the costs state under ``lend``. See `plan` for the
+    other arguments.
 
     The answer is exact under the model, which the guide "Which placement is fastest?" states. Raises `PlacementError`
     with every fault, or (``no-schedule``) if no placement fits, and ``ValueError`` without a config if the costs or the
@@ -205,7 +208,8 @@ def tune(
     if config is None:
         if read is None or nodes is None:
             raise ValueError("pass a config, or costs and nodes")
-        return search(read, inventory_from(nodes).without(without), extrapolate=extrapolate, present=present)
+        inventory = inventory_from(nodes).without(without)
+        return search(read, inventory, extrapolate=extrapolate, present=present, lend=lend)
     config = opened(config)
     if not isinstance(config, Mapping) and is_saved(config):
         raise PlacementError([faults.not_a_config(name_of(config))])
@@ -214,5 +218,12 @@ def tune(
     read, memory = costs_for(read, job.config, job.dialect, job.inventory, job.name)
     finish = None if job.stated is None else job.with_stated_rules
     return search(
-        read, job.inventory, job.config, extrapolate=extrapolate, present=present, memory=memory, finish=finish
+        read,
+        job.inventory,
+        job.config,
+        extrapolate=extrapolate,
+        present=present,
+        lend=lend,
+        memory=memory,
+        finish=finish,
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from rankplan.render.tables import table
+from rankplan.tuning.lent import LENDING
 from rankplan.tuning.schedule import seconds_text
 from rankplan.tuning.search import Ranked, Sweep, Tuning
 from rankplan.words import counted
@@ -20,9 +21,9 @@ from rankplan.words import counted
 if TYPE_CHECKING:
     from rich.table import Table
 
-_COLORS = {"disaggregated": "#0072b2", "hybrid": "#d55e00", "collocated": "#777777"}
+_COLORS = {"disaggregated": "#0072b2", "hybrid": "#d55e00", "collocated": "#777777", "lending": "#009e73"}
 """Okabe and Ito's colors, distinct for readers with any kind of color vision."""
-_DASHES = {"collocated": "6 4", "hybrid": "2 3"}
+_DASHES = {"collocated": "6 4", "hybrid": "2 3", "lending": "8 3 2 3"}
 
 
 def ranking_table(tuning: Tuning) -> Table:
@@ -61,6 +62,33 @@ def reason_lines(tuning: Tuning) -> Iterator[str]:
         yield f"from the present plan: {moved} move, {len(moves.appeared)} appear, {len(moves.went)} go"
 
 
+def lending_lines(tuning: Tuning) -> Iterator[str]:
+    """Yield the advice about lending and its assumptions, if placements that lend were considered."""
+    if tuning.terms is None:
+        return
+    lent = next((one for one in tuning.ranking if one.sharing == LENDING), None)
+    others = [one for one in tuning.ranking if one.sharing != LENDING]
+    if lent is None:
+        yield f"lending: no placement in which {tuning.terms.trainer} lends accelerators is valid"
+    elif not others:
+        yield f"lend: {_lent_text(tuning, lent)}"
+    elif lent.seconds < others[0].seconds:
+        gain = f"{others[0].seconds / lent.seconds:.2f} times as fast as {others[0].sharing} without lending"
+        yield f"lend: {_lent_text(tuning, lent)}, {gain} ({seconds_text(others[0].seconds)})"
+    else:
+        yield f"do not lend: {others[0].sharing} takes {seconds_text(others[0].seconds)}; {_lent_text(tuning, lent)}"
+    yield "this assumes:"
+    yield from (f"- {assumption}" for assumption in tuning.terms.assumptions)
+
+
+def _lent_text(tuning: Tuning, lent: Ranked) -> str:
+    terms, sizes = tuning.terms, lent.schedule.sizes
+    if terms is None:
+        return ""
+    cards = f"{sizes[terms.trainer]} for {terms.trainer} and {sizes[terms.rollout]} for {terms.rollout}"
+    return f"{cards} take {seconds_text(lent.seconds)} with lending"
+
+
 def placement_text(one: Ranked) -> str:
     """Return the ``component_placement`` of a placement, to paste into a config."""
     section = one.config["cluster"]["component_placement"]
@@ -84,6 +112,8 @@ def tuning_json(tuning: Tuning) -> str:
         "component_placement": tuning.best.config["cluster"]["component_placement"],
         "warnings": [{"code": one.code, "message": one.message} for one in (*tuning.warnings, *tuning.best.warnings)],
     }
+    if tuning.terms is not None:
+        content["lending"] = asdict(tuning.terms)
     return json.dumps(content, indent=2) + "\n"
 
 

@@ -112,6 +112,32 @@ class WeightSync:
 
 
 @frozen(slots=False)
+class Lend:
+    """What is stated of a trainer that lends its accelerators to the rollout while it waits; ``None`` is not stated.
+
+    ``switch`` are the seconds to the rollout and back. A lent accelerator generates ``speed`` times as much as one of
+    the rollout. ``ahead`` is the part of the next step's generation that may come before this step's weights.
+    """
+
+    trainer: str | None = None
+    rollout: str | None = None
+    switch: float | None = None
+    speed: float | None = None
+    ahead: float | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return the mapping in a costs file."""
+        values = {
+            "from": self.trainer,
+            "to": self.rollout,
+            "switch": self.switch,
+            "speed": self.speed,
+            "ahead": self.ahead,
+        }
+        return {key: value for key, value in values.items() if value is not None}
+
+
+@frozen(slots=False)
 class Costs:
     """The components, and the rules of time.
 
@@ -119,7 +145,8 @@ class Costs:
     slowest part counts. ``after`` names the components that each one needs results of. ``capacity`` is the memory of an
     accelerator. ``bandwidth`` is in bytes per second by level: one of `LEVELS`, or a level of the inventory. ``unit``
     divides every number of accelerators. ``like`` maps components without times of their own to those that they run
-    with. ``estimated`` are those whose memory or switch follows from what they keep, as a config states it.
+    with. ``estimated`` are those whose memory or switch follows from what they keep, as a config states it. ``lend``
+    are the terms on which a trainer lends its accelerators.
     """
 
     components: Mapping[str, ComponentCosts]
@@ -134,6 +161,7 @@ class Costs:
     like: Mapping[str, str] = field(default_factory=dict)
     estimated: tuple[str, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
+    lend: Lend = Lend()
     reader: Reader | None = field(default=None, repr=False, compare=False)
 
     @classmethod
@@ -164,6 +192,7 @@ class Costs:
             "environments": max(shared, default=None),
             "sync": [{"from": sync.sender, "to": sync.receiver, "bytes": sync.bytes} for sync in self.syncs],
             "bandwidth": dict(self.bandwidth),
+            "lend": self.lend.plain(),
             "components": components | {name: {"with": other} for name, other in self.like.items()},
         }
         return {key: value for key, value in found.items() if value not in (None, {}, [])}
@@ -257,6 +286,7 @@ class _Reading:
             file.unit or 1,
             shapes,
             partners,
+            lend=Lend() if file.lend is None else Lend(**file.lend.model_dump()),
             reader=self._reader,
         )
 

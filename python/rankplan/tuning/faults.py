@@ -140,6 +140,33 @@ def too_many_units(accelerators: int, unit: int, most: int) -> Diagnostic:
     return Diagnostic("invalid-value", message, help)
 
 
+def not_two_components(names: Sequence[str]) -> Diagnostic:
+    """Return the fault of lending among other than two components with times."""
+    have = (
+        f"{', '.join(f'`{name}`' for name in names)} have times" if len(names) > 1 else f"only `{names[0]}` has times"
+    )
+    message = f"lending is between a trainer and a rollout, but {have}"
+    help = "add the times of others to these two, and write `with: NAME` for them"
+    return Diagnostic("invalid-value", message, help)
+
+
+def no_lender(names: Sequence[str]) -> Diagnostic:
+    """Return the fault of costs that do not tell which component is the trainer."""
+    message = f"nothing tells whether `{names[0]}` or `{names[1]}` lends its accelerators"
+    return Diagnostic("missing-key", message, f"add `lend: {{from: {names[1]}, to: {names[0]}}}`, the trainer first")
+
+
+def lends_to_itself(name: str) -> Diagnostic:
+    """Return the fault of a component that lends accelerators to itself."""
+    return Diagnostic("invalid-value", f"`{name}` lends accelerators to itself", "name two components")
+
+
+def no_switch(trainer: str, rollout: str) -> Diagnostic:
+    """Return the fault of lending whose switches take an unknown time."""
+    message = f"the seconds that accelerators take to switch from `{trainer}` to `{rollout}` and back are missing"
+    return Diagnostic("missing-key", message, "add `lend: {switch: 12.4}`, the seconds of both switches together")
+
+
 def uneven_batch(samples: int, minibatches: int) -> Diagnostic:
     """Return the fault of a batch that cannot be divided into its minibatches."""
     message = f"a batch of {samples} samples cannot be divided into {minibatches} minibatches"

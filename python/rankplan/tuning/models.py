@@ -207,6 +207,16 @@ class SyncModel(Model):
     bytes: _Number = None
 
 
+class LendModel(Model):
+    """The ``lend`` of a costs file; see `rankplan.tuning.costs.Lend`."""
+
+    trainer: _Text | None = Field(default=None, alias="from")
+    rollout: _Text | None = Field(default=None, alias="to")
+    switch: _Number = None
+    speed: _Above0 | None = None
+    ahead: _Number = None
+
+
 class ProfileModel(BaseModel):
     """RLinf's ``profile_data``: seconds on all accelerators of a component, or by environments of an instance."""
 
@@ -231,3 +241,4 @@ class CostsModel(Model):
     sizes: _Sizes = None
     sync: Any = None
     bandwidth: dict[_Text, _Above0] | None = None
+    lend: LendModel | None = None

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from rankplan.frozen import frozen
 from rankplan.tuning.costs import Costs
+from rankplan.tuning.lending import lending_seconds, lending_terms
 from rankplan.tuning.times import Measured, as_fast
 
 _MOST = 1000.0
@@ -28,10 +29,11 @@ class Schedule:
     """A node of a schedule.
 
     A ``leaf`` is a component on ``accelerators``; a ``then`` runs its children in turn on the same accelerators,
-    ``switching`` if each is loaded for its turn; a ``pipe`` runs them beside each other, pipelined by micro-batch.
+    ``switching`` if each is loaded for its turn; a ``pipe`` runs them beside each other, pipelined by micro-batch. A
+    ``lend`` is a whole schedule: a trainer and a rollout beside each other, and the trainer lends its accelerators.
     """
 
-    kind: Literal["leaf", "then", "pipe"]
+    kind: Literal["leaf", "then", "pipe", "lend"]
     accelerators: int
     component: str = ""
     children: tuple[Schedule, ...] = ()
@@ -96,6 +98,9 @@ def pace(node: Schedule, seconds: Mapping[str, float], costs: Costs, *, root: bo
     if node.kind == "leaf":
         each = seconds[node.component] / batches
         return Pace(each, each, seconds[node.component])
+    if node.kind == "lend":
+        split = lending_terms(costs).split(node.sizes, dict(seconds))
+        return Pace(0.0, 0.0, lending_seconds(split).lending)
     parts = [pace(child, seconds, costs, root=False) for child in node.children]
     if node.kind == "then":
         switches = [_switch(child, costs) if node.switching else 0.0 for child in node.children]
@@ -155,6 +160,8 @@ def _part(node: Schedule, times: dict[str, float], costs: Costs) -> str:
             for child in node.children
         ]
         return "in turn: " + " + ".join(parts) + (", each loaded for its turn" if node.switching else "")
+    if node.kind == "lend":
+        return _lending(node, times, costs)
     periods = {child: pace(child, times, costs, root=False).period for child in node.children}
     slowest = max(node.children, key=lambda child: periods[child])
     most = periods[slowest]
@@ -164,6 +171,16 @@ def _part(node: Schedule, times: dict[str, float], costs: Costs) -> str:
         if child is not slowest
     ]
     return f"{_doing(slowest, 'set')} the pace with {seconds_text(most * costs.batches)}; " + ", ".join(waits)
+
+
+def _lending(node: Schedule, times: dict[str, float], costs: Costs) -> str:
+    terms = lending_terms(costs)
+    step = lending_seconds(terms.split(node.sizes, times))
+    together = step.lending - times[terms.trainer] - terms.switch
+    return (
+        f"{terms.trainer} trains {seconds_text(times[terms.trainer])}, switches {seconds_text(terms.switch)} and"
+        f" generates {seconds_text(together)} with {terms.rollout}; without lending {seconds_text(step.without)}"
+    )
 
 
 def _doing(node: Schedule, verb: str) -> str:

@@ -26,6 +26,8 @@ from rankplan.tuning.candidates import Candidates
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.faults import no_schedule, nothing_measured, untimed_component
 from rankplan.tuning.layout import Cluster
+from rankplan.tuning.lending import LendingTerms, lending_terms
+from rankplan.tuning.lent import LENDING, LentCandidates, lent_places
 from rankplan.tuning.memory import answer_of, filled, refused_of
 from rankplan.tuning.profile import PROFILE, costs_of
 from rankplan.tuning.schedule import Schedule, Sensitivity, Size, reason, sensitivity, transfers_of
@@ -43,9 +45,9 @@ class Ranked:
     """A placement and the seconds that an iteration takes in it, by the model.
 
     ``accelerators`` are the ranks of each component, counted over the cluster. ``sharing`` is ``disaggregated``,
-    ``collocated`` or ``hybrid``, ``idle`` the number of accelerators that no component uses. ``extrapolated`` names the
-    components whose times are far from any measured size. ``moves`` are the changes from the present plan. ``memory``
-    tells whether all phases fit, ``None`` if no component states what it keeps.
+    ``collocated``, ``hybrid`` or ``lending``, ``idle`` the number of accelerators that no component uses.
+    ``extrapolated`` names the components whose times are far from any measured size. ``moves`` are the changes from the
+    present plan. ``memory`` tells whether all phases fit, ``None`` if no component states what it keeps.
     """
 
     seconds: float
@@ -77,7 +79,8 @@ class Tuning:
     """The ranking, fastest first, and what it depends on.
 
     ``rejected`` are schedules that would be as fast but whose plans are rejected. ``sensitivity`` says which measured
-    number would have to change for another choice, if any does. ``warnings`` are about the costs.
+    number would have to change for another choice, if any does. ``warnings`` are about the costs. ``terms`` are
+    those of lending, if placements that lend were considered.
     """
 
     ranking: tuple[Ranked, ...]
@@ -88,6 +91,7 @@ class Tuning:
     inventory: Inventory = field(repr=False)
     sizes: Mapping[str, list[Size]] = field(repr=False)
     accelerators: int
+    terms: LendingTerms | None = None
 
     @property
     def best(self) -> Ranked:
@@ -152,6 +156,7 @@ def search(
     *,
     extrapolate: bool = False,
     present: Plan | None = None,
+    lend: bool = False,
     memory: Mapping[str, Any] | None = None,
     finish: Callable[[Plan], Plan] | None = None,
 ) -> Tuning:
@@ -167,12 +172,18 @@ def search(
     if present is not None:
         check_plan(present, "present")
     cluster = Cluster.of(costs, inventory, present)
-    placing = _Placing(costs, inventory, content, memory or {}, finish)
+    terms = lending_terms(costs) if lend else None
+    placing = _Placing(costs, inventory, content, memory or {}, terms, finish)
     placed: list[tuple[Ranked, tuple[int, ...]]] = []
     rejected: list[Rejected] = []
-    for shape in costs.shapes if len(costs.components) > 1 else ("collocated",):
-        sharing = "collocated" if shape == "equal" else shape
-        chosen, refused = _fitting(Candidates(costs, sizes, cluster, shape), sharing, placing)
+    shapes = costs.shapes if len(costs.components) > 1 else ("collocated",)
+    ways: list[tuple[str, Candidates | LentCandidates]] = []
+    for shape in shapes:
+        ways.append(("collocated" if shape == "equal" else shape, Candidates(costs, sizes, cluster, shape)))
+    if terms is not None:
+        ways.append((LENDING, LentCandidates(costs, terms, sizes, cluster, total)))
+    for sharing, candidates in ways:
+        chosen, refused = _fitting(candidates, sharing, placing)
         rejected += [] if refused is None else [refused]
         if chosen is None:
             continue
@@ -201,30 +212,33 @@ def search(
     if len(ranking) > 1 and not as_fast(ranking[1].seconds, ranking[0].seconds):
         weights, others = (transfers_of(costs, one.schedule, one.seconds) for one in ranking[:2])
         decides = sensitivity(costs, ranking[0].schedule, ranking[1].schedule, weights - others)
-    return Tuning(tuple(ranking), tuple(rejected), decides, costs.warnings, costs, inventory, sizes, total)
+    return Tuning(tuple(ranking), tuple(rejected), decides, costs.warnings, costs, inventory, sizes, total, terms)
 
 
 @frozen(slots=False)
 class _Placing:
-    """What a schedule is placed with: the costs, the nodes, the config, the memory of its components, a job file."""
+    """What a schedule is placed with: costs, nodes, config, memory of its components, terms of lending, a job file."""
 
     costs: Costs
     inventory: Inventory
     config: Mapping[str, Any] | None
     memory: Mapping[str, Any]
+    terms: LendingTerms | None
     finish: Callable[[Plan], Plan] | None
 
 
 _Chosen: TypeAlias = tuple[Found, Mapping[str, RankSet], Plan, dict[str, Any], Needs]
 
 
-def _fitting(candidates: Candidates, sharing: str, placing: _Placing) -> tuple[_Chosen | None, Rejected | None]:
+def _fitting(
+    candidates: Candidates | LentCandidates, sharing: str, placing: _Placing
+) -> tuple[_Chosen | None, Rejected | None]:
     """Return the fastest schedule that may fit into memory, and the fastest one whose plan is rejected."""
     rejected: Rejected | None = None
     costs = placing.costs
     while (found := candidates.best()) is not None:
         seconds, node, starts, _ = found
-        ranks = {name: RankSet(f"{starts[name]}-{starts[name] + size - 1}") for name, size in node.sizes.items()}
+        ranks = _ranks(node, starts, placing)
         try:
             plan, whole = _placed(ranks, placing)
         except PlacementError as error:
@@ -236,6 +250,14 @@ def _fitting(candidates: Candidates, sharing: str, placing: _Placing) -> tuple[_
         together = [[costs.like.get(name, name) for name in names] for names in refused_of(needs)]
         candidates.exclude(node.sizes, together)
     return None, rejected
+
+
+def _ranks(node: Schedule, starts: Mapping[str, int], placing: _Placing) -> dict[str, RankSet]:
+    """Return the accelerators that each component of a schedule uses, counted over the cluster."""
+    places = {name: range(starts[name], starts[name] + size) for name, size in node.sizes.items()}
+    if node.kind == "lend" and placing.terms is not None:
+        places = lent_places(node, placing.terms, starts)
+    return {name: RankSet(f"{place.start}-{place.stop - 1}") for name, place in places.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -320,7 +342,14 @@ def sweep(tuning: Tuning) -> Sweep:
     chosen = [size for index, size in enumerate(sizes) if index % step == 0 or size.accelerators == best[name]]
     cluster = Cluster.of(tuning.costs, tuning.inventory)
     curves: dict[str, list[tuple[int, float]]] = {}
-    for one in tuning.ranking:
+    if tuning.terms is not None and any(one.sharing == LENDING for one in tuning.ranking):
+        curves[LENDING] = []
+        for size in chosen:
+            limited = {**tuning.sizes, name: [size]}
+            fastest = LentCandidates(tuning.costs, tuning.terms, limited, cluster, tuning.accelerators).best()
+            if fastest is not None:
+                curves[LENDING].append((size.accelerators, fastest[0]))
+    for one in (one for one in tuning.ranking if one.sharing != LENDING):
         shape = "equal" if one.sharing == "collocated" and "equal" in tuning.costs.shapes else one.sharing
         found = [best_of_shape(tuning.costs, {**tuning.sizes, name: [size]}, cluster, shape) for size in chosen]
         pairs = zip(chosen, found, strict=True)

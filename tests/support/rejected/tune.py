@@ -35,6 +35,11 @@ REFUSED = [
     (f"components: {{a: {{seconds: {{8: 1{'0' * 400}}}}}}}", "invalid-value", "it must be a number above 0", "1:"),
     ("components: {'a,b': {seconds: {8: 3}}}", "invalid-value", "'a,b' is not the name of one component", "1:"),
     (f"{ONE}bandwidth: {{node: 0}}", "invalid-value", "`node` is 0; it must be a number above 0", "2:19"),
+    (f"{ONE}lend: {{speed: 0}}", "invalid-value", "`speed` is 0; it must be a number above 0", "2:15"),
+    (f"{ONE}lend: {{switch: -1}}", "invalid-value", "`switch` is -1; it must be a number of 0 or more", "2:16"),
+    (f"{ONE}lend: {{ahead: all}}", "invalid-value", "`ahead` is 'all'; it must be a number of 0 or more", "2:15"),
+    (f"{ONE}lend: {{form: a}}", "unknown-key", "unknown key `form`", "2:8"),
+    (f"{ONE}lend: 3", "invalid-value", "`lend` is 3", "2:7"),
     (
         "components: {" + ", ".join(f"c{i}: {{seconds: {{8: 3}}}}" for i in range(9)) + "}",
         "invalid-value",
