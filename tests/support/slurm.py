@@ -34,7 +34,7 @@ class Slurm:
     def tool(self, command: str, *words: str) -> str:
         """Return the output of a command of the tool."""
         shell = [str(_TOOL), command, str(self.folder), *words]
-        done = subprocess.run(shell, env=self.environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(shell, env=self.environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 

@@ -37,8 +37,14 @@ _LEAVE = """trap '
 _RAY = """start='
   RANK
   if [ "$SLURM_PROCID" = 0 ]; then exec ray start --head --port=6379 --block; fi
-  until ray health-check --address "$address"; do sleep 2; done
+  until ray health-check --skip-version-check --address "$address"; do sleep 2; done
   exec ray start --address="$address" --block'"""
+
+_TOKEN = """if [[ -z ${RAY_AUTH_MODE-} && -s ${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/auth_token} ]]; then
+  RAY_AUTH_TOKEN=$(<"${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/auth_token}")
+  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
+fi"""
+"""A head of Ray 2.60 asks for the token that its user has; the other programs of Ray must be told, on every node."""
 
 
 def folder_steps(job: Sequence[Component]) -> Iterator[str]:
@@ -158,6 +164,7 @@ def ray_lines(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     yield ""
     yield "# Ray on every node, with the node's rank in the plan"
     first = f'"${{host[{nodes[0]}]}}"'
+    yield from _TOKEN.split("\n")
     yield f'export RANKPLAN_PLAN="$plan.json" address="${{host[{nodes[0]}]}}:6379"'
     rank = "export RANKPLAN_NODE_RANK=$SLURM_PROCID"
     if not _dense(nodes):
@@ -166,6 +173,10 @@ def ray_lines(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     yield from f"srun {_NEXT.join(step)} &".split("\n")
     het = "" if len(job) == 1 else " --het-group=0"
     only = f"srun --overlap{het} --nodes=1 --ntasks=1 -w {first}"
-    yield f'until {only} ray health-check --address "$address"; do sleep 2; done'
+    yield "ray=$!"
+    yield f'until {only} ray health-check --skip-version-check --address "$address"; do'
+    yield "  kill -0 $ray 2>/dev/null || { wait $ray; exit 1; }  # Ray has ended: with its exit code"
+    yield "  sleep 2"
+    yield "done"
     yield ""
     yield f"{DRIVER}{only} {UNBOUND} {shell_words(draft.options.entrypoint or '')}"
