@@ -35,11 +35,12 @@ DEBTS = {
     "rankplan.read.components",
     "rankplan.read.text.unresolved",
     # what several trainers of our own share, and a guest writes itself: Megatron's and the engines' keys and their
-    # meaning for memory, models that share GPUs
+    # meaning for memory, models that share GPUs, groups of another size
     "rankplan.dialects.keys.megatron",
     "rankplan.dialects.memory",
     "rankplan.dialects.memory.common",
     "rankplan.dialects.placing.engines",
+    "rankplan.dialects.placing.resizing",
     "rankplan.dialects.placing.sharing",
     "rankplan.parallel",
     "rankplan.plans.shape",

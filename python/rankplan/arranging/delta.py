@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import lcm
 
-from rankplan._core import CLUSTER, NODE, RankSet
+from rankplan._core import CLUSTER, NODE, RankSet, Requests
 from rankplan.arranging import faults
 from rankplan.arranging.arrange import Arrangement, Task, equipment
 from rankplan.arranging.exclusion import Exclusion
@@ -18,8 +18,10 @@ from rankplan.arranging.replanned import (
     resized_facts,
     unmarked,
 )
+from rankplan.arranging.requests import has_all_nodes, requests_for, with_requests
 from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import removed
+from rankplan.arranging.trainer_order import NotInOrder, TrainerOrder, Unsorted
 from rankplan.arranging.units import Step, grown_rule, num_data_groups, reject_without_groups, resized
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
@@ -27,6 +29,7 @@ from rankplan.nodes.facts import ClusterFacts
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Rule, used_nodes
 from rankplan.plans.diff import Move, coordinates_of
+from rankplan.plans.node_order import node_names
 from rankplan.plans.plan import Plan
 from rankplan.plans.pools import reserves, size_faults
 from rankplan.plans.rules import Rules, with_named_levels
@@ -72,10 +75,33 @@ def resize(
     sized = sizing.sized(grow)
     if not isinstance(sized, _Sized):
         raise PlacementError([sizing.fault(grow)])
-    arrangement = sized.task.solve()
+    requests = _requests(before, sized, [*shrink, *grow])
+    order = TrainerOrder.of(before, requests, sized.new)
+    try:
+        arrangement = order.solved(sized.task).arrangement
+    except NotInOrder as error:
+        raise PlacementError([_order_fault(before, inventory, sized, error.unsorted)]) from None
     nodes = nodes_of(before, inventory, places, arrangement.nodes, sized.facts)
     after = before.placed(nodes, [moved_to(one, nodes) for one in sized.task.parts.values()], sized.rules)
-    return _joined(found, after, kept, arrangement)
+    return _joined(found, with_requests(after, requests, before), kept, arrangement)
+
+
+def _requests(before: Plan, sized: _Sized, changed: Iterable[str]) -> Requests:
+    """Return what the trainer asks Ray for in the new sizes; raises `PlacementError` if its dialect cannot tell."""
+    if not before.requests:
+        return before.requests
+    parts = sized.task.parts
+    requests = requests_for(before, before.placed(sized.task.planned, parts.values(), sized.rules))
+    if requests is None:
+        raise PlacementError([faults.requests_unknown(before.dialect, name) for name in dict.fromkeys(changed)])
+    return requests
+
+
+def _order_fault(before: Plan, inventory: Inventory, sized: _Sized, unsorted: Unsorted) -> Diagnostic:
+    names = node_names(inventory, unsorted.nodes)
+    stay = [rank for rank in unsorted.ranks if rank not in sized.new]
+    last = before.inventory.node(stay[-1]).name
+    return faults.not_grown_in_order(before.dialect, unsorted.order, unsorted.ranks, names, last)
 
 
 def _reject_outside_of_pool(plan: Plan, name: str) -> None:
@@ -98,6 +124,11 @@ class _Sized:
     rules: Rules
     added: Mapping[str, Sequence[int]]
     cost: list[int]
+
+    @property
+    def new(self) -> RankSet:
+        """The node ranks that components get."""
+        return RankSet().union(*(RankSet(ranks) for ranks in self.added.values()))
 
     def node_of(self, rank: int) -> int | None:
         """Return the node that was found for a node rank, by its rank in the inventory."""
@@ -123,8 +154,10 @@ class _Sizing:
         groups = () if plan.inventory.facts is None else plan.inventory.facts.node_groups
         needed = {group.node_ranks[0] for group in groups}
         needed.update(node for group in groups if group.hardware is not None for node, _ in group.hardware.counts())
-        while left - 1 in freed and left - 1 not in needed:  # a last node rank without processes is none any more
-            left -= 1
+        if not has_all_nodes(plan, inventory):
+            # A last node rank without processes is none any more.
+            while left - 1 in freed and left - 1 not in needed:
+                left -= 1
         self._places = _returned(places, used, reserved)[:left]
         protects = {rank: names for ranks, names in reserves(plan.rules.pools) for rank in ranks}
         self._reserved = [(node, protects[rank]) for rank, node in reserved.items() if rank in protects]

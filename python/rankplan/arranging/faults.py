@@ -72,12 +72,34 @@ def not_in_order(
     return Diagnostic("order-not-kept", message, help)
 
 
+def not_grown_in_order(
+    dialect: str | None, order: NodeOrder, ranks: Sequence[int], names: str, last: str
+) -> Diagnostic:
+    """Return the fault of growth on nodes that its trainer would sort before others, so that processes would move.
+
+    ``names`` are the nodes in the order of the trainer, ``last`` is the last one of those that stay.
+    """
+    sorting = f"{dialect or 'the trainer'} sorts the nodes of {nodes_text(RankSet(ranks))} by {ORDER_WORDS[order]}"
+    message = f"{sorting} ({names}), so that processes which stay would move"
+    return Diagnostic("order-not-kept", message, f"add spares that come after {last} in that order")
+
+
+def requests_unknown(dialect: str | None, name: str) -> Diagnostic:
+    """Return the fault of a component whose trainer asks Ray for something unknown once it has another size."""
+    message = f"what {dialect or 'the trainer'} asks Ray for is unknown if {name} has another size"
+    return Diagnostic("invalid-value", message, f"{_change(dialect)}, and plan it again")
+
+
 def requests_lost(dialect: str | None) -> str:
     """Return the note about a plan of another size, or with other accelerators, whose trainer asks Ray for others."""
+    unknown = f"what {dialect or 'the trainer'} asks Ray for is unknown"
+    return f"`rankplan pin` cannot bind this plan: {unknown}; {_change(dialect)}, and plan it again"
+
+
+def _change(dialect: str | None) -> str:
+    """Return the request to change the keys that size the pool of a trainer."""
     keys = POOL_KEYS.get(dialect or "")
-    change = f"change {' and '.join(f'`{key}`' for key in keys)} in the config" if keys else "change the config alike"
-    trainer = dialect or "the trainer"
-    return f"`rankplan pin` cannot bind this plan: what {trainer} asks Ray for is unknown; {change}, and plan it again"
+    return f"change {' and '.join(f'`{key}`' for key in keys)} in the config" if keys else "change the config alike"
 
 
 def with_inventory(fault: Diagnostic) -> Diagnostic:

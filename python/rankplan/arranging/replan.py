@@ -15,9 +15,10 @@ from rankplan.arranging.hierarchy import crossings_at
 from rankplan.arranging.reasons import reasons
 from rankplan.arranging.repair import Repair
 from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, ranks_at, unmarked
+from rankplan.arranging.requests import requests_for, with_requests
 from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import Shrinking
-from rankplan.arranging.trainer_order import NO_ORDER, Answer, NotInOrder, TrainerOrder, Unsorted
+from rankplan.arranging.trainer_order import NO_ORDER, Answer, NotInOrder, TrainerOrder, Unsorted, is_in_order
 from rankplan.arranging.units import num_data_groups
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
@@ -63,7 +64,7 @@ def replan(
     or with ``renumber`` those whose nodes free the most domains. Then ``grow={"rollout": 2}`` adds data groups, on
     whole nodes and whole segments. No process that stays moves: new node ranks come after all others, new processes
     after the last rank of the component. ``keep``, ``segment`` and ``cap`` hold for old and new nodes together. A node
-    without processes becomes a spare. 0 changes nothing.
+    without processes becomes a spare. 0 changes nothing. The new plan has the requests of its trainer for the new size.
 
     ``fixed``: no survivor moves; where a rule would make one move, nothing is repaired. ``beside`` are plans of other
     jobs, whose nodes are no spares.
@@ -72,8 +73,8 @@ def replan(
     groups, though more processes move.
 
     Raises `PlacementError`: ``no-spare``, ``plan-mismatch`` if no node of the plan is left in the inventory,
-    ``unknown-component``, ``invalid-value`` for numbers of data groups and if ``beside`` has the plan itself, and
-    the faults of `arrange`.
+    ``unknown-component``, ``invalid-value`` for numbers of data groups, for a size in which it is unknown what the
+    trainer asks Ray for, and if ``beside`` has the plan itself, ``order-not-kept``, and the faults of `arrange`.
     """
     check_plan(plan)
     if not plan:
@@ -219,6 +220,10 @@ class _Failure:
         nodes = nodes_of(self._plan, self.inventory, self._known, arrangement.nodes, facts)
         components = [moved_to(one, nodes) for one in shrinking.parts.values()]
         after = self._plan.placed(nodes, components)
+        if shrinking.parts != shrinking.whole:
+            requests = requests_for(self._plan, after)
+            if requests is not None and is_in_order(nodes, requests):
+                after = with_requests(after, requests, self._plan)
         changed = {rank for rank, node in enumerate(arrangement.nodes) if node != places[rank]}
         moves: list[Move] = []
         for name in after:

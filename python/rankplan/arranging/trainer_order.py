@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from rankplan._core import RankSet
+from rankplan._core import RankSet, Requests
 from rankplan.arranging.arrange import Arrangement, Task
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
@@ -73,17 +73,23 @@ class TrainerOrder:
     lines: tuple[Line, ...]
 
     @classmethod
-    def of(cls, plan: Plan) -> TrainerOrder:
-        """Return the pools of a plan whose nodes are sorted, as far as it tells what decides."""
+    def of(cls, plan: Plan, requests: Requests | None = None, new: RankSet | None = None) -> TrainerOrder:
+        """Return the pools of a plan whose nodes are sorted, as far as it tells what decides.
+
+        ``requests`` are those for other sizes, and ``new`` the node ranks that these use and the plan does not: they
+        may get any nodes.
+        """
+        requests = plan.requests if requests is None else requests
+        new = new or RankSet()
         chains = []
-        in_use = used_nodes(plan.values())
-        for order, numbers in plan.requests.pools():
-            nodes = [node for number in numbers for node in plan.requests[number].nodes if node in in_use]
-            ranks = tuple(dict.fromkeys(nodes))
-            places = plan.inventory.core.places(order, RankSet(ranks))
-            if places is not None and all(places[one] <= places[other] for one, other in pairwise(nodes)):
-                chains.append(Line(order, ranks))
-        return cls(tuple(_joined(plan.inventory, chains)))
+        in_use = used_nodes(plan.values()) - new
+        for order, numbers in requests.pools():
+            nodes = [node for number in numbers for node in requests[number].nodes if node in in_use | new]
+            stay = [node for node in nodes if node not in new]
+            places = plan.inventory.core.places(order, RankSet(stay))
+            if places is not None and all(places[one] <= places[other] for one, other in pairwise(stay)):
+                chains.append(Line(order, tuple(dict.fromkeys(nodes))))
+        return cls(tuple(_joined(plan.inventory, chains, new)))
 
     def solved(self, task: Task) -> Answer:
         """Return an arrangement of a task in the order of the trainer.
@@ -93,7 +99,7 @@ class TrainerOrder:
         arrangement = task.solve()
         if self._sorted(task.inventory, arrangement.nodes) == list(arrangement.nodes):
             return Answer(task, arrangement)
-        gaps = [gap for line in self.lines for gap in _gaps(line, task.old)]
+        gaps = [gap for line in self.lines for gap in _gaps(line, task.old or task.pinned)]
         longest = max((len(gap.survivors) for gap in gaps), default=0)
         # A width that fails may fail for the spares of one gap only, so that a smaller one can work: all are tried.
         widths = [0] if task.pinned else [0, *(2**power for power in range(longest.bit_length() + 1))]
@@ -160,7 +166,8 @@ class TrainerOrder:
             nodes = self._sorted(task.inventory, found.nodes)
             if nodes == list(found.nodes):
                 return Answer(limited, found)
-            if task.pinned:
+            pinned = enumerate(task.pinned)
+            if any(node is not None and nodes[rank] != node for rank, node in pinned):
                 return None
             final = replace(task, pinned=[nodes[rank] if rank in task.needed else None for rank in range(len(nodes))])
             return Answer(final, final.solve())
@@ -204,15 +211,32 @@ class NotInOrder(Exception):
         self.unsorted = unsorted
 
 
-def _joined(inventory: Inventory, chains: Sequence[Line]) -> Iterator[Line]:
+def is_in_order(inventory: Inventory, requests: Requests) -> bool:
+    """Return whether the nodes of each pool are sorted as the trainer sorts them, as far as that is known."""
+    for order, numbers in requests.pools():
+        nodes = [node for number in numbers for node in requests[number].nodes]
+        places = inventory.core.places(order, RankSet(nodes))
+        if places is not None and any(places[one] > places[other] for one, other in pairwise(nodes)):
+            return False
+    return True
+
+
+def _joined(inventory: Inventory, chains: Sequence[Line], new: RankSet) -> Iterator[Line]:
     """Yield the lines of pools that share nodes as one: all of their node ranks, in the order of their nodes.
 
-    Each pool is sorted, so that the order of all nodes is that of each pool.
+    Each pool is sorted, so that the order of all nodes is that of each pool. New node ranks come where they are in
+    their pool, which has them alone.
     """
     for order, joined in joined_pools((order, set(ranks)) for order, ranks in chains):
-        places = inventory.core.places(order, RankSet(joined))
+        same = [line for line in chains if line.order == order and set(line.ranks) <= joined]
+        if len(same) == 1:
+            yield same[0]
+            continue
+        stay = {rank for rank in joined if rank not in new}
+        places = inventory.core.places(order, RankSet(stay))
         if places is not None:
-            yield Line(order, tuple(sorted(sorted(joined), key=places.__getitem__)))
+            ranks = sorted(sorted(stay), key=places.__getitem__)
+            yield Line(order, (*ranks, *(rank for rank in new if rank in joined)))
 
 
 def _gaps(line: Line, old: Sequence[int | None]) -> Iterator[_Gap]:

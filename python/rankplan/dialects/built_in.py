@@ -67,7 +67,18 @@ def _guarded(guest: Guest) -> Dialect:
     keys = replace(dialect.keys, tells=_Guarded(guest, dialect.keys.tells))
     unplaced = _Guarded(guest, dialect.unplaced_text)
     planner = _GuardedPlanner(guest, dialect)
-    return replace(dialect, keys=keys, job=None, planner=planner, writers=writers, unplaced=unplaced)
+    resized = _Guarded(guest, dialect.requests_of)
+    own_nodes = _Guarded(guest, lambda plan: not dialect.plans_all_nodes(plan))
+    return replace(
+        dialect,
+        keys=keys,
+        job=None,
+        planner=planner,
+        writers=writers,
+        unplaced=unplaced,
+        resized=resized,
+        has_own_nodes=own_nodes,
+    )
 
 
 @frozen

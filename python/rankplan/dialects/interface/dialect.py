@@ -7,6 +7,7 @@ from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from rankplan._core import Requests
 from rankplan.dialects.interface.cluster import ClusterForms
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.frozen import frozen
@@ -26,6 +27,13 @@ if TYPE_CHECKING:  # what plans is imported when a config is planned
 
 Writer: TypeAlias = Callable[[Plan], tuple[dict[str, Any], dict[str, str]]]
 """Returns a config for the components of a plan that a dialect can express, and why it cannot express the others."""
+
+
+Resized: TypeAlias = Callable[[Plan, Requests], "Requests | None"]
+"""Returns what a trainer asks Ray for in a plan, given what it asks for if components have other sizes.
+
+``None`` if that does not tell. Given those of the plan itself, it returns the same: where it does not, it is not used.
+"""
 
 
 Unplaced: TypeAlias = Callable[[Mapping[str, Any]], tuple[str, str] | None]
@@ -50,14 +58,20 @@ class Dialect:
     ``no_groups`` is empty if the system asks Ray for placement groups, which `pin` binds to nodes. Otherwise it says
     why there are none, and what to use instead.
 
+    ``resized`` returns what the system asks Ray for once components of a plan have other sizes, ``None`` if that is
+    unknown: such a plan cannot grow or shrink.
+
+    ``has_own_nodes`` tells whether a plan has only the nodes that its config asks for; without, plans have all nodes
+    that they are given, those without processes too.
+
     ``resembles`` are keys too weak to recognise a config by: they name the dialect in the help of a fault.
 
     ``writers`` write plans as configs: the one named ``""``, and others that an option of ``convert`` chooses.
 
     ``cluster`` are other forms in which its users give a cluster to rankplan.
 
-    A job, a planner and a writer may be a reference, ``"module:NAME"``, which is imported when it is used: recognising
-    a config then imports the keys of a dialect, and nothing that plans.
+    A job, a planner, a writer, ``resized`` and ``has_own_nodes`` may be a reference, ``"module:NAME"``, which is
+    imported when it is used: recognising a config then imports the keys of a dialect, and nothing that plans.
     """
 
     name: str
@@ -70,6 +84,8 @@ class Dialect:
     unplaced: Unplaced | str | None = None
     formats: Mapping[str, Format] = field(default_factory=dict)
     no_groups: str = ""
+    resized: Resized | str | None = None
+    has_own_nodes: Callable[[Plan], bool] | str | None = None
     resembles: tuple[str, ...] = ()
     writers: Mapping[str, Writer | str] = field(default_factory=dict)
     cluster: ClusterForms | None = None
@@ -113,6 +129,20 @@ class Dialect:
             return None
         unplaced: Unplaced = resolved(self.unplaced)
         return unplaced(config)
+
+    def requests_of(self, plan: Plan, asked: Requests) -> Requests | None:
+        """Return what the system asks Ray for in a plan, given what it asks for in another size; see `Resized`."""
+        if self.resized is None:
+            return None
+        resized: Resized = resolved(self.resized)
+        return resized(plan, asked)
+
+    def plans_all_nodes(self, plan: Plan) -> bool:
+        """Return whether a plan has all nodes that it was given, those without processes too."""
+        if self.has_own_nodes is None:
+            return True
+        has_own_nodes: Callable[[Plan], bool] = resolved(self.has_own_nodes)
+        return not has_own_nodes(plan)
 
     def written(self, planned: Plan, form: str = "") -> tuple[dict[str, Any], dict[str, str]]:
         """Return a plan as a config of this dialect; see `Writer`. Raises ``KeyError`` for an unknown form."""

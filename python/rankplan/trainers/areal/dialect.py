@@ -10,4 +10,5 @@ DIALECT = Dialect(
     system="AReaL",
     keys=KEYS,
     job="rankplan.trainers.areal.job:ArealJob",
+    resized="rankplan.trainers.areal.resizing:resized",
 )

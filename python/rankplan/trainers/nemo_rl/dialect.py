@@ -10,6 +10,8 @@ DIALECT = Dialect(
     system="NeMo-RL",
     keys=KEYS,
     job="rankplan.trainers.nemo_rl.job:NemoRlJob",
+    resized="rankplan.trainers.nemo_rl.resizing:resized",
+    has_own_nodes="rankplan.trainers.nemo_rl.resizing:has_segments",
     programs=(  # examples/run_*.py; SFT, DPO and reward models train on a cluster of nodes that rankplan places, too
         Program(
             r"(.*\.)?run_(vlm_)?(grpo|ppo|sft|dpo|rm|distillation|xtoken_\w*distillation)(_\w+)?",

@@ -10,6 +10,7 @@ DIALECT = Dialect(
     system="OpenRLHF",
     keys=KEYS,
     job="rankplan.trainers.openrlhf.job:OpenrlhfJob",
+    resized="rankplan.dialects.placing.resizing:as_larger_groups",
     programs=(  # openrlhf/cli
         Program(r"(openrlhf|marti)\.cli\.(multi_agent_)?train_ppo_\w+"),
         Program(r"openrlhf\.cli\.train_ppo", "PPO in the processes of `deepspeed`, without Ray", is_rl=True),

@@ -10,6 +10,8 @@ DIALECT = Dialect(
     system="ROLL",
     keys=KEYS,
     job="rankplan.trainers.roll.job:RollJob",
+    resized="rankplan.trainers.roll.requests:resized",
+    has_own_nodes="rankplan.trainers.roll.requests:has_own_nodes",
     programs=(Program(r"(.*\.)?start_\w+_pipeline", tells=False),),  # examples/start_*_pipeline.py
     writers={"": "rankplan.trainers.roll.writing:written"},
 )

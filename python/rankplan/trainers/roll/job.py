@@ -19,7 +19,7 @@ from dataclasses import field
 from typing import Any, NamedTuple
 
 from rankplan import Diagnostic, Inventory, PlacementError, RankSet
-from rankplan._core import MAX_PROCESSES, Requests
+from rankplan._core import MAX_PROCESSES
 from rankplan.errors import Faults, KeyPath
 from rankplan.frozen import frozen
 from rankplan.parallel import ENGINE_ORDER, ORDER
@@ -29,6 +29,7 @@ from rankplan.read.text.unresolved import unresolved
 from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Sizes, Taken, Where
 from rankplan.trainers.roll import faults, keys
 from rankplan.trainers.roll.device_mapping import devices_of
+from rankplan.trainers.roll.requests import Nodes, requests_on
 
 _VLLM = "vllm"
 _AS_STATED = frozenset({"hf_infer", "sglang"})
@@ -67,16 +68,6 @@ class _Strategy(NamedTuple):
     gpus_per_worker: int
     decided_by: Sequence[faults.Stated]
     sizes: Sizes
-
-
-class _Nodes(NamedTuple):
-    """Nodes in a row with as many accelerators and CPUs each, which belong to a role."""
-
-    first: int
-    last: int
-    accelerators: int
-    cpus: float | None
-    role: str
 
 
 class RollJob(Job):
@@ -203,48 +194,9 @@ class RollJob(Job):
                 placer.component(role.name, role.devices, role.where, role.gpus_per_worker, sizes=sizes, share=share)
         if placer.faults:
             return  # a number of accelerators that no node has is no size of a bundle
-        for request in self._requests(placer.inventory):
-            placer.requests += request
-
-    def _requests(self, inventory: Inventory) -> Iterator[Requests]:
-        """Yield the requests: a bundle of ``num_gpus_per_node`` on each node (``ResourceManager.__init__``).
-
-        A node belongs to the first role that has accelerators there, or to none. Nodes in a row with the same role and
-        as many accelerators and CPUs are asked for together. A bundle has half of the CPUs of its node, at least one;
-        ROLL asks for the smallest first, and sorts them by ``NODE_RANK`` after that, if the nodes have one.
-        """
-        core = inventory.core
-        nodes_by_size = {each: nodes for each, nodes in core.nodes_by_size().items() if each}
-        nodes_by_cpus = core.nodes_by_cpus()
-        left = RankSet().union(*nodes_by_size.values())
-        owned: list[tuple[str, RankSet]] = []
-        for role in self.roles:
-            if role.devices:
-                nodes = role.devices.used_nodes(core) & left
-                owned.append((role.name, nodes))
-                left -= nodes
-        rows: list[_Nodes] = []
-        for name, nodes in (*owned, ("", left)):
-            for each, of_size in nodes_by_size.items():
-                for cpus, of_cpus in nodes_by_cpus:
-                    rows += (
-                        _Nodes(first, last, each, cpus, name) for first, last in (nodes & of_size & of_cpus).ranges
-                    )
-        rows.sort()
-        order: NodeOrder | None = "rank-cpus"
-        if all(row.cpus is not None for row in rows):
-            by_cpus = sorted(rows, key=lambda row: row.cpus or 0)
-            if by_cpus != rows:
-                rows, order = by_cpus, None  # ranks decide, which the nodes are sorted by already
-        for row in rows:
-            bundle = row.accelerators if self.gpus_per_node is None else self.gpus_per_node
-            if bundle:
-                count = row.last - row.first + 1
-                cpus = None if row.cpus is None else max(int(row.cpus) / 2, 1)
-                bundles = [(1, bundle, (cpus, None, ()))]
-                yield Requests.of_rows(
-                    [(row.role, "PACK", False, order, bundles, None, count, [(row.first, count, 1)])]
-                )
+        core = placer.inventory.core
+        nodes = [Nodes(role.name, role.devices.used_nodes(core)) for role in self.roles if role.devices]
+        placer.requests += requests_on(placer.inventory, nodes, self.gpus_per_node)
 
 
 def _other_sizes(inventory: Inventory, each: int) -> dict[int, int]:

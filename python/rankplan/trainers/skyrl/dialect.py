@@ -10,6 +10,7 @@ DIALECT = Dialect(
     system="SkyRL",
     keys=KEYS,
     job="rankplan.trainers.skyrl.job:SkyrlJob",
+    resized="rankplan.dialects.placing.resizing:as_larger_groups",
     programs=(  # skyrl/train/entrypoints, and skyrl_train before
         Program(r"skyrl(\.|_)train\.(entrypoints\.)?main_sft", "supervised fine-tuning (SFT)"),
         Program(r"skyrl(\.|_)train\.entrypoints\.main_generate", "generation only"),

@@ -10,6 +10,7 @@ DIALECT = Dialect(
     system="slime",
     keys=KEYS,
     job="rankplan.trainers.slime.job:SlimeJob",
+    resized="rankplan.trainers.slime.resizing:resized",
     programs=(Program(r"(.*\.)?train(_async)?", tells=False),),  # slime, and forks of it
     writers={"": "rankplan.trainers.slime.writing:written"},
 )

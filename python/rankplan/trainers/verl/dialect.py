@@ -11,6 +11,7 @@ DIALECT = Dialect(
     system="verl",
     keys=KEYS,
     job="rankplan.trainers.verl.job:job_of",
+    resized="rankplan.trainers.verl.resizing:resized",
     writers={
         "": "rankplan.trainers.verl.writing:written",
         "topology": "rankplan.trainers.verl.topology_writing:topology_written",
