@@ -192,3 +192,12 @@ def by_nodes(accelerators: Mapping[int, RankSet], room: int = 400) -> str:
     text = "; ".join(f"{nodes_text(RankSet(ranks))}: {local}" for local, ranks in nodes.items())
     number = f"{sum(map(len, accelerators.values())):,} on {counted(len(accelerators), 'node')}"
     return text if len(text) <= room else number
+
+
+def amount_text(resource: str, number: float) -> str:
+    """Return an amount of ``CPU``, of ``memory`` (MiB) or of a custom resource, as messages show it."""
+    if resource == "CPU":
+        return f"{number:g} CPU{'' if number == 1 else 's'}"
+    if resource == "memory":
+        return f"{number:g} MiB of memory"
+    return f"{number:g} of `{resource}`"

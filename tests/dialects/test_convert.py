@@ -287,6 +287,8 @@ NOUNS = {
     "memory_binding": "its memory binding",
     "egl": "its rendering with EGL",
     "nics": "its use of network cards",
+    "cpus_per_process": "its CPUs of each process",
+    "host_memory_per_process": "its host memory of each process",
 }
 
 

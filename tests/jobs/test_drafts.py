@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import rankplan
 import yaml
+from rankplan.jobs.keys import OF_PROCESSES
 from support.commands import run
 from support.paths import ROOT
 
@@ -40,7 +41,7 @@ def test_each_line_can_be_uncommented(config: str) -> None:
     text = Path("other.job.yaml").read_text()
     assert "# nodes: nodes.yaml\n" in text and "{world: rack}" in text and "#   levels: [row, rack]" in text
     stated = yaml.safe_load(re.sub(r"^# (?=  |[a-z_]+:)", "", text, flags=re.MULTILINE))
-    left_out = set() if config == "conf.yaml" else {"visibility", "binding", "environment"}
+    left_out = set() if config == "conf.yaml" else {*OF_PROCESSES}
     assert set(stated) == {*rankplan_keys()} - {"dialect"} - left_out
     components = set(rankplan.plan(config, "nodes.yaml"))
     assert set(stated["topology"]["keep"]) <= components

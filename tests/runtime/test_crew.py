@@ -19,7 +19,7 @@ from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankSpec
 from rankplan.runtime.reserve.groups import NamedGroups
-from rankplan.runtime.reserve.reserve import Place, Reservation
+from rankplan.runtime.reserve.reserve import Place, Reservation, Wanted
 
 MACHINE = "a machine of this test"
 
@@ -118,14 +118,14 @@ def test_what_a_failed_growth_has_added_stays_while_another_group_uses_it(monkey
     monkeypatch.setattr(Reservation, "fill", granted)
     monkeypatch.setattr(NamedGroups, "remove", lambda self, name: None)
     first, second = on(nodes)
-    held = Reservation(owner, nodes, {"rollout": [first]})
+    held = Reservation(owner, nodes, {"rollout": Wanted([first])})
     held.fill()
     terms = Terms(lambda: nodes, (Worker, (), {}), None, on(nodes), "rollout", None, None)
     one, other = Crew(terms, owner, nodes, held), Crew(terms, owner, nodes, held)
     added: set[Place] = set()
     for crew in (one, other):
         crew.announce([first, second], nodes)
-        added |= (lacked := held.extend(nodes, "rollout", [second]))
+        added |= (lacked := held.extend(nodes, "rollout", Wanted([second])))
         assert lacked == ({("id2", 0)} if crew is one else set())
     for crew, stays in ((one, True), (other, False)):
         crew.dismiss()

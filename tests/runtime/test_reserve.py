@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import dedent
@@ -25,9 +25,12 @@ from rankplan import (
     PackedPlacementStrategy,
     Plan,
     Reservation,
+    Worker,
     WorkerError,
     launch,
 )
+from rankplan.plans.process_reserving import process_faults
+from rankplan.runtime.ray.internals import available_resources
 from rankplan.runtime.reserve.notices import is_notice
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
 from support.workers import FailsToStart, Faulty, Reader
@@ -122,6 +125,18 @@ def refused(cluster: Cluster, plan: Plan, *components: str) -> LaunchError:
     return caught.value
 
 
+class Parent(Worker):
+    """Starts tasks with a part of an accelerator."""
+
+    def children(self) -> tuple[list[tuple[str | None, str]], str]:
+        def place() -> tuple[str | None, str]:
+            group = ray.util.get_current_placement_group()
+            return None if group is None else group.id.hex(), ray.get_runtime_context().get_node_id()
+
+        task = ray.remote(num_gpus=0.2)(place)
+        return ray.get([task.remote(), task.remote()], timeout=60), ray.get_runtime_context().get_node_id()
+
+
 def table(text: str) -> str:
     return dedent(text).strip()
 
@@ -181,6 +196,48 @@ def test_each_rank_starts_in_the_bundle_of_its_first_accelerator(cluster: Cluste
 
         assert indices_of("actor") == [0, 2, 3, 0, 1]
         assert indices_of("env") == [4, 2]
+
+
+def test_processes_reserve_what_their_component_states(cluster: Cluster) -> None:
+    def left(name: str) -> list[float]:
+        available = available_resources()
+        return [round(available[cluster.nodes.ids[node]].get(name, 0), 4) for node in range(2)]
+
+    def when(condition: Callable[[], bool]) -> None:
+        """Wait for Ray, which tells what is available a moment later."""
+        end = time.monotonic() + 10
+        while not condition():
+            assert time.monotonic() < end, (left("CPU"), left("memory"))
+            time.sleep(0.05)
+
+    amounts = {"cpus_per_process": 2.5, "host_memory_per_process": 64}
+    made = plan(cluster, actor={"placement": "2-4", **amounts}, env={"placement": "3", "cpus_per_process": 0})
+    cpus, memory = left("CPU"), left("memory")
+    with Parent.create_group().launch(cluster, made["actor"], name="actor"):
+        when(lambda: left("CPU") == [cpus[0] - 5, cpus[1] - 2.5])
+        when(lambda: left("memory") == [memory[0] - (128 << 20), memory[1] - (64 << 20)])
+    when(lambda: left("CPU") == cpus)
+    with cluster.reserve(made) as reserved:
+        assert bundles(cluster) == {
+            0: [{"CPU": 2.5, "GPU": 1, "memory": 64 << 20}] * 2,
+            1: [{"CPU": 2.5, "GPU": 1, "memory": 64 << 20}],
+        }
+        group = Parent.create_group().launch(cluster, made["actor"], name="actor", reservation=reserved)
+        assert left("CPU") == [cpus[0] - 5, cpus[1] - 2.5], "ranks hold nothing beside their reservation"
+        found = group.children().wait()
+        for row, (children, own) in zip(made["actor"], found, strict=True):
+            held = reserved.place(cluster.nodes.ids[row.cluster_node_rank], row.local_hardware_ranks[0])
+            assert held is not None
+            assert children == [(held[0].id.hex(), own)] * 2, "what a rank starts is in its reservation, on its node"
+
+
+def test_more_than_a_node_has_is_refused_before_a_launch(cluster: Cluster) -> None:
+    made = plan(cluster, actor={"placement": "0-3", "cpus_per_process": 50})
+    with pytest.raises(LaunchError, match=r"node  resource  needed  .*\n  0     CPU       200 "):
+        cluster.reserve(made)
+    stated = Inventory.from_dict({"nodes": [{"ranks": 0, "accelerators": 4, "cpus": 8}]})
+    (fault,) = process_faults(stated, [made["actor"]])
+    assert fault.fault.message == "node 0 has 8 of the 200 CPUs that its processes reserve: 200 for actor"
 
 
 @pytest.mark.long

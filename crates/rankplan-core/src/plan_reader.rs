@@ -1,6 +1,7 @@
 //! Reads the file of a plan: the tables of its fields, and the parts of the plan with every fault.
 
 use crate::actors::{Actors, read_actors};
+use crate::amounts;
 use crate::chunks::Chunks;
 use crate::cluster_reader::read_cluster;
 use crate::diagnostic::{Code, Diagnostic};
@@ -54,6 +55,9 @@ pub static COMPONENT: Table = Table {
             Field::new("memory_binding", Kind::Word(&["none", "preferred", "bind"]), "Where its memory comes from."),
             Field::new("egl", Kind::Switch, "Whether its processes render with EGL."),
             Field::new("nics", Kind::Word(&["check", "set"]), "What is done with nearby network cards."),
+            Field::new("cpus_per_process", amounts::NUMBER, "CPUs that each process reserves.").absent(Absent::Null),
+            Field::new("host_memory_per_process", amounts::MEMORY, "MiB of host memory that each process reserves.")
+                .absent(Absent::Null),
             Field::new(MEMORY, Kind::Plain, "What it keeps in memory.").absent(Absent::Null),
             Field::new(
                 "beside",

@@ -26,7 +26,7 @@ from rankplan.front.job import opened
 from rankplan.memory.needs import Needs
 from rankplan.memory.rows import ProcessNeeds
 from rankplan.plans.plan import Plan
-from rankplan.render.lines import sharing_lines, size_lines
+from rankplan.render.lines import reserved_lines, sharing_lines, size_lines
 from rankplan.render.memory import memory_lines, unknown_lines
 from rankplan.render.rows import csv_rows, hostfile, json_list, npz, plain_rows, rankfile
 from rankplan.render.tables import plain_weights, plan_table, weights_line, weights_table
@@ -122,7 +122,8 @@ def plan(
             result = result.only(component)
         if form == "table":
             print_table(plan_table(result, rows))
-            print_lines(size_lines(result) + (sharing_lines(result) if component is None else []))
+            sharing = sharing_lines(result) if component is None else []
+            print_lines([*size_lines(result), *reserved_lines(result), *sharing])
             print_lines([] if needs is None else [*memory_lines(needs), *unknown_lines(needs)])
         else:
             _write_plan(result, rows, form, output)

@@ -12,7 +12,7 @@ from rankplan.cli.output import faults_end_it, print_lines, text_console
 from rankplan.files import write_whole
 from rankplan.front.job import opened
 from rankplan.parallel import KINDS
-from rankplan.render.lines import sharing_lines
+from rankplan.render.lines import reserved_lines, sharing_lines
 from rankplan.render.map.domains import around
 from rankplan.render.map.model import has_groups, map_of
 from rankplan.render.map.page import page
@@ -51,4 +51,4 @@ def show(file: str, choice: Choice, by: str | None, beside: tuple[str, ...], out
         console = text_console()
         for line in lines(picture, console.width):
             console.print(line)
-        print_lines(sharing_lines(plan))
+        print_lines(reserved_lines(plan) + sharing_lines(plan))

@@ -27,6 +27,8 @@ _NOUNS = {
     "egl": "rendering with EGL",
     "memory": "settings of memory",
     "nics": "use of network cards",
+    "cpus_per_process": "CPUs of each process",
+    "host_memory_per_process": "host memory of each process",
 }
 """Words for settings, where their names are none."""
 

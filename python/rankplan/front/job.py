@@ -128,7 +128,7 @@ class Job:
             inventory, planned = self._sorted(planned, node_ids, isolate=isolate)
         reject_empty(planned.plan, self.reader)
         reject_crossings(planned.plan, labelled=self.labelled, cluster=inventory)
-        reject_unreservable(planned.plan, self.reader, pinned=pinned)
+        reject_unreservable(planned, self.reader, self.stated, pinned=pinned)
         return planned
 
     def _sorted(self, planned: Planned, node_ids: Sequence[str], *, isolate: bool | None) -> tuple[Inventory, Planned]:

@@ -12,12 +12,13 @@ from rankplan.files import read_whole
 from rankplan.front import faults
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
-from rankplan.plans.component import PlacementMode
+from rankplan.plans.component import PlacementMode, reserves
 from rankplan.plans.plan import Plan
 from rankplan.read.sources import Planned, Sources
 from rankplan.read.text.reader import Reader
 
 if TYPE_CHECKING:
+    from rankplan.jobs.reader import JobFile
     from rankplan.memory.needs import Needs
 
 
@@ -30,8 +31,24 @@ def reject_crossings(plan: Plan, *, labelled: bool, cluster: Inventory) -> None:
         raise refusal(list(dict.fromkeys(broken)))
 
 
-def reject_unreservable(plan: Plan, reader: Reader, *, pinned: bool) -> None:
-    """Raise `PlacementError` if the trainer asks Ray for what the nodes can never reserve; see `reservation_faults`."""
+def reject_unreservable(planned: Planned, reader: Reader, stated: JobFile | None = None, *, pinned: bool) -> None:
+    """Raise `PlacementError` if the trainer, or a process, asks Ray for what the nodes can never reserve.
+
+    See `reservation_faults` and `process_faults`. ``stated`` is the job file, which may state what processes reserve.
+    """
+    plan = planned.plan
+    if any(map(reserves, plan.values())):
+        from rankplan.plans.process_reserving import process_faults  # few components reserve anything
+
+        found = []
+        for name, setting, fault in process_faults(plan.inventory, plan.values()):
+            path = (*planned.sources.entries.get(name, ()), setting)
+            if stated is not None and stated.states(setting) and not reader.has(path):
+                found.append(stated.where(setting).locate(fault))
+            else:
+                found.append(reader.located(path if reader.has(path) else (), fault))
+        if found:
+            raise refusal(found)
     if plan.lacking():
         from rankplan.plans.reserving import reservation_faults  # most plans lack nothing
 
@@ -70,7 +87,7 @@ def saved_warnings(plan: Plan, needs: Needs | None, name: str) -> Iterator[Diagn
     plan.check_shares()
     plan.check_keep()
     no_config = Reader({})
-    reject_unreservable(plan, no_config, pinned=False)
+    reject_unreservable(Planned(plan, Sources()), no_config, pinned=False)
     yield from reservation_warnings(plan, no_config)
     yield from plan_warnings(Planned(plan, Sources()), needs, no_config)
     yield from plan.rule_warnings()

@@ -65,6 +65,8 @@ class Draft:
             "memory": {"accelerator": "H100", "reserve": "2 GiB"},
             "visibility": "own",
             "binding": "node",
+            "cpus_per_process": 4,
+            "host_memory_per_process": 32_768,
             "environment": {"NCCL_DEBUG": "INFO"},
             "command": _command(self.file),
             "emit": {"to": "kuberay", "image": "me/trainer:1"},

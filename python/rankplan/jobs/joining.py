@@ -13,7 +13,7 @@ from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where, refusal
 from rankplan.files import read_whole
 from rankplan.hardware.cards import card_of, may_be_same, unknown_card
 from rankplan.jobs import faults
-from rankplan.jobs.keys import KEYS, OF_PROCESSES
+from rankplan.jobs.keys import KEYS, OF_PROCESSES, SETTINGS
 from rankplan.jobs.reader import JobFile
 from rankplan.nodes.facts import NO_FACTS, ClusterFacts
 from rankplan.nodes.inventory import Inventory, configured
@@ -82,7 +82,7 @@ def with_rules(plan: Plan, job: JobFile, overrides: Sequence[str]) -> Plan:
 
     ``overrides`` are all those of the config.
     """
-    settings = {key: value for key in ("visibility", "binding") if (value := getattr(job, key)) is not None}
+    settings = {key: value for key in SETTINGS if (value := getattr(job, key)) is not None}
     components = list(plan.values())
     if settings:
         components = [one.with_settings(**_unstated(one, settings)) for one in components]

@@ -44,6 +44,8 @@ KEYS = {
     "memory": JobKey("The accelerators, the model, and what else uses memory.", Joining.KEY_BY_KEY, of_plan=True),
     "visibility": JobKey("What a process sees: own, node, or own-first."),
     "binding": JobKey("The CPUs of a process."),
+    "cpus_per_process": JobKey("CPUs that each process reserves."),
+    "host_memory_per_process": JobKey("MiB of host memory that each process reserves."),
     "environment": JobKey("Environment variables of every process."),
     "command": JobKey("The trainer's own command.", of_plan=True),
     "emit": JobKey("The options of `rankplan emit`.", Joining.KEY_BY_KEY, of_plan=True),
@@ -52,7 +54,10 @@ KEYS = {
 OF_CLUSTER = ("node_groups", "topology", "exclude", "pools")
 """The keys that mean for any trainer what they mean in the ``cluster`` section of RLinf."""
 
-OF_PROCESSES = ("visibility", "binding", "environment")
+SETTINGS = ("visibility", "binding", "cpus_per_process", "host_memory_per_process")
+"""The settings of processes, for components that do not state them."""
+
+OF_PROCESSES = (*SETTINGS, "environment")
 """The keys about processes that rankplan starts itself."""
 
 OF_MEMORY = {

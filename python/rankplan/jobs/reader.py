@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rankplan._core import MAX_NODES, read_cluster
 from rankplan.environment import reserved_variables
@@ -26,10 +26,14 @@ from rankplan.nodes.inventory_file import is_size
 from rankplan.plans.pool_rules import stated_pool_faults
 from rankplan.plans.rules import Rules
 from rankplan.read.groups import piece_faults
+from rankplan.read.simple import MOST_CPUS, MOST_HOST_MEMORY, number_of, whole_number
 from rankplan.read.text.document import Section
+from rankplan.read.text.invalid import Invalid
 from rankplan.read.text.overrides import StatedText
 from rankplan.read.text.reader import Reader
 from rankplan.words import misspelt, nearest
+
+_Number = TypeVar("_Number", int, float)
 
 _MODEL_FILE = re.compile(r"\.{0,2}/|.*\.json\Z")
 
@@ -69,6 +73,8 @@ class JobFile(ReadJob):
     memory: JobMemory = field(default_factory=JobMemory)
     visibility: str | None = None
     binding: str | None = None
+    cpus_per_process: float | None = None
+    host_memory_per_process: int | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     command: str | None = None
     emit: Mapping[str, Any] = field(default_factory=dict)
@@ -145,6 +151,8 @@ class _Reading:
             memory=self._memory(),
             visibility=self._word("visibility", VISIBILITIES),
             binding=self._word("binding", POLICIES),
+            cpus_per_process=self._amount("cpus_per_process", number_of(MOST_CPUS)),
+            host_memory_per_process=self._amount("host_memory_per_process", whole_number(0, MOST_HOST_MEMORY)),
             environment=self._environment(),
             command=self._text("command", "write `command: bash run.sh`"),
             emit=self._emit(),
@@ -352,6 +360,17 @@ class _Reading:
             return None if value is None else str(value)
         self._add((key,), faults.wrong_word(key, value, allowed))
         return None
+
+    def _amount(self, key: str, read: Callable[[Any], _Number]) -> _Number | None:
+        value = self._value(key)
+        if value is None:
+            return None
+        try:
+            return read(value)
+        except Invalid as error:
+            for _, fault in error.below((key,)):
+                self._add((key,), fault)
+            return None
 
     def _path(self, text: str, path: KeyPath) -> str:
         """Return a path, which is relative to the file that states it, relative to the working directory."""

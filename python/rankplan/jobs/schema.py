@@ -10,6 +10,7 @@ from rankplan.jobs.keys import KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB
 from rankplan.launchers.options import TO, Form, option_names
 from rankplan.launchers.table import LAUNCHERS
+from rankplan.read.simple import CPUS_SCHEMA, HOST_MEMORY_SCHEMA
 
 _TEXT = {"type": "string", "minLength": 1}
 _TEXTS = {"type": "array", "items": _TEXT}
@@ -28,6 +29,8 @@ def job_schema(section: Mapping[str, Any]) -> dict[str, Any]:
         "memory": _closed({key: {"type": ["string", "number"], "description": OF_MEMORY[key]} for key in OF_MEMORY}),
         "visibility": {"enum": list(VISIBILITIES)},
         "binding": {"enum": list(POLICIES)},
+        "cpus_per_process": CPUS_SCHEMA,
+        "host_memory_per_process": HOST_MEMORY_SCHEMA,
         "environment": _VARIABLES,
         "command": _TEXT,
         "emit": {"type": "object", "properties": _emit()},

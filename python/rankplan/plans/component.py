@@ -69,7 +69,8 @@ class Settings:
     reservation counts for it; ``None`` counts nothing. ``engines`` is the number of processes per engine. ``binding``
     and ``memory_binding`` are the policies for the CPUs and the memory of its processes. ``egl``: they render with EGL,
     on their first accelerator. ``nics`` tells whether nearby network cards are only reported (``check``) or used
-    (``set``). ``memory`` is what it keeps in memory, see `Plan.memory`.
+    (``set``). ``cpus_per_process`` and ``host_memory_per_process`` (MiB) are what each process reserves with Ray;
+    ``None`` reserves nothing. ``memory`` is what it keeps in memory, see `Plan.memory`.
     """
 
     visibility: Visibility = "own"
@@ -81,6 +82,8 @@ class Settings:
     memory_binding: str = NO_MEMORY
     egl: bool = False
     nics: str = "check"
+    cpus_per_process: float | None = None
+    host_memory_per_process: int | None = None
     memory: MemorySettings | None = None
 
 
@@ -131,6 +134,8 @@ class Component(Sequence[Placement]):
     memory_binding: ClassVar[str] = _setting("memory_binding")
     egl: ClassVar[bool] = _setting("egl")
     nics: ClassVar[str] = _setting("nics")
+    cpus_per_process: ClassVar[float | None] = _setting("cpus_per_process")
+    host_memory_per_process: ClassVar[int | None] = _setting("host_memory_per_process")
     memory: ClassVar[MemorySettings | None] = _setting("memory")
 
     name: str
@@ -355,6 +360,11 @@ def merged(rank_map: RankMap) -> str:
         resources, processes = zip(*alike, strict=True)
         texts.append(f"{RankSet().union(*resources)}:{RankSet().union(*chain.from_iterable(processes))}")
     return ",".join(texts)
+
+
+def reserves(component: Component) -> bool:
+    """Whether the processes of a component reserve CPUs or host memory."""
+    return bool(component.cpus_per_process or component.host_memory_per_process)
 
 
 def used_nodes(components: Iterable[Component]) -> RankSet:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
 from rankplan.plans.plan import Plan
-from rankplan.words import nodes_text
+from rankplan.words import amount_text, nodes_text
 
-_CODE = "never-reserved"
+CODE = "never-reserved"
 _CURES = {
     "CPU": "give Ray more CPUs there (`ray start --num-cpus`, Slurm's --cpus-per-task, the limits of pods), or use "
     "fewer accelerators of a node",
@@ -70,13 +70,13 @@ def _lacks(plan: Plan) -> list[_Lack]:
 
 def _fault(plan: Plan, lack: _Lack, *, warning: bool = False) -> Diagnostic:
     help = _CURES.get(lack.resource) or f"start Ray with it: --resources='{{\"{lack.resource}\": {lack.needed:g}}}'"
-    return Diagnostic(_CODE, _message(plan, lack), help, warning=warning)
+    return Diagnostic(CODE, _message(plan, lack), help, warning=warning)
 
 
 def _message(plan: Plan, lack: _Lack) -> str:
     kind, name = lack.asking
     owner = name or "the cluster"
-    needed = _amount(lack.resource, lack.needed)
+    needed = amount_text(lack.resource, lack.needed)
     if kind == "nodes":
         return _short_nodes(lack, "bundles ask for")
     if kind == "beside":
@@ -85,7 +85,7 @@ def _message(plan: Plan, lack: _Lack) -> str:
         return f"the trainer asks for {needed}, but its nodes have {lack.present:g}: {_parts(plan, lack)}"
     if kind == "bundles" and lack.room is not None:
         count, room = lack.room
-        each = _amount(lack.resource, lack.needed / count)
+        each = amount_text(lack.resource, lack.needed / count)
         message = f"{owner} asks for {count} bundles with {each} each, but the nodes have room for {room}"
         return f"{message}: {_short_nodes(lack, 'accelerators need')}"
     what = {"bundle": f"a bundle of {owner}", "group": f"a group of {owner}, which must be on one node,"}
@@ -99,7 +99,7 @@ def _short_nodes(lack: _Lack, need: str) -> str:
     for present, needed, nodes in lack.nodes:
         each, whose = ("has", "its") if len(nodes) == 1 else ("have", "their")
         texts.append(
-            f"{nodes_text(nodes)} {each} {present:g} of the {_amount(lack.resource, needed)} that {whose} {need}"
+            f"{nodes_text(nodes)} {each} {present:g} of the {amount_text(lack.resource, needed)} that {whose} {need}"
         )
     return "; ".join(texts)
 
@@ -120,12 +120,3 @@ def _of_actors(plan: Plan, resource: str) -> Iterator[tuple[str, float]]:
         if amount and not actors.brief:
             times = plan.inventory.num_nodes if actors.each_node else 1
             yield actors.name, amount * actors.count * times
-
-
-def _amount(resource: str, number: float) -> str:
-    """Return an amount as messages show it."""
-    if resource == "CPU":
-        return f"{number:g} CPU{'' if number == 1 else 's'}"
-    if resource == "memory":
-        return f"{number:g} MiB of memory"
-    return f"{number:g} of `{resource}`"

@@ -45,6 +45,36 @@ def _as_whole(value: Any) -> int:
     return int(value)
 
 
+MOST_CPUS = 1_000_000_000
+MOST_HOST_MEMORY = 1 << 40
+"""MiB; as for what nodes can reserve."""
+
+CPUS_SCHEMA = {
+    "anyOf": [{"type": "number", "minimum": 0, "maximum": MOST_CPUS}, {"type": "null"}],
+    "default": None,
+}
+HOST_MEMORY_SCHEMA = {
+    "anyOf": [{"type": "integer", "minimum": 0, "maximum": MOST_HOST_MEMORY}, {"type": "null"}],
+    "default": None,
+}
+
+
+def number_of(most: int) -> Callable[[Any], float]:
+    """Return the function that reads a number from 0 to this one; a text may be one."""
+
+    def read(value: Any) -> float:
+        try:
+            number = float("nan") if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            number = float("nan")
+        if not 0 <= number <= most:
+            help = RESOLVE if unresolved(value) else "write a number such as 4 or 0.5"
+            raise invalid(must_be(THIS, value, f"a number from 0 to {most:,}", help))
+        return int(number) if number.is_integer() else number
+
+    return read
+
+
 def switch(value: Any) -> bool:
     """Return true or false; texts such as ``yes``, and 1 and 0, count as in YAML."""
     if isinstance(value, (bool, int, float, str)):

@@ -15,7 +15,8 @@ from rankplan.read.text.sizes import Sizes
 class Sources:
     """What a config states of its components, by name: their parallel sizes, and the keys of their memory.
 
-    ``memory`` has the path of a mapping that states the memory of a component as rankplan does.
+    ``memory`` has the path of a mapping that states the memory of a component as rankplan does, ``entries`` that of a
+    mapping that states where a component runs.
 
     ``unknown_models`` are warnings of models that are known by no name and no file, by the path of their names.
     """
@@ -23,6 +24,7 @@ class Sources:
     sizes: dict[str, Sizes] = field(default_factory=dict)
     spellings: dict[str, Spelling] = field(default_factory=dict)
     memory: dict[str, KeyPath] = field(default_factory=dict)
+    entries: dict[str, KeyPath] = field(default_factory=dict)
     unknown_models: dict[KeyPath, Diagnostic] = field(default_factory=dict)
 
     def sizes_of(self, component: str, whole: Where) -> Sizes:

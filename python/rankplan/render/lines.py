@@ -8,7 +8,7 @@ from rankplan._core import RankSet, Spans
 from rankplan.plans.component import Component, Coordinates
 from rankplan.plans.plan import Plan
 from rankplan.plans.rules import GROUP_KINDS
-from rankplan.words import by_nodes, counted
+from rankplan.words import amount_text, by_nodes, counted
 
 _CROSSING = ("tp", "cp", "etp", "ep", "pp")
 """The kinds of groups that `group_lines` names; data groups usually cross nodes."""
@@ -87,6 +87,18 @@ def sharing_lines(plan: Plan) -> list[str]:
         lines.append(f"  and {len(crowds) - _MOST_CROWDS} more lines")
     if idle := plan.idle():
         lines.append(f"idle: {by_nodes(idle)}")
+    return lines
+
+
+def reserved_lines(plan: Plan) -> list[str]:
+    """Return what each process of each component reserves: ``actor: each process reserves 4 CPUs``."""
+    lines = []
+    for name, component in plan.items():
+        cpus, memory = component.cpus_per_process, component.host_memory_per_process
+        amounts = [amount_text("CPU", cpus)] if cpus else []
+        amounts += [amount_text("memory", memory)] if memory else []
+        if amounts:
+            lines.append(f"{name}: each process reserves {' and '.join(amounts)}")
     return lines
 
 

@@ -17,7 +17,7 @@ from rankplan.memory.needs import whole
 from rankplan.memory.rows import ProcessNeeds
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import machine_of
-from rankplan.plans.component import Component
+from rankplan.plans.component import Component, reserves
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import coordinates_of
 from rankplan.render.tables import is_bound
@@ -28,23 +28,29 @@ _COLUMNS = (
     "node_group_label",
 )
 
+_RESERVED = ("cpus_per_process", "host_memory_per_process")
+
 
 def plain_rows(plan: Plan, needs: ProcessNeeds | None = None) -> Iterator[dict[str, Any]]:
     """Yield every process of the plan, by component and rank.
 
     ``cpus`` is present if a component selects CPUs: a text such as ``0-7,16-23``, or ``None`` for any.
+    ``cpus_per_process`` and ``host_memory_per_process`` (MiB) are present if a component reserves any.
     ``coordinates`` has those of each slot, or is ``None`` if the component states no parallel sizes. With ``needs``,
     ``memory_lower`` and ``memory_upper`` have bytes by phase, the upper one ``None`` for no bound, and ``memory_of`` is
     the memory of the accelerator, ``None`` if it is unknown.
     """
-    bound = is_bound(plan)
+    bound, reserving = is_bound(plan), any(map(reserves, plan.values()))
     for component, placements in plan.items():
+        amounts = {name: getattr(placements, name) for name in _RESERVED} if reserving else {}
         for row in placements:
             plain = {"component": component} | {name: getattr(row, name) for name in _COLUMNS}
             if bound:
                 cpus = placements.cpus(row.rank)
                 plain["cpus"] = None if cpus is None else str(cpus)
-            yield plain | {"coordinates": coordinates_of(placements, row.rank)} | _memory(needs, row, component)
+            yield (
+                plain | amounts | {"coordinates": coordinates_of(placements, row.rank)} | _memory(needs, row, component)
+            )
 
 
 def _memory(needs: ProcessNeeds | None, row: Placement, component: str) -> dict[str, Any]:
@@ -74,11 +80,17 @@ def csv_rows(plan: Plan) -> Iterator[str]:
     Coordinates are ``kind:number``; those of several slots are separated by semicolons.
     """
     writer = csv.writer(SimpleNamespace(write=str), lineterminator="\n")  # writerow returns the line
-    yield writer.writerow(["component", *_COLUMNS, *(["cpus"] if is_bound(plan) else []), "coordinates"])
+    yield writer.writerow(["component", *_COLUMNS, *_more_columns(plan), "coordinates"])
     for row in plain_rows(plan):
         slots = row.pop("coordinates") or []
         cells = [" ".join(map(_cell, value)) if isinstance(value, list) else value for value in row.values()]
         yield writer.writerow([*map(_inert, cells), ";".join(" ".join(map(_cell, slot.items())) for slot in slots)])
+
+
+def _more_columns(plan: Plan) -> list[str]:
+    """Return the columns that only some plans have, as `plain_rows` does."""
+    columns = ["cpus"] if is_bound(plan) else []
+    return [*columns, *_RESERVED] if any(map(reserves, plan.values())) else columns
 
 
 def _inert(cell: Any) -> Any:

@@ -62,6 +62,7 @@ class RlinfJob(Job):
         placer.rules = roles.rules
         placer.sizes |= roles.sources.sizes
         placer.memory |= roles.sources.memory
+        placer.entries |= roles.sources.entries
         for name, strategy in roles.strategies().items():
             placer.components.append(strategy.on(roles.inventory, name, isolate_accelerator=placer.isolates))
 

@@ -13,7 +13,17 @@ from rankplan.dialects.keys.key import ANY_ROLE, Key, anything, size, text, valu
 from rankplan.dialects.keys.table import KeyTable, keys_in
 from rankplan.hardware.policies import MEMORY_POLICIES, NIC_POLICIES, POLICIES, VISIBILITIES
 from rankplan.parallel import MEGATRON, NO_SIZES
-from rankplan.read.simple import model_of, switch, whole_number, word
+from rankplan.read.simple import (
+    CPUS_SCHEMA,
+    HOST_MEMORY_SCHEMA,
+    MOST_CPUS,
+    MOST_HOST_MEMORY,
+    model_of,
+    number_of,
+    switch,
+    whole_number,
+    word,
+)
 from rankplan.rlinf.entry_values import node_group_labels, placement_text, read_memory, read_parallel
 
 SECTION = "cluster"
@@ -174,6 +184,20 @@ EGL = value(
     at=_ENTRY,
     schema={"type": "boolean", "default": False, "description": "Whether its processes render with EGL."},
 )
+CPUS_PER_PROCESS = value(
+    "@.cpus_per_process",
+    number_of(MOST_CPUS),
+    "the CPUs that each process reserves",
+    at=_ENTRY,
+    schema={**CPUS_SCHEMA, "description": "CPUs that each process reserves with Ray."},
+)
+HOST_MEMORY_PER_PROCESS = value(
+    "@.host_memory_per_process",
+    whole_number(0, MOST_HOST_MEMORY),
+    "the host memory that each process reserves",
+    at=_ENTRY,
+    schema={**HOST_MEMORY_SCHEMA, "description": "MiB of host memory that each process reserves with Ray."},
+)
 MEMORY = value(
     "@.memory",
     read_memory,
@@ -228,6 +252,8 @@ ENTRY_KEYS: Mapping[str, Key[Any]] = {
         ENTRY_MEMORY_BINDING,
         ENTRY_NICS,
         EGL,
+        CPUS_PER_PROCESS,
+        HOST_MEMORY_PER_PROCESS,
         MEMORY,
     )
 }

@@ -108,6 +108,7 @@ class Roles:
             return
         config = section.config.under((SECTION, *path, PARALLEL.name))
         self.sources.sizes |= dict.fromkeys(names, located(config, entry.parallel, {}))
+        self.sources.entries |= dict.fromkeys(names, (SECTION, *path))
         if entry.memory is not None:
             self.sources.memory |= dict.fromkeys(names, (SECTION, *path, MEMORY.name))
         self.components |= dict.fromkeys(names, component)
@@ -139,6 +140,7 @@ class Roles:
         memory = MemoryReader(config, RLINF, model=section.model, undivided=False)
         memory.sources.sizes |= self.sources.sizes
         memory.sources.memory |= self.sources.memory
+        memory.sources.entries |= self.sources.entries
         self.sources = memory.sources
         for name, component in self.components.items():
             with_its_memory = with_memory(replace(component, name=name), memory.memory, {})
@@ -178,6 +180,8 @@ def _settings(entry: Entry, section: Section) -> Settings:
         memory_binding=entry.memory_binding or section.memory_binding or NO_MEMORY,
         egl=entry.egl,
         nics=entry.nics or section.nics or "check",
+        cpus_per_process=entry.cpus_per_process,
+        host_memory_per_process=entry.host_memory_per_process,
         memory=_memory(entry, section),
     )
 

@@ -55,6 +55,8 @@ class Entry:
     memory_binding: str | None = None
     nics: str | None = None
     egl: bool = False
+    cpus_per_process: float | None = None
+    host_memory_per_process: int | None = None
     memory: MemorySettings | None = None
 
 
@@ -280,7 +282,14 @@ class _SectionReader:
                 self._add((keys.COMPONENTS.name, key, keys.MEMORY.name), fault)
 
 
-_OPTIONAL = (keys.ENTRY_BINDING, keys.ENTRY_MEMORY_BINDING, keys.ENTRY_NICS, keys.MEMORY)
+_OPTIONAL = (
+    keys.ENTRY_BINDING,
+    keys.ENTRY_MEMORY_BINDING,
+    keys.ENTRY_NICS,
+    keys.CPUS_PER_PROCESS,
+    keys.HOST_MEMORY_PER_PROCESS,
+    keys.MEMORY,
+)
 """The keys of an entry that may be there without a value."""
 
 _ENTRY = Record(

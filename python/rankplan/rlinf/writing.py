@@ -75,7 +75,8 @@ def _by_roles(planned: Plan) -> dict[str, Any] | None:
 
 def _settings(component: Component) -> dict[str, Any]:
     """Return the keys and values of an entry for the settings of a process, and for its memory."""
-    keys = ("visibility", "binding", "memory_binding", "nics", "egl")
+    of_processes = ("visibility", "binding", "memory_binding", "nics", "egl")
+    keys = (*of_processes, "cpus_per_process", "host_memory_per_process")
     stated = {key: value for key in keys if (value := getattr(component, key)) != getattr(USUAL_SETTINGS, key)}
     return stated if component.memory is None else {**stated, "memory": component.memory.written()}
 

@@ -227,7 +227,9 @@ class Cluster:
         return len(self.nodes.ids)
 
     def reserve(self, plan: Plan, components: str | Iterable[str] | None = None) -> Reservation:
-        """Reserve whole accelerators, and one CPU per process, for all components of a plan or those named.
+        """Reserve whole accelerators, CPUs and memory for all components of a plan or those named.
+
+        A process has one CPU, unless its component states its ``cpus_per_process``.
 
         Use it in a ``with``, and launch each component with ``reservation=...``::
 
@@ -251,7 +253,7 @@ class Cluster:
         nodes, found = self.nodes.fitted(plan.inventory, list(chosen.values()), complete=complete)
         plan = chosen
         plan.check_shares()
-        return make_reservation(self.connection, nodes, {one.name: one for one in found})
+        return make_reservation(self.connection, nodes, found)
 
     def refresh(self, timeout: float = timeouts.JOIN) -> Inventory:
         """Probe the nodes again, and return the current inventory. No node rank changes.

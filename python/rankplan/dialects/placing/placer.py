@@ -65,6 +65,8 @@ class Placer:
         """The parallel sizes of the components with their places, by name."""
         self.memory: dict[str, KeyPath] = {}
         """Where the config states the memory of a component as rankplan does; see `Sources`."""
+        self.entries: dict[str, KeyPath] = {}
+        """Where the config states where a component runs; see `Sources`."""
         self.inventory = inventory
         self.packing = packing
         self.isolates = isolate
@@ -343,6 +345,7 @@ class Placer:
         sources = Sources() if memory is None else memory.sources
         sources.sizes |= self.sizes
         sources.memory |= self.memory
+        sources.entries |= self.entries
         components = self.components
         if memory is not None:
             components = [with_memory(one, memory.memory, self.facts.get(one.name, {})) for one in components]

@@ -10,7 +10,7 @@ from string import Template
 from rankplan._core import WHOLE_NODE
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.render.lines import sharing_lines
+from rankplan.render.lines import reserved_lines, sharing_lines
 from rankplan.render.map.domains import Chart, Row
 from rankplan.render.map.markup import attributes, band_data, columns, counts, fill, hatch
 from rankplan.render.map.memory import gauge_note, texts_of
@@ -29,7 +29,7 @@ def page(
 ) -> str:
     """Return the map of a plan as an HTML page; see `map_of` for ``by``, ``notes`` and ``around``."""
     picture = map_of(plan, by, notes=notes, around=around)
-    lines = sharing_lines(plan) if notes is None else notes.lines
+    lines = [*reserved_lines(plan), *sharing_lines(plan)] if notes is None else notes.lines
     across, width = columns(picture)
     here = files("rankplan.render.map")
     return Template(here.joinpath("page.html").read_text("utf-8")).substitute(

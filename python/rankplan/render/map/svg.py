@@ -13,7 +13,7 @@ from rich.cells import cell_len, chop_cells
 from rankplan._core import WHOLE_NODE
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.render.lines import sharing_lines
+from rankplan.render.lines import reserved_lines, sharing_lines
 from rankplan.render.map.domains import EXCLUDED, SPARE, TAKEN, Chart, Row
 from rankplan.render.map.markup import (
     CHARACTER,
@@ -92,7 +92,7 @@ class _Drawing:
         if title:
             self._say(_EDGE, title, "strong", size=16, height=24)
         self._say(_EDGE, picture.summary, "soft")
-        for line in sharing_lines(plan) if notes is None else notes.lines:
+        for line in [*reserved_lines(plan), *sharing_lines(plan)] if notes is None else notes.lines:
             self._paragraph(_EDGE, line.strip(), "soft")
         if picture.gauges:
             self._paragraph(_EDGE, gauge_note(picture.gauges), "soft")

@@ -114,7 +114,9 @@ def _created(crew: Crew, nodes: Nodes, specs: Sequence[RankSpec]) -> list[LiveRa
     kind, threads = (AsyncHostActor, [at_a_time or 1]) if is_async else (HostActor, [])
     newcomers, driver = [], own_address()
     for spec, strategy in zip(specs, strategies, strict=True):
-        options = {"runtime_env": spec.runtime_env(), "max_concurrency": at_a_time}
+        # a reservation has what its ranks need, for them and for what they start
+        amounts = {} if held else spec.amounts()
+        options = {"runtime_env": spec.runtime_env(), "max_concurrency": at_a_time, **amounts}
         given = {key: value for key, value in options.items() if value is not None}
         create = kind.options(scheduling_strategy=strategy, **given).remote
         rank = partial(create, f"{name}:{spec.placement.rank}", driver, *threads)

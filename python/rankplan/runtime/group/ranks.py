@@ -22,6 +22,7 @@ from rankplan.environment import added, expanded, start_variables
 from rankplan.errors import LaunchError, PlacementError
 from rankplan.plans.component import Component
 from rankplan.plans.nearby import first_accelerator, near_cards, network_variables, visible_uuids
+from rankplan.plans.process_reserving import process_faults
 from rankplan.runtime.nodes.exports import environment_of
 from rankplan.runtime.nodes.nodes import Nodes, pinned
 from rankplan.runtime.rank.hardware import hardware_of
@@ -39,10 +40,13 @@ _CUDA = "NV_GPU"
 def rank_specs(nodes: Nodes, component: Component, prove: str | None, ranks: RankSet | None = None) -> list[RankSpec]:
     """Return the spec of each rank of a component on these nodes, or of some ``ranks``; see ``GroupSpec.launch``.
 
-    Raises `PlacementError` (``binding-unmet``), and ``LaunchError`` if there are no rows, or a driver cannot be asked.
+    Raises `PlacementError` (``binding-unmet``, ``never-reserved``), and ``LaunchError`` if there are no rows, or a
+    driver cannot be asked.
     """
     if faults := component.binding_faults():
         raise PlacementError(faults)
+    if lacking := process_faults(nodes.inventory, [component]):
+        raise PlacementError([one.fault for one in lacking])
     name = component.name
     if not component.rows:
         raise LaunchError(f"{name} has no processes to launch: its placement is empty", name)
@@ -78,6 +82,8 @@ def rank_specs(nodes: Nodes, component: Component, prove: str | None, ranks: Ran
                 egl=egl,
                 ordinal=ordinal,
                 pci=pci,
+                cpus=component.cpus_per_process or 0,
+                host_memory=component.host_memory_per_process or 0,
             )
         )
     if component.nics == "set" and not any(spec.nic_variables for spec in specs):

@@ -30,7 +30,7 @@ from rankplan.runtime.ray.answers import Failed, Unanswered, collect, ranks_text
 from rankplan.runtime.ray.asking import answers_within
 from rankplan.runtime.ray.connection import using_session
 from rankplan.runtime.ray.signals import Uninterrupted
-from rankplan.runtime.reserve.reserve import places
+from rankplan.runtime.reserve.reserve import Wanted, places
 from rankplan.words import counted, ranges_text, wrong_type
 
 if TYPE_CHECKING:
@@ -106,7 +106,8 @@ def _carry_out(crew: Crew, change: _Change, timeout: float | None) -> list[RankR
     try:
         crew.announce(list(component), nodes)
         if crew.reservation is not None and specs:
-            added = crew.reservation.extend(nodes, crew.component, [spec.placement for spec in specs])
+            wanted = Wanted.of(component, [spec.placement for spec in specs])
+            added = crew.reservation.extend(nodes, crew.component, wanted)
         with PORTS.searching() as search:
             if specs:
                 newcomers, master, reports = started(crew, nodes, specs, component[0], search, timeout, restarts)

@@ -88,9 +88,11 @@ class GroupSpec:
         loop of the process, so that one method can wait for another. If a class has ``async`` methods, its plain
         methods run in threads beside that event loop, as many at a time as ``max_concurrency`` says (default: 1).
 
-        By default nothing is requested from Ray, and components share accelerators freely. With a ``reservation`` (see
+        By default nothing but ``cpus_per_process`` and ``host_memory_per_process`` of the component is requested from
+        Ray, and components share accelerators freely. With a ``reservation`` (see
         ``Cluster.reserve``) each rank starts in the bundle of its first accelerator. ``reserve=True`` reserves for this
-        component alone, until the group is shut down. Rows and environment are the same in all cases.
+        component alone, until the group is shut down. Rows and environment are the same in all cases, but for
+        OMP_NUM_THREADS: Ray sets it to the CPUs that a process holds outside of a reservation, else to 1.
 
         ``on_failure`` is called with the group and a `Failure` whenever ranks have died, without a call in flight; it
         may restart them. It runs in a thread of its own, one failure at a time, until the group ends.
@@ -144,7 +146,7 @@ class GroupSpec:
         crew = None
         try:
             if reserve:
-                reservation = make_reservation(cluster.connection, nodes, {component.name: component})
+                reservation = make_reservation(cluster.connection, nodes, [component])
                 reservation.release_when_unused()
             crew = Crew(terms, cluster.connection, nodes, reservation)
             with answers_within(seconds):

@@ -29,6 +29,7 @@ class RankSpec:
     are the variables that the process must start with, with their final values, and ``interpreter`` runs it (``None``:
     Ray's interpreter).
 
+    ``cpus`` and ``host_memory`` (MiB) are what its process reserves with Ray, unless it starts in a reservation.
     ``uuids`` are those of its visible devices, empty if unknown; ``proof`` says whether to ask the driver for them.
     ``nics`` are the network cards near it, and ``nic_variables`` make it use them. With ``egl``, it renders on the EGL
     device of its first accelerator: ``ordinal`` is the number of that accelerator on its node, ``pci`` its address.
@@ -50,12 +51,19 @@ class RankSpec:
     egl: bool = False
     ordinal: int | None = None
     pci: str | None = None
+    cpus: float = 0
+    host_memory: int = 0
 
     def runtime_env(self) -> dict[str, Any] | None:
         """Return the settings needed at process start; with ``None``, Ray starts the process in half the time."""
         python = None if self.interpreter is None else shlex.quote(self.interpreter)  # Ray passes it to a shell
         settings = {"env_vars": dict(self.at_start), "py_executable": python}
         return {name: value for name, value in settings.items() if value} or None
+
+    def amounts(self) -> dict[str, float]:
+        """Return the options with which Ray counts what its process reserves."""
+        memory = {"memory": self.host_memory << 20} if self.host_memory else {}
+        return {"num_cpus": self.cpus, **memory}
 
     def late(self, variables: Mapping[str, str]) -> dict[str, str]:
         """Return the variables that the process sets itself, because it did not start with them."""

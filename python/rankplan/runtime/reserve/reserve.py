@@ -1,4 +1,7 @@
-"""Reservations: whole accelerators and CPUs that Ray keeps for some components, in one placement group per node."""
+"""Reservations: what Ray keeps for some components, in one placement group per node.
+
+They have whole accelerators, and the CPUs and the memory of each process.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from ray.util.placement_group import PlacementGroup, placement_group_table
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -16,6 +18,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from rankplan._core import Placement
 from rankplan.accelerators import vendor
 from rankplan.errors import LaunchError
+from rankplan.plans.component import Component
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import launch_error, plain
@@ -38,12 +41,36 @@ Place: TypeAlias = tuple[str, int | None]
 Bundles: TypeAlias = dict[int | None, dict[str, float]]
 """The bundles of a node: one for each accelerator, by local index, and one (``None``) for processes without any."""
 
+
+class Wanted(NamedTuple):
+    """Processes to reserve for: their rows, and the CPUs and the MiB of host memory of each."""
+
+    rows: Iterable[Placement]
+    cpus: float = 1
+    memory: int = 0
+
+    @classmethod
+    def of(cls, component: Component, rows: Iterable[Placement] | None = None) -> Wanted:
+        """Return what some rows of a component need, or all of them. A process has one CPU unless it states others."""
+        cpus = component.cpus_per_process
+        memory = component.host_memory_per_process or 0
+        return cls(component if rows is None else rows, 1 if cpus is None else cpus, memory)
+
+    @property
+    def amounts(self) -> dict[str, float]:
+        """What Ray counts for each process."""
+        return {name: amount for name, amount in (("CPU", self.cpus), ("memory", self.memory << 20)) if amount}
+
+
 _claimed: dict[tuple[str, int], Reservation] = {}  # accelerators (Ray's node id, local index) with their reservation
 _claiming = threading.Lock()
 
 
 class Reservation(Owner):
-    """Whole accelerators, and a CPU per process, that Ray keeps for some components; made by ``Cluster.reserve``.
+    """Whole accelerators, CPUs and memory that Ray keeps for some components; made by ``Cluster.reserve``.
+
+    A process has one CPU unless its component states others. Tasks and actors that it starts are in the reservation,
+    too.
 
     Groups are launched in it with ``launch(..., reservation=...)``, and leave it unchanged when they are shut down.
     ``release()``, leaving ``with``, or closing the cluster shuts down the groups that still run in it, then returns
@@ -54,7 +81,7 @@ class Reservation(Owner):
         self,
         connection: Connection,
         nodes: Nodes,
-        components: Mapping[str, Iterable[Placement]],
+        components: Mapping[str, Wanted],
         parent: Reservation | None = None,
     ) -> None:
         super().__init__()
@@ -68,7 +95,7 @@ class Reservation(Owner):
         self._names: dict[int, str] = {}  # of the same
         self._vacant: set[Place] = set()  # removed processes have left them, and nothing was wrong with them
         self._asked = NamedGroups(connection)
-        self._notice = Notice(connection, nodes, components)
+        self._notice = Notice(connection, nodes, {name: wanted.rows for name, wanted in components.items()})
         self.components = tuple(components)
         """Names of the components that it was made for."""
 
@@ -132,7 +159,8 @@ class Reservation(Owner):
             what = ", ".join(outside) or f"a process of node {home} without an accelerator of its own"
             what += f", which is outside of the reservation for {self._who}; launch the component that was reserved"
             raise launch_error(component, row, f" needs {what}")
-        return PlacementGroupSchedulingStrategy(*found)
+        # what the rank starts itself must not take what others need, nor look for it elsewhere
+        return PlacementGroupSchedulingStrategy(*found, placement_group_capture_child_tasks=True)
 
     def place(self, node_id: str, index: int | None) -> tuple[PlacementGroup, int] | None:
         """Return the placement group and the bundle of an accelerator, or of processes without any, if reserved."""
@@ -142,13 +170,13 @@ class Reservation(Owner):
         additions = (one for one in self._owned if isinstance(one, Reservation))
         return next((found for one in additions if (found := one.place(node_id, index))), None)
 
-    def extend(self, nodes: Nodes, component: str, rows: Iterable[Placement]) -> set[Place]:
-        """Also reserve, until this ends, all that these rows need on these nodes; return the places that it lacked.
+    def extend(self, nodes: Nodes, component: str, wanted: Wanted) -> set[Place]:
+        """Also reserve, until this ends, all that these processes need on these nodes; return the places it lacked.
 
         The group that needs them must say so before (``places``), so that nobody returns what is reserved already.
         """
         with self._changing:
-            addition = Reservation(self.connection, nodes, {component: rows}, self)
+            addition = Reservation(self.connection, nodes, {component: wanted}, self)
             if not addition._bundles:
                 return set()
             try:
@@ -271,12 +299,10 @@ class Reservation(Owner):
         return LaunchError(f"cannot reserve {self._who}: {why}", component, node=node)
 
 
-def make_reservation(
-    connection: Connection, nodes: Nodes, components: Mapping[str, Iterable[Placement]]
-) -> Reservation:
-    """Reserve the accelerators of these components, which are placed on these nodes, and a CPU for each process."""
+def make_reservation(connection: Connection, nodes: Nodes, components: Iterable[Component]) -> Reservation:
+    """Reserve what these components need, which are placed on these nodes; see `Reservation`."""
     connection.check_alive()
-    reservation = Reservation(connection, nodes, components)
+    reservation = Reservation(connection, nodes, {one.name: Wanted.of(one) for one in components})
     try:
         with using_session(), connection.progress() as report:
             report(f"reserving {counted(len(reservation._bundles), 'node')}")
@@ -287,23 +313,32 @@ def make_reservation(
         raise
 
 
-def _bundles(nodes: Nodes, components: Iterable[Iterable[Placement]], held: Reservation | None) -> dict[int, Bundles]:
+_LEAST = {"CPU": 0.0001}
+"""The smallest bundle: Ray takes no empty one, for processes that reserve nothing."""
+
+
+def _bundles(nodes: Nodes, components: Iterable[Wanted], held: Reservation | None) -> dict[int, Bundles]:
     """Return the bundles of each node that ``held`` lacks; the bundle of processes without accelerators comes last.
 
-    An accelerator has a CPU for each process whose first accelerator it is.
+    An accelerator has the CPUs and the memory of each process whose first accelerator it is.
     """
-    processes: dict[int, Counter[int | None]] = {}
-    for row in chain.from_iterable(components):
-        for place, (node, index) in enumerate(_accelerators(row) or [(row.cluster_node_rank, None)]):
-            processes.setdefault(node, Counter())[index] += int(place == 0)
+    amounts: dict[int, dict[int | None, Counter[str]]] = {}
+    for wanted in components:
+        each = wanted.amounts
+        for row in wanted.rows:
+            places_of_row = _accelerators(row) or [(row.cluster_node_rank, None)]
+            for position, (node, index) in enumerate(places_of_row):
+                bundle = amounts.setdefault(node, {}).setdefault(index, Counter())
+                if position == 0:
+                    bundle.update(each)
     found: dict[int, Bundles] = {}
-    for node, counts in sorted(processes.items()):
+    for node, bundles in sorted(amounts.items()):
         kind = vendor(nodes.inventory.node(node).accelerator_type)
-        for index in sorted(counts, key=lambda index: (index is None, index)):
+        for index in sorted(bundles, key=lambda index: (index is None, index)):
             if held is not None and held.place(nodes.ids[node], index) is not None:
                 continue
             accelerator = {kind.resource: 1} if kind is not None and index is not None else {}
-            found.setdefault(node, {})[index] = {**accelerator, **({"CPU": counts[index]} if counts[index] else {})}
+            found.setdefault(node, {})[index] = {**accelerator, **bundles[index]} or _LEAST
     return found
 
 
