@@ -346,6 +346,32 @@ def configs() -> Iterator[tuple[dict[str, Any] | Path, Inventory]]:
         yield {"cluster": line["cluster"]}, Inventory.uniform(int(line["cluster"]["num_nodes"]), 8)
 
 
+def states_components(config: dict[str, Any] | Path) -> bool:
+    """Return whether a config states ``component_placement``; every file does."""
+    return isinstance(config, Path) or "component_placement" in config["cluster"]
+
+
+def assert_both_refuse(config: dict[str, Any] | Path, inventory: Inventory) -> None:
+    """Check that the class and the command refuse a config without components alike."""
+    faults = []
+    for place in (ComponentPlacement, rankplan.plan):
+        with pytest.raises(PlacementError) as refused:
+            place(config, inventory)
+        faults.append(refused.value.diagnostics)
+    assert faults[0] == faults[1]
+
+
+def test_component_placement_needs_the_key_as_the_command_does() -> None:
+    nodes = Inventory.uniform(2, 8)
+    for value in ({}, {"component_placement": None}):
+        assert_both_refuse({"cluster": {"num_nodes": 2, **value}}, nodes)
+    empty = ComponentPlacement({"cluster": {"num_nodes": 2, "component_placement": {}}}, nodes)
+    assert empty.components == []  # a subclass writes its strategies
+    with pytest.raises(PlacementError) as refused:
+        ComponentPlacement({"cluster": {"num_nodes": 2, "component_placements": {"a": 0}}}, nodes)
+    assert refused.value.code == "unknown-key"  # the fault that explains it, alone
+
+
 def test_component_placement_and_the_command_give_the_same_plan(tmp_path: Path) -> None:
     compared = 0
     for config, inventory in configs():
@@ -355,6 +381,9 @@ def test_component_placement_and_the_command_give_the_same_plan(tmp_path: Path) 
             with pytest.raises(PlacementError) as refused:
                 ComponentPlacement(config, inventory)
             assert refused.value.diagnostics == error.diagnostics
+            continue
+        if not states_components(config):
+            assert_both_refuse(config, inventory)
             continue
         placement = ComponentPlacement(config, inventory)
         assert saved(placement.plan(), tmp_path / "same.json") == expected

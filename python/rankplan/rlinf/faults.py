@@ -50,6 +50,12 @@ def _instead_of_section(config: Mapping[str, Any]) -> str:
     )
 
 
+def no_components() -> Diagnostic:
+    """Return the fault of a ``cluster`` section that places nothing."""
+    help = "add components: `component_placement: {actor: 0-7}`"
+    return Diagnostic("no-components", "the config places no component", help)
+
+
 def lacking_key(written: str, key: str, lack: str) -> Diagnostic:
     """A key is misspelt without which the config lacks something important."""
     return Diagnostic("unknown-key", f"unknown key `{written}`, and {lack}", f"rename it to `{key}`")

@@ -12,6 +12,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.read.read_config import ReadConfig
 from rankplan.read.text.reader import Config
+from rankplan.rlinf import faults
 from rankplan.rlinf.clusters import inventory_of
 from rankplan.rlinf.dialect import DIALECT
 from rankplan.rlinf.job import roles_of
@@ -29,8 +30,10 @@ class ComponentPlacement:
     ``config`` is a mapping with a ``cluster`` section (a dict, an OmegaConf object, the result of `load_config`) or the
     path of a YAML file. Its other sections decide how RLinf places the components: by their parallel sizes, in a mode.
     ``cluster`` is an `Inventory` or a live `Cluster`; the config need not repeat the node groups that it knows, and
-    overrides those of the same name. Raises `PlacementError` with every fault of the config in the order of the file;
-    ``OSError`` if the file cannot be read; ``TypeError`` for any other cluster.
+    overrides those of the same name. An empty ``component_placement`` leaves all components to `with_strategy`.
+
+    Raises `PlacementError` with every fault of the config in the order of the file (``no-components`` for a section
+    without ``component_placement``); ``OSError`` if the file cannot be read; ``TypeError`` for any other cluster.
     """
 
     _kind: ClassVar[type[Roles] | None] = None
@@ -45,6 +48,9 @@ class ComponentPlacement:
         self._inventory = self._roles.inventory
         self._placement_mode = self._roles.mode
         self._placements = self._roles.strategies()  # RLinf's name, which its subclasses write to
+        if not section.states_components:
+            section.reject((), faults.no_components())
+            section.faults.finish()
 
     @property
     def components(self) -> list[str]:

@@ -64,7 +64,8 @@ class Entry:
 class Section:
     """The valid part of a ``cluster`` section, and the config with the faults of the rest.
 
-    ``reader`` has the section as its content, and the faults of ``config``. ``entries`` are the valid ones of
+    ``reader`` has the section as its content, and the faults of ``config``. ``states_components``: it has the key
+    ``component_placement`` with a value, valid or not. ``entries`` are the valid ones of
     ``component_placement``. ``short`` are all of its keys, valid or not, and whether their value is the placement
     itself; ``numbers`` are those whose placement is an int that YAML may have misread.
     """
@@ -73,6 +74,7 @@ class Section:
     reader: Reader
     num_nodes: int
     num_nodes_known: bool
+    states_components: bool
     entries: Mapping[str, Entry]
     short: Mapping[str, bool]
     numbers: frozenset[str]
@@ -190,6 +192,7 @@ class _SectionReader:
             reader=self._reader,
             num_nodes=num_nodes or 1,
             num_nodes_known=num_nodes is not None,
+            states_components=keys.COMPONENTS.name in stated,
             entries=entries,
             short=self._short,
             numbers=frozenset() if self._reader.is_file else frozenset(self._numbers),
