@@ -271,7 +271,7 @@ def test_disaggregated() -> None:
     assert placed(plan, "actor") == [(0, ["0"]), (0, ["1"]), (0, ["2"]), (0, ["3"])]
     assert placed(plan, "rollout") == [(0, ["4", "5", "6", "7"]), (1, ["0", "1", "2", "3"])]
     assert plan.sharing().kind == "disaggregated"
-    assert shares(plan) == {"actor": 1.0, "rollout": 1.0}
+    assert shares(plan) == {"actor": 0.4, "rollout": 0.2}
     assert engine_processes(plan["rollout"]) == [EngineProcess(0, 0, 0), EngineProcess(1, 0, 1)]
     assert slime.assumed_inventory(flags) == plan.inventory
 
@@ -287,7 +287,7 @@ def test_colocated() -> None:
     assert [row.devices for row in plan["actor"]] == [[(0, 0)], [(0, 1)], [(0, 2)], [(0, 3)]]
     assert [row.devices for row in plan["rollout"]] == [[(0, 0), (0, 1)], [(0, 2), (0, 3)], [(1, 0), (1, 1)]]
     assert plan["actor"].visibility == "node"
-    assert shares(plan) == {"actor": 0.8, "rollout": 0.2}
+    assert shares(plan) == {"actor": 0.4, "rollout": 0.2}
 
 
 def test_engines_over_several_nodes(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_a_critic_with_the_actors_gpus() -> None:
     plan = slime.plan(flags, inventory)
     assert placed(plan, "critic") == placed(plan, "actor") == [(0, ["0"]), (0, ["1"])]
     assert placed(plan, "rollout") == [(0, ["2"]), (0, ["3"])]
-    assert shares(plan) == {"actor": 0.5, "critic": 0.5, "rollout": 1.0}
+    assert shares(plan) == {"actor": 0.4, "critic": 0.4, "rollout": 0.2}
     flags["colocate"] = True
     plan = slime.plan(flags, inventory)
     assert plan.sharing().kind == "collocated"
@@ -334,12 +334,12 @@ def test_a_critic_with_gpus_of_its_own() -> None:
     assert list(plan) == ["actor", "critic", "rollout"]
     assert placed(plan, "critic") == [(0, ["2"]), (0, ["3"]), (0, ["4"])]
     assert placed(plan, "rollout") == [(0, ["5"]), (0, ["6"])]
-    assert shares(plan) == {"actor": 1.0, "critic": 1.0, "rollout": 1.0}
+    assert shares(plan) == {"actor": 0.4, "critic": 0.4, "rollout": 0.2}
     del flags["rollout_num_gpus"]
     flags["colocate"] = True
     plan = slime.plan(flags, inventory)
     assert placed(plan, "rollout") == placed(plan, "actor") + placed(plan, "critic")
-    assert shares(plan) == {"actor": 0.8, "critic": 0.8, "rollout": 0.2}
+    assert shares(plan) == {"actor": 0.4, "critic": 0.4, "rollout": 0.2}
 
 
 @pytest.mark.parametrize(

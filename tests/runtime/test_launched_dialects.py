@@ -89,7 +89,7 @@ def test_an_example_is_reserved_launched_and_verified(example: str, cluster: Clu
 
 def test_a_colocated_rollout_shares_the_actors_gpus_and_meets_by_engine(cluster: Cluster) -> None:
     plan = slime.plan(EXAMPLES / "slime-colocated.yaml", cluster.inventory)
-    assert {name: component.share for name, component in plan.items()} == {"actor": 0.8, "rollout": 0.2}
+    assert {name: component.share for name, component in plan.items()} == {"actor": 0.4, "rollout": 0.2}
     with cluster.reserve(plan) as reserved:
         groups = {
             name: Reader.create_group().launch(cluster, component, reservation=reserved)

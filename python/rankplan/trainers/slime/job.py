@@ -6,12 +6,12 @@ start at the rollout's offset: after the training, or at the first GPU if coloca
 one process per node.
 
 The pool is on the first nodes of the inventory, as many as it needs. Their GPUs are in the order of slime, node by
-node; nodes are in rank order unless every node has an address. Colocated, the training has a share of 0.8 and the
-rollout of 0.2; an actor and a critic on the same GPUs have half of the training's share each. Faults are
+node; nodes are in rank order unless every node has an address. slime reserves whole GPUs, and its processes ask for
+shares of them, colocated or not: 0.4 for one of the actor and of the critic, 0.2 for an engine. Faults are
 ``resource-out-of-range`` for too few GPUs and ``spans-nodes`` for a rollout process that would need two nodes, among
 others.
 
-Follows slime's ``create_placement_groups`` and ``start_rollout_servers`` (624b824).
+Follows slime's ``create_placement_groups``, ``allocate_train_group`` and ``start_rollout_servers`` (624b824).
 """
 
 from __future__ import annotations
@@ -31,6 +31,13 @@ from rankplan.words import misspelt
 
 _HOLDERS = ("rollout manager", "engine lock")
 """Actors that hold a CPU each beside the group, which takes one for each of its GPUs (``RolloutManager``)."""
+
+
+_TRAINING_SHARE = 0.4
+"""What a process of the actor, and of the critic, asks for of its GPU (``allocate_train_group``)."""
+
+_ENGINE_SHARE = 0.2
+"""What a process of an engine asks for of its first GPU (``ServerGroup.start_engines``)."""
 
 
 class SlimeJob(Job):
@@ -136,20 +143,18 @@ class SlimeJob(Job):
         placer.ask(first, pool, order="number", cpus=1)
         for name in _HOLDERS:
             placer.hold(Actors(name, cpus=1))
-        share = 0.8 if colocated else 1.0
-        share /= 2 if self.critic and self.critic_shares else 1
         critic = 0 if self.critic_shares else self.actor
-        self._place_training(placer, "actor", pool.slice(0, self.actor), share)
-        self._place_training(placer, "critic", pool.slice(critic, critic + self.critic), share)
+        self._place_training(placer, "actor", pool.slice(0, self.actor))
+        self._place_training(placer, "critic", pool.slice(critic, critic + self.critic))
         rollout = pool.slice(self.rollout_offset, self.rollout_offset + self.rollout)
         sizes = _decisive(self.engine, self.rollout)
-        engines, share = self.per_engine // each, 0.2 if colocated else 1.0
+        engines = self.per_engine // each
         self._check_addresses(placer, rollout)
-        placer.component("rollout", rollout, sizes.where, each, sizes=sizes, share=share, engines=engines)
+        placer.component("rollout", rollout, sizes.where, each, sizes=sizes, share=_ENGINE_SHARE, engines=engines)
 
-    def _place_training(self, placer: Placer, name: str, taken: Taken, share: float) -> None:
+    def _place_training(self, placer: Placer, name: str, taken: Taken) -> None:
         sizes = _decisive(self.parallel, len(taken))
-        placer.component(name, taken, sizes.where, sizes=sizes, share=share)
+        placer.component(name, taken, sizes.where, sizes=sizes, share=_TRAINING_SHARE)
 
     def _check_addresses(self, placer: Placer, rollout: Taken) -> None:
         """Warn of an engine that gets the address of an engine on another node.
