@@ -12,6 +12,10 @@ from rankplan.sdk import Where, must_be
 from rankplan.words import counted, shown
 
 WRITE_DEVICES = "write list(range(0,8)), [0,1,2,3], or several of these with +"
+_EVALUATED = (
+    "use numbers and lists with + - * / // % **, slices, loops with conditions, and list, tuple, range, sorted, "
+    "reversed, int, len, sum, min, max, abs, zip and enumerate"
+)
 _CLOSE = "close it, and quote it inside YAML braces, where a comma ends the text"
 
 
@@ -177,10 +181,30 @@ def range_repeated(expression: str) -> Diagnostic:
     return Diagnostic("syntax", "a range cannot be repeated", f"write list({expression})")
 
 
-def too_many_steps(steps: int, most: int) -> Diagnostic:
-    """Return the fault of a comprehension with more steps than are evaluated."""
-    message = f"the comprehension has {steps:,} steps; at most {most:,} are evaluated"
-    return Diagnostic("syntax", message, "write list(range(start, stop, step))")
+def too_many_steps(most: int) -> Diagnostic:
+    """Return the fault of an expression that takes more steps than are evaluated."""
+    return Diagnostic("syntax", f"this takes more than {most:,} steps", "write list(range(start, stop, step))")
+
+
+def not_evaluated(expression: str) -> Diagnostic:
+    """Return the fault of an expression that rankplan does not evaluate, though Python may."""
+    return Diagnostic("syntax", f"`{expression}` is not evaluated", _EVALUATED)
+
+
+def division_by_zero() -> Diagnostic:
+    """Return the fault of a division that Python refuses."""
+    return Diagnostic("syntax", "this divides by 0", "divide by another number")
+
+
+def no_such_item(index: int, length: int) -> Diagnostic:
+    """Return the fault of an index past the ends of a sequence."""
+    message = f"index {index} is out of range: this has {counted(length, 'item')}"
+    return Diagnostic("syntax", message, f"use {-length} to {length - 1}" if length else "add items")
+
+
+def nothing_compared() -> Diagnostic:
+    """Return the fault of the least or the largest of no numbers."""
+    return Diagnostic("syntax", "this compares no numbers", "pass one or more")
 
 
 def not_a_number(expression: str) -> Diagnostic:
