@@ -69,6 +69,28 @@ def test_the_users_module_sees_its_rank_when_it_is_imported(readers: WorkerGroup
     assert readers.at_import().wait() == readers.environment().wait()
 
 
+def test_the_program_of_rlinfs_document(two_nodes: Cluster) -> None:
+    """Its config names a group of node 0; its worker reads its rank and logs."""
+
+    class TestWorker(Worker):
+        def __init__(self) -> None:
+            super().__init__()
+
+        def run(self) -> int:
+            self.log_info(f"Hello from TestWorker rank {self._rank}!")
+            return self._rank
+
+    section = {
+        "num_nodes": 1,
+        "component_placement": {"test_worker": {"node_group": "a800", "placement": "0-3"}},
+        "node_groups": [{"label": "a800", "node_ranks": 0}],
+    }
+    with Cluster(cluster_cfg=section) as cluster:
+        strategy = ComponentPlacement({"cluster": section}, cluster).get_strategy("test_worker")
+        with TestWorker.create_group().launch(cluster, placement_strategy=strategy) as worker:
+            assert worker.run().wait() == [0, 1, 2, 3]
+
+
 def test_plain_methods_run_in_the_main_thread(readers: WorkerGroup) -> None:
     assert readers.in_main_thread().wait() == [True] * 4, "where signal handlers can be set"
 
