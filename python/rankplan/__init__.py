@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from rankplan._core import RankSet as RankSet
     from rankplan._core import error_codes as error_codes
     from rankplan.accelerators import register_accelerator as register_accelerator
-    from rankplan.arranging.arrange import Arrangement as Arrangement
     from rankplan.arranging.arrange import arrange as arrange
     from rankplan.arranging.replan import replan as replan
     from rankplan.arranging.replanned import Replanned as Replanned
+    from rankplan.arranging.task import Arrangement as Arrangement
     from rankplan.dialects.convert import Converted as Converted
     from rankplan.dialects.convert import convert as convert
     from rankplan.errors import ClusterError as ClusterError
@@ -105,7 +105,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "_core": ("Chunks", "Groups", "Packed", "Placement", "Placements", "RankMap", "RankSet", "error_codes"),
     "accelerators": ("register_accelerator",),
-    "arranging.arrange": ("Arrangement", "arrange"),
+    "arranging.arrange": ("arrange",),
+    "arranging.task": ("Arrangement",),
     "arranging.replan": ("replan",),
     "arranging.replanned": ("Replanned",),
     "read.hardware": ("Franka", "HardwareConfig", "register_hardware"),

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rankplan import ComponentPlacement, Inventory, Plan, arrange, diff, replan
 from rankplan._core import Chunks, RankMap, RankSet
-from rankplan.arranging.arrange import Task
 from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.replanned import Replanned
 from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import Shrinking
+from rankplan.arranging.task import Task
 from rankplan.cli import main
 from rankplan.errors import PlacementError
 from rankplan.parallel import ENGINE_ORDER, Parallel

@@ -140,3 +140,25 @@ def test_the_placements_that_are_ranked_keep_the_rules() -> None:
     assert kept.plan.rules.keep == {"actor": {"world": "node"}}
     assert len(kept.plan["actor"].used_nodes()) == 1 and kept.rejected
     assert kept.plan.job is not None and kept.plan.job.emit == {"image": "me/rl:1"}
+
+
+def test_ranked_placements_are_on_the_nodes_that_keep_the_rules() -> None:
+    racks = enumerate("abab")
+    nodes = [
+        f"  - {{ranks: {rank}, accelerators: 8, hostname: n{rank}, labels: {{rack: {rack}}}}}" for rank, rack in racks
+    ]
+    Path("nodes.yaml").write_text("\n".join(["levels: [rack]", "nodes:", *nodes]))
+    Path("conf.yaml").write_text(CONF.replace("num_nodes: 2", "num_nodes: 4"))
+    Path("run.job.yaml").write_text(
+        "job: conf.yaml\nnodes: nodes.yaml\ntopology: {keep: {actor: {world: rack}}, cap: {rack: 2}}\n"
+    )
+    times = {"seconds": {16: 10}}
+    costs = {
+        "batches": 1,
+        "after": {"actor": ["rollout"]},
+        "components": {"rollout": dict(times), "actor": dict(times)},
+    }
+    plan = rankplan.tune(costs, config="run.job.yaml").plan
+    used = plan["actor"].used_nodes()
+    assert len(used) == 2 and len({plan.inventory.node(node).labels["rack"] for node in used}) == 1
+    assert sorted(str(plan.inventory.node(rank).hostname) for rank in range(4)) == ["n0", "n1", "n2", "n3"]

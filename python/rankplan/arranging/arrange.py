@@ -1,84 +1,23 @@
-"""Arrange nodes: find a node for every node rank of a plan, so that few parallel groups cross a domain."""
+"""Arrange the nodes of an inventory for a plan."""
 
 from __future__ import annotations
 
-import os
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
-from itertools import chain, product
-from typing import TypeAlias
+from collections.abc import Iterable
 
-from rankplan._core import Arrangement as Found
-from rankplan._core import Hierarchy, Problem, RankSet
 from rankplan.arranging import faults, rules
 from rankplan.arranging.exclusion import Exclusion, restored
-from rankplan.arranging.hierarchy import crossings, domains_at, hierarchy_of, layouts
-from rankplan.arranging.refusal import Refusal
+from rankplan.arranging.lining_up import lined_up, lines_of
+from rankplan.arranging.of_job import reject_nameless
+from rankplan.arranging.replanned import moved_to, nodes_of, resized_facts
 from rankplan.arranging.rules import Network
-from rankplan.errors import Diagnostic, PlacementError
-from rankplan.frozen import frozen
+from rankplan.arranging.task import Arrangement, Task
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.entries import one_or_several
 from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.topology import Domains, domains
-from rankplan.plans.component import Component, local_accelerators, used_nodes
 from rankplan.plans.diff import same_nodes
+from rankplan.plans.fitting import moved
 from rankplan.plans.plan import Plan, check_plan
-from rankplan.plans.pools import reserves, strangers
 from rankplan.plans.rules import Balance, Cap, Keep, Prefer, Segments
-from rankplan.plans.topology import NodeRule, NodeRules, Sets, broken
-from rankplan.words import counted
-
-KINDS = ("tensor or context", "expert", "data", "pipeline")
-"""The groups whose crossings are counted together, those whose crossings cost most first.
-
-Together they are all kinds of groups: tensor groups include expert-tensor groups; data groups include their shard and
-replica groups and expert-data groups.
-"""
-
-_Kind: TypeAlias = tuple[str, int, str | None]
-"""Type, number and model of the accelerators of a node."""
-
-
-@frozen(slots=False)
-class Arrangement:
-    """A node for every node rank of a plan.
-
-    ``nodes`` has, by node rank, a rank in the inventory before; the others are ``spares``, domain after domain.
-    ``before`` and ``after``, shape (levels, 4), count the groups that cross a domain of each of the ``levels``, by
-    `KINDS`: those of the components that state sizes, as ``rankplan check`` counts them. ``optimal``: it is proved that
-    no arrangement costs less. ``moved`` is the number of processes on another node than before a failure; ``as_block``
-    is the number that would have to move so that the smallest torn group is whole again, if that is possible.
-    """
-
-    present: Inventory
-    nodes: tuple[int, ...]
-    spares: tuple[int, ...]
-    levels: tuple[str, ...]
-    before: list[list[int]]
-    after: list[list[int]]
-    optimal: bool
-    moved: int = 0
-    as_block: int | None = None
-
-    @cached_property
-    def inventory(self) -> Inventory:
-        """The nodes in their new order, the spares last, without node groups."""
-        return self.present.reordered([*self.nodes, *self.spares])
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the nodes in their new order to an inventory file, atomically.
-
-        Raises `PlacementError` (``invalid-value``) for nodes without a hostname and an address that have a new rank:
-        the file could not say which machines they are. Raises ``OSError`` if it cannot be written.
-        """
-        order = [*self.nodes, *self.spares]
-        unnamed = RankSet(node for node in _nameless(self.present) if order[node] != node)
-        if unnamed:
-            raise PlacementError([faults.nameless_nodes_reordered(unnamed)])
-        self.inventory.save(path)
 
 
 def arrange(
@@ -97,7 +36,8 @@ def arrange(
 
     Every node rank of the plan gets a node with the hardware that it needs. As few parallel groups as possible cross a
     domain, outermost level first, tensor, context and expert-tensor groups before expert, data and pipeline groups.
-    The nodes that the plan does not need come last, and stay in whole domains if possible.
+    The nodes that the plan does not need come last, and stay in whole domains if possible. A trainer that sorts the
+    nodes of a pool, such as by their addresses, finds them in that order.
 
     Each of these replaces the rule of its name in the plan:
 
@@ -114,8 +54,8 @@ def arrange(
     ``beside`` are plans of other jobs: their nodes, found by hostname, else address, else rank, are taken. They count
     for ``cap`` only.
 
-    Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``, and every
-    wrong name or size.
+    Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small``, ``group-spans``,
+    ``order-not-kept`` if the rules do not hold once the trainer has sorted the nodes, and every wrong name or size.
     """
     check_plan(plan)
     planned = plan.inventory
@@ -126,397 +66,23 @@ def arrange(
     network = Network.of(inventory, plan, keep=keep, segment=segment, prefer=prefer, balance=balance, cap=cap)
     known = same_nodes(planned, inventory)
     excluded = Exclusion.of(planned, inventory, known)
-    return Task(inventory, planned, plan, network, excluded, were=known).solve()
+    return lined_up(Task(inventory, planned, plan, network, excluded, were=known), lines_of(plan), plan.dialect)
 
 
-@frozen(slots=False)
-class Task:
-    """A plan and the nodes that it can use.
+def arranged_plan(plan: Plan, arrangement: Arrangement, restore: str | Iterable[str] = ()) -> Plan:
+    """Return a plan on an arrangement of other nodes for it: in the same places, with its spares after its own nodes.
 
-    ``excluded`` is the hardware of the inventory that it cannot use; nodes that are named by their rank keep it.
-    ``old`` has, by node rank, the rank in the inventory of the node that it may keep, or ``None``; it is empty without
-    an old plan. ``were`` has the node that each had, lost or not; ``pinned`` the node that it must keep, if it is not
-    empty. ``whole_group``: see `replan`. ``before`` are the crossings before, if they are known. ``held``: node ranks
-    without processes keep their nodes, which are no spares then. ``unfit`` are nodes, each with node ranks that must
-    not be on it. ``reserved`` are nodes, each with the components that may use it: those of the reserves before a
-    repair, which may have given their node ranks to other nodes.
+    It excludes what it excluded before, by names that are right there, but for what ``restore`` names. Raises
+    `PlacementError` (``invalid-value``) for nodes without a hostname and an address that have a new rank.
     """
-
-    inventory: Inventory
-    planned: Inventory
-    parts: Mapping[str, Component]
-    network: Network
-    excluded: Exclusion
-    old: Sequence[int | None] = ()
-    were: Sequence[int | None] = ()
-    pinned: Sequence[int | None] = ()
-    whole_group: bool = False
-    before: list[list[int]] | None = None
-    held: bool = False
-    unfit: Sequence[tuple[int, RankSet]] = ()
-    reserved: Sequence[tuple[int, set[str]]] = ()
-
-    def solve(self) -> Arrangement:
-        """Find a node for every node rank.
-
-        Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small`` or ``group-spans``.
-        """
-        if isinstance(self.answer, Refusal):
-            raise PlacementError([self.answer.fault()])
-        problem, found = self.answer
-        block = problem.moved_as_block(found) if self.old else None
-        if block is not None and block.cost[3:] >= found.cost[3:]:
-            block = None
-        if block is not None and self.whole_group:
-            found, block = block, None
-        usable = self.usable
-        nodes = [None if node is None else usable[node] for node in found.nodes]
-        self._fill(nodes)
-        filled = [node for node in nodes if node is not None]
-        taken = set(filled)
-        spares = [usable[node] for node in self.hierarchy.order if usable[node] not in taken]
-        listed = taken.union(spares)
-        spares += (node for node in range(self.inventory.num_nodes) if node not in listed)
-        for rank, node in sorted(self.excluded.named.items()):
-            if node in spares and rank >= len(filled):
-                spares.remove(node)
-                spares.insert(rank - len(filled), node)
-        return Arrangement(
-            present=self.inventory,
-            nodes=tuple(filled),
-            spares=tuple(spares),
-            levels=self.network.levels,
-            before=self._before() if self.before is None else self.before,
-            after=problem.crossings(found.nodes),
-            optimal=found.optimal,
-            moved=found.moved,
-            as_block=None if block is None else block.moved,
-        )
-
-    @property
-    def _new(self) -> bool:
-        """Whether no node rank had a node before."""
-        return not self.old and not self.pinned
-
-    @cached_property
-    def needed(self) -> RankSet:
-        """The node ranks with processes."""
-        return used_nodes(self.parts.values())
-
-    @cached_property
-    def rules(self) -> NodeRules:
-        """What must, and should, hold on these nodes.
-
-        Raises `PlacementError` with every fault, also for what must stay within a node and is on several node ranks.
-        """
-        rules = NodeRules.of(self.network.rules, self.parts, self.network.levels, arranging=self._new)
-        wrong = [_placed(path, fault) for path, fault in rules.faults]
-        for rule in rules.kept:
-            if rule.level is None and (crossing := broken(rule, self.parts, self.planned)):
-                wrong.append(Diagnostic("group-spans", *crossing))
-        if wrong:
-            raise PlacementError(wrong)
-        rules.kept = [rule for rule in rules.kept if rule.level is not None]
-        rules.preferred = [rule for rule in rules.preferred if rule.level is not None]
-        return rules
-
-    @cached_property
-    def answer(self) -> tuple[Problem, Found] | Refusal:
-        """The arrangement in which the sets of each rule are divided into as few parts as possible.
-
-        With an old plan, one that moves fewer processes is better. Raises `PlacementError` for wrong rules, and too few
-        nodes.
-        """
-        divisions = product(*map(self._divisions, self.rules.kept))
-        answer = self._divided(next(divisions))  # there is one: sets can stay whole
-        for parts in divisions:
-            if not (self.old or isinstance(answer, Refusal)):
-                break
-            other = self._divided(parts)
-            if not isinstance(other, Refusal):
-                better = isinstance(answer, Refusal) or other[1].cost[:3] < answer[1].cost[:3]
-                answer = other if better else answer
-            elif isinstance(answer, Refusal):
-                answer = replace(other, proved=other.proved and answer.proved)
-        return answer
-
-    def _divided(self, parts: Sequence[int]) -> tuple[Problem, Found] | Refusal:
-        """Return the arrangement with the sets of each rule divided into so many parts."""
-        problem = self._problem([rule.divided(count) for rule, count in zip(self.rules.kept, parts, strict=True)])
-        try:
-            found = problem.solve()
-        except ValueError as error:
-            raise PlacementError([self._shortage(*one) for one in error.args[0]]) from None
-        if found.allowed:
-            return problem, found
-        return Refusal(self, self.rules, problem, found, tuple(parts), found.impossible)
-
-    def _divisions(self, rule: NodeRule) -> list[int]:
-        """Return the numbers of parts that the sets of a rule may be divided into: those that a domain has room for."""
-        largest = max(self.hierarchy.sizes(rule.level or 0), default=0)
-        found = rule.divisions()
-        return [count for count in found if max(map(len, rule.divided(count)), default=0) <= largest] or found[-1:]
-
-    @cached_property
-    def usable(self) -> list[int]:
-        """The ranks in the inventory of the nodes that are not excluded, or kept as they are."""
-        whole = RankSet(node for node, accelerators in self.excluded.marks.items() if accelerators is None)
-        named = RankSet(node for rank, node in self.excluded.named.items() if self._new and rank not in self.needed)
-        nodes = RankSet(range(self.inventory.num_nodes)) - whole - named - self._nameless_spares
-        if self.held:
-            idle = RankSet(range(self.planned.num_nodes)) - self.needed
-            nodes -= RankSet(place for rank in idle if (place := self._places_before[rank]) is not None)
-        return list(nodes)
-
-    # In a repaired plan, only its rank says which machine a node without a hostname and an address is. So such a node
-    # keeps its node rank, and the rank keeps its node. `arrange` repairs no plan, and numbers the nodes freely.
-
-    @cached_property
-    def _nameless_ranks(self) -> RankSet:
-        """The node ranks with processes that can only be on the node of the same rank.
-
-        A node rank that a repair adds has no name in the plan yet; its node has one.
-        """
-        if self._new:
-            return RankSet()
-        nameless = _nameless(self.planned) & _nameless(self.inventory) & self.needed
-        return RankSet(rank for rank in nameless if self._places_before[rank] == rank)
-
-    @cached_property
-    def _nameless_spares(self) -> RankSet:
-        """Nodes without names whose own rank has no processes: no other rank may be there."""
-        return RankSet() if self._new else _nameless(self.inventory) - self.needed
-
-    @cached_property
-    def _places_before(self) -> Sequence[int | None]:
-        """By node rank, the rank in the inventory of the node that it had, lost or not."""
-        return self.were or self._places
-
-    def _check_nameless(self, unfit: Mapping[int, RankSet], position: Mapping[int, int]) -> None:
-        """Raise `PlacementError` (``too-few-nodes``) if a node is lost that only its rank tells from others."""
-        lost = RankSet(
-            rank for rank in self._nameless_ranks if rank not in position or rank in unfit.get(position[rank], ())
-        )
-        if lost:
-            raise PlacementError([faults.nameless_node_lost(lost)])
-
-    @cached_property
-    def hierarchy(self) -> Hierarchy:
-        return hierarchy_of(self.domains, self.usable)
-
-    @cached_property
-    def domains(self) -> tuple[Domains, ...]:
-        """The domains of the inventory at each level of the rules."""
-        return domains_at(self.inventory, self.network.levels)
-
-    @cached_property
-    def _places(self) -> Sequence[int | None]:
-        """By node rank, the rank in the inventory of its node before."""
-        return self.old or self.were or same_nodes(self.planned, self.inventory)
-
-    @cached_property
-    def hardware(self) -> tuple[list[int], list[int], list[_Kind]]:
-        """The hardware of each node rank and of each node, as indexes of the kinds of hardware, and these kinds."""
-        by_model = any(record.accelerator_model is not None for _, record in self.planned.stretches())
-        kinds: dict[_Kind, int] = {}
-        needs: list[int] = []
-        present: list[int] = []
-        for column, inventory in ((needs, self.planned), (present, self.inventory)):
-            for nodes, record in inventory.stretches():
-                model = record.accelerator_model if by_model else None
-                kind = record.accelerator_type, len(record.accelerator_ids), model
-                column += [kinds.setdefault(kind, len(kinds))] * len(nodes)
-        return needs, present, list(kinds)
-
-    def _problem(self, kept: Sequence[Sets]) -> Problem:
-        position = {node: index for index, node in enumerate(self.usable)}
-        needs, present, _ = self.hardware
-        node_classes = [present[node] for node in self.usable]
-        rank_classes: list[int | None] = [None] * self.planned.num_nodes
-        for rank in self.needed:
-            rank_classes[rank] = needs[rank]
-        unfit: dict[int, RankSet] = {}
-        for node, unsuited in chain(self._unfit(), self._reserved(), self._out_of_place(), self.unfit):
-            if (index := position.get(node)) is not None:
-                unfit[index] = unfit.get(index, RankSet()) | unsuited
-        self._check_nameless(unfit, position)
-        old = [None if node is None else position.get(node) for node in self.old]
-        pinned: list[int | None] = [None] * self.planned.num_nodes
-        for rank, place in self._fixtures():
-            if place is not None and rank_classes[rank] is not None:
-                pinned[rank] = position.get(place)
-        for rank, index in enumerate(old):
-            if index is not None and (node_classes[index] != rank_classes[rank] or rank in unfit.get(index, ())):
-                old[rank] = None
-        sets: dict[tuple[int, tuple[int, ...]], int] = {}
-        for index, (rule, divided) in enumerate(zip(self.rules.kept, kept, strict=True)):
-            for ranks in divided:
-                sets.setdefault((rule.level or 0, ranks), index)  # components may have the same segments
-        return Problem(
-            self.hierarchy,
-            node_classes=node_classes,
-            rank_classes=rank_classes,
-            unfit=list(unfit.items()),
-            parts=layouts(self.parts),
-            sets=[(level, ranks, index) for (level, ranks), index in sets.items()],
-            preferred=[(rule.level or 0, ranks) for rule in self.rules.preferred for ranks in rule.sets()],
-            balanced=[(level, list(ranks)) for level, ranks in self.rules.balanced if ranks],
-            caps=list(self._caps()),
-            pinned=pinned,
-            old=old,
-            segment=self.network.largest_segment,
-        )
-
-    def _caps(self) -> Iterator[tuple[int, list[int]]]:
-        """Yield each level with caps, and what they leave of each domain beside other jobs.
-
-        Nodes that the plan has already are left to it: other jobs that came later make no survivor move.
-        """
-        usable = self.usable
-        places = self.old or self.pinned
-        own = [place for rank in self.needed if places and (place := places[rank]) is not None]
-        for level, most in self.rules.caps.items():
-            ids = self.domains[level].ids
-            taken = Counter(ids[node] for node in self.inventory.taken)
-            had = Counter(ids[node] for node in own)
-            left = [most] * len(self.hierarchy.sizes(level))
-            for index, domain in enumerate(self.hierarchy.at(level)) if taken or had else ():
-                name = ids[usable[index]]
-                left[domain] = max(most - taken[name], had[name])
-            yield level, left
-
-    def _unfit(self) -> Iterator[tuple[int, RankSet]]:
-        """Yield each node of which only some accelerators are excluded, with the node ranks that need one of these."""
-        broken = {node: local for node, local in self.excluded.marks.items() if local is not None}
-        runs = [run for part in self.parts.values() for run in part.rows.runs()] if broken else []
-        used = [(range(run.node, run.node + run.nodes), local_accelerators(run.pattern)) for run in runs]
-        ranks_of: dict[RankSet, RankSet] = {}
-        for node, local in broken.items():
-            if local not in ranks_of:
-                needing = (ranks for ranks, accelerators in used if not accelerators.isdisjoint(local))
-                ranks_of[local] = RankSet(chain.from_iterable(needing))
-            if ranks_of[local]:
-                yield node, ranks_of[local]
-
-    def _reserved(self) -> Iterator[tuple[int, RankSet]]:
-        """Yield each node of a reserve, with the node ranks that must not use it.
-
-        These are those of components that it does not protect. If one of these components needs a node, survivors must
-        not use it either: they could move to the reserve only to leave their node to that component.
-        """
-        places, kept = self._places_before, self.old or self.pinned
-        for ranks, names in () if self._new else reserves(self.network.rules.pools):
-            others = strangers(self.parts, names)
-            stay = RankSet(rank for rank in self.needed if kept[rank] is not None)
-            if others - stay:
-                others |= stay
-            if others:
-                yield from ((place, others) for rank in ranks if (place := places[rank]) is not None)
-        for node, names in self.reserved:
-            yield node, strangers(self.parts, names)
-
-    def _out_of_place(self) -> Iterator[tuple[int, RankSet]]:
-        """Yield each node without names whose rank is new in the plan, with all other node ranks."""
-        for node in () if self._new else _nameless(self.inventory) & self.needed - self._nameless_ranks:
-            yield node, self.needed - RankSet([node])
-
-    def _fixtures(self) -> Iterator[tuple[int, int | None]]:
-        """Yield the node ranks that keep their nodes, and these.
-
-        They are those with configured hardware, such as robots; those that are pinned; those whose nodes have no names;
-        without an old plan, those that a name excludes by their rank.
-        """
-        for group in () if self.planned.facts is None else self.planned.facts.node_groups:
-            if group.hardware is not None:
-                yield from ((rank, self._places[rank]) for rank, _ in group.hardware.counts())
-        yield from enumerate(self.pinned)
-        yield from ((rank, rank) for rank in self._nameless_ranks)
-        if self._new:
-            yield from ((rank, node) for rank, node in self.excluded.named.items() if rank < self.planned.num_nodes)
-
-    def _fill(self, nodes: list[int | None]) -> None:
-        """Give node ranks without processes the nodes that they had, else others of the same hardware.
-
-        `arrange` leaves out the last node ranks from the first one on that needs no node and gets none, unless a config
-        states how many nodes there are.
-        """
-        needs, present, _ = self.hardware
-        taken = {node for node in nodes if node is not None}
-        for rank in [rank for rank, node in enumerate(nodes) if node is None]:
-            place = self._places[rank]
-            if place is not None and place not in taken and present[place] == needs[rank]:
-                nodes[rank] = place
-                taken.add(place)
-        if None not in nodes:
-            return
-        usable, named = set(self.usable), set(self.excluded.named.values())
-        # Nodes that nobody can use are taken first, so that spares stay, and those that have a rank of their own last.
-        free: dict[int, list[int]] = {}
-        unused = (node for node in range(self.inventory.num_nodes) if node not in taken)
-        for node in sorted(unused, key=lambda node: (node not in named, node not in usable, node)):
-            free.setdefault(present[node], []).append(node)
-        reserved = RankSet().union(*(ranks for ranks, _ in reserves(self.network.rules.pools)))
-        for rank in [rank for rank, node in enumerate(nodes) if node is None]:
-            same = free.get(needs[rank])
-            if same and not self._new and rank in reserved:  # a reserve needs a node that can be used
-                same.sort(key=lambda node: (node in usable, node))
-            stated = self.planned.facts is not None
-            if not same and self._new and not stated and rank > max(self.needed, default=-1):
-                del nodes[rank:]
-                return
-            if not same:
-                alike = [node for node, kind in zip(nodes, needs, strict=True) if kind == needs[rank]]
-                raise PlacementError([self._shortage(needs[rank], len(alike), len(alike) - alike.count(None))])
-            nodes[rank] = same.pop()
-
-    def unfixed_moves(self) -> int | None:
-        """Return the survivors that move without ``fixed``; ``None`` if that does not help."""
-        try:
-            answer = replace(self, pinned=()).answer
-        except PlacementError:
-            return None
-        if isinstance(answer, Refusal):
-            return None
-        _, found = answer
-        position = {node: index for index, node in enumerate(self.usable)}
-        pairs = zip(self.old, found.nodes, strict=True)
-        return sum(old is not None and node is not None and position.get(old) != node for old, node in pairs)
-
-    def _before(self) -> list[list[int]]:
-        """Return the crossings on the nodes before; on those of the plan where the inventory does not have them."""
-        return crossings(self.parts, self._hierarchy_before(), self.planned.num_nodes)
-
-    def _hierarchy_before(self) -> Hierarchy:
-        places = self._places_before
-        known = [place for place in places if place is not None]
-        if len(known) == len(places):
-            return hierarchy_of(self.domains, known)
-        both = self.planned, self.inventory
-        planned, present = ([record for nodes, record in one.stretches() for _ in nodes] for one in both)
-        nodes = [planned[rank] if place is None else present[place] for rank, place in enumerate(places)]
-        return hierarchy_of(domains([node.labels for node in nodes], self.network.levels), range(len(nodes)))
-
-    def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
-        message = f"the plan needs {counted(needed, 'node')} with {self.equipment(kind)}; {found} can be used"
-        return Diagnostic("too-few-nodes", message, f"add {counted(needed - found, 'node')}, or place fewer processes")
-
-    def equipment(self, kind: int) -> str:
-        """Return the accelerators of a kind of hardware in words."""
-        return equipment(*self.hardware[2][kind])
-
-
-def _nameless(inventory: Inventory) -> RankSet:
-    """Return the nodes without a hostname and an address."""
-    nodes = (nodes for nodes, record in inventory.stretches() if not (record.hostname or record.ip))
-    return RankSet(chain.from_iterable(nodes))
-
-
-def equipment(accelerator_type: str, count: int, model: str | None) -> str:
-    """Return the accelerators of a node in words."""
-    return f"{count} {' '.join(part for part in (model, accelerator_type) if part)}" if count else "no accelerators"
-
-
-def _placed(path: tuple[str, ...], found: Diagnostic) -> Diagnostic:
-    """Return the fault of an option; that of an unknown component says where it is named."""
-    named = found.code == "unknown-component"
-    return replace(found, message=f"{found.message} in {path[0]}") if named else found
+    reject_nameless(arrangement.present, arrangement.order)
+    names = list(one_or_several("restore", restore, faults.RESTORE_HELP))
+    if names:
+        before, _ = restored(plan.inventory, plan.inventory, names)
+        plan = plan.placed(before, [moved_to(one, before) for one in plan.values()])
+    known = same_nodes(plan.inventory, arrangement.present)
+    facts = plan.inventory.facts
+    if facts is not None:
+        facts = resized_facts(facts, len(arrangement.order))
+    nodes = nodes_of(plan, arrangement.present, known, arrangement.order, facts)
+    return plan.placed(nodes, [moved(one, nodes) for one in plan.values()])

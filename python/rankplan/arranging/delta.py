@@ -8,7 +8,6 @@ from math import lcm
 
 from rankplan._core import CLUSTER, NODE, RankSet, Requests
 from rankplan.arranging import faults
-from rankplan.arranging.arrange import Arrangement, Task, equipment
 from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.replanned import (
@@ -21,6 +20,7 @@ from rankplan.arranging.replanned import (
 from rankplan.arranging.requests import has_all_nodes, requests_for, with_requests
 from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import removed
+from rankplan.arranging.task import Arrangement, Task, equipment
 from rankplan.arranging.trainer_order import NotInOrder, TrainerOrder, Unsorted
 from rankplan.arranging.units import Step, grown_rule, num_data_groups, reject_without_groups, resized
 from rankplan.errors import Diagnostic, PlacementError

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rankplan._core import RankSet
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.plans.node_order import ORDER_WORDS
 from rankplan.plans.requests import NodeOrder
-from rankplan.words import nodes_text
+from rankplan.words import listed, nodes_text, path_text
 
 ADD_SPARES = "add spare nodes to the inventory"
 
@@ -111,3 +111,12 @@ def with_inventory(fault: Diagnostic) -> Diagnostic:
         return fault
     known = "state the nodes of the cluster, of which the plan knows no others (`--inventory` or `--ray`)"
     return replace(fault, help=fault.help.replace(ADD_SPARES, known))
+
+
+def not_in_line(dialect: str | None, order: NodeOrder, rules: Sequence[KeyPath]) -> Diagnostic:
+    """Return the fault of rules that no nodes keep once the trainer has sorted them."""
+    names = listed([f"`{path_text(path)}`" for path in rules], 8)
+    sorting = f"{dialect or 'the trainer'} sorts the nodes of a pool by {ORDER_WORDS[order]}"
+    message = f"{sorting}; in that order, no nodes of the inventory keep {names}"
+    help = "add nodes, or state smaller sets or an outer level; addresses that follow each other in a domain help most"
+    return Diagnostic("order-not-kept", message, help)

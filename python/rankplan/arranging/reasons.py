@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rankplan._core import RankSet
-from rankplan.arranging.arrange import Task
 from rankplan.arranging.replanned import ranks_at
+from rankplan.arranging.task import Task
 from rankplan.arranging.trainer_order import Answer
 from rankplan.plans.rules import TOGETHER, WORLD
 from rankplan.plans.topology import SEGMENT, NodeRule

@@ -7,16 +7,18 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from rankplan._core import Arrangement, Hierarchy, Problem, RankSet, pack_segments
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.frozen import frozen
 from rankplan.nodes.topology import Domains
 from rankplan.plans.rules import TOGETHER, WORLD
 from rankplan.plans.topology import SEGMENT, NodeRule, NodeRules
 from rankplan.words import counted, nodes_text
 
+_CAP: KeyPath = ("cap",)
+
 
 class Asked(Protocol):
-    """What was to be arranged, see `rankplan.arranging.arrange.Task`."""
+    """What was to be arranged, see `rankplan.arranging.task.Task`."""
 
     @property
     def pinned(self) -> Sequence[int | None]:
@@ -65,18 +67,28 @@ class Refusal:
 
     def fault(self) -> Diagnostic:
         """Return the fault of the smallest set that must be within a domain and is not; else that of the caps."""
+        return self.faulty()[1]
+
+    def faulty(self) -> tuple[KeyPath, Diagnostic]:
+        """Return the path of the rule that cannot be kept, and its fault; see `fault`."""
         unproved = "" if self.proved else " (the search ended early)"
-        if (short := self._capped() or self._too_large()) is not None:
-            return short
+        if (short := self._capped()) is not None:
+            return _CAP, short
+        if (large := self._too_large()) is not None:
+            return large
         wrong = self.problem.broken(self.found)
         if not wrong:
             message = f"no arrangement uses at most the nodes that `cap: {self._caps()}` allows{unproved}"
-            return Diagnostic("domain-too-small", message, "raise the cap, or use fewer nodes")
+            return _CAP, Diagnostic("domain-too-small", message, "raise the cap, or use fewer nodes")
         kept = self.rules.kept
         source, ranks = min(wrong, key=lambda one: (kept[one[0]].kind == SEGMENT, len(one[1]), one[1]))
         rule = kept[source]
         if self.task.pinned and (fault := self._spareless(rule, ranks)) is not None:
-            return fault
+            return rule.path, fault
+        return rule.path, self._broken(rule, ranks, unproved)
+
+    def _broken(self, rule: NodeRule, ranks: Sequence[int], unproved: str) -> Diagnostic:
+        """Return the fault of a set of node ranks that no arrangement keeps within a domain."""
         level = rule.level or 0
         name = self.rules.levels[level]
         if rule.kind == SEGMENT:
@@ -115,8 +127,8 @@ class Refusal:
         code = "segment-incomplete" if rule.kind == SEGMENT else "group-spans"
         return Diagnostic(code, f"{name}: no {more} {place}; {possible}{unproved}", f"add spare nodes there, or {help}")
 
-    def _too_large(self) -> Diagnostic | None:
-        """Return the fault of sets that are larger than any domain, or than what a cap allows."""
+    def _too_large(self) -> tuple[KeyPath, Diagnostic] | None:
+        """Return the rule, and the fault, of sets that are larger than any domain, or than what a cap allows."""
         for rule, parts in zip(self.rules.kept, self.parts, strict=True):
             level = rule.level or 0
             name, largest = self.rules.levels[level], max(self.task.hierarchy.sizes(level), default=0)
@@ -133,7 +145,7 @@ class Refusal:
                 message, help = f"{need}; the largest has {largest}", "use `prefer`, or fewer nodes"
                 if rule.kind != WORLD:
                     help = f"use a smaller {rule.kind} size, or keep the groups within an outer level"
-            return Diagnostic("domain-too-small", message, help)
+            return rule.path, Diagnostic("domain-too-small", message, help)
         return None
 
     def _caps(self) -> str:

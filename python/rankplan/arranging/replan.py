@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from rankplan._core import Placement, RankSet
 from rankplan.arranging import faults, rules
-from rankplan.arranging.arrange import Arrangement, Task
 from rankplan.arranging.delta import resize
 from rankplan.arranging.exclusion import Exclusion, restored
 from rankplan.arranging.faults import ADD_SPARES, NAMELESS_HELP, RESTORE_HELP
@@ -18,6 +17,7 @@ from rankplan.arranging.replanned import Replanned, moved_to, nodes_of, ranks_at
 from rankplan.arranging.requests import requests_for, with_requests
 from rankplan.arranging.rules import Network
 from rankplan.arranging.shrinking import Shrinking
+from rankplan.arranging.task import Arrangement, Task
 from rankplan.arranging.trainer_order import NO_ORDER, Answer, NotInOrder, TrainerOrder, Unsorted, is_in_order
 from rankplan.arranging.units import num_data_groups
 from rankplan.errors import Diagnostic, PlacementError

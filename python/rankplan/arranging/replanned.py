@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rankplan._core import RankSet
-from rankplan.arranging.arrange import Arrangement
 from rankplan.arranging.exclusion import renamed
+from rankplan.arranging.task import Arrangement
 from rankplan.frozen import frozen
 from rankplan.nodes.facts import NO_FACTS, ClusterFacts
 from rankplan.nodes.inventory import Inventory

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from rankplan._core import RankSet, Requests
-from rankplan.arranging.arrange import Arrangement, Task
+from rankplan.arranging.task import Arrangement, Task
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import click
 
 from rankplan.arranging.arrange import arrange as arranged
+from rankplan.arranging.arrange import arranged_plan
+from rankplan.arranging.rules import beside as beside_others
+from rankplan.arranging.task import Arrangement
 from rankplan.cli.common import (
     Choice,
     beside_option,
     config_options,
     others_beside,
     output_option,
-    planned_on,
+    read,
     restore_option,
+    save_option,
 )
 from rankplan.cli.output import faults_end_it, print_table
-from rankplan.front.job import opened
+from rankplan.front.job import Config, opened, saved_plan
+from rankplan.plans.plan import Plan
 from rankplan.plans.rules import Segments
+from rankplan.read.facts import with_stated
 from rankplan.render.changes import arrangement_line, crossings_table, node_lines
 
 
@@ -62,6 +69,7 @@ from rankplan.render.changes import arrangement_line, crossings_table, node_line
 @restore_option
 @beside_option
 @output_option("Write the nodes to this inventory file.")
+@save_option
 def arrange(
     file: str,
     choice: Choice,
@@ -73,6 +81,7 @@ def arrange(
     restore: tuple[str, ...],
     beside: tuple[str, ...],
     output: str | None,
+    save: str | None,
 ) -> None:
     """Order nodes so that few parallel groups cross a domain.
 
@@ -82,7 +91,8 @@ def arrange(
     spares, and stay in whole domains if possible. The levels of the network are labels of the nodes. --segment, --keep,
     --prefer, --balance and --cap replace those of cluster.topology.
 
-    Prints the groups that cross domains before and after. Without -o, prints the nodes in their new order.
+    Prints the groups that cross domains before and after. Without -o and --save, prints the nodes in their
+    new order.
     """
     stated: dict[str, Any] = {
         "keep": kept_levels(keep),
@@ -93,17 +103,51 @@ def arrange(
     }
     with faults_end_it():
         config = opened(file)
-        plan, inventory = planned_on(config, choice, checked=False)
-        found = arranged(plan, inventory, **stated, restore=restore, beside=others_beside(config, beside))
-        if (crossings := crossings_table(found)) is not None:
+        found = _arranged(config, choice, {key: value for key, value in stated.items() if value}, restore, beside)
+        arrangement = found.arrangement
+        if (crossings := crossings_table(arrangement)) is not None:
             print_table(crossings)
         else:
             click.echo("no group crosses a domain, before or after")
-        click.echo(arrangement_line(found))
+        click.echo(arrangement_line(arrangement))
         if output is not None:
-            found.save(output)
-        else:
-            click.echo("\n".join(node_lines(found)))
+            arrangement.save(output)
+        if save is not None:
+            found.plan().save(save)
+        if output is None and save is None:
+            click.echo("\n".join(node_lines(arrangement)))
+
+
+class _Arranged(NamedTuple):
+    """An arrangement, and what makes the plan on it."""
+
+    arrangement: Arrangement
+    plan: Callable[[], Plan]
+
+
+def _arranged(
+    config: Config, choice: Choice, stated: Mapping[str, Any], restore: Sequence[str], beside: Sequence[str]
+) -> _Arranged:
+    """Return the arrangement of the nodes of a config, a job file or a saved plan, with these rules of options."""
+    others = others_beside(config, beside)
+    saved = saved_plan(config)
+    if saved is not None:
+        inventory = replace(choice, without=()).among(saved.inventory)
+        inventory.without(choice.without)  # checks the names
+        inventory = inventory.excluding(choice.without)
+        arrangement = arranged(saved, inventory, **stated, restore=restore, beside=others)
+        plan = saved.placed(saved.inventory, saved.values(), with_stated(saved.rules, stated))
+        return _Arranged(arrangement, lambda: arranged_plan(plan, arrangement, restore))
+    job = replace(read(config, choice), options=stated)
+    job.announce()
+    if job.is_arranged and not restore:
+        job = replace(job, inventory=beside_others(job.inventory, others))
+        found = job.arranged()
+        if found.arrangement is not None:
+            return _Arranged(found.arrangement, lambda: job.planned().plan)
+    arrangement = arranged(job.unchecked_plan(), job.inventory, **stated, restore=restore, beside=others)
+    again = replace(job, inventory=arrangement.inventory)
+    return _Arranged(arrangement, lambda: again.planned().plan)
 
 
 _SIZE = "0*[1-9][0-9]{0,8}"

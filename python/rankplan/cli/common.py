@@ -222,6 +222,11 @@ def output_option(help: str) -> Callable[..., Any]:
     return click.option("-o", "--output", metavar="PATH", type=click.Path(), help=help)
 
 
+save_option = click.option(
+    "--save", metavar="PATH", type=click.Path(), help="Save the plan to this file, for every command that takes a plan."
+)
+
+
 def format_option(*formats: str) -> Callable[..., Any]:
     """Return ``--format``, which is the first format by default; the command gets it as ``form``."""
     choice = click.Choice(formats)

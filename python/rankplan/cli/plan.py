@@ -18,6 +18,7 @@ from rankplan.cli.common import (
     memory_options,
     output_option,
     planned_by,
+    save_option,
 )
 from rankplan.cli.output import faults_end_it, print_lines, print_table
 from rankplan.files import write_whole
@@ -54,7 +55,7 @@ FORMATS = ["table", "json", *_TEXTS, *_FILES]
 @click.option("--weights", metavar="SENDER:RECEIVER", help="Show which slots send their weights to which slots.")
 @click.option("--memory", is_flag=True, help="Also show what each phase needs on an accelerator, and whether it fits.")
 @memory_options
-@click.option("--save", metavar="PATH", type=click.Path(), help="Also save the plan to this file, for Plan.load.")
+@save_option
 @isolate_option
 @click.option("--pinned", is_flag=True, help="Plan whole tensor groups and engines, in the trainer's order of nodes.")
 def plan(

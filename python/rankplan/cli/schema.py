@@ -34,6 +34,7 @@ def config_schema() -> dict[str, Any]:
     section = section_schema()
     definitions = section.pop("$defs")
     definitions["Hardware"]["allOf"] = [_of_type(name) for name in HARDWARE_TYPES]
+    job = job_schema(section, definitions["Topology"])
     keys = properties()
     others = [{"required": [key]} for key in ("gpus_per_node", "n_nodes", "n_gpus_per_node")]
     is_other = {"type": "object", "anyOf": others}
@@ -49,7 +50,7 @@ def config_schema() -> dict[str, Any]:
             "properties": {"cluster": cluster} | {key: schema for key, schema in keys.items() if key != ANY_ROLE},
             "additionalProperties": keys[ANY_ROLE],
         },
-        "$defs": {"ClusterSection": section, "JobFile": job_schema(section), **definitions},
+        "$defs": {"ClusterSection": section, "JobFile": job, **definitions},
     }
 
 

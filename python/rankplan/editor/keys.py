@@ -90,7 +90,7 @@ def _job_words(path: KeyPath) -> list[str]:
         return list(LAUNCHERS)
     if path == ("dialect",):
         return list(DIALECTS)
-    schema = job_schema(_section())["properties"].get(path[0], {}) if path else {}
+    schema = job_schema(_section(), _section()["$defs"]["Topology"])["properties"].get(path[0], {}) if path else {}
     for part in path[1:]:
         schema = schema.get("properties", {}).get(part, {})
     words = [str(word) for word in schema.get("enum", ())]

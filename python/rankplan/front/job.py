@@ -6,7 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -29,6 +29,7 @@ from rankplan.marks import is_emitted
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.inventory_file import is_size, neither
 from rankplan.plans.plan import Plan
+from rankplan.plans.rules import NO_RULES
 from rankplan.read.read_config import ReadConfig
 from rankplan.read.sources import Planned
 from rankplan.read.text.document import Section
@@ -37,6 +38,7 @@ from rankplan.read.text.reader import Reader
 from rankplan.words import counted, wrong_type
 
 if TYPE_CHECKING:
+    from rankplan.front.arranged import ArrangedJob
     from rankplan.jobs.reader import JobFile
     from rankplan.memory.needs import Needs
 
@@ -57,8 +59,8 @@ class Job:
     """A config that was read, its dialect, and the nodes to plan it on.
 
     ``config`` is the result of `Dialect.read`. ``assumed``: the nodes are those that the config is probably meant for.
-    ``labelled``: their labels are known. ``stated`` is what a job file states about it, ``overrides``
-    are all those of the config.
+    ``labelled``: their labels are known. ``stated`` is what a job file states about it, ``overrides`` are all those of
+    the config. ``options`` are rules that replace those of their names.
     """
 
     name: str
@@ -69,6 +71,7 @@ class Job:
     labelled: bool
     stated: JobFile | None = None
     overrides: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def on(self, inventory: Inventory, *, labelled: bool = True) -> Job:
         """Return the job on other nodes, with what its file states of them. Raises `PlacementError`, ``OSError``."""
@@ -122,60 +125,99 @@ class Job:
 
         ``node_ids`` are Ray's ids of the nodes, by which some trainers sort them: see `plan`.
         """
-        inventory = self.inventory
-        planned = self._placed(inventory, isolate=isolate, pinned=pinned)
+        job, ids = self, node_ids
+        if self.is_arranged:
+            found = self.arranged(node_ids, isolate=isolate, pinned=pinned)
+            job, ids, planned = found.job, found.node_ids, found.planned
+        else:
+            planned = self.placed(isolate=isolate, pinned=pinned)
         if pinned:
-            inventory, planned = self._sorted(planned, node_ids, isolate=isolate)
+            from rankplan.front.sorted_pools import with_sorted_pools  # most plans are predictions
+
+            order = self.dialect.node_order(self.config)
+            job, planned = with_sorted_pools(job, planned, ids, order, isolate=isolate)
         reject_empty(planned.plan, self.reader)
-        reject_crossings(planned.plan, labelled=self.labelled, cluster=inventory)
+        reject_crossings(planned.plan, labelled=self.labelled, cluster=job.inventory)
         reject_unreservable(planned, self.reader, self.stated, pinned=pinned)
         return planned
 
-    def _sorted(self, planned: Planned, node_ids: Sequence[str], *, isolate: bool | None) -> tuple[Inventory, Planned]:
-        """Return a plan to pin with the nodes of each pool in the order of the trainer, and all nodes in that order.
+    def arranged(
+        self, node_ids: Sequence[str] = (), *, isolate: bool | None = None, pinned: bool = False
+    ) -> ArrangedJob[Job]:
+        """Return the job on the arrangement of its nodes that its rules ask for; see `rankplan.front.arranged`."""
+        from rankplan.front.arranged import arranged  # most configs state no rules
 
-        The plan has chosen its nodes in the order of the inventory. The trainer decides their order: the nodes of each
-        pool are sorted, and the config is planned on them again. Where nodes of different sizes give the pools other
-        nodes than before, all nodes in use are sorted, or else all of the inventory.
+        return arranged(self, node_ids, isolate=isolate, pinned=pinned)
+
+    @property
+    def is_arranged(self) -> bool:
+        """Whether the rules of the job choose among its nodes, which may get other ranks.
+
+        Rules of a job file do, unless it states the order of the nodes, or the trainer's own config names nodes by
+        their ranks. Without levels of the network, only reserves do.
         """
-        from rankplan.plans.node_order import in_order, in_pools_order, reordered  # most plans are predictions
+        rules = NO_RULES if self.stated is None else self.stated.rules
+        if not self.labelled or (self.stated is not None and self.stated.is_given) or self._counts_nodes:
+            return False
+        reserved = any(pool.node_ranks for pool in rules.pools)
+        return reserved or (bool(rules or self.options) and bool(self.inventory.levels))
 
-        inventory, ids, attempt = self.inventory, list(node_ids), planned
-        for together in (False, True):
-            order = in_pools_order(attempt.plan, ids, together=together)
-            if order is None:
-                return inventory, attempt
-            inventory = reordered(inventory, order)
-            ids = [ids[node] for node in order] if ids else []
-            attempt = self._placed(inventory, isolate=isolate, pinned=True)
-        if in_pools_order(attempt.plan, ids) is not None:
-            inventory = in_order(self.inventory, self.dialect.node_order(self.config), node_ids)
-            attempt = self._placed(inventory, isolate=isolate, pinned=True)
-        return inventory, attempt
+    @property
+    def _counts_nodes(self) -> bool:
+        """Whether the config itself names nodes by their ranks, as RLinf's ``cluster`` section may."""
+        cluster = self.config.cluster
+        if cluster is None:
+            return False
+        facts, pools = cluster.facts, cluster.rules.pools
+        return bool(facts.node_groups or facts.exclude) or any(pool.node_ranks for pool in pools)
+
+    def reordered(self, order: Sequence[int]) -> Job:
+        """Return the job on its nodes in another order, given by their ranks."""
+        from rankplan.plans.node_order import reordered
+
+        stated = self.stated
+        if stated is not None:
+            before = stated.new_ranks
+            new = {rank: index for index, rank in enumerate(order)}
+            ranks = new if before is None else {rank: new[there] for rank, there in before.items()}
+            stated = stated.renumbered(ranks)
+        return replace(self, inventory=reordered(self.inventory, order), stated=stated)
 
     def unchecked_plan(self) -> Plan:
         """Return the plan, whose rules may not hold on its nodes. Raises `PlacementError` with every other fault."""
-        return self._placed(self.inventory, isolate=None, pinned=False).plan
+        return self.placed().plan
 
-    def _placed(self, inventory: Inventory, *, isolate: bool | None, pinned: bool) -> Planned:
-        """Return the plan on an inventory with the rules of the config and of the job file, which are not checked."""
+    def placed(self, *, isolate: bool | None = None, pinned: bool = False) -> Planned:
+        """Return the plan on the nodes in their order, whose rules are not checked, and where the config states it."""
         dialect, isolated = self.dialect, isolate is not False
-        planned = dialect.planned(self.config, inventory, isolate_accelerator=isolated, pinned=pinned)
-        if self.stated is None:
-            return planned
-        from rankplan.jobs.joining import check_plan, with_rules
+        planned = dialect.planned(self.config, self.inventory, isolate_accelerator=isolated, pinned=pinned)
+        plan = planned.plan
+        if self.stated is not None:
+            from rankplan.jobs.joining import check_plan, with_rules
 
-        if self.stated.cluster:
-            check_plan(planned.plan, self.stated)
-        return Planned(with_rules(planned.plan, self.stated, self.overrides), planned.sources)
+            if self.stated.cluster:
+                check_plan(plan, self.stated)
+            plan = with_rules(plan, self.stated, self.overrides)
+        if self.options:
+            from rankplan.read.facts import with_stated
+
+            plan = plan.placed(plan.inventory, plan.values(), with_stated(plan.rules, self.options))
+        return Planned(plan, planned.sources)
 
     def with_stated_rules(self, plan: Plan) -> Plan:
-        """Return another plan of this job with the rules of its file. Raises `PlacementError` if they do not hold."""
+        """Return another plan of this job with the rules of its file, on nodes that keep them.
+
+        Raises `PlacementError` if no nodes do.
+        """
         if self.stated is None:
             return plan
         from rankplan.jobs.joining import with_rules
 
         plan = with_rules(plan, self.stated, self.overrides)
+        if self.is_arranged and plan.inventory.num_nodes == self.inventory.num_nodes:
+            from rankplan.front.arranged import on_arrangement
+
+            plan = on_arrangement(plan, self.inventory)
         reject_crossings(plan, labelled=self.labelled, cluster=self.inventory)
         return plan
 

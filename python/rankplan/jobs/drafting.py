@@ -15,7 +15,7 @@ from rankplan.jobs.keys import KEYS, OF_PROCESSES
 from rankplan.jobs.recognising import JOB
 from rankplan.nodes.facts import NODE_LEVEL
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component
+from rankplan.plans.component import Component, used_nodes
 from rankplan.plans.plan import Plan
 from rankplan.read.text.load import SCRIPTS
 
@@ -84,8 +84,9 @@ class Draft:
         first = next(iter(self.plan), "actor")
         rules: dict[str, Any] = {"keep": kept or {first: {"world": inner}}, "prefer": {first: {"world": inner}}}
         if levels:
-            nodes = [len(one.used_nodes()) for one in self.plan.values()] or [1]
-            rules |= {"segment": {first: nodes[0]}, "balance": {first: inner}, "cap": {inner: max(nodes)}}
+            segment = len(self.plan[first].used_nodes()) if first in self.plan else 1
+            in_use = len(used_nodes(self.plan.values())) or 1
+            rules |= {"segment": {first: segment}, "balance": {first: inner}, "cap": {inner: in_use}}
             rules["levels"] = list(levels)
         return rules
 

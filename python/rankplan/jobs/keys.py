@@ -54,6 +54,9 @@ KEYS = {
 OF_CLUSTER = ("node_groups", "topology", "exclude", "pools")
 """The keys that mean for any trainer what they mean in the ``cluster`` section of RLinf."""
 
+GIVEN = "given"
+"""The value of ``order`` in ``topology`` with which the nodes stay in the order of their inventory."""
+
 SETTINGS = ("visibility", "binding", "cpus_per_process", "host_memory_per_process")
 """The settings of processes, for components that do not state them."""
 

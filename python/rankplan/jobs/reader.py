@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,10 +18,10 @@ from rankplan.frozen import frozen
 from rankplan.hardware.cards import size_in_bytes
 from rankplan.hardware.policies import POLICIES, VISIBILITIES
 from rankplan.jobs import faults
-from rankplan.jobs.keys import KEYS, OF_CLUSTER, OF_MEMORY
+from rankplan.jobs.keys import GIVEN, KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB, ReadJob
 from rankplan.jobs.stack import is_plain, job_section, stacked
-from rankplan.nodes.facts import ClusterFacts
+from rankplan.nodes.facts import ORDERS, ClusterFacts
 from rankplan.nodes.group_rules import group_faults
 from rankplan.nodes.inventory_file import is_size
 from rankplan.plans.pool_rules import stated_pool_faults
@@ -58,7 +59,8 @@ class JobFile(ReadJob):
     ``name`` is what messages call it; ``files`` are all of them, the upper one first. ``job`` is the path of the
     trainer's config or script, or of a saved plan. ``nodes`` is a size or the path of an inventory, ``ray`` the address
     of a cluster. ``cluster`` are the keys that mean what they mean in a ``cluster`` section, as plain values.
-    ``reader`` locates all values.
+    ``is_given``: the nodes are in the order of their inventory, also if rules are stated. ``new_ranks`` has the rank of
+    each node by its rank in that inventory, once they are in another order. ``reader`` locates all values.
     """
 
     name: str
@@ -79,6 +81,8 @@ class JobFile(ReadJob):
     command: str | None = None
     emit: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+    is_given: bool = False
+    new_ranks: Mapping[int, int] | None = None
 
     def __fspath__(self) -> str:
         return self.name
@@ -97,12 +101,21 @@ class JobFile(ReadJob):
 
     def facts(self, num_nodes: int) -> ClusterFacts:
         """Return what is stated of the nodes, of which there are so many."""
-        return ClusterFacts.of(self._cluster(num_nodes))
+        facts = ClusterFacts.of(self._cluster(num_nodes))
+        if self.new_ranks is None:
+            return facts
+        groups = tuple(group.renumbered(self.new_ranks) for group in facts.node_groups)
+        return replace(facts, node_groups=groups)
 
-    @property
+    @cached_property
     def rules(self) -> Rules:
         """What is stated about the components, each rule at its place."""
-        return Rules.of(self._cluster(MAX_NODES)).stated_at(self.reader.where)
+        rules = Rules.of(self._cluster(MAX_NODES)).stated_at(self.reader.where)
+        return rules if self.new_ranks is None else rules.renumbered(self.new_ranks)
+
+    def renumbered(self, ranks: Mapping[int, int]) -> JobFile:
+        """Return what is stated of the same nodes with other ranks, by their ranks in the inventory."""
+        return replace(self, new_ranks=ranks)
 
     def _cluster(self, num_nodes: int) -> dict[str, Any]:
         """Return the keys of a cluster as the core reads them. `_Reading` has found their faults."""
@@ -130,6 +143,7 @@ class _Reading:
         self._content = content
         self._reader = Reader(content)
         self._stack: Any = content.document
+        self._is_given = False
         self._unread: set[str] = set()
         """Keys whose values have faults that were recorded before they were read."""
 
@@ -157,6 +171,7 @@ class _Reading:
             command=self._text("command", "write `command: bash run.sh`"),
             emit=self._emit(),
             files=self._stack.files,
+            is_given=self._is_given,
         )
         self._reader.finish()
         return stated
@@ -254,6 +269,9 @@ class _Reading:
     def _cluster(self) -> dict[str, Any]:
         """Return the keys of a cluster, after every check that needs no nodes."""
         stated = {key: value for key in OF_CLUSTER if (value := self._value(key)) is not None}
+        topology = stated.get("topology")
+        if isinstance(topology, dict) and "order" in topology:
+            stated["topology"] = self._without_given_order(topology)
         if not stated:
             return {}
         values, found = read_cluster({**stated, "num_nodes": MAX_NODES})
@@ -308,6 +326,17 @@ class _Reading:
             else:
                 found[name] = str(value)
         return found
+
+    def _without_given_order(self, topology: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a topology without its order if that is of job files only, or wrong."""
+        order = topology["order"]
+        self._is_given = order == GIVEN
+        if order in ORDERS:
+            return dict(topology)
+        if not self._is_given:
+            fault = faults.wrong_word("topology.order", order, (GIVEN, *ORDERS))
+            self._add(("topology", "order"), fault)
+        return {key: value for key, value in topology.items() if key != "order"}
 
     def _emit(self) -> dict[str, Any]:
         """Return the options of ``rankplan emit`` by the names of its flags, each of a right type."""

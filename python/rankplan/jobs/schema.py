@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankplan.hardware.policies import POLICIES, VISIBILITIES
-from rankplan.jobs.keys import KEYS, OF_CLUSTER, OF_MEMORY
+from rankplan.jobs.keys import GIVEN, KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB
 from rankplan.launchers.options import TO, Form, option_names
 from rankplan.launchers.table import LAUNCHERS
+from rankplan.nodes.facts import ORDERS
 from rankplan.read.simple import CPUS_SCHEMA, HOST_MEMORY_SCHEMA
 
 _TEXT = {"type": "string", "minLength": 1}
@@ -17,9 +18,13 @@ _TEXTS = {"type": "array", "items": _TEXT}
 _VARIABLES = {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
 
 
-def job_schema(section: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of a job file; ``section`` is that of the ``cluster`` section, whose keys it shares."""
+def job_schema(section: Mapping[str, Any], topology: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of a job file.
+
+    ``section`` is that of the ``cluster`` section, whose keys it shares, and ``topology`` that of its ``topology``.
+    """
     shared = {key: section["properties"][key] for key in OF_CLUSTER}
+    shared["topology"] = _with_given_order(topology)
     own: dict[str, dict[str, Any]] = {
         JOB: _TEXT,
         "dialect": _TEXT,
@@ -38,6 +43,14 @@ def job_schema(section: Mapping[str, Any]) -> dict[str, Any]:
     values = own | shared
     properties = {key: {**values[key], "description": KEYS[key].decides} for key in KEYS}
     return {**_closed(properties, [JOB]), "title": "A job file"}
+
+
+def _with_given_order(topology: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of ``topology`` with the order that only a job file states."""
+    order = topology["properties"]["order"]
+    meaning = f"{order['description']} given: rules do not change the order of the inventory."
+    properties = {**topology["properties"], "order": {**order, "enum": [GIVEN, *ORDERS], "description": meaning}}
+    return {**topology, "properties": properties}
 
 
 def _closed(properties: Mapping[str, Any], required: list[str] | None = None) -> dict[str, Any]:

@@ -120,6 +120,18 @@ class NodeGroup:
                 return {**environment.variables, **mode}, environment.interpreter
         return {}, None
 
+    def renumbered(self, ranks: Mapping[int, int]) -> NodeGroup:
+        """Return the group of the same nodes with other ranks, by their ranks before."""
+        environments = tuple(
+            replace(one, node_ranks=RankSet(ranks[node] for node in one.node_ranks)) for one in self.environments
+        )
+        hardware = self.hardware
+        if hardware is not None and hardware.pieces is not None:
+            pieces = tuple(Piece(ranks[piece.node_rank], piece.fields) for piece in hardware.pieces)
+            hardware = GroupHardware(hardware.type, pieces)
+        nodes = RankSet(ranks[node] for node in self.node_ranks)
+        return replace(self, node_ranks=nodes, environments=environments, hardware=hardware)
+
     def equipped(self, stretches: Iterable[tuple[range, NodeSpec]]) -> NodeGroup:
         """Return the group with the pieces of hardware that its nodes have, if it states none of its own."""
         hardware = self.hardware

@@ -37,10 +37,10 @@ def fitted(components: Sequence[Component], cluster: Inventory) -> list[Componen
     if different:
         raise PlacementError(_mismatches(different, cluster))
     _reject_excluded(components, cluster)
-    return [_moved(one, cluster) for one in components]
+    return [moved(one, cluster) for one in components]
 
 
-def _moved(component: Component, inventory: Inventory) -> Component:
+def moved(component: Component, inventory: Inventory) -> Component:
     """Return a component with the same node ranks and devices on another inventory.
 
     Its rule keeps its places, which have other resource ranks if nodes before them have other accelerators.

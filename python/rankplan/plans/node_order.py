@@ -85,21 +85,16 @@ def joined_pools(
     return found
 
 
-def in_order(inventory: Inventory, order: NodeOrder | None, node_ids: Sequence[str] = ()) -> Inventory:
-    """Return the nodes in the order that a trainer sorts them in; as they are if what it sorts by is not known.
-
-    ``node_ids`` are Ray's ids of the nodes.
-    """
-    wanted = None if order is None else inventory.core.other_order(order, node_ids)
-    return inventory if wanted is None else reordered(inventory, wanted)
-
-
 def reordered(inventory: Inventory, ranks: Sequence[int]) -> Inventory:
-    """Return the nodes of these ranks in this order, without node groups; what is excluded stays excluded."""
+    """Return the nodes of these ranks, which are all of them, in this order, with the facts that are stated of them."""
     found = inventory.reordered(ranks)
-    if inventory.facts is None:
+    facts = inventory.facts
+    if facts is None:
         return found
-    return found.without([_name_in_order(inventory, ranks, name) for name in inventory.facts.exclude])
+    new_ranks = {rank: index for index, rank in enumerate(ranks)}
+    groups = tuple(group.renumbered(new_ranks) for group in facts.node_groups)
+    exclude = tuple(_name_in_order(inventory, ranks, name) for name in facts.exclude)
+    return found.with_facts(replace(facts, node_groups=groups, exclude=exclude), planned=True)
 
 
 def _name_in_order(inventory: Inventory, ranks: Sequence[int], name: str) -> str:

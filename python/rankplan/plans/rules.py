@@ -7,7 +7,7 @@ from dataclasses import field, replace
 from typing import Any, TypeAlias
 
 from rankplan._core import RankSet
-from rankplan.errors import KeyPath, Where
+from rankplan.errors import Diagnostic, KeyPath, Where
 from rankplan.frozen import frozen
 from rankplan.nodes.facts import NODE_LEVEL, ClusterFacts
 from rankplan.nodes.inventory import Inventory
@@ -164,6 +164,11 @@ class Rules:
                 return found
         return Where(path_text((*outer, *path)))
 
+    def located(self, path: KeyPath, fault: Diagnostic) -> Diagnostic:
+        """Return the fault of a rule where that is stated in a file; a fault without a file stays as it is."""
+        place = self.where(*path)
+        return fault if place.file is None else place.locate(fault)
+
     def stated_at(self, place: Callable[[KeyPath], Where]) -> Rules:
         """Return the same rules, each part at the place of its path in a ``cluster`` section."""
         places = {path: place(("topology", *path)) for path in _paths(self.topology()) if path}
@@ -172,6 +177,14 @@ class Rules:
             parts = {path: place(("pools", index, *path)) for path in _paths(pool.plain())}
             pools.append(replace(pool, places=parts))
         return replace(self, places=places, pools=tuple(pools))
+
+    def renumbered(self, ranks: Mapping[int, int]) -> Rules:
+        """Return the rules with reserves of the same nodes with other ranks, by their ranks before."""
+        pools = []
+        for pool in self.pools:
+            nodes = RankSet(ranks[node] for node in pool.node_ranks if node in ranks)
+            pools.append(replace(pool, node_ranks=nodes) if pool.node_ranks else pool)
+        return replace(self, pools=tuple(pools))
 
     def with_pools_on(self, nodes: RankSet) -> Rules:
         """Return the rules with reserves of these nodes only; a reserve that loses all of its nodes is left out."""

@@ -27,4 +27,5 @@ def with_stated(rules: Rules, stated: Mapping[str, Any]) -> Rules:
         # A wrong word of an option is a wrong value; in a config, it is a key.
         wrong = [replace(one, code="invalid-value") if one.code == "unknown-key" else one for one in faults]
         raise PlacementError(wrong) from None
-    return replace(rules, **{key: getattr(topology, key) for key in stated})
+    places = {path: where for path, where in rules.places.items() if path[0] not in stated}
+    return replace(rules, **{key: getattr(topology, key) for key in stated}, places=places)

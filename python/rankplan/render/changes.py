@@ -13,9 +13,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
-from rankplan.arranging.arrange import KINDS, Arrangement
 from rankplan.arranging.faults import requests_lost
 from rankplan.arranging.replanned import Replanned
+from rankplan.arranging.task import KINDS, Arrangement
 from rankplan.arranging.units import num_data_groups
 from rankplan.frozen import frozen
 from rankplan.nodes.node import NodeSpec

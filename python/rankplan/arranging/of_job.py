@@ -1,0 +1,52 @@
+"""The arrangement of the nodes that a job may use, before it is planned on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankplan._core import RankSet
+from rankplan.arranging import faults
+from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.lining_up import lined_up, lines_of
+from rankplan.arranging.rules import Network
+from rankplan.arranging.task import Arrangement, Task, nameless
+from rankplan.errors import PlacementError
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
+from rankplan.plans.pools import reserves
+from rankplan.plans.rules import Rules
+
+
+def arrangement_of(plan: Plan, inventory: Inventory, node_ids: Sequence[str] = ()) -> Arrangement:
+    """Return the arrangement of an inventory for a plan that was made on its first nodes.
+
+    What is excluded, and reserves, are machines: they leave their ranks with the others. ``node_ids`` are Ray's ids of
+    the nodes. Raises `PlacementError` as `arrange` does, a broken rule at its place.
+    """
+    bare = _without_facts(inventory)
+    marks = dict(bare.marks)
+    for ranks, _ in reserves(plan.rules.pools):
+        marks |= dict.fromkeys(ranks)
+    network = Network.of(inventory, plan)
+    if not network.levels:
+        network = Network((), Rules(pools=plan.rules.pools))
+    planned = _without_facts(plan.inventory)
+    task = Task(bare, planned, plan, network, Exclusion(marks), were=range(planned.num_nodes))
+    return lined_up(task, lines_of(plan), plan.dialect, node_ids)
+
+
+def reject_nameless(inventory: Inventory, order: Sequence[int]) -> None:
+    """Raise `PlacementError` if a node gets another rank that only its rank tells from others."""
+    unnamed = RankSet(node for node in nameless(inventory) if order[node] != node)
+    if unnamed:
+        raise PlacementError([faults.nameless_nodes_reordered(unnamed)])
+
+
+def _without_facts(inventory: Inventory) -> Inventory:
+    """Return nodes whose exclusions are marks of their records, and not names."""
+    if inventory.facts is None:
+        return inventory
+    levels = inventory.levels
+    bare = inventory.without_groups().with_levels(levels)
+    names = [name for name in inventory.facts.exclude if inventory.names.find(name)]
+    return bare.without(names) if names else bare
