@@ -233,7 +233,7 @@ def test_processes_reserve_what_their_component_states(cluster: Cluster) -> None
 
 def test_more_than_a_node_has_is_refused_before_a_launch(cluster: Cluster) -> None:
     made = plan(cluster, actor={"placement": "0-3", "cpus_per_process": 50})
-    with pytest.raises(LaunchError, match=r"node  resource  needed  .*\n  0     CPU       200 "):
+    with pytest.raises(LaunchError, match=r"\n  0     CPU       200 "):
         cluster.reserve(made)
     stated = Inventory.from_dict({"nodes": [{"ranks": 0, "accelerators": 4, "cpus": 8}]})
     (fault,) = process_faults(stated, [made["actor"]])

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from rankplan.errors import Diagnostic, refusal
 from rankplan.frozen import frozen
 from rankplan.launchers.options import Options
+from rankplan.plans.node_amounts import NodeAmounts, node_amounts
 from rankplan.plans.plan import Plan
 
 
-@dataclass(slots=True)
+@dataclass
 class Draft:
     """A file that is being written: the plan, the options, every fault so far, and notes for the user."""
 
@@ -18,6 +20,11 @@ class Draft:
     options: Options
     faults: list[Diagnostic] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def needed(self) -> dict[int, NodeAmounts]:
+        """The CPUs and the memory that the job reserves on each node that it reserves any on."""
+        return node_amounts(self.plan)
 
     def refuse(self, fault: Diagnostic) -> None:
         """Record a fact that the launcher cannot hold, once."""

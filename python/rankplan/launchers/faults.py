@@ -242,6 +242,12 @@ def other_value(field: str, users: Any, ours: Any) -> Diagnostic:
     return Diagnostic(CONFLICT, message, "remove it, or plan what it says")
 
 
+def small_pod(option: str, stated: str, needed: str, group: str) -> Diagnostic:
+    """Return the conflict of an amount of a pod that is less than what the job reserves there."""
+    message = f"{option} is {stated}, but the job reserves {needed} on a node of {group}"
+    return Diagnostic(CONFLICT, message, f"pass {option} {needed} or more, or leave it out")
+
+
 def other_shell(file: str, shebang: str, instead: str) -> Diagnostic:
     """Return the conflict of a first line that starts another shell than bash."""
     message = f"the script starts {shebang[2:].strip()}; rankplan writes bash"

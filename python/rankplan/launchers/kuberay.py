@@ -76,7 +76,7 @@ def _cluster(draft: Draft) -> dict[str, Any]:
     check_pods(draft, groups, len(groups) + 1 + _has_submitter(draft))
     asked = zip(groups, pod_requests(draft, groups), strict=True)
     annotations = [kueue_annotations(draft, slices, len(one.nodes)) for one, slices in asked]
-    head = pod_spec(draft, HEAD, [{"name": NODE_RANK, "value": "none", "valueFrom": ABSENT}], {}, sized=False)
+    head = pod_spec(draft, HEAD, [{"name": NODE_RANK, "value": "none", "valueFrom": ABSENT}], {})
     head_annotations = Optional(topology_annotations(unconstrained(annotations)))
     return {
         "enableInTreeAutoscaling": ABSENT,

@@ -12,6 +12,7 @@ from typing import Any
 
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
+from rankplan.read.inventories.quantities import quantity
 
 
 class Mark(Enum):
@@ -22,6 +23,23 @@ class Mark(Enum):
 
 
 USER, ABSENT = Mark.USER, Mark.ABSENT
+
+
+@frozen
+class AtLeast:
+    """A quantity that is the user's, but not below a least one.
+
+    ``value`` is written unless the user has another; ``None``: nothing is. ``least`` is a number of units.
+    """
+
+    value: str | None
+    least: float = 0
+
+
+class Least(str):
+    """What a field that is too small must be."""
+
+    __slots__ = ()
 
 
 class Optional(dict[str, Any]):
@@ -55,6 +73,9 @@ def merged(ours: Any, users: Any) -> Any:
     """Return rankplan's tree with the fields of the user, in rankplan's order first. rankplan's values win."""
     if ours is USER:
         return users
+    if isinstance(ours, AtLeast):
+        default = ABSENT if ours.value is None else ours.value
+        return default if users is ABSENT else users
     if isinstance(ours, Mapping):
         theirs = users if isinstance(users, Mapping) else {}
         found = {key: merged(value, theirs.get(key, ABSENT)) for key, value in ours.items()}
@@ -88,7 +109,11 @@ def contradictions(ours: Any, users: Any, path: KeyPath = ()) -> Iterator[Contra
     """Yield where the user's fields differ from rankplan's, also those that are missing; see `Contradiction`."""
     if ours is USER:
         return
-    if isinstance(ours, Mapping) and isinstance(users, Mapping):
+    if isinstance(ours, AtLeast):
+        number = quantity(users)
+        if number is not None and number < ours.least:
+            yield Contradiction(path, Least(f"{_quantity_text(ours.least)} or more"), users)
+    elif isinstance(ours, Mapping) and isinstance(users, Mapping):
         for key, value in ours.items():
             yield from contradictions(value, users.get(key, ABSENT), (*path, key))
     elif isinstance(ours, list) and (isinstance(users, list) or (users is ABSENT and key_of(ours) is not None)):
@@ -98,6 +123,26 @@ def contradictions(ours: Any, users: Any, path: KeyPath = ()) -> Iterator[Contra
             yield from contradictions(value, ABSENT, (*path, key))
     elif ours is not users and _plain(ours) != _plain(users):
         yield Contradiction(path, ours, users)
+
+
+def released(ours: Any, users: Any) -> Any:
+    """Return the user's fields without the quantities that rankplan has written: another plan may need others."""
+    if isinstance(ours, Mapping) and isinstance(users, Mapping):
+        fields = {}
+        for key, value in users.items():
+            mine = ours.get(key, USER)
+            if not (isinstance(mine, AtLeast) and mine.value is not None and _plain(value) == mine.value):
+                fields[key] = released(mine, value)
+        return fields
+    if isinstance(ours, list) and isinstance(users, list) and (key := key_of(ours)) is not None:
+        known = {one[key]: one for one in ours}
+        return [released(known.get(_name(value, key), USER), value) for value in users]
+    return users
+
+
+def _quantity_text(number: float) -> str:
+    """Return a number of CPUs, or of bytes, as a quantity."""
+    return f"{int(number) >> 20}Mi" if number >= 1 << 20 else f"{number:g}"
 
 
 def _in_lists(ours: list[Any], users: list[Any], path: KeyPath) -> Iterator[Contradiction]:

@@ -16,7 +16,7 @@ from rankplan.frozen import frozen
 from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft, Emitted
 from rankplan.launchers.embedded import plan_text, portable
-from rankplan.launchers.merge import ABSENT, NAMES, Contradiction, contradictions, merged
+from rankplan.launchers.merge import ABSENT, NAMES, Contradiction, Least, contradictions, merged, released
 from rankplan.launchers.options import Options
 from rankplan.launchers.pods import (
     NODE_RANK,
@@ -73,8 +73,7 @@ class ObjectFile:
             kinds = ", ".join(dict.fromkeys(each.kind for each in base)) or "nothing"
             raise PlacementError([faults.no_object(file, kinds, kind)])
         written_before = users is not None and users.at("metadata", "annotations", PLAN) is not None
-        if file is not None and written_before:
-            self._read(base, file, [kind])
+        emitted = self._read(base, file, [kind]) if file is not None and written_before else None
         if users is not None:
             draft.options = _named(draft.options, users)
         check_options(draft)
@@ -87,7 +86,14 @@ class ObjectFile:
             for ours, theirs in ((held, holder), (started, users)):
                 if theirs is not None:
                     draft.faults += _conflicts(ours, theirs)
-        started = merged(started, {} if users is None else users.value)
+        fields = {} if users is None else users.value
+        if emitted is not None:
+            before = Draft(emitted.plan, emitted.options)
+            fields = released(self.compose(before, plan_text(emitted.plan)), fields)
+            if users is not None:
+                small = (one for one in contradictions(started, fields) if isinstance(one.ours, Least))
+                draft.faults += [_conflict(users, each) for each in small]
+        started = merged(started, fields)
         if users is not None:
             draft.faults += [users.located(("spec",), fault) for fault in self.missing(started)]
         draft.finish()

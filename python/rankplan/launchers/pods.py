@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from math import ceil
+from typing import Any, NamedTuple
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE
 from rankplan.accelerators import VENDORS, vendor
@@ -13,9 +14,11 @@ from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
 from rankplan.launchers.embedded import digest
 from rankplan.launchers.groups import PodGroup, is_label
-from rankplan.launchers.merge import ABSENT, USER, Optional
+from rankplan.launchers.merge import ABSENT, USER, AtLeast, Optional
 from rankplan.launchers.requests import Requests, level_order, requests
 from rankplan.nodes.topology.sources import HOSTNAME
+from rankplan.plans.node_amounts import NodeAmounts
+from rankplan.read.inventories.quantities import quantity
 
 PLAN = "rankplan.io/plan"
 """The annotation with the digest of the plan."""
@@ -37,6 +40,7 @@ _TOPOLOGY = (_REQUIRED, f"{_KUEUE}preferred-topology", _UNCONSTRAINED, _SLICE_LE
 MOST_LAYERS = 3
 MOST_POD_SETS = 18
 _MOST_BYTES = 1 << 20
+_QUOTA_NOTE = "the pods ask for CPUs or memory, which the job reserves there: the queue needs quota for both"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _LABEL_KEY = re.compile(r"(?P<domain>[a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NO_NODE_LABELS = ("slurm/", "ray.io/")
@@ -101,7 +105,7 @@ def template(
         if f"$({name})" in rank
     ]
     env.append({"name": NODE_RANK, "value": rank, "valueFrom": ABSENT})
-    spec = pod_spec(draft, container, env, limits(draft, group))
+    spec = pod_spec(draft, container, env, limits(draft, group), amounts_of(draft, group))
     if group.hostname is not None:
         spec = {"nodeSelector": {HOSTNAME: group.hostname}, **spec}
     return {"metadata": Optional(annotations=topology_annotations(asked)), "spec": spec}
@@ -112,19 +116,64 @@ def topology_annotations(asked: Mapping[str, str]) -> dict[str, Any]:
     return Optional({**asked, **{key: ABSENT for key in _TOPOLOGY if key not in asked}})
 
 
+class PodAmounts(NamedTuple):
+    """The CPUs and the memory of a pod: at most, and what is kept for it."""
+
+    limits: dict[str, Any]
+    requests: dict[str, Any]
+
+
+def amounts_of(draft: Draft, group: PodGroup) -> PodAmounts:
+    """Return the CPUs and the memory of the pods of a group.
+
+    A pod requests what the job reserves there. Its CPUs are limited to those of the node, which Ray then counts, if the
+    inventory knows them; its memory is not, as what Ray counts of a node is less than what the node has. Options take
+    the place of both. Amounts that are too small for the job are a fault.
+    """
+    needed = NodeAmounts()
+    for node in group.nodes:
+        needed = needed.most(draft.needed.get(node, needed))
+    cpus, mebibytes = ceil(needed.cpus), ceil(needed.memory)
+    known = [draft.plan.inventory.node(node).cpus for node in group.nodes] if cpus else []
+    fewest = min((int(one) for one in known if one is not None), default=0)
+    limits: dict[str, Any] = {}
+    requests: dict[str, Any] = {}
+    for key, option, stated, text, least, most in (
+        ("cpu", "--cpus", draft.options.cpus, str(cpus), cpus, fewest if None not in known else 0),
+        ("memory", "--memory", draft.options.memory, f"{mebibytes}Mi", mebibytes << 20, 0),
+    ):
+        if stated is not None:
+            limits[key] = stated
+            number = quantity(stated)
+            if number is not None and number < least:
+                draft.refuse(faults.small_pod(option, stated, text, group.name))
+        elif least:
+            limits[key] = AtLeast(str(most) if most >= least else None, least)
+            requests[key] = AtLeast(text)
+        else:
+            limits[key] = USER
+    if requests and draft.options.queue is not None and _QUOTA_NOTE not in draft.notes:
+        draft.notes.append(_QUOTA_NOTE)
+    return PodAmounts(limits, requests)
+
+
 def pod_spec(
-    draft: Draft, container: str, env: Sequence[dict[str, Any]], asked: Mapping[str, Any], *, sized: bool = True
+    draft: Draft,
+    container: str,
+    env: Sequence[dict[str, Any]],
+    asked: Mapping[str, Any],
+    amounts: PodAmounts | None = None,
 ) -> dict[str, Any]:
-    """Return a pod with the plan and shared memory mounted; ``sized``: with the CPUs and the memory of the options."""
+    """Return a pod with the plan and shared memory mounted, which asks for these accelerators and amounts."""
     options = draft.options
-    amounts = {"cpu": (sized and options.cpus) or USER, "memory": (sized and options.memory) or USER, **asked}
+    amounts = amounts or PodAmounts({"cpu": USER, "memory": USER}, {})
     mounts = [{"name": "rankplan", "mountPath": MOUNT, "readOnly": True}, {"name": "shm", "mountPath": "/dev/shm"}]
     one = {
         "name": container,
         "image": options.image or USER,
         "command": USER,
         "env": [{"name": "RANKPLAN_PLAN", "value": PLAN_FILE}, *env],
-        "resources": Optional(limits=Optional(amounts)),
+        "resources": Optional(limits=Optional({**amounts.limits, **asked}), requests=Optional(amounts.requests)),
         "volumeMounts": mounts,
     }
     volumes = [

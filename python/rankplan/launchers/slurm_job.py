@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
 from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
@@ -103,6 +104,8 @@ def head_lines(draft: Draft, job: Sequence[Component], head: Head) -> Iterator[s
         yield f"#SBATCH --nodes={len(one.nodes)}"
         if one.num_accelerators:
             yield f"#SBATCH {_accelerators(draft, one, alone=len(types) == 1)}"
+        if cpus := ceil(max((draft.needed[node].cpus for node in one.nodes if node in draft.needed), default=0)):
+            yield f"#SBATCH --mincpus={cpus}"
         if one.segment is not None:
             yield f"#SBATCH --segment={one.segment}"
         yield "#SBATCH --exclusive"

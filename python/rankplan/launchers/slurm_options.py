@@ -25,6 +25,7 @@ _OWN = frozenset(
         "--gpus-per-task",
         "--gres",
         "--job-name",
+        "--mincpus",
         "--nodefile",
         "--nodelist",
         "--nodes",
@@ -40,7 +41,7 @@ _OWN = frozenset(
     )
 )
 """Options that decide where processes run, and the name of the job."""
-_SHARED = frozenset(("--exclude", "--nodelist"))
+_SHARED = frozenset(("--exclude", "--mincpus", "--nodelist"))
 """Options that are the user's if rankplan does not write them."""
 _REPEATED = frozenset(
     (
