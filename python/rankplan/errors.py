@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, Protocol, TypeAlias
 
 from rankplan.frozen import frozen
 
@@ -212,6 +212,10 @@ class Faults:
         """Record every fault of an error at a place."""
         for found in error.diagnostics:
             self.add(where, found)
+
+    def refuse(self, where: Where, found: Diagnostic) -> NoReturn:
+        """Raise `PlacementError` with a fault alone: a config that is not read at all has no others worth telling."""
+        raise refusal([where.locate(found)])
 
     def warn(self, where: Where, found: Diagnostic) -> None:
         """Record a warning at a place, once."""

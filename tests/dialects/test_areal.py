@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError
+from rankplan import Inventory, PlacementError, check
 from rankplan.trainers.areal.allocation import Allocation, parse_allocation, parse_mode
 from rankplan.trainers.areal.dialect import DIALECT as areal
 from support.goldens import check_verdict, lines
@@ -237,3 +238,31 @@ def test_a_rollout_on_the_actors_gpus_has_processes_of_its_own() -> None:
     planned = plan(rollout={"backend": "sglang:d2t4", "scheduling_strategy": strategy}, actor={"backend": "fsdp:d8"})
     devices = [device for row in planned["actor"] for device in row.devices]
     assert [list(row.devices) for row in planned["rollout"]] == [devices[:4], devices[4:]]
+
+
+def test_a_config_of_the_first_areal_has_one_fault(tmp_path: Path) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text("allocation_mode: d4p2m1\ncluster: {n_nods: 2}\nactor: {type: {}}\nref: {type: {}}\n")
+    refused = check(path)
+    assert [fault.message for fault in refused.faults] == [
+        "this is a config of AReaL before 0.3.1 (`realhf`), which rankplan does not read"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "components"),
+    [
+        ("online_rollout.yaml", "v2", ["rollout"]),
+        ("online_rollout.yaml", "v1", ["rollout", "actor"]),
+        ("config.yaml", "v2", ["rollout", "actor"]),
+    ],
+)
+def test_a_program_of_inference_starts_the_rollout_alone(
+    name: str, version: str, components: list[str], tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(
+        "cluster: {n_nodes: 1, n_gpus_per_node: 2}\n"
+        f"rollout: {{_version: {version}, backend: 'sglang:d1'}}\nactor: {{backend: 'fsdp:d1'}}\n"
+    )
+    assert list(rankplan.plan(path)) == components

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rankplan.dialects import DIALECTS, dialect_of
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key
+from rankplan.dialects.keys.sisters import is_size_name
 from rankplan.errors import PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.read.text.load import load_config
@@ -111,6 +112,44 @@ TYPOS = [
     ("skyrl", "generator.inference_engine.num_engins=2", "num_engins", "num_engines"),
     ("skyrl", "generater.inference_engine.num_engines=2", "generater", "generator"),
 ]
+SISTERS = [
+    ("verl", "trainer.num_nodes=4", "~trainer.nnodes", "nnodes"),
+    (
+        "verl",
+        "actor_rollout_ref.rollout.tensor_parallel_size=4",
+        "~actor_rollout_ref.rollout.tensor_model_parallel_size",
+        "tensor_model_parallel_size",
+    ),
+    (
+        "verl",
+        "actor_rollout_ref.actor.expert_model_parallel_size=4",
+        "",
+        "actor_rollout_ref.actor.megatron.expert_model_parallel_size",
+    ),
+    ("nemo_rl", "cluster.nnodes=4", "~cluster.num_nodes", "num_nodes"),
+    ("nemo_rl", "policy.dtensor_cfg.tensor_model_parallel_size=4", "", "tensor_parallel_size"),
+    ("areal", "num_nodes=4", "~cluster.n_nodes", "cluster.n_nodes"),
+    ("openrlhf", "vllm.tensor_model_parallel_size=4", "~vllm.tensor_parallel_size", "tensor_parallel_size"),
+    (
+        "skyrl",
+        "generator.num_engines=4",
+        "~generator.inference_engine.num_engines",
+        "generator.inference_engine.num_engines",
+    ),
+    (
+        "roll",
+        "actor_train.strategy_args={strategy_name: vllm, strategy_config: {tensor_model_parallel_size: 2}}",
+        "",
+        "tensor_parallel_size",
+    ),
+    (
+        "roll",
+        "actor_train.strategy_args={strategy_name: megatron_train, strategy_config: {tensor_parallel_size: 2}}",
+        "",
+        "tensor_model_parallel_size",
+    ),
+]
+"""Sizes under the names of other systems, or in another section; the key that the config does not have then."""
 
 
 @pytest.mark.parametrize(("dialect", "word", "found", "wanted"), TYPOS, ids=[word for _, word, _, _ in TYPOS])
@@ -121,6 +160,55 @@ def test_an_override_with_a_typo_is_a_fault(dialect: str, word: str, found: str,
     assert (fault.code, fault.message) == ("unknown-key", f"unknown key `{found}`")
     assert fault.help.startswith(f"did you mean `{wanted}`?")
     assert (fault.file, fault.line) == ("command line", 1)
+
+
+@pytest.mark.parametrize(("dialect", "word", "removed", "wanted"), SISTERS, ids=[word for _, word, _, _ in SISTERS])
+def test_a_size_under_another_name_is_a_fault(
+    dialect: str, word: str, removed: str, wanted: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text(BASES[dialect])
+    words = [removed, word] if removed else [word]
+    found = [fault for fault in faults(path, dialect, words) if fault.code == "unknown-key"]
+    assert [fault.help for fault in found] == [f"did you mean `{wanted}`?"]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "word"),
+    [
+        ("verl", "trainer.num_nodes=4"),
+        ("nemo_rl", "cluster.nnodes=4"),
+        ("skyrl", "generator.num_engines=4"),
+        ("verl", "actor_rollout_ref.rollout.tensor_parallel_size=4"),
+        ("verl", "trainer.num_engines=4"),
+        ("verl", "actor_rollout_ref.actor.context_parallel_size=null"),
+        ("roll", "actor_train.strategy_args={strategy_name: deepspeed_train, strategy_config: {tp_size: 2}}"),
+    ],
+)
+def test_a_size_that_is_stated_where_it_belongs_is_no_fault(dialect: str, word: str, tmp_path: Path) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text(BASES[dialect])
+    assert faults(path, dialect, [word]) == []
+
+
+def test_every_parallel_size_has_a_meaning() -> None:
+    """A new key of a parallel size belongs to those that mean the same."""
+    sizes = {
+        str(entry.path[-1])
+        for name in TABLES
+        for entry in TABLES[name].placing
+        if str(entry.path[-1]).endswith("_size")
+    }
+    parallel = {name for name in sizes if "tensor" in name or name in ("tp_size", "pp_size", "ep_size")}
+    apart = {name for name in parallel if not is_size_name(name)}
+    assert apart == {
+        "decode_tensor_model_parallel_size",
+        "expert_tensor_parallel_size",
+        "vllm_tensor_parallel_size",
+        "ds_tensor_parallel_size",
+        "inference_engine_tensor_parallel_size",
+        "moe_tensor_parallel_size",
+    }
 
 
 def test_one_typo_is_one_fault(tmp_path: Path) -> None:

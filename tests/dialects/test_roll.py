@@ -583,6 +583,10 @@ DIFFERENCES: dict[str, tuple[str | None, Callable[[dict[str, Any]], bool]]] = {
         "parallel-idle",
         lambda line: line["strategy"]["name"] == "sglang" and line["strategy"]["config"]["tensor_parallel_size"] == 3,
     ),
+    named("roll-sister-sizes"): (
+        "unknown-key",
+        lambda line: line["strategy"]["name"].startswith("megatron") and "parallel_size" in str(line["strategy"]),
+    ),
 }
 
 

@@ -324,6 +324,16 @@ YAML = [
         "trainer: {nnodes: 1, n_gpus_per_node: 1}\nengine: {strategy: fsdp}\noptim: {lr: 1}",
         "this is a config of supervised fine-tuning (SFT), not of an RL job",
     ),
+    (
+        "older.yaml",
+        "trainer: {n_gpus_per_node: 8}\nmodel: {lora_rank: 0}\noptim: {lr: 1}\nulysses_sequence_parallel_size: 1",
+        "this is a config of supervised fine-tuning (SFT), not of an RL job",
+    ),
+    (
+        "generation.yaml",
+        "trainer: {nnodes: 1, n_gpus_per_node: 1}\nmodel: {path: x}\nrollout: {tensor_model_parallel_size: 1}",
+        "this is a config of generation only, not of an RL job",
+    ),
     ("a.yaml", "env_type: maniskill", f"this is part of a config, {A_JOB}"),
     (
         "a.yaml",

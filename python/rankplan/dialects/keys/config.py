@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
 from rankplan.dialects.keys.key import Key, Kind, flag_name, in_section, path_of, read_value
+from rankplan.dialects.keys.sisters import is_size, same_size
 from rankplan.errors import Diagnostic, Faults, KeyPath, Where
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.read.text.reader import Reader, misspelt_key, number_fault
@@ -188,6 +189,15 @@ class Config:
         if near is not None:
             self.faults.add(self.named(name), misspelt_key(name, near))
 
+    def reject_sisters(self, known: Collection[str]) -> None:
+        """Record the faults of sizes in the section under names that other systems have for one of these."""
+        section = self.section
+        missing = [name for name in known if name not in section]
+        for name in map(str, section):
+            meant = None if name in known else same_size(name, missing)
+            if meant is not None and is_size(section[name]):
+                self.faults.add(self.named(name), misspelt_key(name, meant))
+
     def reject(self, path: KeyPath, fault: Diagnostic) -> None:
         """Record a fault at a path of the whole config: at the key if it is about the key, else at the value."""
         self._reader.add_in_config(path, fault)
@@ -256,6 +266,11 @@ class Config:
     def program(self) -> str:
         """The module that a launch script starts, with dots; empty if it is unknown, or the config is no script."""
         return self._reader.program
+
+    @property
+    def file(self) -> str:
+        """The path of the file of the config, empty if it has none."""
+        return self._reader.file
 
     def part(self, name: str) -> Config | None:
         """Return the values of a program that is another part of the job (`Program.part`), ``None`` without one."""

@@ -107,6 +107,12 @@ class Key(Generic[T]):
             yield from self._places_of(dotted)
         yield from self.moved.values()
 
+    def by_section(self) -> Iterator[tuple[str, ...]]:
+        """Yield, for each section that has it, its dotted path there and those of its fallbacks, in their order."""
+        for section in self.at or ("",):
+            moved = self.moved.get(section)
+            yield (*(below(section, dotted) for dotted in self.paths), *((moved,) if moved else ()))
+
     def telling(self, *tells: Recognition) -> Iterator[str]:
         """Yield the dotted paths that say one of these about the dialect of a config."""
         for dotted in self.paths:

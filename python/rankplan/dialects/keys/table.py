@@ -8,10 +8,12 @@ from typing import Any
 
 from rankplan.dialects.keys.key import Entry, Key, Kind, Recognition, flag_name, path_of
 from rankplan.dialects.keys.roles import Role, memory_keys
+from rankplan.dialects.keys.sisters import is_size, is_size_name, right_path
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
-from rankplan.read.text.reader import Reader
+from rankplan.read.text.reader import Reader, misspelt_key
 from rankplan.references import resolved
+from rankplan.words import path_text
 
 FOREIGN = ("kwargs", "override", "strategy_config", "*")
 """Parts of the names of sections that have keys of another library, too."""
@@ -118,9 +120,13 @@ class KeyTable:
         return {entry.path[:depth] for entry in self.remembering for depth in range(len(entry.path))}
 
     def reject_typos(self, reader: Reader) -> None:
-        """Record a fault for each key of a config that looks like a typo, unless the job finds them."""
+        """Record a fault for each key of a config that looks like a typo, unless the job finds them.
+
+        So is a size under the name of another system, or in a section that has no such key.
+        """
         if self.flags or not self.finds_typos:
             return
+        self._reject_sisters(reader)
         beside = reader.aside()
         for path, names in self.spelt.items():
             placing = self.known.get(path, ())
@@ -131,6 +137,25 @@ class KeyTable:
                 is_users_own = str(key).startswith("_")
                 if key not in names and not is_users_own and (*path, str(key)) not in self._sections:
                     reader.reject_misspelt(str(key), missing, (*path, str(key)))
+
+    def _reject_sisters(self, reader: Reader) -> None:
+        """Record a fault for each size that the dialect reads elsewhere, and that is not stated there."""
+        every = {entry.path for entry in self.entries}
+        sizes = [
+            tuple(map(path_of, places)) for key in self.keys if key.kind is Kind.SIZE for places in key.by_section()
+        ]
+        for section, names in self.known.items():
+            content = reader.section_at(section)
+            for name in content:
+                path = (*section, str(name))
+                if name in names or path in every or not is_size_name(str(name)):
+                    continue
+                if not reader.has(path) or not is_size(content[name]):
+                    continue
+                right = right_path(path, sizes, reader.has)
+                if right is not None:
+                    meant = str(right[-1]) if right[:-1] == path[:-1] else path_text(right)
+                    reader.add_in_config(path, misspelt_key(path[-1], meant))
 
 
 def _has(config: Any, path: KeyPath) -> bool:

@@ -120,6 +120,11 @@ class Reader:
         return "" if program is None else program.module
 
     @property
+    def file(self) -> str:
+        """The path of the file, empty if the content is of none."""
+        return "" if self._document is None else str(self._document.file or "")
+
+    @property
     def is_file(self) -> bool:
         """Whether the content is that of a file, or of a part of one, whose faults have a place there."""
         return self._document is not None

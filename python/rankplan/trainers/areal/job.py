@@ -18,6 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from rankplan import Actors, Diagnostic, PlacementError
@@ -194,8 +195,7 @@ class ArealJob(Job):
         if _FIRST_MODE.search(text) or config.stated(keys.FIRST_AREAL):
             message = "this is a config of AReaL before 0.3.1 (`realhf`), which rankplan does not read"
             help = "write the sections of AReaL's PPOTrainer: rollout, actor and ref, each with a `backend`"
-            config.faults.add(config.key_place(keys.MODE), Diagnostic("unknown-key", message, help))
-            return
+            config.faults.refuse(config.key_place(keys.MODE), Diagnostic("unknown-key", message, help))
         where = config.where(keys.MODE)
         try:
             engines = parse_mode(with_colons(text))
@@ -308,13 +308,23 @@ def _started_sections(config: Config) -> dict[str, Config]:
     """
     written = config.section
     sections = {}
+    started = ("rollout",) if _generates_only(config) else keys.ENGINES
     for name in written:
-        if name not in keys.ENGINES or not isinstance(written[name], Mapping):
+        if name not in started or not isinstance(written[name], Mapping):
             continue
         needs_coefficient = name == "ref" and isinstance(written.get("rollout"), Mapping)
         if not needs_coefficient or config[keys.KL_COEFFICIENT] > 0:
             sections[name] = _section(config, name)
     return sections
+
+
+def _generates_only(config: Config) -> bool:
+    """Return whether a config is of a program that starts a ``RolloutControllerV2`` alone.
+
+    These are ``examples/experimental/inference_service/*_rollout.py`` (4aef98d), whose configs have their names.
+    """
+    names = (config.program.rpartition(".")[2], Path(config.file).stem)
+    return config[keys.ROLLOUT_VERSION] == "v2" and any(name.endswith("_rollout") for name in names)
 
 
 def _section(config: Config, name: str) -> Config:

@@ -30,6 +30,7 @@ KL_COEFFICIENT = number("actor.kl_ctl", "whether there is a reference model, if 
 TEACHER_KIND = text(
     "teacher.engine_type", "`rollout` or `train`: the section of the teacher that counts", default="rollout"
 )
+ROLLOUT_VERSION = text("rollout._version", "whether `*_rollout.py` starts the rollout alone")
 SCHEDULER = anything("scheduler.type", "whether engines need whole nodes, and ask Ray for CPUs")
 FIRST_AREAL = anything("actor_train", "a section of the first AReaL, which is not read")
 

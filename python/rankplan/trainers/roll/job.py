@@ -251,6 +251,21 @@ def _reject_typos(config: Config, known: Collection[str]) -> None:
             config.reject_misspelt(str(name), missing)
 
 
+def _reject_sisters(settings: Config, strategy: str) -> None:
+    """Record sizes of a strategy under the names that another strategy has for them.
+
+    Each strategy passes its settings on to the arguments of its engine, which take no others
+    (``VllmStrategy.initialize``, ``MegatronInferStrategy.__init__``).
+    """
+    if strategy == _VLLM:
+        own = [key.name for key in keys.VLLM_SIZES.values()]
+    elif strategy.startswith("megatron"):
+        own = [key.name for key in keys.MEGATRON_SIZES.values()]
+    else:
+        return
+    settings.reject_sisters(own)
+
+
 def _name_fault(name: str, path: KeyPath, names: Collection[str]) -> Diagnostic | None:
     """Return the fault of the name of a role, ``None`` if it is good; ``names`` are those of earlier roles."""
     if isinstance(path[-1], int):
@@ -314,6 +329,7 @@ def _strategy(role: Config) -> _Strategy | None:
         role.faults.add(role.where(keys.STRATEGY_NAME), faults.no_strategy_name(name))
         return None
     settings = _settings(role, is_vllm=name == _VLLM)
+    _reject_sisters(settings, name or "")
     count = len(role.faults)
     order = ENGINE_ORDER if name in _SIZES else ORDER
     sizes = settings.parallel(_SIZES.get(name or "", keys.MEGATRON_SIZES), order=order)

@@ -24,6 +24,6 @@ DIALECT = Dialect(
         Program(r"verl\..*"),
     ),
     trainer="verl.trainer.main_ppo",
-    unplaced="rankplan.trainers.verl.no_job:fine_tuning",
+    unplaced="rankplan.trainers.verl.no_job:other_task",
     resembles=("resource_pool_spec",),
 )
