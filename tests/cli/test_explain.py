@@ -16,6 +16,7 @@ WARNINGS = {
     "memory-unknown",
     "memory-shared",
     "not-run",
+    "not-read",
     "rules-not-read",
     "job-changed",
     "engine-address",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
+import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import PlacementError, check, load_config
@@ -422,3 +424,116 @@ def test_a_refused_script_names_the_values_that_are_unknown(tmp_path: Path) -> N
     text = report.render()
     assert "warning[not-run]: `trainer.nnodes`" in text
     assert text.endswith("run.sh\n1 more value is known only at run time: --verbose")
+
+
+# ------------------------------------------------------------------------------------------------- loaded configs
+
+OWN = "trainer: {nnodes: 1, n_gpus_per_node: 4}\nalgorithm: {adv_estimator: grpo}\n"
+OWN += "actor_rollout_ref: {rollout: {tensor_model_parallel_size: 1}}\n"
+VENDORED = {
+    "verl/trainer/main_ppo.py": MAIN.replace("base", "ppo_trainer"),
+    "verl/trainer/config/ppo_trainer.yaml": OWN,
+}
+
+
+def repository(folder: Path, files: dict[str, str]) -> Path:
+    """Write the files of a repository, and return the script in it that starts the job."""
+    (folder / ".git").mkdir(parents=True)
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder / "examples" / "x" / "run.sh"
+
+
+def components(path: Path | str) -> dict[str, int]:
+    return {name: len(component) for name, component in rankplan.plan(path).items()}
+
+
+@pytest.mark.parametrize("present", [".", "examples", "examples/x", ".."])
+def test_a_plan_is_the_same_from_any_folder(present: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program of the repository loads its own config: without it, a critic would run on 8 accelerators."""
+    run = "python3 -m verl.trainer.main_ppo data.x=1\n"
+    path = repository(tmp_path / "fork", {**VENDORED, "examples/x/run.sh": run})
+    monkeypatch.chdir(tmp_path / "fork" / present)
+    for name in (path, os.path.relpath(path)):
+        report = check(name)
+        assert report.warnings == [] and components(name) == {"actor": 4, "rollout": 4}
+    path.write_text(run.replace("data.x=1", "trainer.n_gpus_per_node=three"))
+    (fault,) = check(path).faults
+    assert fault.file == str(path)
+
+
+@pytest.mark.parametrize(
+    ("program", "flags", "file"),
+    [
+        ("train.py", "", "config/base.yaml"),
+        ("train.py", "--config-name big", "config/big.yaml"),
+        ("train.py", "--config-path other", "other/base.yaml"),
+        ("-m rl.train", "--config-path ../other", "other/base.yaml"),
+        ("-m rl.train", "--config-dir more --config-name big", "rl/more/big.yaml"),
+        ("-m rl.train", "--config-name big.yaml", "rl/config/big.yaml"),
+        ("packaged.py", "", "rl/config/base.yaml"),
+    ],
+)
+def test_the_config_of_a_program_above_a_script_is_read(
+    program: str, flags: str, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = {"train.py": MAIN, "rl/train.py": MAIN, "packaged.py": MAIN.replace('"config"', '"pkg://rl.config"')}
+    run = f"python3 {program} {flags} data.x=1\n"
+    path = repository(tmp_path / "fork", {**programs, file: OWN, "examples/x/run.sh": run})
+    monkeypatch.chdir(tmp_path)
+    assert check(path).warnings == [] and components(path) == {"actor": 4, "rollout": 4}
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("-m verl.trainer.main_ppo --config-name mine", "mine"),
+        ("-m verl.trainer.main_ppo --config-path mine --config-name ppo_trainer", "ppo_trainer"),
+        ("-m recipe.dapo.main_dapo --config-name dapo_trainer", "dapo_trainer"),
+        ("train.py --config-path $PWD/mine --config-name base", "base"),
+        ("-m verl.trainer.main_ppo --config-name ppo_megatron_trainer", None),
+        ("-m verl.trainer.main_ppo --config-path ./config --config-name ppo_trainer.yaml", None),
+        ("-m verl.trainer.main_ppo", None),
+    ],
+)
+def test_a_config_that_is_missing_is_named(command: str, name: str | None, tmp_path: Path) -> None:
+    """Its values are the usual defaults; the configs of verl itself are known."""
+    warnings = check(written(tmp_path, run=f"python3 {command} trainer.nnodes=1\n")).warnings
+    told = [(one.code, one.line) for one in warnings]
+    assert told == ([] if name is None else [("not-read", 1)])
+    assert all(f"the config `{name}` of" in one.message for one in warnings)
+
+
+def test_a_file_of_defaults_that_is_missing_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text(f"defaults:\n  - ppo_trainer\n  - optional x: y\n  - model@actor_rollout_ref.model: z\n{OWN}")
+    assert [(one.code, one.line, one.message.split()[0]) for one in check(path).warnings] == [
+        ("not-read", 1, "`ppo_trainer`")
+    ]
+    (tmp_path / "ppo_trainer.yaml").write_text("critic: {enable: true}\n")
+    assert check(path).warnings == [] and components(path) == {"actor": 4, "critic": 4, "rollout": 4}
+
+
+def test_values_are_checked_with_a_whole_config_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hydra refuses `+key` for a key that exists; with a missing file of `defaults`, the key may be in that file."""
+    run = "python3 -m verl.trainer.main_ppo +trainer.nnodes=1 trainer.new=1\n"
+    path = repository(tmp_path / "fork", {**VENDORED, "examples/x/run.sh": run})
+    assert [fault.code for fault in check(path).faults] == ["duplicate-key"]
+    (tmp_path / "fork" / "verl" / "trainer" / "config" / "ppo_trainer.yaml").write_text(f"defaults: [base]\n{OWN}")
+    assert [(one.code, one.warning) for one in check(path).warnings] == [("not-read", True)]
+
+
+def test_the_reference_model_of_a_vendored_config_may_have_the_text_none(tmp_path: Path) -> None:
+    sizes = "{tensor_model_parallel_size: 2, expert_tensor_parallel_size: None}"
+    path = tmp_path / "conf.yaml"
+    path.write_text(
+        "trainer: {nnodes: 1, n_gpus_per_node: 4}\nalgorithm: {adv_estimator: grpo}\n"
+        f"actor_rollout_ref: {{actor: {{use_kl_loss: true}}, ref: {{megatron: {sizes}}}}}\n"
+    )
+    assert components(path) == {"actor": 4, "ref": 4, "rollout": 2}
+    path.write_text(path.read_text().replace("size: 2", "size: None"))
+    assert [fault.message for fault in check(path).faults] == [
+        "`tensor_model_parallel_size` is 'None'; it must be a whole number of 1 or more"
+    ]

@@ -38,9 +38,11 @@ class ReadConfig:
 
     def decides(self, warning: Diagnostic) -> bool:
         """Return whether a warning matters: it is about no value, or the dialect gives it, or the value decides."""
-        if warning.code != "not-run" or warning in self.reader.faults.warnings:
+        if warning.code not in ("not-run", "not-read") or warning in self.reader.faults.warnings:
             return True
         path = warning.path or ""
+        if warning.code == "not-read" and not path:
+            return True  # a whole config
         inside = (f"{path}.", f"{path}[")
         paths = map(path_text, self.deciding_paths)
         return any(other == path or other.startswith(inside) for other in paths)

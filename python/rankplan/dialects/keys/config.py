@@ -55,7 +55,7 @@ class Config:
         """Return the value at a key; ``default`` and ``least`` take the place of the key's own."""
         path = self.path(key)
         value = self.at(path)
-        if value is not None:
+        if value is not None and value not in key.absent:
             faults = len(self.faults)
             result = self._converted(key, value, path, key.least if least is None else least)
             if len(self.faults) == faults:

@@ -64,7 +64,7 @@ class Key(Generic[T]):
     the guide and in an editor; it is empty if settings of ``memory`` tell. ``least`` and ``most`` are the least and the
     largest size; ``None`` is no limit. The value is the name of one of the ``sections`` at the top of a config, if
     there are any. ``reads`` makes the value of what is written, if its type is none of the kinds; it raises `Invalid`,
-    or `PlacementError`. ``schema`` is the JSON schema of such a value.
+    or `PlacementError`. ``schema`` is the JSON schema of such a value. ``absent`` are texts that count as no value.
     """
 
     path: str
@@ -81,6 +81,7 @@ class Key(Generic[T]):
     moved: Mapping[str, str] = field(default_factory=dict)
     reads: Callable[[Any], T] | None = None
     schema: Mapping[str, Any] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

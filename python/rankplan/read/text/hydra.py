@@ -14,15 +14,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, cast
 
+from rankplan.errors import Diagnostic
 from rankplan.frozen import frozen
 from rankplan.read.text.document import Document, Section
 from rankplan.read.text.layers import Layers, Package, over
+from rankplan.read.text.nearby import folders_above
 from rankplan.read.text.places import relocated
+from rankplan.words import path_text
 
 _SELF = "_self_"
 _HEADER = re.compile(r"#\s*@package\s+(\S+)")
@@ -63,7 +66,7 @@ def composed(section: Section, parse: Callable[[str], Any]) -> Section:
         return section
     if any(isinstance(entry, str) and entry.endswith((".yaml", ".yml")) for entry in entries):
         return section  # NeMo-RL's, which are paths
-    tree = _Tree([Path(file).parent, *_search_path(section)], parse)
+    tree = _Tree([Path(file).parent, *_search_path(section, file)], parse)
     layers = list(tree.layers(section, (), (), 0))
     merged: dict[str, Any] = {}
     for package, layer in layers:
@@ -71,9 +74,23 @@ def composed(section: Section, parse: Callable[[str], Any]) -> Section:
         for part in reversed(package):
             own = {part: own}
         merged = over(merged, own)
-    if tree.missing:
-        merged["defaults"] = tree.missing
-    return cast("Section", relocated(merged, Layers(layers[::-1])))
+    if not tree.missing:
+        return cast("Section", relocated(merged, Layers(layers[::-1])))
+    merged["defaults"] = list(tree.missing)
+    whole = cast("Section", relocated(merged, Layers(layers[::-1])))
+    for name, package in tree.missing.items():
+        if len(package) > 1:
+            continue  # settings of a model or an environment
+        warning = section.document.locate(("defaults",), _not_found(name))
+        whole.document.warnings.append(replace(warning, path=path_text(package)))
+    return whole
+
+
+def _not_found(name: str) -> Diagnostic:
+    """Return the warning of a file that a config's ``defaults`` names, and that is missing."""
+    message = f"`{name}` of `defaults` is not read: no such file here; "
+    message += "the usual defaults of the trainer stand in for its values"
+    return Diagnostic("not-read", message, "pass the config that Hydra has composed", warning=True)
 
 
 @dataclass
@@ -82,7 +99,8 @@ class _Tree:
 
     roots: Sequence[Path]
     parse: Callable[[str], Any]
-    missing: list[str] = field(default_factory=list)
+    missing: dict[str, Package] = field(default_factory=dict)
+    """The files that are not found, and where their values belong."""
     chosen: dict[tuple[Package, str | None], str] = field(default_factory=dict)
     """The names that `override` gives to files of a group."""
 
@@ -109,29 +127,36 @@ class _Tree:
         paths = (root.joinpath(*group, f"{name}.yaml") for root in self.roots)
         path = next((path for path in paths if path.is_file()), None)
         if depth > _DEEPEST or path is None:
-            self.missing += ["/".join((*group, name))] if entry.mode != "optional" else []
+            if entry.mode != "optional":
+                self.missing["/".join((*group, name))] = _package(entry, package, None)
         elif isinstance(read := self.parse(os.fspath(path)), Section):  # an empty file is no section
             yield from self.layers(read, group, _package(entry, package, read), depth)
 
 
-def _search_path(section: Section) -> Iterator[Path]:
-    """Yield the folders of ``hydra.searchpath`` in the main config; the package of ``pkg://`` is not imported."""
+def _search_path(section: Section, file: str) -> Iterator[Path]:
+    """Yield the folders of ``hydra.searchpath`` in the main config; the package of ``pkg://`` is not imported.
+
+    A relative folder, and a package that is not installed, start where the program runs: above the config.
+    """
     hydra = section.get("hydra")
     listed = hydra.get("searchpath") if isinstance(hydra, dict) else None
     for text in listed if isinstance(listed, list) else []:
         kind, _, where = str(text).partition("://")
         if kind == "file":
+            yield from (above / where for above in folders_above(file))
             yield Path(where)
         elif kind == "pkg" and re.fullmatch(r"\w+(\.\w+)*", where):
             top, *inner = where.split(".")
+            yield from (above.joinpath(top, *inner) for above in folders_above(file))
             found = PathFinder.find_spec(top)
             for folder in (found and found.submodule_search_locations) or ():
                 yield Path(folder, *inner)
 
 
-def _package(entry: _Entry, parent: Package, section: Section) -> Package:
+def _package(entry: _Entry, parent: Package, section: Section | None) -> Package:
     """Return where the values of a file go: as the entry says, or the file itself, or else its group."""
-    lines = section.document.lines if isinstance(section.document, Document) else []
+    document = None if section is None else section.document
+    lines = document.lines if isinstance(document, Document) else []
     header = next((found[1] for line in lines[:5] if (found := _HEADER.match(line))), None)
     stated = entry.package if entry.package is not None else header
     if stated is None or stated == "_group_":

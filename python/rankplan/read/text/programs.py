@@ -48,7 +48,8 @@ class Program:
     A pattern with a blank matches a name and its first word: ``trl grpo``. ``takes`` says how the program gets values:
     ``words`` of Hydra, ``flags``, config files after ``@``; empty: rankplan sees it. Values that it does not take are
     ignored, as the program ignores them. ``part``: no job of its own, but a part of one with this name, such as a
-    server beside the trainer; `Config.part` has its values.
+    server beside the trainer; `Config.part` has its values. ``configs`` are the names of the configs of Hydra that
+    they bring, and whose values are the defaults of the keys.
     """
 
     pattern: str
@@ -57,6 +58,7 @@ class Program:
     is_rl: bool = False
     takes: tuple[Way, ...] = ()
     part: str = ""
+    configs: tuple[str, ...] = ()
 
 
 class HasPrograms(Protocol):
@@ -104,6 +106,7 @@ class StartedProgram:
     is_rl: bool = False
     takes: tuple[Way, ...] = ()
     part: str = ""
+    configs: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
     """The suffixes of its config files besides those of YAML."""
     otherwise: Diagnostic | None = None
@@ -159,6 +162,7 @@ def _matching(programs: Sequence[_Owned], name: str, word: str, place: Place) ->
                 is_rl=program.is_rl,
                 takes=program.takes,
                 part=program.part,
+                configs=program.configs,
                 suffixes=tuple(dialect.formats),
             )
     return None

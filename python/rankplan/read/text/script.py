@@ -15,11 +15,14 @@ from rankplan.frozen import frozen
 from rankplan.read.text.document import Section
 from rankplan.read.text.entrypoints import Entrypoint
 from rankplan.read.text.layers import Layers, over
+from rankplan.read.text.nearby import nearest_file
 from rankplan.read.text.overrides import OVERRIDE, Override, overridden
 from rankplan.read.text.places import Place, Places, Text, relocated
+from rankplan.read.text.program_configs import HydraOptions, loaded_config
 from rankplan.read.text.programs import JOB, StartedProgram, program_of
 from rankplan.read.text.sbatch import sbatch_options
 from rankplan.read.text.script_faults import (
+    no_config,
     no_file,
     not_run,
     other_value,
@@ -49,10 +52,10 @@ _FILES = ("--config", "--config-file", "--config_path")
 _WORD = "config"
 """The key that names a config file among the words of a command (EasyR1: ``main``)."""
 _FOLDERS, _NAMES = ("--config-path", "--config_path", "-cp"), ("--config-name", "--config_name", "-cn")
+_FOLDERS_BESIDE = ("--config-dir", "--config_dir", "-cd")
+"""Flags of Hydra: the folder of the config, its name, and another folder of configs."""
 
 
-_HYDRA_MAIN = re.compile(r"^@hydra\.main\(([^()]*)\)", re.MULTILINE)
-_ARGUMENT = re.compile(r"""(?P<key>config_path|config_name)\s*=\s*["'](?P<value>[^"'\n]+)["']""")
 _LATER = re.compile(r"config(?:_file|_path|_name|_dir)?")
 """Flags that name files, not values."""
 _SBATCH = re.compile(r"^#SBATCH\s.*", re.MULTILINE)
@@ -173,8 +176,9 @@ def _values(started: _Started, lines: Sources, load: Callable[[str], Section], w
     )
     if base is None and word is not None:
         tokens.remove(word)
-        base = _loaded(str(word.value), word.value_place, load, warnings)
-    return _Values(base, tokens, is_strict=base is not None and word is None)
+        base = _loaded(str(word.value), word.value_place, started.command, load, warnings)
+    is_whole = base is not None and "defaults" not in base
+    return _Values(base, tokens, is_strict=is_whole and word is None)
 
 
 def _config(values: _Values, origin: Text | Entrypoint) -> Section:
@@ -227,26 +231,9 @@ def _slurm(text: str) -> dict[str, Value]:
     return variables
 
 
-def _nearest_file(name: str, folder: str, script: str) -> FilePath | None:
-    """Return a file that a script names: in the folder that it runs in, or else beside it.
-
-    A script with ``examples/run.sh`` in it runs in the root of its repository, which is above it.
-    """
-    above = list(FilePath(script).parents)
-    paths = [FilePath(folder, name), *(parent / name for parent in (above if "/" in name else above[:1]))]
-    return next(filter(_is_file, paths), None)
-
-
-def _is_file(path: FilePath) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # no system has files with such names
-        return False
-
-
 def _opened(name: str, folder: str, script: str) -> tuple[str, Text] | None:
     """Read a script that another one names."""
-    if (path := _nearest_file(name, folder, script)) is None:
+    if (path := nearest_file(name, script, folder)) is None:
         return None
     try:
         text = read_text(path, _LARGEST).replace("\r\n", "\n")
@@ -415,13 +402,13 @@ def _base(
     started: _Started, lines: Sources, load: Callable[[str], Section], warnings: list[Diagnostic]
 ) -> Section | None:
     """Return the config file that a command names; without it, its values are unknown."""
-    if (hydra := _hydra_file(started, lines)) is not None:
+    if (hydra := _hydra_config(started, lines, warnings)) is not None:
         return load(str(hydra))
     if "@" in started.program.takes:
         return _merged(started.command, lines, load, warnings)
     suffixes = (".yaml", ".yml", *started.program.suffixes)
     for name, place, _ in _options(started.command, lines, _FILES):
-        if name.endswith(suffixes) and (base := _loaded(name, place, load, warnings)) is not None:
+        if name.endswith(suffixes) and (base := _loaded(name, place, started.command, load, warnings)) is not None:
             return base
     return None
 
@@ -443,7 +430,7 @@ def _merged(
     command: Command, lines: Sources, load: Callable[[str], Section], warnings: list[Diagnostic]
 ) -> Section | None:
     """Return the config files after ``@`` as one config: a value of a later one counts."""
-    read = [_loaded(name, place, load, warnings) for name, place in _files(command, lines)]
+    read = [_loaded(name, place, command, load, warnings) for name, place in _files(command, lines)]
     layers = [section for section in read if section is not None]
     if not layers:
         return None
@@ -453,42 +440,42 @@ def _merged(
     return cast("Section", relocated(merged, Layers([((), layer) for layer in reversed(layers)])))
 
 
-def _loaded(name: str, place: Place, load: Callable[[str], Section], warnings: list[Diagnostic]) -> Section | None:
+def _loaded(
+    name: str, place: Place, command: Command, load: Callable[[str], Section], warnings: list[Diagnostic]
+) -> Section | None:
     """Return the config file with a name; without it, its values are unknown."""
-    if _UNKNOWN not in name and (path := _nearest_file(name, "", place.file)) is not None:
+    if _UNKNOWN not in name and (path := nearest_file(name, place.file, command.folder)) is not None:
         return load(str(path))
     warnings.append(place.of(no_file(name.replace(_UNKNOWN, "..."))))
     return None
 
 
-def _hydra_file(started: _Started, lines: Sources) -> FilePath | None:
-    """Return the config that a file of Python reads with Hydra: ``--config-path``, relative to it, ``--config-name``.
+def _hydra_config(started: _Started, lines: Sources, warnings: list[Diagnostic]) -> FilePath | None:
+    """Return the config that a program loads with Hydra; one that cannot be found is a warning.
 
-    Without these flags, its ``@hydra.main`` says both, if the file is here. The path of a module is unknown, and so are
-    its configs.
+    The configs that a program brings itself are known: its values that are not stated have the usual defaults.
     """
-    name = started.program.name
-    if not name.endswith(".py"):
-        return None
-    folders, names = (list(_options(started.command, lines, options)) for options in (_FOLDERS, _NAMES))
-    program = _nearest_file(name, "", started.program.place.file)
-    declared = {} if (folders and names) or program is None else _declared(program)
-    folder = folders[-1][0] if folders else declared.get("config_path")
-    config = names[-1][0] if names else declared.get("config_name")
-    if folder is None or config is None or _UNKNOWN in folder + config:
-        return None
-    file = config if config.endswith((".yaml", ".yml")) else f"{config}.yaml"
-    beside = [FilePath(name).parent] if program is None else [FilePath(name).parent, program.parent]
-    return next(filter(_is_file, (*(parent / folder / file for parent in beside), FilePath(folder) / file)), None)
-
-
-def _declared(program: FilePath) -> dict[str, str]:
-    """Return the arguments of ``@hydra.main`` in a file of Python that are texts."""
-    try:
-        found = _HYDRA_MAIN.search(read_text(program, _LARGEST))
-    except (OSError, ValueError):
-        return {}
-    return {} if found is None else {one["key"]: one["value"] for one in _ARGUMENT.finditer(found[1])}
+    folders, names, beside = (
+        list(_options(started.command, lines, options)) for options in (_FOLDERS, _NAMES, _FOLDERS_BESIDE)
+    )
+    told = [*folders[-1:], *names[-1:]]
+    if any(_UNKNOWN in value for value, _, _ in told):
+        return None  # a run decides it
+    options = HydraOptions(
+        folders[-1][0] if folders else None,
+        names[-1][0] if names else None,
+        tuple(value for value, _, _ in beside if _UNKNOWN not in value),
+    )
+    program = started.program
+    config = loaded_config(program.name, program.place.file, started.command.folder, options)
+    if config is None or config.file is not None:
+        return None if config is None else config.file
+    in_usual_folder = options.folder is None or FilePath(options.folder).name == "config"
+    is_own = in_usual_folder and config.name.removesuffix(".yaml") in program.configs
+    if not is_own:
+        place = names[-1][1] if names else program.place
+        warnings.append(place.of(no_config(config.name, program.name)))
+    return None
 
 
 def _differs(tokens: Sequence[_Token], other: _Started) -> str | None:

@@ -47,7 +47,14 @@ def sets_itself(name: str, value: str) -> Diagnostic:
 def no_file(name: str) -> Diagnostic:
     """Return the warning of a config file that a command names, and that is missing."""
     message = f"the values of {name} are not read: no such file here"
-    return Diagnostic("not-run", message, _FOLDER, warning=True)
+    return Diagnostic("not-read", message, _FOLDER, warning=True)
+
+
+def no_config(name: str, program: str) -> Diagnostic:
+    """Return the warning of a config that a program loads with Hydra, and that is missing."""
+    message = f"the config `{name}` of `{program}` is not read: no such file here; "
+    message += "the usual defaults of the trainer stand in for its values"
+    return Diagnostic("not-read", message, f"{_FOLDER}, or pass the config that Hydra has composed", warning=True)
 
 
 def other_value(line: int, key: str, path: str) -> Diagnostic:

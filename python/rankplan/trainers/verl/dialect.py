@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankplan.dialects.interface.dialect import Dialect
 from rankplan.read.text.programs import Program
-from rankplan.trainers.verl.keys import KEYS
+from rankplan.trainers.verl.keys import KEYS, OWN_CONFIGS
 
 DIALECT = Dialect(
     name="verl",
@@ -21,7 +21,7 @@ DIALECT = Dialect(
         Program(r"verl\.\w*trainer\.main_generation\w*", "generation only"),
         Program(r"verl\.\w*trainer\.main_eval\w*", "evaluation"),
         Program(r"verl\.(model_merger|utils)\b.*", "preparation of data or checkpoints"),
-        Program(r"verl\..*"),
+        Program(r"verl\..*", configs=OWN_CONFIGS),
     ),
     trainer="verl.trainer.main_ppo",
     unplaced="rankplan.trainers.verl.no_job:other_task",

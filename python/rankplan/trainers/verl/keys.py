@@ -30,6 +30,12 @@ ENGINES = (ROLLOUT, REWARD_ENGINE)
 """The sections of engines; those of teachers have any name."""
 
 
+_FSDP_CONFIGS = ("ppo_trainer", "fully_async_ppo_trainer", "one_step_off_ppo_trainer")
+_MEGATRON_CONFIGS = tuple(name.replace("trainer", "megatron_trainer") for name in _FSDP_CONFIGS)
+OWN_CONFIGS = (*_FSDP_CONFIGS, *_MEGATRON_CONFIGS)
+"""The configs of verl's own programs, whose values are the defaults of its keys."""
+
+
 class PoolKeys(NamedTuple):
     """The keys of a pool: its nodes, and its GPUs of each."""
 
@@ -131,7 +137,12 @@ def _inside(section: str) -> tuple[str, ...]:
     return tuple(f"{role}.{section}" for role in TRAINED)
 
 
-MEGATRON = megatron_sizes("sizes of training with Megatron", *_inside("megatron"))
+_MEGATRON = "sizes of training with Megatron"
+MEGATRON = {
+    **megatron_sizes(_MEGATRON, *_inside("megatron")),
+    "etp": size("@.expert_tensor_parallel_size", _MEGATRON, at=_inside("megatron"), absent=("None",)),
+}
+"""verl's own config of the reference model has the text ``None`` (0.5: `ref/megatron_ref.yaml`)."""
 MEGATRON_LITE = {
     kind: size(f"@.{kind}", "sizes of training with Megatron Lite", at=_inside("engine")) for kind in MEGATRON
 }

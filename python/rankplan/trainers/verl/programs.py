@@ -9,6 +9,7 @@ from rankplan.dialects.keys.key import anything
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
 from rankplan.read.text.overrides import CHOICES
+from rankplan.trainers.verl.keys import OWN_CONFIGS
 
 
 class OlderReward(Enum):
@@ -75,8 +76,6 @@ PROGRAMS = {
 EASY_R1 = "verl.trainer.main"
 """The program of EasyR1."""
 
-_FSDP = ("ppo_trainer", "fully_async_ppo_trainer", "one_step_off_ppo_trainer")
-_MEGATRON = tuple(name.replace("trainer", "megatron_trainer") for name in _FSDP)
 _CONFIG_NAME = anything("hydra.job.config_name", "the config with the defaults")
 _CHOICES = anything(".".join(map(str, CHOICES)), "the files of config groups")
 
@@ -101,7 +100,7 @@ def config_name(config: Config) -> str:
 
 def has_own_defaults(config: Config) -> bool:
     """Return whether a config has verl's own defaults, as far as the command line tells."""
-    return config_name(config) in ("", *_FSDP, *_MEGATRON)
+    return config_name(config) in ("", *OWN_CONFIGS)
 
 
 def usual_engine(config: Config) -> str | None:
@@ -109,7 +108,7 @@ def usual_engine(config: Config) -> str | None:
     name = config_name(config)
     if "megatron" in name:
         return "megatron"
-    if name in _FSDP or (not name and config.program.startswith("verl.")):
+    if name in OWN_CONFIGS or (not name and config.program.startswith("verl.")):
         return "fsdp"
     return None
 

@@ -275,12 +275,14 @@ class Scope:
         return (self._cut(text, part, cause),) if text and kind not in ("", "?") else value
 
     def _variable(self, name: str) -> Value | None:
-        """Return the value of a variable, ``None`` if it is not set."""
+        """Return the value of a variable, ``None`` if it is not set. Paths start at the present folder: ``.``."""
         if name.isdigit() and name != "0":
             if self.arguments is None:
                 return None
             return self.arguments[int(name) - 1].value if int(name) <= len(self.arguments) else ()
         value = self.variables.get(name)
+        if value is None and name == "PWD":
+            return (Piece(self.folder or ".", 0, 0),)
         if value is not None and value is self.environment.get(name):
             self.used.add(name)
         return None if value is None else scalar(value)

@@ -44,7 +44,7 @@ class Command:
     """A command that a script runs, or may run: its fields, the program that it starts, and the program's arguments.
 
     ``program`` is a module, a path or a name, ``None`` if it is unknown; ``script`` tells a shell script that cannot be
-    read.
+    read. ``folder`` is the one that the script has changed to.
     """
 
     fields: tuple[Field, ...]
@@ -52,6 +52,7 @@ class Command:
     program: str | None
     arguments: tuple[Field, ...]
     script: bool = False
+    folder: str = ""
 
 
 class Flow(ABC):

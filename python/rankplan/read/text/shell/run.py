@@ -190,7 +190,9 @@ class _Run(Flow):
             if begin is not None and self.running.count(self.scope.sources.file(begin)) >= _MOST_TURNS:
                 begin = None
         if begin is None:
-            self.commands.append(Command(found, start, one.program, one.arguments, one.kind == "script"))
+            self.commands.append(
+                Command(found, start, one.program, one.arguments, one.kind == "script", self.scope.folder)
+            )
             return False if found and found[0].text == "false" else None
         before, functions, passed = self.scope, self.functions, self.exported | own
         variables = {name: value for name, value in before.variables.items() if name in passed}
