@@ -301,13 +301,13 @@ def test_a_section_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
         ],
     }
     register_hardware("Arm1", Arm)
-    from rankplan.read import node_groups
+    from rankplan.read import shared
     from rankplan.rlinf import section as reading
 
     def counted(function: Any, name: str) -> Any:
         return lambda *arguments, **values: seen.append(name) or function(*arguments, **values)
 
-    monkeypatch.setattr(node_groups, "read_group", counted(node_groups.read_group, "NodeGroup"))
+    monkeypatch.setattr(shared, "read_cluster", counted(shared.read_cluster, "cluster"))
     monkeypatch.setattr(reading, "Entry", counted(reading.Entry, "Entry"))
     dialect = DIALECTS["rlinf"]
     read = dialect.read({"cluster": section})
@@ -317,7 +317,7 @@ def test_a_section_is_validated_once(monkeypatch: pytest.MonkeyPatch) -> None:
     plan.on(inventory)
     with_section(with_section(inventory, read.cluster), read.cluster)
     ComponentPlacement(read, inventory).get_strategy("actor").get_placement(inventory)
-    assert sorted(seen) == ["Entry", "Entry", "NodeGroup"]
+    assert sorted(seen) == ["Entry", "Entry", "cluster"]
 
 
 def test_a_reading_can_be_planned_again_after_a_fault() -> None:
@@ -343,6 +343,7 @@ def test_a_faulty_part_leaves_the_rest_of_its_group() -> None:
     assert [fault.code for fault in refused.value.diagnostics] == [
         "resource-out-of-range",
         "invalid-value",
+        "reserved-env-var",
         "invalid-value",
     ]
 

@@ -74,3 +74,32 @@ def test_the_nodes_and_components_may_be_unknown() -> None:
         "pools[1].node_ranks",
         "node_groups[0].node_ranks",
     ]
+
+
+def test_every_fault_of_a_list_is_found_and_what_is_valid_stays() -> None:
+    content = {
+        "exclude": [1, "node-3", ""],
+        "topology": {"keep": {"actor": {"tp": "rack", "tq": "rack"}}, "cap": {"rack": 0}, "segment": 2},
+        "node_groups": [
+            {"label": "a", "node_ranks": 0, "env_configs": [{"node_ranks": 0, "env_vars": {"A": None, "RANK": 1}}]},
+            {"label": "b", "node_ranks": "x"},
+            {"label": "c", "node_ranks": "all"},
+        ],
+        "pools": [{"name": "p", "components": [None]}, {"name": "q", "components": ["actor"]}],
+    }
+    stated, reader = shared(content)
+    assert [fault.path for fault in reader.refusal().diagnostics] == [
+        "exclude[0]",
+        "exclude[2]",
+        "topology.keep.actor.tq",
+        "topology.cap.rack",
+        "node_groups[0].env_configs[0].env_vars.A",
+        "node_groups[0].env_configs[0].env_vars.RANK",
+        "node_groups[1].node_ranks",
+        "pools[0].components[0]",
+    ]
+    assert stated.facts.exclude == () and stated.lost_groups == {"b"} and stated.groups_known
+    without_variables = NodeGroup("a", RankSet("0"), (NodeEnvironment(RankSet("0")),))
+    assert stated.facts.node_groups == (without_variables, NodeGroup("c", RankSet("0-3")))
+    assert stated.rules.keep == {"actor": {"tp": "rack"}} and stated.rules.segment == 2 and not stated.rules.cap
+    assert stated.rules.pools == (Pool("q", ("actor",)),)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from rankplan._core import MAX_NODES, read_cluster
 from rankplan.errors import PlacementError
 from rankplan.plans.rules import Rules
-from rankplan.read.text.invalid import Invalid
 
 
 def with_stated(rules: Rules, stated: Mapping[str, Any]) -> Rules:
@@ -18,14 +18,11 @@ def with_stated(rules: Rules, stated: Mapping[str, Any]) -> Rules:
     """
     if not stated:
         return rules
-    from rankplan.read.network import read_topology
-
-    try:
-        topology = read_topology(stated)
-    except Invalid as error:
-        faults = [fault for _, fault in error.below(())]
+    values, faults = read_cluster({"topology": dict(stated), "num_nodes": MAX_NODES})
+    if values is None:
         # A wrong word of an option is a wrong value; in a config, it is a key.
-        wrong = [replace(one, code="invalid-value") if one.code == "unknown-key" else one for one in faults]
-        raise PlacementError(wrong) from None
+        wrong = [replace(one, code="invalid-value") if one.code == "unknown-key" else one for _, one in faults]
+        raise PlacementError(wrong)
+    topology = Rules.of(values).topology()
     places = {path: where for path, where in rules.places.items() if path[0] not in stated}
-    return replace(rules, **{key: getattr(topology, key) for key in stated}, places=places)
+    return replace(rules, **{key: topology[key] for key in stated}, places=places)

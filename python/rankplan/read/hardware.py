@@ -5,27 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from rankplan._core import check_hardware_type
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.hardware.types import HARDWARE_TYPES
-from rankplan.nodes.groups import GroupHardware, Piece
-from rankplan.read.base import Model
-from rankplan.read.text.faults import diagnostics, fault, number
-from rankplan.read.text.invalid import Invalid
+from rankplan.nodes.groups import NodeGroup
+from rankplan.read.text.faults import fault, number
 from rankplan.words import counted, nearest
 
 NodeRank = Annotated[int, BeforeValidator(number), Field(ge=0)]
@@ -137,53 +125,21 @@ def _text(value: Any) -> str | list[str] | None:
     return value if isinstance(value, str) else None
 
 
-def _hardware_type(value: str) -> str:
-    check_hardware_type(value)
-    return value
+def with_texts_as_written(group: NodeGroup, stated: Mapping[str, Any]) -> NodeGroup:
+    """Return a node group whose hardware has the texts that its entry states.
 
-
-HardwareType = Annotated[str, AfterValidator(_hardware_type)]
-
-
-class Hardware(Model):
-    """Hardware other than accelerators, such as robots: a type, and one config per piece."""
-
-    type: HardwareType = Field(description="Hardware type, e.g. Franka.")
-    configs: list[HardwareConfig] | None = Field(
-        default=None, description="One entry per piece, with its node_rank (default: as many as the inventory states)."
-    )
-
-    @field_validator("configs")
-    @classmethod
-    def _texts_as_written(
-        cls, configs: list[HardwareConfig] | None, info: ValidationInfo
-    ) -> list[HardwareConfig] | None:
-        """Keep fields that the registered model reads as text as written: a saved serial 0322 must not become 322."""
-        if configs is None:
-            return None
-        model = hardware_model(info.data.get("type"))
-        kept = []
-        for config in configs:
-            with suppress(ValidationError):
-                read = model.model_validate(config.model_dump()).model_dump(include=set(config.model_extra or ()))
-                texts = {key: _text(value) for key, value in read.items()}
-                config = config.model_copy(update={key: text for key, text in texts.items() if text is not None})
-            kept.append(config)
-        return kept
-
-
-def read_hardware(stated: Any) -> GroupHardware:
-    """Return the hardware of a node group. Raises `Invalid`."""
-    try:
-        hardware = Hardware.model_validate(stated)
-    except ValidationError as error:
-        models: dict[str, type[BaseModel]] = {"hardware": Hardware, "configs": HardwareConfig}
-        located = diagnostics(error, models, ("hardware",))
-        raise Invalid((path[1:], fault) for path, fault in located) from None
-    if hardware.configs is None:
-        return GroupHardware(hardware.type)
+    Fields that the registered model reads as text stay as written: a saved serial 0322 must not become 322.
+    """
+    hardware = group.hardware
+    if hardware is None or not hardware.pieces:
+        return group
+    model = hardware_model(hardware.type)
     pieces = []
-    for config in hardware.configs:
-        fields = config.model_dump()
-        pieces.append(Piece(fields.pop("node_rank"), fields))
-    return GroupHardware(hardware.type, tuple(pieces))
+    for piece, config in zip(hardware.pieces, stated["hardware"]["configs"], strict=True):
+        fields = dict(piece.fields)
+        with suppress(ValidationError):
+            read = model.model_validate(config).model_dump(include=set(fields))
+            texts = {key: _text(value) for key, value in read.items()}
+            fields |= {key: text for key, text in texts.items() if text is not None}
+        pieces.append(replace(piece, fields=fields))
+    return replace(group, hardware=replace(hardware, pieces=tuple(pieces)))

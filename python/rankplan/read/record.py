@@ -18,19 +18,16 @@ T = TypeVar("T")
 
 
 @frozen(slots=False)
-class Field:
-    """A key of a record.
+class Key:
+    """A key of a mapping: what it decides, and the JSON schema of what may be written.
 
-    ``reads`` makes its value of what is written; it raises `Invalid`, or `PlacementError`. ``schema`` is the JSON
-    schema of what may be written. An ``optional`` key may be there without a value; one that is ``needed`` must be
-    there.
+    An ``optional`` key may be there without a value; one that is ``needed`` must be there.
     """
 
-    reads: Callable[[Any], Any]
     description: str
     schema: Mapping[str, Any] = field(default_factory=dict)
-    optional: bool = False
-    needed: bool = False
+    optional: bool = field(default=False, kw_only=True)
+    needed: bool = field(default=False, kw_only=True)
 
     def described(self, name: str) -> dict[str, Any]:
         """Return the JSON schema of the key."""
@@ -40,6 +37,38 @@ class Field:
         else:
             schema |= self.schema
         return schema | {"description": self.description}
+
+
+def record_schema(title: str, description: str, keys: Mapping[str, Key]) -> dict[str, Any]:
+    """Return the JSON schema of a mapping with these keys, and no others."""
+    schema: dict[str, Any] = {
+        "title": title,
+        "description": description,
+        "type": "object",
+        "properties": {name: key.described(name) for name, key in keys.items()},
+        "additionalProperties": False,
+    }
+    needed = [name for name, key in keys.items() if key.needed]
+    return schema | ({"required": needed} if needed else {})
+
+
+@frozen(slots=False)
+class Field:
+    """A key of a record. ``reads`` makes its value of what is written; it raises `Invalid`, or `PlacementError`.
+
+    See `Key` for the others.
+    """
+
+    reads: Callable[[Any], Any]
+    description: str
+    schema: Mapping[str, Any] = field(default_factory=dict)
+    optional: bool = False
+    needed: bool = False
+
+    @property
+    def key(self) -> Key:
+        """The key, as its schema describes it."""
+        return Key(self.description, self.schema, optional=self.optional, needed=self.needed)
 
 
 @frozen(slots=False)
@@ -87,15 +116,7 @@ class Record:
 
     def schema(self) -> dict[str, Any]:
         """Return its JSON schema."""
-        schema: dict[str, Any] = {
-            "title": self.title,
-            "description": self.description,
-            "type": "object",
-            "properties": {name: its_field.described(name) for name, its_field in self.fields.items()},
-            "additionalProperties": False,
-        }
-        needed = [name for name, its_field in self.fields.items() if its_field.needed]
-        return schema | ({"required": needed} if needed else {})
+        return record_schema(self.title, self.description, {name: one.key for name, one in self.fields.items()})
 
 
 def faults_of(error: Invalid | PlacementError, *path: str | int) -> Iterator[Located]:

@@ -1,34 +1,34 @@
 """The keys that RLinf's ``cluster`` section and a job file share: what they state of the nodes, and the rules.
 
-`read_shared` reads them in any mapping; the other keys of the mapping are its reader's own.
+The core reads them, as it reads those of a plan. `read_shared` reads them in any mapping; the other keys of the mapping
+are its reader's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
-from rankplan.errors import KeyPath
+from rankplan._core import read_cluster
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.frozen import frozen
-from rankplan.nodes.facts import BY_ADDRESS, NO_FACTS, ClusterFacts
+from rankplan.nodes.facts import NO_FACTS, ClusterFacts
 from rankplan.nodes.groups import NodeGroup
 from rankplan.plans.rules import NO_RULES, Pool, Rules
-from rankplan.read.simple import RESERVED_LABELS, excluded_names, size_in, with_all
-from rankplan.read.text.invalid import Invalid, wrong_type
+from rankplan.read.simple import RESERVED_LABELS
 from rankplan.read.text.reader import Reader
 
-if TYPE_CHECKING:
-    from rankplan.read.network import Topology
-
-T = TypeVar("T")
-
-SHARED_KEYS = ("node_groups", "topology", "exclude", "pools", "accelerator_memory", "host_memory")
+TOPOLOGY, NODE_GROUPS, POOLS = "topology", "node_groups", "pools"
+SHARED_KEYS = (NODE_GROUPS, TOPOLOGY, "exclude", POOLS, "accelerator_memory", "host_memory")
 """The keys, each with the meaning that it has in RLinf's ``cluster`` section."""
 
-_OPTIONAL = {"env_configs", "env_vars", "python_interpreter_path", "path_env", "hardware", "ignore_hardware"}
-"""The parts of a node group without which it is one, too."""
+_NEEDED = {"label", "node_ranks", "type", "configs", "node_rank"}
+"""The keys in a node group, and in its hardware, without which it is none."""
+
+_Faults = list[tuple[KeyPath, Diagnostic]]
 
 
 @frozen
@@ -58,129 +58,125 @@ def read_shared(
 
 
 class _SharedReader:
-    """Reads the values of shared keys one after the other."""
+    """Reads the values of shared keys.
+
+    If all are valid, the core reads them at once. Otherwise it says what is wrong with each of them; then those without
+    faults are read again, a topology without its faulty values, and each group and pool by itself.
+    """
 
     def __init__(self, reader: Reader, values: Mapping[str, Any], num_nodes: int | None) -> None:
         self._reader, self._values, self._num_nodes = reader, values, num_nodes
         self._lost_groups: set[str] = set()
-        self._groups_known = True
+        self._lost_pools: set[str] = set()
 
     def read(self, components: Sequence[str]) -> Shared:
-        topology = self._topology()
-        pools = self._pools(components)
-        facts = ClusterFacts(
-            node_groups=self._node_groups(),
-            exclude=self._value("exclude", excluded_names, ()),
-            levels=None if topology is None else topology.levels,
-            order=BY_ADDRESS if topology is None else topology.order,
-            accelerator_memory=self._value("accelerator_memory", size_in, None),
-            host_memory=self._value("host_memory", size_in, None),
-        )
-        stated = {} if topology is None else topology.rules()
-        rules = Rules(**stated, pools=pools) if stated or pools else NO_RULES
+        """Return what they state, and record every fault."""
+        stated, faults = self._core(self._values)
+        groups = self._numbered(stated, NODE_GROUPS)
+        pools = self._numbered(stated, POOLS)
+        for path, fault in faults:
+            self._reader.add(path, fault)
+        if stated is None:
+            stated = self._valid_keys(faults)
+            groups = dict(self._valid_groups(faults))
+            pools = dict(self._valid_pools(faults))
+        rules = Rules.of({**stated, POOLS: ()})
+        stated_pools = self._checked_pools(pools, components)
+        if stated_pools:
+            rules = replace(rules, pools=stated_pools)
+        node_groups = self._checked_groups(groups)
+        facts = replace(ClusterFacts.of({**stated, NODE_GROUPS: ()}), node_groups=tuple(node_groups.values()))
         if rules:
             rules = rules.stated_at(lambda path: self._reader.where(self._reader.in_config(path)))
-        return Shared(facts, rules, frozenset(self._lost_groups), self._groups_known)
+        groups_known = isinstance(self._values.get(NODE_GROUPS, []), list)
+        return Shared(facts, rules or NO_RULES, frozenset(self._lost_groups), groups_known)
 
-    def _value(self, key: str, read: Callable[[Any], T], default: T) -> T:
-        """Return what a function reads in the value of a key; its faults are recorded."""
-        if key not in self._values:
-            return default
-        try:
-            return read(self._values[key])
-        except Invalid as error:
-            self._reject(error, key)
-            return default
+    def _core(self, values: Mapping[str, Any]) -> tuple[dict[str, Any] | None, _Faults]:
+        """Return what the core reads in these values, or every fault."""
+        return read_cluster({**values, "num_nodes": self._num_nodes or 1})
 
-    def _list(self, key: str) -> list[Any] | None:
-        """Return the list at a key, empty without one; ``None`` for a value of another type, which is a fault."""
-        value = self._values.get(key, [])
-        if isinstance(value, list):
-            return value
-        self._reader.add((key,), wrong_type(f"`{key}`", value, "list"))
-        return None
+    def _numbered(self, stated: Mapping[str, Any] | None, key: str) -> dict[int, Any]:
+        """Return the entries of a list by their numbers; none of one with faults."""
+        return {} if stated is None else dict(enumerate(stated.get(key, ())))
 
-    def _reject(self, error: Invalid, *path: str | int) -> list[KeyPath]:
-        """Record the faults of the value at a path, and return the path of each within the value."""
-        for whole, fault in error.below(path):
-            self._reader.add(whole, fault)
-        return [inner for inner, _ in error.faults]
+    def _valid_keys(self, faults: _Faults) -> dict[str, Any]:
+        """Return the values that are no lists of entries, without what is wrong in them."""
+        faulty = {path[0] for path, _ in faults}
+        values = {key: value for key, value in self._values.items() if key not in (NODE_GROUPS, POOLS)}
+        topology = values.get(TOPOLOGY)
+        left = {key: value for key, value in values.items() if key not in faulty}
+        if TOPOLOGY in faulty and isinstance(topology, dict):
+            for path, _ in faults:
+                if path[0] == TOPOLOGY:
+                    topology = _cut(topology, path[1:])
+            with_topology, _ = self._core({**left, TOPOLOGY: topology})
+            if with_topology is not None:
+                return with_topology
+        stated, _ = self._core(left)
+        return stated or {}
 
-    def _topology(self) -> Topology | None:
-        """Return the network; of one with faults, the part that is valid."""
-        if "topology" not in self._values:
-            return None
-        from rankplan.read.network import read_topology
+    def _valid_groups(self, faults: _Faults) -> Iterator[tuple[int, Any]]:
+        """Yield the valid node groups with their numbers; a faulty one without its faulty optional parts, if it can be.
 
-        content = self._values["topology"]
-        try:
-            return read_topology(content)
-        except Invalid as error:
-            faulty = self._reject(error, "topology")
-        rest = content if isinstance(content, dict) else {}
-        for path in faulty:
-            rest = _cut(rest, path)
-        try:
-            return read_topology(rest)
-        except Invalid:
-            return None
+        The label of one that is lost, or has lost more than an environment, is noted.
+        """
+        for index, entry, faulty in self._entries(NODE_GROUPS, faults):
+            if faulty and isinstance(entry, dict):
+                for path in faulty:
+                    _remove(entry, path)
+            stated, _ = self._core({NODE_GROUPS: [entry]})
+            is_lost = stated is None or any(path[:1] != ("env_configs",) for path in faulty)
+            if is_lost and faulty and isinstance(entry, dict) and "label" in entry:
+                self._lost_groups |= {str(entry["label"])} - RESERVED_LABELS.keys()
+            if stated is not None:
+                yield index, stated[NODE_GROUPS][0]
 
-    def _node_groups(self) -> tuple[NodeGroup, ...]:
-        """Return the valid node groups; a faulty one stays without its faulty optional parts, if it can."""
-        entries = self._list("node_groups")
-        if entries is None:
-            self._groups_known = False
-        groups = {}
-        for index, value in enumerate(entries or ()):
-            group = self._group(value, index)
-            if group is not None:
-                groups[index] = group
-        if groups:
-            self._check_groups(groups)
-        return tuple(groups.values())
+    def _valid_pools(self, faults: _Faults) -> Iterator[tuple[int, Any]]:
+        """Yield the valid pools with their numbers; the names of the others are noted."""
+        for index, entry, faulty in self._entries(POOLS, faults):
+            if not faulty:
+                stated, _ = self._core({POOLS: [entry]})
+                if stated is not None:
+                    yield index, stated[POOLS][0]
+            elif isinstance(entry, dict):
+                self._lost_pools.add(str(entry.get("name")))
 
-    def _group(self, value: Any, index: int) -> NodeGroup | None:
-        from rankplan.read.node_groups import read_group
+    def _entries(self, key: str, faults: _Faults) -> Iterator[tuple[int, Any, list[KeyPath]]]:
+        """Yield the entries of a list with their numbers, and the paths within each to what is wrong there."""
+        entries = self._values.get(key)
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            yield index, entry, [path[2:] for path, _ in faults if path[:2] == (key, index)]
 
-        content = with_all(value, f"0-{(self._num_nodes or 1) - 1}")
-        try:
-            return read_group(content)
-        except Invalid as error:
-            faulty = self._reject(error, "node_groups", index)
-        rest = _without(content, faulty)
-        is_lost = rest is None or any(path[:1] != ("env_configs",) for path in faulty)
-        if is_lost and isinstance(content, dict) and "label" in content:
-            self._lost_groups |= {str(content["label"])} - RESERVED_LABELS.keys()
-        return rest
-
-    def _check_groups(self, groups: Mapping[int, NodeGroup]) -> None:
-        """Record what is wrong within node groups, and between them."""
+    def _checked_groups(self, entries: Mapping[int, Any]) -> dict[int, NodeGroup]:
+        """Return node groups, and record what is wrong within them, and between them."""
+        if not entries:
+            return {}
         from rankplan.nodes.group_rules import group_faults
-        from rankplan.read.groups import piece_faults
 
-        for (index, *path), fault in chain(group_faults(groups, self._num_nodes), piece_faults(groups)):
-            self._reader.add(("node_groups", index, *path), fault)
+        groups = {index: NodeGroup.of(entry) for index, entry in entries.items()}
+        faults = group_faults(groups, self._num_nodes)
+        if any(group.hardware is not None for group in groups.values()):
+            from rankplan.read.groups import piece_faults
+            from rankplan.read.hardware import with_texts_as_written  # needs pydantic
+
+            stated = self._values[NODE_GROUPS]
+            groups = {index: with_texts_as_written(group, stated[index]) for index, group in groups.items()}
+            faults = chain(group_faults(groups, self._num_nodes), piece_faults(groups))
+        for (index, *path), fault in faults:
+            self._reader.add((NODE_GROUPS, index, *path), fault)
             if path[0] != "env_configs":
                 self._lost_groups.add(groups[int(index)].label)
+        return groups
 
-    def _pools(self, components: Sequence[str]) -> tuple[Pool, ...]:
-        """Return the valid pools, and record what is wrong within them, and between them."""
-        entries = self._list("pools")
+    def _checked_pools(self, entries: Mapping[int, Any], components: Sequence[str]) -> tuple[Pool, ...]:
+        """Return pools, and record what is wrong within them, and between them."""
         if not entries:
             return ()
         from rankplan.plans.pool_rules import stated_pool_faults
-        from rankplan.read.pools import read_pool
 
-        pools: dict[int, Pool] = {}
-        lost: set[str] = set()
-        for index, value in enumerate(entries):
-            try:
-                pools[index] = read_pool(value)
-            except Invalid as error:
-                self._reject(error, "pools", index)
-                lost |= {str(value.get("name"))} if isinstance(value, dict) else set()
-        for path, fault in stated_pool_faults(pools, lost, self._num_nodes, components):
-            self._reader.add(("pools", *path), fault)
+        pools = {index: Pool.of(entry) for index, entry in entries.items()}
+        for path, fault in stated_pool_faults(pools, self._lost_pools, self._num_nodes, components):
+            self._reader.add((POOLS, *path), fault)
         return tuple(pools.values())
 
 
@@ -194,31 +190,15 @@ def _cut(mapping: dict[str, Any], path: KeyPath) -> dict[str, Any]:
     return rest | {str(path[0]): cut} if cut else rest
 
 
-def _without(group: Any, faulty: Iterable[KeyPath]) -> NodeGroup | None:
-    """Return a node group without the smallest optional parts that contain its faults, if that is valid."""
-    if not isinstance(group, dict):
-        return None
-    from rankplan.read.node_groups import read_group
-
-    for path in faulty:
-        _remove(group, path)
-    try:
-        return read_group(group)
-    except Invalid:
-        return None
-
-
 def _remove(group: dict[str, Any], path: KeyPath) -> None:
     """Remove the smallest optional part that contains the fault, unless an earlier fault removed it."""
-    from rankplan.read.node_groups import KEYS, VARIABLES
-
-    if VARIABLES in path:
-        path = path[: path.index(VARIABLES) + 1]  # all of them: they are one part
+    if "env_vars" in path:
+        path = path[: path.index("env_vars") + 1]  # all of them: they are one part
     for length in range(len(path) - 1, -1, -1):
         holder: Any = group
         with suppress(KeyError, IndexError, TypeError):
             for key in path[:length]:
                 holder = holder[key]
-            if isinstance(holder, dict) and (path[length] in _OPTIONAL or path[length] not in KEYS):
+            if isinstance(holder, dict) and path[length] not in _NEEDED:
                 holder.pop(str(path[length]), None)
                 return

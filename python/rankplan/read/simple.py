@@ -10,7 +10,7 @@ from rankplan._core import CLUSTER, NODE
 from rankplan.errors import Diagnostic
 from rankplan.hardware.cards import LARGEST_SIZE, SMALLEST_SIZE, size_of
 from rankplan.plans.model import Model as LanguageModel
-from rankplan.read.text.invalid import EXPECTED, THIS, invalid, unlike
+from rankplan.read.text.invalid import THIS, invalid, unlike
 from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import as_int, did_you_mean, must_be, shown
 
@@ -109,25 +109,12 @@ NODE_RANKS = {"type": ["string", "integer", "array"], "items": {"type": "integer
 """The JSON schema of ranks of nodes."""
 
 
-def text(value: Any) -> str:
-    """Return a text."""
-    if not isinstance(value, str):
-        raise invalid(must_be(THIS, value, *EXPECTED["string"]))
-    return str(value)
-
-
 def label(value: Any) -> str:
     """Return a label; a number is taken as text."""
     fault = label_fault(value)
     if fault is not None:
         raise invalid(fault)
     return str(value)
-
-
-def with_all(value: Any, every: Any) -> Any:
-    """Return a mapping with ``all`` in its ``node_ranks`` replaced by these ranks; any other value unchanged."""
-    ranks = value.get("node_ranks") if isinstance(value, Mapping) else None
-    return {**value, "node_ranks": every} if isinstance(ranks, str) and ranks.strip().lower() == "all" else value
 
 
 def label_fault(value: Any) -> Diagnostic | None:
@@ -155,15 +142,3 @@ def model_of(value: Any) -> LanguageModel:
         help = "write a name such as Qwen/Qwen3-8B, or the path of a config.json"
         raise invalid(unlike("`model`", value, "the name of a model", help))
     return LanguageModel.of(value)
-
-
-def excluded_names(value: Any) -> tuple[str, ...]:
-    """Return the names in a list, or a text that is one. Raises `Invalid`."""
-    names = [value] if isinstance(value, str) else value
-    if not isinstance(names, (list, tuple)):
-        raise invalid(unlike("`exclude`", value, "a list", 'write a list of names: [node-3, "node-5/2"]'))
-    for index, name in enumerate(names):
-        if not isinstance(name, str) or not name.strip() or not name.isprintable():
-            help = "write the name of a node (node-3), an accelerator (node-5/2, or its id), or a domain (nvlink=b)"
-            raise invalid(Diagnostic("invalid-value", f"{shown(name)} is not a name", help), (index,))
-    return tuple(name.strip() for name in names)
