@@ -60,6 +60,7 @@ __all__ = [
     "error_codes",
     "groups_text",
     "host_store",
+    "joined_pools",
     "level_faults",
     "model_params",
     "natural_order",
@@ -349,6 +350,9 @@ class Requests(Sequence[Request]):
         excluded: RankSet,
         unused: RankSet,
     ) -> list[_Lack]: ...
+    def order_of_pools(
+        self, inventory: Inventory, ids: Sequence[str], *, together: bool = False
+    ) -> list[int] | None: ...
     def sorting(
         self,
         inventory: Inventory,
@@ -603,6 +607,9 @@ def read_inventory(
     content: Mapping[str, Any],
 ) -> tuple[Inventory | None, list[str] | None, list[_Located]]: ...
 def read_cluster(content: Mapping[str, Any]) -> tuple[dict[str, Any] | None, list[_Located]]: ...
+def joined_pools(
+    pools: Sequence[tuple[NodeOrder, RankSet]], *, together: bool = False
+) -> list[tuple[NodeOrder, RankSet]]: ...
 def read_ranks(value: object) -> RankSet: ...
 def level_faults(levels: object) -> list[_Located]: ...
 def check_hardware_type(name: str) -> None: ...

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError, Plan, plan
+from rankplan import Inventory, PlacementError, Plan, RankSet, Request, plan
+from rankplan._core import joined_pools
 from rankplan.front.job import read_job
-from rankplan.plans.node_order import in_trainers_order
+from rankplan.plans.node_order import in_pools_order, in_trainers_order
+from rankplan.plans.requests import NodeOrder
 from support.configs import from_overrides
 
 ADDRESSES = st.permutations([f"10.0.0.{last}" for last in (3, 9, 10, 12, 100)])
@@ -181,3 +183,41 @@ def test_nodes_that_are_in_order_have_no_other_order(how: str, addresses: list[s
         assert core.other_order(how) == (None if kept else order)
     assert core.reordered(order).other_order(how) is None
     assert Inventory.uniform(2, 8).core.other_order(how) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from(["text", "number"]), st.sets(st.integers(0, 7))), max_size=6), st.booleans())
+def test_joined_pools_are_those_that_share_nodes_directly_or_through_others(
+    pools: list[tuple[NodeOrder, set[int]]], together: bool
+) -> None:
+    """Of one order, pools are joined until nothing changes; those that contradict an earlier order are left out."""
+    groups: list[tuple[NodeOrder, set[int]]] = []
+    for order, nodes in pools:
+        same = [group for group in groups if group[0] == order and (together or group[1] & nodes)]
+        groups = [
+            *(group for group in groups if group not in same),
+            (order, nodes.union(*(ranks for _, ranks in same))),
+        ]
+    expected: list[tuple[NodeOrder, RankSet]] = []
+    for order, nodes in groups:
+        if all(not RankSet(nodes) & ranks for _, ranks in expected):
+            expected.append((order, RankSet(nodes)))
+    stated = [(order, RankSet(nodes)) for order, nodes in pools]
+    assert joined_pools(stated, together=together) == expected
+
+
+def test_the_order_of_pools_gives_each_pool_its_own_nodes() -> None:
+    """A plan on eight nodes: two pools that share a node are sorted as one, a third by itself, the last stays."""
+    inventory = cluster([1] * 8, [f"10.0.0.{last}" for last in (9, 3, 12, 7, 2, 30, 20, 1)])
+    requests = [
+        Request("a", "a0", [1, 1], [0, 1], order="number"),
+        Request("b", "b0", [1, 1], [1, 2], order="number"),
+        Request("c", "c0", [1, 1], [5, 6], order="number"),
+    ]
+    found = Plan(inventory, [], None, "slime", requests)
+    assert in_pools_order(found) == [1, 0, 2, 3, 4, 6, 5, 7]
+    assert in_pools_order(found, together=True) == [1, 0, 2, 3, 4, 6, 5, 7]
+    shared = Plan(inventory, [], None, "slime", [*requests[:1], Request("d", "d0", [1, 1], [2, 4], order="number")])
+    assert in_pools_order(shared) == [1, 0, 4, 3, 2, 5, 6, 7]
+    assert in_pools_order(shared, together=True) == [4, 1, 0, 3, 2, 5, 6, 7]
+    by_text = Plan(inventory, [], None, "verl", [Request("a", "a0", [1, 1], [2, 1], order="text")])
+    assert in_pools_order(by_text) is None

@@ -62,6 +62,7 @@ pub mod pairs;
 pub mod plan_file;
 pub mod plan_reader;
 pub mod pool;
+pub mod pool_order;
 pub mod rank_map;
 pub mod rank_set;
 pub mod read;

@@ -119,7 +119,7 @@ fn first_component(requests: &Requests, pool: &Pool) -> String {
 }
 
 /// The node of each bundle of a pool.
-fn nodes_of(requests: &Requests, pool: &Pool) -> NodeRuns {
+pub(crate) fn nodes_of(requests: &Requests, pool: &Pool) -> NodeRuns {
     let mut nodes = NodeRuns::default();
     for numbers in &pool.requests {
         for row in requests.slice(numbers.clone()).rows() {

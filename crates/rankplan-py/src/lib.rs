@@ -57,7 +57,7 @@ mod _core {
     #[pymodule_export]
     use super::rank_set::RankSet;
     #[pymodule_export]
-    use super::requests::{Request, Requests, Sorting};
+    use super::requests::{Request, Requests, Sorting, joined_pools};
     #[pymodule_export]
     use super::rules::{Chunks, Packed, RankMap};
     #[pymodule_export]

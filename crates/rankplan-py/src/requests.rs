@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PySlice, PyTuple};
 use rankplan_core::actors::read_actors;
 use rankplan_core::amounts::{Amount, Amounts};
 use rankplan_core::ids::{MAX_NODES, MAX_PROCESSES};
+use rankplan_core::pool_order::{joined, order_of_pools};
 use rankplan_core::read::place::Place;
 use rankplan_core::read::reader::Reader;
 use rankplan_core::requests::{Bundle, Division, Kind, Naming, Row, runs_of};
@@ -393,6 +394,19 @@ impl Requests {
         self.0.pools().into_iter().map(|pool| (pool.order.name(), numbers(pool.requests))).collect()
     }
 
+    /// Return which node each node rank should have so that the trainer sorts no pool otherwise; `None` if all are sorted, as
+    /// far as it is known by what. `ids` are Ray's ids of the nodes. With `together`, all pools are sorted as one.
+    #[pyo3(signature = (inventory, ids, *, together = false))]
+    fn order_of_pools(
+        &self,
+        py: Python<'_>,
+        inventory: &Inventory,
+        ids: Vec<String>,
+        together: bool,
+    ) -> Option<Vec<u32>> {
+        py.detach(|| order_of_pools(&self.0, &inventory.0, &ids, together))
+    }
+
     /// Return the requests with the nodes of their pools as the trainer sorts them. `ids` are Ray's ids of the nodes; only
     /// orders in `exchangeable` may exchange nodes. `components` have the processes on them.
     fn sorting(
@@ -532,4 +546,17 @@ impl Sorting {
     fn exchanged(&self, py: Python<'_>, placements: &Placements) -> Option<Taken> {
         py.detach(|| self.0.exchanged(&placements.all_taken()?)).map(Taken)
     }
+}
+
+/// Return the nodes of pools that share a node, and what they are sorted by, as those of one pool; with `together`, those of
+/// all pools in the same order. Of pools that share a node and have different orders, those after the first one are left out.
+#[pyfunction]
+#[pyo3(signature = (pools, *, together = false))]
+pub fn joined_pools(
+    pools: Vec<(String, Bound<'_, RankSet>)>,
+    together: bool,
+) -> PyResult<Vec<(&'static str, RankSet)>> {
+    let pools = pools.iter().map(|(order, nodes)| Ok((node_order(order)?, nodes.get().0.clone())));
+    let joined = joined(pools.collect::<PyResult<Vec<_>>>()?, together);
+    Ok(joined.into_iter().map(|(order, nodes)| (order.name(), RankSet(nodes))).collect())
 }

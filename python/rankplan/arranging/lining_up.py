@@ -17,13 +17,12 @@ from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
-from rankplan._core import RankSet
+from rankplan._core import RankSet, joined_pools
 from rankplan.arranging import faults
 from rankplan.arranging.line_up import LineUp, SortedLine, Together
 from rankplan.arranging.task import Arrangement, Task
 from rankplan.arranging.trainer_order import Line
 from rankplan.errors import KeyPath, PlacementError
-from rankplan.plans.node_order import joined_pools
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 
@@ -38,8 +37,8 @@ def lines_of(plan: Plan) -> list[Line]:
         ranks = dict.fromkeys(node for number in numbers for node in plan.requests[number].nodes)
         pools.append((order, list(ranks)))
     lines = []
-    for order, joined in joined_pools((order, set(ranks)) for order, ranks in pools):
-        members = [ranks for other, ranks in pools if other == order and joined >= set(ranks)]
+    for order, joined in joined_pools([(order, RankSet(ranks)) for order, ranks in pools]):
+        members = [ranks for other, ranks in pools if other == order and not RankSet(ranks) - joined]
         merged = _merged(members)
         if merged is not None:
             lines.append(Line(order, tuple(merged)))

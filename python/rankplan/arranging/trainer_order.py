@@ -8,13 +8,12 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
-from rankplan._core import RankSet, Requests
+from rankplan._core import RankSet, Requests, joined_pools
 from rankplan.arranging.task import Arrangement, Task
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import used_nodes
-from rankplan.plans.node_order import joined_pools
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 
@@ -227,16 +226,16 @@ def _joined(inventory: Inventory, chains: Sequence[Line], new: RankSet) -> Itera
     Each pool is sorted, so that the order of all nodes is that of each pool. New node ranks come where they are in
     their pool, which has them alone.
     """
-    for order, joined in joined_pools((order, set(ranks)) for order, ranks in chains):
-        same = [line for line in chains if line.order == order and set(line.ranks) <= joined]
+    for order, joined in joined_pools([(order, RankSet(ranks)) for order, ranks in chains]):
+        same = [line for line in chains if line.order == order and not RankSet(line.ranks) - joined]
         if len(same) == 1:
             yield same[0]
             continue
-        stay = {rank for rank in joined if rank not in new}
-        places = inventory.core.places(order, RankSet(stay))
+        stay = joined - new
+        places = inventory.core.places(order, stay)
         if places is not None:
-            ranks = sorted(sorted(stay), key=places.__getitem__)
-            yield Line(order, (*ranks, *(rank for rank in new if rank in joined)))
+            ranks = sorted(stay, key=places.__getitem__)
+            yield Line(order, (*ranks, *(joined & new)))
 
 
 def _gaps(line: Line, old: Sequence[int | None]) -> Iterator[_Gap]:

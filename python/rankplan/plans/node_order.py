@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
-from rankplan._core import CLUSTER, RankSet, Sorting
+from rankplan._core import CLUSTER, Sorting
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
@@ -41,48 +40,7 @@ def in_pools_order(plan: Plan, node_ids: Sequence[str] = (), *, together: bool =
     ``None`` if all are sorted, as far as it is known by what. Only the nodes of a pool change places with each other,
     and those of pools that share a node; with ``together``, those of all pools. ``node_ids`` are Ray's ids of nodes.
     """
-    core, pools = plan.inventory.core, []
-    is_sorted = True
-    for order, numbers in plan.requests.pools():
-        nodes = list(dict.fromkeys(node for number in numbers for node in plan.requests[number].nodes))
-        places = core.places(order, RankSet(nodes), node_ids)
-        if places is not None:
-            pools.append((order, set(nodes)))
-            is_sorted = is_sorted and all(places[one] <= places[other] for one, other in pairwise(nodes))
-    if is_sorted:
-        return None
-    ranks = list(range(plan.inventory.num_nodes))
-    for order, joined in joined_pools(pools, together=together):
-        places = core.places(order, RankSet(joined), node_ids) or {}
-        for rank, node in zip(sorted(joined), sorted(sorted(joined), key=places.__getitem__), strict=True):
-            ranks[rank] = node
-    return ranks
-
-
-def joined_pools(
-    pools: Iterable[tuple[NodeOrder, Set[int]]], *, together: bool = False
-) -> list[tuple[NodeOrder, Set[int]]]:
-    """Return the nodes of pools that share a node as those of one pool; with ``together``, those of all pools.
-
-    Of pools that share a node and have different orders, those after the first one are left out.
-    """
-    groups: list[tuple[NodeOrder, Set[int]]] = []
-    for order, nodes in pools:
-        others = []
-        joined = set(nodes)
-        for group in groups:
-            if group[0] == order and (together or not group[1].isdisjoint(joined)):
-                joined |= group[1]
-            else:
-                others.append(group)
-        groups = [*others, (order, joined)]
-    taken: set[int] = set()
-    found = []
-    for order, nodes in groups:
-        if taken.isdisjoint(nodes):
-            found.append((order, nodes))
-            taken |= nodes
-    return found
+    return plan.requests.order_of_pools(plan.inventory.core, node_ids, together=together)
 
 
 def reordered(inventory: Inventory, ranks: Sequence[int]) -> Inventory:
