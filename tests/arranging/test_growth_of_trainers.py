@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import pytest
 import rankplan
@@ -58,6 +59,27 @@ def test_what_shares_a_pool_stays_there_and_what_grows_can_shrink_again(config: 
             assert replan(larger, nodes, shrink={name: count}).plan == plan
             answers.add("grown")
     assert answers, "every growth is refused for another reason"
+
+
+_COLOCATED = [
+    ("slime-colocated.yaml", "rollout", []),
+    ("skyrl.sh", "generator", ["trainer.placement.colocate_all=true", "generator.inference_engine.num_engines=1"]),
+    ("verl.yaml", "rollout", []),
+    ("nemo_rl.yaml", "generation", ["policy.generation.colocated.enabled=true", "cluster.num_nodes=2"]),
+]
+
+
+@pytest.mark.parametrize(("config", "name", "overrides"), _COLOCATED)
+def test_engines_that_a_trainer_places_with_others_do_not_shrink_alone(
+    config: str, name: str, overrides: list[str]
+) -> None:
+    plan = rankplan.plan(ROOT / "examples" / config, overrides=overrides)
+    wishes: list[Any] = [name, {name: 1}]
+    for wish in wishes:
+        with pytest.raises(PlacementError) as refused:
+            replan(plan, plan.inventory, shrink=wish)
+        assert f"{plan.dialect} runs {name} on the accelerators of" in refused.value.message
+        assert set(POOL_KEYS[str(plan.dialect)]) <= set(str(refused.value.help).split("`"))
 
 
 _SIZES: list[tuple[str, int, str, int, Callable[[int], list[str]]]] = [

@@ -398,7 +398,7 @@ def test_replan_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     TWO_ROLES.save("plan.json")
     FULL.save("nodes.yaml")
     done = CliRunner().invoke(
-        main, ["replan", "plan.json", "--without", "node-3", "--inventory", "nodes.yaml", "-o", "plan2.json"]
+        main, ["replan", "plan.json", "--without", "node-3", "--inventory", "nodes.yaml", "--save", "plan2.json"]
     )
     assert done.exit_code == 0 and done.stdout.startswith("8 of 256 ranks move: actor 24-31, node-3 -> node-32 (spare")
     assert Plan.load("plan2.json") == replan(TWO_ROLES, FULL, without=["node-3"]).plan

@@ -63,7 +63,7 @@ def test_no_absolute_path_is_kept() -> None:
     assert str(Path.cwd()) not in json.dumps(plan.to_dict())
 
 
-@pytest.mark.parametrize("command", ["replan --without n1 --inventory nodes.yaml -o", "plan --save"])
+@pytest.mark.parametrize("command", ["replan --without n1 --inventory nodes.yaml --save", "plan --save"])
 def test_what_is_kept_survives_a_command(command: str) -> None:
     assert run("plan", "run.job.yaml", "--save", "plan.json").exit_code == 0
     name, *options = command.split()
@@ -80,7 +80,9 @@ def test_the_file_of_a_launcher_has_the_kept_options() -> None:
     assert stated.exit_code == 0 and "me/rl:1" in stated.stdout, stated.stderr
     assert run("emit", "plan.json").stdout == stated.stdout
     assert rankplan.emit(Plan.load("plan.json"), "jobset") == stated.stdout
-    assert run("replan", "plan.json", "--without", "n0", "--inventory", "nodes.yaml", "-o", "next.json").exit_code == 0
+    assert (
+        run("replan", "plan.json", "--without", "n0", "--inventory", "nodes.yaml", "--save", "next.json").exit_code == 0
+    )
     repaired = run("emit", "next.json")
     assert all(word in repaired.stdout for word in ("me/rl:1", "kind: JobSet", "name: mine", "research"))
     assert "me/rl:2" in run("emit", "plan.json", "--image", "me/rl:2").stdout
@@ -162,3 +164,58 @@ def test_ranked_placements_are_on_the_nodes_that_keep_the_rules() -> None:
     used = plan["actor"].used_nodes()
     assert len(used) == 2 and len({plan.inventory.node(node).labels["rack"] for node in used}) == 1
     assert sorted(str(plan.inventory.node(rank).hostname) for rank in range(4)) == ["n0", "n1", "n2", "n3"]
+
+
+def test_an_arranged_plan_needs_only_the_nodes_that_it_uses() -> None:
+    Path("small.yaml").write_text(NODES.rsplit("\n", 2)[0])  # two of the three nodes
+    Path("mixed.yaml").write_text(NODES.replace("hostname: n0, labels: {rack: a}", "hostname: n0, labels: {rack: b}"))
+    assert run("plan", "run.job.yaml", "--save", "plan.json").exit_code == 0
+    answer = run("arrange", "plan.json", "--inventory", "small.yaml", "--save", "small.json")
+    assert answer.exit_code == 0, answer.output
+    small = Plan.load("small.json")
+    assert small.inventory.num_nodes == 2 and small.rules == Plan.load("plan.json").rules
+    assert small.job == Plan.load("plan.json").job and rankplan.check("small.json").faults == []
+    assert run("arrange", "plan.json", "--inventory", "mixed.yaml", "--save", "next.json").exit_code == 0
+    moved = Plan.load("next.json")
+    assert {moved.inventory.node(rank).hostname for rank in range(2)} == {"n1", "n2"}
+    assert rankplan.check("next.json").faults == []
+
+
+def test_an_arranged_plan_keeps_its_exclusions_and_adds_others() -> None:
+    assert run("plan", "run.job.yaml", "--without", "n0", "--save", "plan.json").exit_code == 1
+    Path("nodes.yaml").write_text(NODES + NODES.splitlines()[-1].replace("ranks: 2", "ranks: 3").replace("n2", "n3"))
+    Path("run.job.yaml").write_text(JOB + "exclude: [node-0]\n")
+    Path("conf.yaml").write_text(CONF.replace("0-7, rollout: 8-15", "8-15, rollout: 16-23").replace("2", "3", 1))
+    assert run("plan", "run.job.yaml", "--save", "plan.json").exit_code == 0
+    answer = run("arrange", "plan.json", "--inventory", "nodes.yaml", "--without", "n1", "--save", "next.json")
+    assert answer.exit_code == 0, answer.output
+    plan = Plan.load("next.json")
+    used = {plan.inventory.node(rank).hostname for one in plan.values() for rank in one.used_nodes()}
+    assert used == {"n2", "n3"} and plan.inventory.facts is not None
+    assert {plan.inventory.node(node).hostname for nodes, _ in plan.inventory.excluded for node in nodes} >= {"n0"}
+    assert run("arrange", "next.json", "--with", "n1", "--save", "back.json").exit_code == 0
+    assert "n1" not in str(Plan.load("back.json").inventory.facts)
+
+
+def test_a_rule_on_the_command_line_replaces_that_of_the_plan() -> None:
+    Path("nodes.yaml").write_text(NODES.replace("n1, labels: {rack: a}", "n1, labels: {rack: b}"))
+    Path("run.job.yaml").write_text(JOB.replace("{keep: {actor: {world: rack}}}", "{prefer: {actor: {world: rack}}}"))
+    saved = run("plan", "run.job.yaml", "--save", "plan.json")
+    assert saved.exit_code == 0, saved.output
+    answer = run("replan", "plan.json", "--keep", "actor + rollout.world=rack", "--save", "next.json")
+    assert answer.exit_code == 0, answer.output
+    plan = Plan.load("next.json")
+    assert plan.rules.keep == {"actor + rollout": {"world": "rack"}} and plan.rules.prefer == {
+        "actor": {"world": "rack"}
+    }
+    used = {rank for one in plan.values() for rank in one.used_nodes()}
+    assert {plan.inventory.node(rank).labels["rack"] for rank in used} == {"a"}
+    refused = run("replan", "plan.json", "--keep", "actor.world=block")
+    assert refused.exit_code == 1 and "unknown level" in refused.output
+
+
+@pytest.mark.parametrize("file", ["run.job.yaml", "conf.yaml"])
+def test_a_config_is_no_plan_to_repair(file: str) -> None:
+    answer = run("replan", file, "--without", "n0")
+    assert answer.exit_code == 1 and "error[invalid-plan]: this is no saved plan" in answer.output
+    assert f"rankplan plan {file} --save plan.json" in answer.output

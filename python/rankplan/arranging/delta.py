@@ -63,7 +63,6 @@ def resize(
     for name, count in grow.items():
         try:
             reject_without_groups(parts[name])
-            _reject_outside_of_pool(before, name)
             step = Step.of(parts[name])
             more[name] = step.times(name, count) * step.nodes * step.resources
         except PlacementError as error:
@@ -104,12 +103,16 @@ def _order_fault(before: Plan, inventory: Inventory, sized: _Sized, unsorted: Un
     return faults.not_grown_in_order(before.dialect, unsorted.order, unsorted.ranks, names, last)
 
 
-def _reject_outside_of_pool(plan: Plan, name: str) -> None:
-    """Raise `PlacementError` (``invalid-value``) if its trainer runs a component only on a pool of several."""
+def fault_of_shared(plan: Plan, name: str, change: str) -> Diagnostic | None:
+    """Return the fault of a component whose trainer places it with others, so that it cannot ``grow`` or ``shrink``.
+
+    ``None`` for one that has its own accelerators, or whose trainer gives each component accelerators of its own.
+    """
     devices = plan[name].rows.accelerators()
     others = [other for other, part in plan.items() if other != name and part.rows.accelerators() & devices]
-    if plan.dialect is not None and plan.dialect in faults.POOL_KEYS and others:
-        raise PlacementError([faults.outside_of_pool(plan.dialect, name, others)])
+    if plan.dialect is None or plan.dialect not in faults.POOL_KEYS or not others:
+        return None
+    return faults.outside_of_pool(plan.dialect, name, others, change)
 
 
 @frozen

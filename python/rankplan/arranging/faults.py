@@ -49,10 +49,11 @@ These trainers run engines that share a pool only there. ROLL is not among them:
 """
 
 
-def outside_of_pool(dialect: str, name: str, others: Sequence[str]) -> Diagnostic:
-    """Return the fault of a component that cannot grow out of the pool that it shares with others."""
+def outside_of_pool(dialect: str, name: str, others: Sequence[str], change: str) -> Diagnostic:
+    """Return the fault of a component that shares a pool with others, and cannot ``grow`` or ``shrink`` alone."""
     keys = " and ".join(f"`{key}`" for key in POOL_KEYS[dialect])
-    message = f"{dialect} runs {name} on the accelerators of {', '.join(others)}; it cannot run more of it elsewhere"
+    reason = "it cannot run more of it elsewhere" if change == "grow" else "it cannot run less of it alone"
+    message = f"{dialect} runs {name} on the accelerators of {', '.join(others)}; {reason}"
     return Diagnostic("invalid-value", message, f"change {keys} in the config, and plan it again")
 
 
@@ -120,3 +121,10 @@ def not_in_line(dialect: str | None, order: NodeOrder, rules: Sequence[KeyPath])
     message = f"{sorting}; in that order, no nodes of the inventory keep {names}"
     help = "add nodes, or state smaller sets or an outer level; addresses that follow each other in a domain help most"
     return Diagnostic("order-not-kept", message, help)
+
+
+def not_a_plan(file: str) -> Diagnostic:
+    """Return the fault of a config, or the job file of one, where a saved plan is changed."""
+    help = f"save its plan first: rankplan plan {file} --save plan.json"
+    message = "this is no saved plan; `replan` repairs a plan that is saved"
+    return Diagnostic("invalid-plan", message, help, file=file)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from rankplan._core import Placement, RankSet
 from rankplan.arranging import faults, rules
-from rankplan.arranging.delta import resize
+from rankplan.arranging.delta import fault_of_shared, resize
 from rankplan.arranging.exclusion import Exclusion, restored
 from rankplan.arranging.faults import ADD_SPARES, NAMELESS_HELP, RESTORE_HELP
 from rankplan.arranging.hierarchy import crossings_at
@@ -29,6 +29,8 @@ from rankplan.plans.diff import Move, coordinates_of, same_nodes
 from rankplan.plans.node_order import node_names
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.pools import reserves
+from rankplan.plans.rules import Balance, Cap, Keep, Prefer, Segments
+from rankplan.read.facts import with_stated
 from rankplan.words import as_int, did_you_mean, must_be, nodes_text
 
 
@@ -44,6 +46,11 @@ def replan(
     whole_group: bool = False,
     fixed: bool = False,
     beside: Plan | Iterable[Plan] = (),
+    keep: Keep | None = None,
+    segment: Segments | None = None,
+    prefer: Prefer | None = None,
+    balance: Balance | None = None,
+    cap: Cap | None = None,
 ) -> Replanned:
     """Repair a plan after a failure, on the nodes of an inventory, or a cluster, that has spares.
 
@@ -69,6 +76,9 @@ def replan(
     ``fixed``: no survivor moves; where a rule would make one move, nothing is repaired. ``beside`` are plans of other
     jobs, whose nodes are no spares.
 
+    ``keep``, ``segment``, ``prefer``, ``balance`` and ``cap`` replace the rules of their names, also in the new plan;
+    see `arrange`. Processes on healthy nodes may then move.
+
     ``whole_group``: the smallest group that would be torn apart moves to another domain as a whole, if that tears fewer
     groups, though more processes move.
 
@@ -84,6 +94,8 @@ def replan(
     if any(other == plan for other in others):
         help = "leave it out: `beside` takes the plans of other jobs"
         raise PlacementError([Diagnostic("invalid-value", "`beside` has the plan itself", help)])
+    stated = {"keep": keep, "segment": segment, "prefer": prefer, "balance": balance, "cap": cap}
+    replaced = with_stated(plan.rules, {name: value for name, value in stated.items() if value is not None})
     inventory = rules.beside(inventory_of(inventory), others)
     known = same_nodes(plan.inventory, inventory)
     names, fewer, more = _sizes(plan, shrink, grow or {})
@@ -94,14 +106,15 @@ def replan(
     _ = inventory.domains  # found once: what is lost changes no labels
     lost = list(hardware_names(without))
     inventory.without([name for name in lost if not isinstance(name, str) or name not in gone])  # checks the names
-    base = plan
+    base = plan if replaced is plan.rules else plan.placed(plan.inventory, plan.values(), replaced)
     returned = list(one_or_several("restore", restore, RESTORE_HELP))
     if returned:
         nodes, inventory = restored(plan.inventory, inventory, returned)
-        base = plan.placed(nodes, [moved_to(one, nodes) for one in plan.values()])
+        base = base.placed(nodes, [moved_to(one, nodes) for one in base.values()])
     failure = _Failure(base, inventory.excluding(lost), known, whole_group=whole_group, fixed=fixed)
     if fewer or more:
-        found = failure.repaired(names, renumber=renumber) if failure.broken else failure.unchanged()
+        repairs = failure.broken or replaced is not plan.rules
+        found = failure.repaired(names, renumber=renumber) if repairs else failure.unchanged()
         reserved = failure.reserved
         found = resize(found, failure.inventory, fewer, more, renumber=renumber, reserved=reserved)
     else:
@@ -128,7 +141,9 @@ def _sizes(
     numbers: list[dict[str, int]] = [{}, {}]
     for found, what, sizes in zip(numbers, ("shrink", "grow"), (stated, grow.items()), strict=True):
         for name, size in sizes:
-            if name not in plan:
+            if name in plan and (size is None or size) and (fault := fault_of_shared(plan, name, what)) is not None:
+                wrong.append(fault)
+            elif name not in plan:
                 help = did_you_mean(str(name), plan, "the components are")
                 wrong.append(Diagnostic("unknown-component", f"unknown component `{name}` to {what}", help))
             elif size is not None or what == "grow":

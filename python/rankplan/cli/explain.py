@@ -20,10 +20,10 @@ from click.shell_completion import CompletionItem
 from rankplan import ComponentPlacement
 from rankplan.arranging.arrange import arrange
 from rankplan.arranging.replan import replan
-from rankplan.cli.arrange import kept_levels, segment_sizes
 from rankplan.cli.commands import main
 from rankplan.cli.emit import emit, emit_options
 from rankplan.cli.output import colored, faults_end_it, print_table, silent
+from rankplan.cli.rule_options import kept_levels, segment_sizes
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.front.api import check, tune
 from rankplan.front.job import is_saved

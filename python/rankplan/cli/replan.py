@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import click
 
-from rankplan.arranging.faults import with_inventory
+from rankplan.arranging.faults import not_a_plan, with_inventory
 from rankplan.arranging.replan import replan as repaired
 from rankplan.arranging.replan import wrong_number
 from rankplan.cli.commands import no_guests_option
-from rankplan.cli.common import Choice, beside_option, inventory_options, others_beside, output_option, restore_option
+from rankplan.cli.common import Choice, beside_option, inventory_options, others_beside, restore_option, save_option
 from rankplan.cli.output import faults_end_it
+from rankplan.cli.rule_options import rule_options
 from rankplan.errors import PlacementError
-from rankplan.front.job import load_plan, opened, saved_plan
+from rankplan.front.job import Config, load_plan, name_of, opened, saved_plan
+from rankplan.jobs.recognising import is_job_file
+from rankplan.read.text.load import SCRIPTS
 from rankplan.read.text.scalars import plain_scalar
 from rankplan.render.changes import replan_lines
 
@@ -40,12 +43,14 @@ from rankplan.render.changes import replan_lines
 @click.option("--renumber", is_flag=True, help="Let --shrink change the ranks of processes that stay.")
 @click.option("--whole-group", is_flag=True, help="Move a whole group rather than tear it apart.")
 @click.option("--fixed", is_flag=True, help="Move no process of a healthy node; refuse instead.")
+@rule_options
 @beside_option
-@output_option("Save the new plan to this file.")
+@save_option
 def replan(
     file: str,
     choice: Choice,
     restore: tuple[str, ...],
+    rules: Mapping[str, Any],
     shrink: tuple[str, ...],
     grow: tuple[str, ...],
     beside: tuple[str, ...],
@@ -53,7 +58,7 @@ def replan(
     renumber: bool,
     whole_group: bool,
     fixed: bool,
-    output: str | None,
+    save: str | None,
 ) -> None:
     """Repair a saved plan after hardware failed, or change its size.
 
@@ -68,6 +73,8 @@ def replan(
     Nothing that stays moves, and a node without processes becomes a spare. --shrink removes the last data groups; with
     --renumber, those whose nodes free the most domains.
 
+    --segment, --keep, --prefer, --balance and --cap replace those of the plan, and are saved with it.
+
     Prints what moves. rankplan diff PLAN NEW has the details.
     """
     if renumber and not shrink:
@@ -76,7 +83,10 @@ def replan(
         raise click.BadParameter(f"{bare[0]!r} is not COMPONENT=N; write {bare[0]}=2", param_hint="--grow")
     with faults_end_it():
         config = opened(file)
-        plan = saved_plan(config) or load_plan(file)
+        plan = saved_plan(config)
+        if plan is None:
+            _reject_config(config)
+            plan = load_plan(file)
         inventory = replace(choice, without=()).among(plan.inventory)  # names of the plan's nodes are excluded below
         try:
             found = repaired(
@@ -90,14 +100,21 @@ def replan(
                 whole_group=whole_group,
                 fixed=fixed,
                 beside=others_beside(config, beside),
+                **rules,
             )
         except PlacementError as error:
             if choice.given is not None:
                 raise
             raise PlacementError(map(with_inventory, error.diagnostics)) from None
         click.echo("\n".join(replan_lines(found)))
-        if output is not None:
-            found.plan.save(output)
+        if save is not None:
+            found.plan.save(save)
+
+
+def _reject_config(config: Config) -> None:
+    """Raise `PlacementError` for a job file, a script or a YAML file, where a saved plan is changed."""
+    if is_job_file(config) or name_of(config).endswith((*SCRIPTS, ".yaml", ".yml")):
+        raise PlacementError([not_a_plan(name_of(config))])
 
 
 def data_groups(texts: Sequence[str], option: str, example: str) -> dict[str, Any]:

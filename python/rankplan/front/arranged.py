@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from rankplan.arranging.of_job import arrangement_of, reject_nameless
 from rankplan.arranging.task import Arrangement
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
+from rankplan.jobs.reader import JobFile
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.fitting import moved
 from rankplan.plans.node_order import reordered
 from rankplan.plans.plan import Plan
+from rankplan.plans.rules import NO_RULES
+from rankplan.read.read_config import ReadConfig
 from rankplan.read.sources import Planned
 
 _MOST_ROUNDS = 4
@@ -32,6 +35,18 @@ class PlacedJob(Protocol):
     @property
     def labelled(self) -> bool:
         """Whether their labels are known."""
+
+    @property
+    def config(self) -> ReadConfig:
+        """The trainer's config."""
+
+    @property
+    def stated(self) -> JobFile | None:
+        """What a job file states."""
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Rules that replace those of their names."""
 
     def placed(self, *, isolate: bool | None = None, pinned: bool = False) -> Planned:
         """Return the plan on the nodes in their order, whose rules are not checked."""
@@ -52,6 +67,27 @@ class ArrangedJob(Generic[_Job]):
     planned: Planned
     order: Sequence[int]
     arrangement: Arrangement | None = None
+
+
+def chooses_nodes(job: PlacedJob) -> bool:
+    """Whether the rules of a job choose among its nodes, which may get other ranks.
+
+    Rules of a job file do, unless it states the order of the nodes, or the trainer's own config names nodes by their
+    ranks. Without levels of the network, only reserves do.
+    """
+    rules = NO_RULES if job.stated is None else job.stated.rules
+    if not job.labelled or (job.stated is not None and job.stated.is_given) or _counts_nodes(job.config):
+        return False
+    reserved = any(pool.node_ranks for pool in rules.pools)
+    return reserved or (bool(rules or job.options) and bool(job.inventory.levels))
+
+
+def _counts_nodes(config: ReadConfig) -> bool:
+    """Whether a config itself names nodes by their ranks, as RLinf's ``cluster`` section may."""
+    if config.cluster is None:
+        return False
+    facts, pools = config.cluster.facts, config.cluster.rules.pools
+    return bool(facts.node_groups or facts.exclude) or any(pool.node_ranks for pool in pools)
 
 
 def arranged(job: _Job, node_ids: Sequence[str], *, isolate: bool | None, pinned: bool) -> ArrangedJob[_Job]:

@@ -29,7 +29,6 @@ from rankplan.marks import is_emitted
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.inventory_file import is_size, neither
 from rankplan.plans.plan import Plan
-from rankplan.plans.rules import NO_RULES
 from rankplan.read.read_config import ReadConfig
 from rankplan.read.sources import Planned
 from rankplan.read.text.document import Section
@@ -151,36 +150,18 @@ class Job:
 
     @property
     def is_arranged(self) -> bool:
-        """Whether the rules of the job choose among its nodes, which may get other ranks.
-
-        Rules of a job file do, unless it states the order of the nodes, or the trainer's own config names nodes by
-        their ranks. Without levels of the network, only reserves do.
-        """
-        rules = NO_RULES if self.stated is None else self.stated.rules
-        if not self.labelled or (self.stated is not None and self.stated.is_given) or self._counts_nodes:
+        """Whether the rules of the job choose among its nodes; see `rankplan.front.arranged.chooses_nodes`."""
+        if not self.options and (self.stated is None or not self.stated.cluster):
             return False
-        reserved = any(pool.node_ranks for pool in rules.pools)
-        return reserved or (bool(rules or self.options) and bool(self.inventory.levels))
+        from rankplan.front.arranged import chooses_nodes
 
-    @property
-    def _counts_nodes(self) -> bool:
-        """Whether the config itself names nodes by their ranks, as RLinf's ``cluster`` section may."""
-        cluster = self.config.cluster
-        if cluster is None:
-            return False
-        facts, pools = cluster.facts, cluster.rules.pools
-        return bool(facts.node_groups or facts.exclude) or any(pool.node_ranks for pool in pools)
+        return chooses_nodes(self)
 
     def reordered(self, order: Sequence[int]) -> Job:
         """Return the job on its nodes in another order, given by their ranks."""
         from rankplan.plans.node_order import reordered
 
-        stated = self.stated
-        if stated is not None:
-            before = stated.new_ranks
-            new = {rank: index for index, rank in enumerate(order)}
-            ranks = new if before is None else {rank: new[there] for rank, there in before.items()}
-            stated = stated.renumbered(ranks)
+        stated = None if self.stated is None else self.stated.reordered(order)
         return replace(self, inventory=reordered(self.inventory, order), stated=stated)
 
     def unchecked_plan(self) -> Plan:

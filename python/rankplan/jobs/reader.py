@@ -113,9 +113,11 @@ class JobFile(ReadJob):
         rules = Rules.of(self._cluster(MAX_NODES)).stated_at(self.reader.where)
         return rules if self.new_ranks is None else rules.renumbered(self.new_ranks)
 
-    def renumbered(self, ranks: Mapping[int, int]) -> JobFile:
-        """Return what is stated of the same nodes with other ranks, by their ranks in the inventory."""
-        return replace(self, new_ranks=ranks)
+    def reordered(self, order: Sequence[int]) -> JobFile:
+        """Return what is stated of the same nodes in another order, given by their ranks."""
+        new = {rank: index for index, rank in enumerate(order)}
+        before = self.new_ranks
+        return replace(self, new_ranks=new if before is None else {rank: new[there] for rank, there in before.items()})
 
     def _cluster(self, num_nodes: int) -> dict[str, Any]:
         """Return the keys of a cluster as the core reads them. `_Reading` has found their faults."""
