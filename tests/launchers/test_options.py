@@ -138,8 +138,8 @@ def test_every_fact_that_a_launcher_cannot_hold_is_an_error_at_once() -> None:
         (["--to", "jobset"], "actor has no command; pass --command 'actor=COMMAND'"),
         (["--to", "jobset", "--command", "critic=x"], "unknown component 'critic'; the components are: actor"),
         (
-            ["--to", "jobset", "--entrypoint", "x"],
-            "jobset starts a command per component; use --command, not --entrypoint",
+            ["--to", "torchrun", "--entrypoint", "x"],
+            "torchrun starts a command per component; use --command, not --entrypoint",
         ),
         (["--to", "kuberay", "--command", "x"], "kuberay starts one driver; use --entrypoint, not --command"),
         (["--to", "kuberay"], "kuberay needs --entrypoint COMMAND, or --kind cluster"),

@@ -41,7 +41,6 @@ def run(*words: str) -> tuple[int, str]:
     ("words", "code", "message"),
     [
         (["verl.yaml"], 2, "write the command after --: rankplan pin verl.yaml -- python3 train.py"),
-        (["run.sh"], 2, "rankplan pin run.sh -- bash run.sh"),
         (["verl.yaml", "--timeout", "0", "--", "true"], 2, "0.0 is not in the range x>0"),
         (["verl.yaml", "--timeout", "inf", "--", "true"], 2, "inf is not a finite number"),
         (["verl.yaml", "--", "no-such-program", "x"], 127, "error: no-such-program: No such file or directory"),

@@ -1,4 +1,4 @@
-"""Ray in an allocation of a real Slurm: a program of rankplan, and one that is pinned, each on two nodes."""
+"""Ray in an allocation of a real Slurm: a program of rankplan, one that is pinned, and the file of a trainer."""
 
 from __future__ import annotations
 
@@ -57,6 +57,12 @@ print("ROWS", json.dumps({"nodes": [[addresses[node] for node in each] for each 
 """
 
 
+VERL = """\
+trainer: {nnodes: 2, n_gpus_per_node: 4}
+actor_rollout_ref: {rollout: {name: vllm, tensor_model_parallel_size: 1}}
+"""
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     with slurm(tmp_path_factory.mktemp("slurm"), "2x4") as found:
@@ -66,10 +72,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
         yield found
 
 
-def rows(output: str) -> list[Any]:
+def rows(output: str, programs: int) -> list[Any]:
     """Return what the ranks of each program told."""
     found = re.findall(r"^ROWS (.*)$", output, re.M)
-    assert len(found) == 2, output
+    assert len(found) == programs, output
     return [json.loads(one) for one in found]
 
 
@@ -77,15 +83,12 @@ def test_a_driver_and_a_pinned_trainer_in_one_allocation(cluster: Slurm, tmp_pat
     config = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "0-3", "rollout": "2-5:0-1"}}}
     plan = rankplan.plan(config, Inventory.from_dict(NODES))
     Path(tmp_path, "own.py").write_text(OWN)
-    Path(tmp_path, "verl.yaml").write_text(
-        "trainer: {nnodes: 2, n_gpus_per_node: 4}\n"
-        "actor_rollout_ref: {rollout: {name: vllm, tensor_model_parallel_size: 1}}\n"
-    )
+    Path(tmp_path, "verl.yaml").write_text(VERL)
     rankplan.plan(tmp_path / "verl.yaml", Inventory.from_dict(ADDRESSES), pinned=True).save(tmp_path / "verl.json")
     Path(tmp_path, "train.py").write_text(PINNED)
     both = f"cd {tmp_path} && {sys.executable} own.py && rankplan pin verl.json -- {sys.executable} train.py"
     output = cluster.run(rankplan.emit(plan, "slurm", EmitOptions(entrypoint=f"bash -c {shlex.quote(both)}")))
-    own, pinned = rows(output)
+    own, pinned = rows(output, 2)
     assert own == {
         name: [
             [str(one.rank), str(one.cluster_node_rank), f"n{one.cluster_node_rank}", ",".join(one.visible_accelerators)]
@@ -94,4 +97,17 @@ def test_a_driver_and_a_pinned_trainer_in_one_allocation(cluster: Slurm, tmp_pat
         for name, component in plan.items()
     }
     assert pinned == {"nodes": [["127.0.0.2"], ["127.0.0.3"]]}
+    assert "groups: 2 of 2 pinned" in output
+
+
+def test_the_file_of_a_trainer_starts_it_pinned_on_all_nodes(cluster: Slurm, tmp_path: Path) -> None:
+    """Its second node joins late; the plan names no hosts."""
+    Path(tmp_path, "train.py").write_text(PINNED)
+    Path(tmp_path, "verl.yaml").write_text(VERL)
+    plan = rankplan.plan(tmp_path / "verl.yaml", "2x4", pinned=True)
+    text = rankplan.emit(plan, "slurm", EmitOptions(command=f"cd {tmp_path} && {sys.executable} train.py"))
+    joins = "  exec ray start --address="
+    assert joins in text
+    output = cluster.run(text.replace(joins, f"  sleep 6\n{joins}"))
+    assert rows(output, 1) == [{"nodes": [["127.0.0.2"], ["127.0.0.3"]]}]
     assert "groups: 2 of 2 pinned" in output

@@ -105,6 +105,8 @@ codes! {
     EmitNoAddress = "emit-no-address", "a file must name hosts that the inventory does not name";
     EmitNoLevels = "emit-no-levels", "a topology is written for nodes without levels";
     EmitHardware = "emit-hardware", "a component uses hardware of fixed hosts, which a launcher does not choose";
+    EmitRay = "emit-ray", "a launcher starts a process for each rank, but the trainer starts its own, on Ray";
+    EmitCommand = "emit-command", "nothing tells what starts the trainer inside a job, or its script starts Ray itself";
     EmitConflict = "emit-conflict", "the user's own file contradicts the plan";
     EmitChanged = "emit-changed", "a file that rankplan wrote was changed and contradicts its plan";
     EmitName = "emit-name", "a name is too long for a launcher, or has characters that it does not allow";

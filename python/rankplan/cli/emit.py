@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import click
 
-from rankplan.cli.common import Choice, Name, config_options, output_option, planned
+from rankplan.cli.common import Choice, Name, config_options, output_option, overrides, planned
 from rankplan.cli.output import faults_end_it
+from rankplan.dialects import DIALECTS
 from rankplan.errors import PlacementError
 from rankplan.files import write_whole
+from rankplan.front.command import OwnCommand, announce_without_ray, command_of
+from rankplan.front.job import Config, is_saved, opened, unplaced_job
 from rankplan.guests.doors import GuestError
 from rankplan.launchers.emit import emit as emitted
 from rankplan.launchers.options import DEFAULT, TO, EmitOptions, Form, flag, forms
 from rankplan.launchers.table import LAUNCHERS
+from rankplan.launchers.trainer import starts_itself
 from rankplan.marks import is_emitted
 from rankplan.plans.plan import Plan
+from rankplan.plans.plan_job import PlanJob
 
 
 class Pair(click.ParamType):  # type: ignore[type-arg]
@@ -114,14 +120,21 @@ def emit(*, file: str, to: str | None, output: str | None, choice: Choice, **giv
     go to stderr.
     """
     with faults_end_it():
-        plan = planned(file, choice)
+        config = opened(file)
+        plan = _planned(config, choice)
         if to is None and plan.job is not None:
             to = plan.job.emit.get(TO)
         if to is None:
             raise click.UsageError(f"name the launcher with --to: {', '.join(LAUNCHERS)}")
+        own = OwnCommand(None)
+        if starts_itself(plan) and not is_saved(config) and (plan.job is None or plan.job.command is None):
+            own = command_of(config, DIALECTS[plan.dialect or ""], overrides())
+            plan = plan.with_job(replace(plan.job or PlanJob(), command=own.text))
         try:
             text = emitted(file if is_emitted(file) else plan, to, emit_options(plan, given))
-        except PlacementError:
+        except PlacementError as error:
+            if own.error is not None and error.code == own.error.code:
+                raise own.error from None  # it has the line
             raise
         except ValueError as error:  # options that do not fit the target
             raise click.UsageError(str(error)) from None
@@ -129,6 +142,15 @@ def emit(*, file: str, to: str | None, output: str | None, choice: Choice, **giv
             click.echo(text, nl=False)
         else:
             write_whole(Path(output), text)
+
+
+def _planned(config: Config, choice: Choice) -> Plan:
+    """Return the plan that the file of a launcher starts: of a trainer that starts itself, the one to pin."""
+    if is_saved(config):
+        return planned(config, choice)
+    job = unplaced_job(config, dialect=choice.dialect, overrides=overrides())
+    announce_without_ray(job)
+    return planned(config, choice, pinned=not job.dialect.no_groups)
 
 
 def emit_options(plan: Plan, given: Mapping[str, Any]) -> EmitOptions:

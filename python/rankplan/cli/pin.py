@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -24,13 +25,16 @@ from rankplan.cli.common import (
 from rankplan.cli.output import cannot_start, colored, faults_end_it, note
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import write_whole
-from rankplan.front.job import is_saved, job_file_of, opened, saved_plan
+from rankplan.front.command import command_of
+from rankplan.front.job import Config, is_saved, job_file_of, name_of, opened, saved_plan, unplaced_job
+from rankplan.launchers.trainer import command_words
 from rankplan.nodes.facts import NODE_ORDERS
+from rankplan.read.text.load import SCRIPTS
 
 
 @click.command()
 @click.argument("file", metavar="FILE", type=click.Path())
-@click.argument("command", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
+@click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @cluster_option
 @dialect_option
 @set_option
@@ -82,8 +86,9 @@ def pin(
 ) -> None:
     """Run a Ray program, unchanged, with its placement groups bound to the nodes of a plan.
 
-    FILE is a trainer's config, its launch script (read, not run) or a saved plan. COMMAND is any program that asks Ray
-    for placement groups: python, python -m, a console script, bash, ray job submit. It must use the sizes of FILE.
+    FILE is a trainer's config, its launch script (read, not run), a job file or a saved plan. COMMAND is any program
+    that asks Ray for placement groups: python, python -m, a console script, bash, ray job submit. It must use the sizes
+    of FILE. Without COMMAND, the command of the job is run: the one that it states, or its script.
 
     The report goes to stderr once all ranks are up; faults are reported at once. The exit code is that of COMMAND, 1 if
     it succeeded but the plan was not kept, and 128 + the number of the signal that ended it.
@@ -95,13 +100,9 @@ def pin(
         stated = job_file_of(config)
         if stated is not None:
             ray = stated.ray if ray is None else ray
-            command = command or _words_of(stated.command)
-        saved = None if command else saved_plan(config)
-        if saved is not None and saved.job is not None:
-            command = _words_of(saved.job.command)
+        command = command or _own_words(config, dialect_name, changes)
         if not command:
-            program = f"bash {file}" if file.endswith((".sh", ".bash")) else "python3 train.py"
-            raise click.UsageError(f"write the command after --: rankplan pin {file} -- {program}")
+            raise click.UsageError(f"write the command after --: rankplan pin {file} -- python3 train.py")
         if is_saved(config) and (dialect_name is not None or changes or node_order is not None):
             raise click.UsageError(f"{file} is a saved plan; remove --dialect, --set and --node-order")
         if output is not None:
@@ -150,9 +151,26 @@ def pin(
     sys.exit(ran.returncode)
 
 
-def _words_of(command: str | None) -> tuple[str, ...]:
-    """Return the command of a job as the words that start it, none for ``None``."""
-    return () if command is None else ("bash", "-c", command)
+def _own_words(config: Config, dialect_name: str | None, changes: Sequence[str]) -> tuple[str, ...]:
+    """Return the words that start the trainer of a job: those that it states, or its script; none if it has neither.
+
+    Raises `PlacementError` for a script that starts Ray itself.
+    """
+    stated = job_file_of(config)
+    saved = saved_plan(config)
+    if saved is not None:
+        command = None if saved.job is None else saved.job.command
+    elif stated is not None and stated.command is not None:
+        command = stated.command
+    else:
+        file = name_of(config) if stated is None else stated.job
+        if not file.endswith(SCRIPTS):
+            return ()
+        own = command_of(config, unplaced_job(config, dialect=dialect_name, overrides=changes).dialect, changes)
+        if own.error is not None:
+            raise own.error
+        command = own.text
+    return () if command is None else tuple(command_words(command))
 
 
 def _check_writable(output: str) -> None:

@@ -11,6 +11,7 @@ from rankplan.jobs.keys import KEYS
 from rankplan.words import counted, did_you_mean, listed, must_be, nodes_text, shown, unknown
 
 CONFLICT = "job-conflict"
+COMMAND = "emit-command"
 
 
 def unknown_key(key: str, near: str | None) -> Diagnostic:
@@ -51,6 +52,33 @@ def no_file(key: str, name: str, reason: str) -> Diagnostic:
     if name.startswith("~"):
         help = "write the path itself, without `~`; it is relative to this file"
     return Diagnostic("invalid-value", f"`{key}` names {name}, which cannot be read: {reason}", help)
+
+
+def no_command(file: str, system: str, example: str) -> Diagnostic:
+    """Return the fault of a config, which does not say what starts its trainer; ``example`` is what usually does."""
+    message = f"a config does not say what starts {system}"
+    program = f"python3 {'' if example.endswith('.py') else '-m '}{example} ..." if example else "python3 train.py"
+    help = f'state it: --command "{program}", or `command: {program}` in a job file'
+    return Diagnostic(COMMAND, message, help, file=file)
+
+
+def starts_ray(command: str, submitted: str | None, example: str) -> Diagnostic:
+    """Return the fault of a script with a command that starts, stops or submits to Ray.
+
+    ``submitted`` are the words that it passes to ``ray job submit``; ``example`` is what usually starts the trainer.
+    """
+    message = f"`{command}`: inside the job, Ray runs already, so this script cannot be its command"
+    words = submitted or f"the words that start {example or 'the trainer'}"
+    return Diagnostic(
+        COMMAND, message, f"state the trainer's own command, with --command or as `command` of a job file: {words}"
+    )
+
+
+def takes_no_overrides(file: str, overrides: Sequence[str]) -> Diagnostic:
+    """Return the fault of a script that passes no words on, with overrides that its trainer must get."""
+    message = f"the script does not pass on its arguments, but the plan has overrides: {listed(overrides)}"
+    help = 'write them in the script, or "$@" behind its trainer; or state the whole command with --command'
+    return Diagnostic(COMMAND, message, help, file=file)
 
 
 def circle(places: Iterable[Where]) -> Diagnostic:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,6 +16,7 @@ from rankplan.hardware.cards import card_of, may_be_same, unknown_card
 from rankplan.jobs import faults
 from rankplan.jobs.keys import KEYS, OF_PROCESSES, SETTINGS
 from rankplan.jobs.reader import JobFile
+from rankplan.jobs.recognising import JOB
 from rankplan.nodes.facts import NO_FACTS, ClusterFacts
 from rankplan.nodes.inventory import Inventory, configured
 from rankplan.plans.component import USUAL_SETTINGS, Component
@@ -92,7 +94,7 @@ def with_rules(plan: Plan, job: JobFile, overrides: Sequence[str]) -> Plan:
         inventory = inventory.with_facts(_with_environment(inventory.facts or NO_FACTS, job), planned=True)
     if inventory is not plan.inventory:
         components = [one.on(inventory) for one in components]
-    known = plan.mode, plan.dialect, plan.requests, rules, _kept(job, overrides), plan.actors
+    known = plan.mode, plan.dialect, plan.requests, rules, _kept(job, overrides, plan.dialect), plan.actors
     return Plan(inventory, components, *known)
 
 
@@ -154,11 +156,20 @@ def on_plan(plan: Plan, job: JobFile) -> Plan:
     return plan.placed(inventory, [one.on(inventory) for one in plan.values()], rules)
 
 
-def _kept(job: JobFile, overrides: Sequence[str]) -> PlanJob:
-    """Return what the plan of a config keeps of its job file, and the overrides of the config."""
+def _kept(job: JobFile, overrides: Sequence[str], dialect: str | None) -> PlanJob:
+    """Return what the plan of a config keeps of its job file, and the overrides of the config.
+
+    The command of a trainer that starts itself is that of its script, if the file states none.
+    """
     file = Path(job.job)
     digest = sha256(read_whole(file)).hexdigest() if file.is_file() else None
-    return PlanJob(file.name, digest, tuple(map(str, overrides)), job.command, dict(job.emit))
+    command = job.command
+    if command is None and dialect is not None and file.is_file():
+        from rankplan.jobs.command import own_command  # most job files state no script
+
+        with suppress(PlacementError):  # `emit` and `pin` report it
+            command = own_command(job.job, str(job.reader.at((JOB,))), overrides, system=dialect)
+    return PlanJob(file.name, digest, tuple(map(str, overrides)), command, dict(job.emit))
 
 
 def _kept_by_plan(before: PlanJob | None, job: JobFile) -> PlanJob:

@@ -18,6 +18,7 @@ from rankplan.launchers.draft import Draft, Emitted
 from rankplan.launchers.launcher import Reader
 from rankplan.launchers.options import EmitOptions, Options, check_values, kept_options
 from rankplan.launchers.table import LAUNCHERS
+from rankplan.launchers.trainer import note_command, starts_itself, with_trainer
 from rankplan.plans.plan import Plan
 from rankplan.read.text.places import Text
 from rankplan.words import did_you_mean, wrong_type
@@ -95,6 +96,8 @@ def emit(plan: Plan | str | os.PathLike[str], to: str, options: EmitOptions | No
     ``torchrun`` and ``mpirun``, or a launcher of another package. Options that are not given are those that the plan
     keeps of its job file. Equal plans and options give equal texts.
 
+    A trainer that starts itself runs under `rankplan pin`, with the command that the options or the plan state.
+
     Raises `PlacementError` with every fact that the launcher cannot hold, ``ValueError`` for an unknown target, or
     options that the target does not take, ``TypeError`` for an argument of a wrong type, ``OSError`` for a file that
     cannot be read.
@@ -121,6 +124,8 @@ def emit(plan: Plan | str | os.PathLike[str], to: str, options: EmitOptions | No
         raise ValueError(f"{to} does not take {' and '.join(unused)}")
     check_values(stated.own or {}, launcher.own)
     complete = stated.over(saved)
+    if starts_itself(plan):
+        complete = with_trainer(complete, plan, launcher, is_written=not is_kept)
     if (wrong := wrong_options(plan, launcher, complete)) is not None:
         raise ValueError(wrong)
     draft = Draft(plan, complete)
@@ -128,6 +133,7 @@ def emit(plan: Plan | str | os.PathLike[str], to: str, options: EmitOptions | No
     with nullcontext() if guest is None else guest.running():
         text = launcher.write(draft)
     draft.finish()
+    note_command(draft, place="the image" if "image" in launcher.options else "every node")
     for note in draft.notes:
         notes.warning("%s", note)
     return text

@@ -35,6 +35,27 @@ def uneven(groups: Sequence[str]) -> Diagnostic:
     return Diagnostic("emit-uneven", message, "use jobset, or kuberay: they have a group per kind of node")
 
 
+def needs_ray(launcher: str, trainer: str, others: Sequence[str]) -> Diagnostic:
+    """Return the fault of a trainer that starts itself, for a launcher that starts a process for each rank.
+
+    ``others`` are launchers that start Ray.
+    """
+    message = f"{launcher} starts a process for each rank, but {trainer} starts its processes itself, on Ray"
+    return Diagnostic("emit-ray", message, f"use --to {', '.join(others[:-1])} or {others[-1]}")
+
+
+def no_command(trainer: str) -> Diagnostic:
+    """Return the fault of a trainer that starts itself, of which nothing tells the command."""
+    message = f"nothing states the command that starts {trainer} inside the job"
+    return Diagnostic("emit-command", message, "state it with --command, or as `command` of a job file")
+
+
+def unpinned_trainer(entrypoint: str, before: str, trainer: str) -> Diagnostic:
+    """Return the fault of an entrypoint that starts a trainer elsewhere than planned; ``before``: what pins it."""
+    message = f"`entrypoint` is {shown(entrypoint)}; without `rankplan pin`, Ray chooses the nodes of {trainer}"
+    return Diagnostic(CHANGED, message, f"write `{before}` before the command")
+
+
 def no_levels() -> Diagnostic:
     """Return the fault of nodes without levels, for Kueue."""
     message = "the nodes have no levels, so there is no topology to describe"

@@ -5,13 +5,13 @@ Source: JobSet's API (``jobset.x-k8s.io/v1alpha2``) and its webhooks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
 from rankplan.launchers.groups import PodGroup, pod_groups
-from rankplan.launchers.launcher import Launcher
+from rankplan.launchers.launcher import Launcher, Starts
 from rankplan.launchers.merge import ABSENT, USER, Closed
 from rankplan.launchers.object_file import POD_OPTIONS, ObjectFile
 from rankplan.launchers.options import JOB
@@ -26,6 +26,8 @@ from rankplan.launchers.pods import (
     pod_requests,
     template,
 )
+from rankplan.launchers.ray_pods import has_ray, ray_command
+from rankplan.launchers.scripts import home_nodes
 
 CONTAINER = "main"
 _LONGEST = 63
@@ -41,13 +43,13 @@ def job_set(draft: Draft, text: str) -> dict[str, Any]:
     check_name(draft, "job", name, _LONGEST, longest)
     check_pods(draft, groups, len(groups))
     addresses = {node: _address(draft, one, index) for one in groups for index, node in enumerate(one.nodes)}
-    masters = masters_of(draft, addresses)
+    started = pod_command(draft, addresses)
     jobs = []
     for one, asked in zip(groups, pod_requests(draft, groups), strict=True):
         pods = len(one.nodes)
         annotations = kueue_annotations(draft, asked, pods)
         pod = template(draft, one, CONTAINER, _INDEX, one.node_rank, annotations)
-        pod["spec"]["containers"][0]["command"] = command(draft, one.components, masters)
+        pod["spec"]["containers"][0]["command"] = started(one.components)
         pod["spec"]["restartPolicy"] = "Never"
         job = {
             "completionMode": "Indexed",
@@ -73,12 +75,12 @@ def job_set(draft: Draft, text: str) -> dict[str, Any]:
 
 
 def _coordinator(draft: Draft, groups: Sequence[PodGroup]) -> Any:
-    """Return the node of the plan's first rank, or nothing if its address is too long.
+    """Return the node of Ray's head, or of the plan's first rank; nothing if its address is too long.
 
     JobSet labels pods with the address, a label has at most 63 characters, and rankplan reads the label nowhere
     (``jobset_webhook.go: validateCoordinatorLabelValue``).
     """
-    node = first_nodes(draft)[next(iter(draft.plan))]
+    node = min(home_nodes(draft.plan)) if has_ray(draft) else first_nodes(draft)[next(iter(draft.plan))]
     group = next(one for one in groups if node in one.nodes)
     index = node - group.nodes.start
     if len(_address(draft, group, index)) > _LONGEST:
@@ -103,8 +105,23 @@ def masters_of(draft: Draft, addresses: Mapping[int, str]) -> dict[str, str]:
     return {name: f"{addresses[first[name]]}:{port + index}" for index, name in enumerate(draft.plan)}
 
 
-def command(draft: Draft, components: Sequence[str], masters: Mapping[str, str]) -> list[Any]:
-    """Return the command of a pod: it starts the ranks of its node."""
+def pod_command(
+    draft: Draft, addresses: Mapping[int, str], *, restarted: bool = False
+) -> Callable[[Sequence[str]], list[Any]]:
+    """Return the function from the components of a node to the command of its pod.
+
+    It starts the ranks of the node; or, for a driver, Ray, which is the same on every node. ``restarted``: see
+    `ray_command`.
+    """
+    if has_ray(draft):
+        words = [escaped(word) for word in ray_command(draft, addresses, restarted=restarted)]
+        return lambda components: words
+    masters = masters_of(draft, addresses)
+    return lambda components: _exec_command(draft, components, masters)
+
+
+def _exec_command(draft: Draft, components: Sequence[str], masters: Mapping[str, str]) -> list[Any]:
+    """Return the command of a pod that starts the ranks of its node."""
     words: list[Any] = ["rankplan", "exec", PLAN_FILE, "--node", f"$({NODE_RANK})"]
     for name in components:
         if "=" in name:
@@ -120,4 +137,11 @@ def escaped(text: str) -> str:
 
 
 FILE = ObjectFile(compose=job_set, kinds={"JobSet": JOB})
-LAUNCHER = Launcher(name="jobset", write=FILE.write, recognises=FILE.recognises, read=FILE.read, options=POD_OPTIONS)
+LAUNCHER = Launcher(
+    name="jobset",
+    write=FILE.write,
+    recognises=FILE.recognises,
+    read=FILE.read,
+    starts=Starts.DRIVER | Starts.COMMANDS,
+    options=POD_OPTIONS,
+)

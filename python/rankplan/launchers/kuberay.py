@@ -6,11 +6,12 @@ feature gate ``RayMultiHostIndexing``), and counts accelerators in ``common.gene
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rankplan.accelerators import vendor
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
 from rankplan.launchers.groups import PodGroup, pod_groups
@@ -22,6 +23,7 @@ from rankplan.launchers.pods import (
     INDEX,
     MOST_POD_SETS,
     NODE_RANK,
+    PLAN_FILE,
     QUEUE,
     check_name,
     check_pods,
@@ -34,6 +36,8 @@ from rankplan.launchers.pods import (
     topology_annotations,
     unconstrained,
 )
+from rankplan.launchers.trainer import driver, is_pinned, pinning, starts_itself
+from rankplan.plans.plan import Plan
 
 HEAD, WORKER = "ray-head", "ray-worker"
 """The names of Ray's containers."""
@@ -59,7 +63,7 @@ def ray_object(draft: Draft, text: str) -> dict[str, Any]:
         draft.notes.append(_SUBMITTER_NOTE)
     if is_job:
         spec = {
-            "entrypoint": options.entrypoint or USER,
+            "entrypoint": _entrypoint(draft),
             "shutdownAfterJobFinishes": True,
             "backoffLimit": 0,
             "suspend": suspended,
@@ -69,6 +73,13 @@ def ray_object(draft: Draft, text: str) -> dict[str, Any]:
         spec = {"suspend": suspended, **cluster}
     kind = "RayJob" if is_job else "RayCluster"
     return {"apiVersion": "ray.io/v1", "kind": kind, "metadata": metadata(draft, text), "spec": spec}
+
+
+def _entrypoint(draft: Draft) -> Any:
+    """Return the driver, which the shell of the submitter reads; without one, it is the user's."""
+    if draft.options.entrypoint is None or not starts_itself(draft.plan):
+        return draft.options.entrypoint or USER
+    return driver(draft, PLAN_FILE, shlex.quote)
 
 
 def _cluster(draft: Draft) -> dict[str, Any]:
@@ -140,7 +151,16 @@ def _missing(written: Mapping[str, Any]) -> Iterator[Diagnostic]:
         yield faults.many_pod_sets(pod_sets + 1, MOST_POD_SETS)
 
 
-FILE = ObjectFile(compose=ray_object, kinds={"RayJob": JOB, "RayCluster": CLUSTER}, missing=_missing)
+def _unpinned(plan: Plan, written: Mapping[str, Any]) -> Iterator[tuple[KeyPath, Diagnostic]]:
+    """Yield the fault of an entrypoint that starts the trainer of a plan without `rankplan pin`."""
+    entrypoint = written.get("spec", {}).get("entrypoint") if isinstance(written.get("spec"), Mapping) else None
+    if starts_itself(plan) and isinstance(entrypoint, str) and not is_pinned(entrypoint):
+        yield ("spec", "entrypoint"), faults.unpinned_trainer(entrypoint, pinning(PLAN_FILE), str(plan.dialect))
+
+
+FILE = ObjectFile(
+    compose=ray_object, kinds={"RayJob": JOB, "RayCluster": CLUSTER}, missing=_missing, contradicting=_unpinned
+)
 LAUNCHER = Launcher(
     name="kuberay",
     write=FILE.write,

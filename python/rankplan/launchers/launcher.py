@@ -21,7 +21,7 @@ class Starts(Flag):
     NOTHING = 0
     """Only objects that a job needs."""
     DRIVER = auto()
-    """One driver on Ray, which launches the plan: ``--entrypoint``."""
+    """One driver on Ray, which launches the plan: ``--entrypoint``. A trainer that starts itself is one."""
     COMMANDS = auto()
     """A command for each component, without Ray: ``--command``."""
 

@@ -10,8 +10,8 @@ from typing import Any
 from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
 from rankplan.launchers.groups import PodGroup, pod_groups
-from rankplan.launchers.jobset import CONTAINER, command, masters_of
-from rankplan.launchers.launcher import Launcher
+from rankplan.launchers.jobset import CONTAINER, pod_command
+from rankplan.launchers.launcher import Launcher, Starts
 from rankplan.launchers.merge import ABSENT
 from rankplan.launchers.object_file import POD_OPTIONS, ObjectFile
 from rankplan.launchers.options import JOB
@@ -25,7 +25,12 @@ from rankplan.launchers.pods import (
     pod_requests,
     template,
 )
+from rankplan.launchers.ray_pods import has_ray
 
+_RESTARTS = (
+    "a LeaderWorkerSet starts again what ends: a command that fails runs again, and the pods stay after one that "
+    "succeeds; use jobset or kuberay for a job that ends"
+)
 _LONGEST = 63
 _LABELS = "metadata.labels['leaderworkerset.sigs.k8s.io/{}-index']"
 _INDEX = {GROUP: _LABELS.format("group"), INDEX: _LABELS.format("worker")}
@@ -48,12 +53,14 @@ def leader_worker_set(draft: Draft, text: str) -> dict[str, Any]:
             f"{name} has {replicas} groups, which start and restart one by one: right for engines, not for one trainer"
         )
     addresses = {node: _address(name, at, size) for group in groups for at, node in enumerate(group.nodes)}
-    masters = masters_of(draft, addresses)
+    started = pod_command(draft, addresses, restarted=True)
+    if has_ray(draft):
+        draft.notes.append(_RESTARTS)
     pods = []  # of one group, unless the plan is refused
     for one, slices in zip(groups, asked, strict=True):
         annotations = kueue_annotations(draft, slices, size)
         pods.append(template(draft, one, CONTAINER, _INDEX, _node_rank(one, size), annotations))
-    pods[0]["spec"]["containers"][0]["command"] = command(draft, groups[0].components, masters)
+    pods[0]["spec"]["containers"][0]["command"] = started(groups[0].components)
     workers = {
         "leaderTemplate": ABSENT,
         "size": size,
@@ -78,4 +85,11 @@ def _node_rank(group: PodGroup, size: int) -> str:
 
 
 FILE = ObjectFile(compose=leader_worker_set, kinds={"LeaderWorkerSet": JOB})
-LAUNCHER = Launcher(name="lws", write=FILE.write, recognises=FILE.recognises, read=FILE.read, options=POD_OPTIONS)
+LAUNCHER = Launcher(
+    name="lws",
+    write=FILE.write,
+    recognises=FILE.recognises,
+    read=FILE.read,
+    starts=Starts.DRIVER | Starts.COMMANDS,
+    options=POD_OPTIONS,
+)

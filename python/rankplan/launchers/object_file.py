@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from rankplan._core import RankSet
@@ -30,6 +30,7 @@ from rankplan.launchers.pods import (
     options_read,
     plan_map,
 )
+from rankplan.launchers.ray_pods import entrypoint_read
 from rankplan.launchers.yaml_text import documents_text
 from rankplan.nodes.topology.sources import HOSTNAME
 from rankplan.plans.plan import Plan
@@ -46,6 +47,10 @@ def _complete(written: Mapping[str, Any]) -> Iterable[Diagnostic]:
     return ()
 
 
+def _consistent(plan: Plan, written: Mapping[str, Any]) -> Iterable[tuple[KeyPath, Diagnostic]]:
+    return ()
+
+
 @frozen(kw_only=True)
 class ObjectFile:
     """The file of a launcher that is an object of Kubernetes which starts pods, beside a ConfigMap with the plan.
@@ -53,12 +58,14 @@ class ObjectFile:
     ``compose`` returns the object for a plan with this text, as a tree of what rankplan writes: `USER` where a field is
     the user's, `ABSENT` where there must be none. Merging with a base, and the comparison of a file with its plan,
     follow from that tree. ``kinds`` are the kinds of the object, with the value of ``--kind`` for each. ``missing``
-    yields the faults of a merged object without something that neither the plan nor the base states.
+    yields the faults of a merged object without something that neither the plan nor the base states,
+    ``contradicting`` those of fields of the user that the plan cannot follow, each with its path.
     """
 
     compose: Callable[[Draft, str], dict[str, Any]]
     kinds: Mapping[str, str]
     missing: Callable[[Mapping[str, Any]], Iterable[Diagnostic]] = _complete
+    contradicting: Callable[[Plan, Mapping[str, Any]], Iterable[tuple[KeyPath, Diagnostic]]] = _consistent
 
     def write(self, draft: Draft) -> str:
         """Return the ConfigMap and the object of a draft, merged with the base.
@@ -86,6 +93,9 @@ class ObjectFile:
             for ours, theirs in ((held, holder), (started, users)):
                 if theirs is not None:
                     draft.faults += _conflicts(ours, theirs)
+            if users is not None and draft.options.entrypoint is None:
+                wrong = self.contradicting(draft.plan, users.value)
+                draft.faults += [users.located(path, replace(fault, code=faults.CONFLICT)) for path, fault in wrong]
         fields = {} if users is None else users.value
         if emitted is not None:
             before = Draft(emitted.plan, emitted.options)
@@ -130,6 +140,7 @@ class ObjectFile:
         for expected, written in ((plan_map(draft, saved), holder), (self.compose(draft, saved), started)):
             differences = contradictions(expected, written.value)
             changes += [_changed(written, each) for each in differences if not _is_users(written, each.path)]
+        changes += [started.located(path, fault) for path, fault in self.contradicting(plan, started.value)]
         changes += [started.located(("metadata",), fault) for fault in draft.faults]
         if changes:
             raise refusal(changes)
@@ -247,7 +258,10 @@ def _options(started: Object, plan: Plan, changes: list[Diagnostic]) -> Options:
             commands.setdefault(name, rest)
         elif option == "--master" and name in names and (port := _PORT.search(rest)) is not None:
             ports[int(port[1]) - names.index(name)] += 1
-    found = Options(commands=commands, levels=kept[0], resource_keys=kept[1], pin=kept[2], named=True)
+    script = _script(started.value) if not commands else None
+    entrypoint = None if script is None else entrypoint_read(plan, script)
+    started_by = {"entrypoint": entrypoint, "commands": commands}
+    found = Options(**started_by, levels=kept[0], resource_keys=kept[1], pin=kept[2], named=True)  # type: ignore[arg-type]
     found = replace(found, name=started.name or found.name, port=ports.most_common(1)[0][0] if ports else found.port)
     return _named(found, started)
 
@@ -266,6 +280,18 @@ def _command_options(value: Any) -> Iterator[tuple[str, str]]:
             yield from _command_options(part)
 
 
+def _script(value: Any) -> str | None:
+    """Return the script of the first pod that starts Ray, as the kubelet passes it on."""
+    if isinstance(value, list):
+        return next((script for part in value if (script := _script(part)) is not None), None)
+    if not isinstance(value, Mapping):
+        return None
+    words = value.get("command")
+    if isinstance(words, list) and words[:2] == ["bash", "-c"] and len(words) == 3:
+        return str(words[2]).replace("$$", "$")
+    return _script(list(value.values()))
+
+
 def _changed(users: Object, contradiction: Contradiction) -> Diagnostic:
     field = _field(users, contradiction.path)
     if (name := _unknown(contradiction)) is not None:
@@ -275,8 +301,16 @@ def _changed(users: Object, contradiction: Contradiction) -> Diagnostic:
     elif contradiction.ours is ABSENT:
         fault = faults.added_field(field, contradiction.users)
     else:
-        fault = faults.changed_field(field, contradiction.users, contradiction.ours)
+        fault = faults.changed_field(field, *_different_lines(contradiction.users, contradiction.ours))
     return users.located(contradiction.path, fault)
+
+
+def _different_lines(users: Any, ours: Any) -> tuple[Any, Any]:
+    """Return the first lines of two scripts that differ; other values as they are."""
+    if not (isinstance(users, str) and isinstance(ours, str) and "\n" in ours):
+        return users, ours
+    pairs = zip_longest(users.split("\n"), ours.split("\n"), fillvalue="")
+    return next(((line, planned) for line, planned in pairs if line != planned), (users, ours))
 
 
 _USERS = frozenset({"image", "entrypoint", "suspend", "volumes", "volumeMounts"})

@@ -16,9 +16,20 @@ from rankplan.launchers.options import Options
 from rankplan.launchers.pods import check_hardware
 from rankplan.launchers.requests import level_order
 from rankplan.launchers.script_file import ScriptFile
-from rankplan.launchers.scripts import Head, Verbatim, commands_read, folder_lines, plan_lines, quoted, script
+from rankplan.launchers.scripts import Head, commands_read, folder_lines, plan_lines, quoted, script
 from rankplan.launchers.slurm_job import GPUS, SEGMENT_WITH_HOSTS, Component, head_lines, job_components
-from rankplan.launchers.slurm_steps import DRIVER, EXEC, UNBOUND, folder_steps, host_lines, ray_lines, step_lines
+from rankplan.launchers.slurm_steps import (
+    DRIVER,
+    EXEC,
+    PLAN,
+    UNBOUND,
+    folder_steps,
+    has_ray,
+    host_lines,
+    ray_lines,
+    step_lines,
+)
+from rankplan.launchers.trainer import driver_read
 from rankplan.plans.plan import Plan
 
 _MOST_BYTES = 4 << 20
@@ -52,7 +63,7 @@ def compose(draft: Draft, head: Head) -> str:
         "  done",
         "}",
         "",
-        *(step_lines(draft, job) if draft.options.entrypoint is None else ray_lines(draft, job)),
+        *(ray_lines(draft, job) if has_ray(draft) else step_lines(draft, job)),
     ]
     written = script(head, digest(text), list(head_lines(draft, job, head)), body)
     size = len(written.encode())
@@ -72,7 +83,7 @@ def options_read(plan: Plan, lines: Sequence[str]) -> dict[str, Any]:
     found = {**commands_read(plan, text, pattern), "pin": _names_hosts(plan)}
     driver = re.search(rf"^{re.escape(DRIVER)}.* {UNBOUND} (.*)$", text, re.M)
     if driver is not None:
-        found |= {"commands": {}, "entrypoint": Verbatim(driver[1])}
+        found |= {"commands": {}, "entrypoint": driver_read(plan, driver[1], PLAN)}
     if called := re.search(r"^#SBATCH --job-name=(\S+)$", text, re.M):
         found["name"] = called[1]
     if found["pin"] and "#SBATCH --segment=" in text:

@@ -11,13 +11,17 @@ from itertools import groupby, pairwise
 
 from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
+from rankplan.launchers.ray import CHECK, PORT, TOKEN
 from rankplan.launchers.scripts import WAIT, Stay, file_names, quoted, shell_words, stays_of
 from rankplan.launchers.slurm_job import Component, pinned_hosts
+from rankplan.launchers.trainer import driver, starts_itself
 
 EXEC = 'rankplan exec "$plan.json"'
 UNBOUND = "--gpu-bind=none --cpu-bind=none"
 """The plan decides which devices and cores a rank has."""
 DRIVER = 'RAY_ADDRESS="$address" '
+PLAN = '"$plan.json"'
+"""The path of the plan on every node."""
 _NEXT = " : \\\n  "
 """Between the parts of a step in two components of a job."""
 _KEEP = """keep='
@@ -34,17 +38,11 @@ _LEAVE = """trap '
   if kill -USR1 $keeper 2>/dev/null; then cat <&"$ready"; fi
   rm -rf "$folder"' EXIT"""
 """What ends the job: ``srun`` forwards SIGUSR1 to its tasks; after a SIGTERM, it would kill them at once."""
-_RAY = """start='
+_RAY = f"""start='
   RANK
-  if [ "$SLURM_PROCID" = 0 ]; then exec ray start --head --port=6379 --block; fi
-  until ray health-check --skip-version-check --address "$address"; do sleep 2; done
+  if [ "$SLURM_PROCID" = 0 ]; then exec ray start --head --port={PORT} --block; fi
+  until {CHECK} "$address"; do sleep 2; done
   exec ray start --address="$address" --block'"""
-
-_TOKEN = """if [[ -z ${RAY_AUTH_MODE-} && -s ${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/auth_token} ]]; then
-  RAY_AUTH_TOKEN=$(<"${RAY_AUTH_TOKEN_PATH:-$HOME/.ray/auth_token}")
-  export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
-fi"""
-"""A head of Ray 2.60 asks for the token that its user has; the other programs of Ray must be told, on every node."""
 
 
 def folder_steps(job: Sequence[Component]) -> Iterator[str]:
@@ -101,6 +99,11 @@ def _host_list(one: Component, group: int | None) -> str:
     het, count = "" if group is None else f" --het-group={group}", len(one.nodes)
     step = f"srun{het} --nodes={count} --ntasks={count} --gpu-bind=none"
     return f"""{step} bash -c 'echo "$SLURM_TOPOLOGY_ADDR $SLURMD_NODENAME"' | sort -V | cut -d ' ' -f 2"""
+
+
+def has_ray(draft: Draft) -> bool:
+    """Whether the script starts Ray and a driver, and no step for each component."""
+    return draft.options.entrypoint is not None or starts_itself(draft.plan)
 
 
 def step_lines(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
@@ -164,8 +167,8 @@ def ray_lines(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     yield ""
     yield "# Ray on every node, with the node's rank in the plan"
     first = f'"${{host[{nodes[0]}]}}"'
-    yield from _TOKEN.split("\n")
-    yield f'export RANKPLAN_PLAN="$plan.json" address="${{host[{nodes[0]}]}}:6379"'
+    yield from TOKEN
+    yield f'export RANKPLAN_PLAN="$plan.json" address="${{host[{nodes[0]}]}}:{PORT}"'
     rank = "export RANKPLAN_NODE_RANK=$SLURM_PROCID"
     if not _dense(nodes):
         rank = f"rank=({' '.join(map(str, nodes))}); export RANKPLAN_NODE_RANK=${{rank[SLURM_PROCID]}}"
@@ -174,9 +177,9 @@ def ray_lines(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     het = "" if len(job) == 1 else " --het-group=0"
     only = f"srun --overlap{het} --nodes=1 --ntasks=1 -w {first}"
     yield "ray=$!"
-    yield f'until {only} ray health-check --skip-version-check --address "$address"; do'
+    yield f'until {only} {CHECK} "$address"; do'
     yield "  kill -0 $ray 2>/dev/null || { wait $ray; exit 1; }  # Ray has ended: with its exit code"
     yield "  sleep 2"
     yield "done"
     yield ""
-    yield f"{DRIVER}{only} {UNBOUND} {shell_words(draft.options.entrypoint or '')}"
+    yield f"{DRIVER}{only} {UNBOUND} {driver(draft, PLAN)}"

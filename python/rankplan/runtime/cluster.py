@@ -61,7 +61,7 @@ class Cluster:
     decides (``topology: {order: topology}``), else the addresses.
 
     With ``plan``, the cluster has the nodes of that plan. If a launcher has set their ranks, only those must join that
-    the plan uses; the others may be missing, and no plan may use them then.
+    the plan uses; the others may be missing, and no plan may use them then. ``spares``: it has all other nodes, too.
 
     ``forward_env`` selects the variables of this program that reach every rank: by default all that were set after Ray
     was started on this node, except those of a shell or a machine (``PWD``, ``HOSTNAME``, ``SSH_*``). Pass a list of
@@ -84,6 +84,7 @@ class Cluster:
         timeout: float = timeouts.JOIN,
         node_order: str | None = None,
         plan: Plan | None = None,
+        spares: bool = False,
         on_progress: Report | None = None,
         forward_env: Selection = True,
     ) -> None:
@@ -108,7 +109,7 @@ class Cluster:
             check_plan(plan)
             if num_nodes not in (None, plan.inventory.num_nodes):
                 raise ClusterError(f"num_nodes is {num_nodes}, but the plan has {plan.inventory.num_nodes} nodes")
-            num_nodes = plan.inventory.num_nodes
+            num_nodes = None if spares else plan.inventory.num_nodes
             needed = used_nodes(plan.values())
         self._closed = False
         self._dead: dict[int, NodeSpec] = {}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.placing.placer import Placer
-from rankplan.errors import Faults
+from rankplan.errors import Diagnostic, Faults
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.requests import NodeOrder
 
@@ -35,6 +35,8 @@ class Job(ABC):
     """Whether a key that is missing has its default: no other config, which is not read, states it."""
     undivided: bool = True
     """Whether only the keys can state the parallel sizes of a component."""
+    not_on_ray: Diagnostic | None = None
+    """The warning of a config whose trainer starts its processes without Ray, so that no plan is bound."""
     model: Model | None = None
     """The model of components whose own is unknown."""
 

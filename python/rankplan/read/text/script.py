@@ -146,7 +146,7 @@ def _followed(origin: Text | Entrypoint, text: str, sources: Sources, given: Map
     """Follow a script with the variables of Slurm and the given ones. Raises `PlacementError` (``syntax``)."""
     environment = _slurm(text) | {name: (Piece(value, 0, 0),) for name, value in given.items()}
     try:
-        return follow(sources, environment, _opened)
+        return follow(sources, environment, opened)
     except ShellSyntaxError as error:
         fault = Diagnostic("syntax", error.message, error.help)
         raise PlacementError([sources.place(error.start, error.start + 1).of(fault)]) from None
@@ -231,7 +231,7 @@ def _slurm(text: str) -> dict[str, Value]:
     return variables
 
 
-def _opened(name: str, folder: str, script: str) -> tuple[str, Text] | None:
+def opened(name: str, folder: str, script: str) -> tuple[str, Text] | None:
     """Read a script that another one names."""
     if (path := nearest_file(name, script, folder)) is None:
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,13 +12,11 @@ from pathlib import Path
 from rankplan_hook.names import METADATA, VARIABLE, job_environment, site
 
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.read.text.ray_commands import commands_changing_ray
 from rankplan.runtime.live.faults import changes_cluster, open_hook_folder, other_hook
 
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Ray's variable with the settings of the job that a program becomes."""
-
-_ENDS_RAY = re.compile(r"^\s*(?:sudo\s+)?(?:ray\s+(?:stop|start)\b|(?:pkill|killall)\b[^#\n]*\b(?:ray|python3?)\b)")
-"""A line of a script that ends or starts the Ray of this machine."""
 
 _LARGEST = 1 << 20
 _WRITABLE_BY_OTHERS = 0o002
@@ -46,12 +43,7 @@ def _ending_lines(path: Path) -> list[Diagnostic]:
     first = text.partition("\n")[0]
     if path.suffix not in (".sh", ".bash") and not (first.startswith("#!") and "sh" in first):
         return []
-    found = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if matched := _ENDS_RAY.match(line):
-            command = " ".join(matched[0].split())
-            found.append(changes_cluster(path, number, line, command))
-    return found
+    return [command.place.of(changes_cluster(command.text)) for command in commands_changing_ray(str(path), text)]
 
 
 def check_hook_folder() -> None:

@@ -54,14 +54,11 @@ def wrong_place(component: str, ranks: RankSet, planned: str, found: str) -> Dia
     )
 
 
-def changes_cluster(path: Path, number: int, line: str, command: str) -> Diagnostic:
-    """Return the fault of a line of a script with a command that starts or ends Ray."""
+def changes_cluster(command: str) -> Diagnostic:
+    """Return the fault of a command of a script that starts or ends Ray."""
     message = f"`{command}` would change the Ray cluster that the plan is for"
     help = "start Ray first, and run the script without this line under `rankplan pin`"
-    column = len(line) - len(line.lstrip()) + 1
-    return Diagnostic(
-        "plan-mismatch", message, help, file=str(path), line=number, column=column, source=line, text=line
-    )
+    return Diagnostic("plan-mismatch", message, help)
 
 
 def open_hook_folder(folder: Path) -> Diagnostic:

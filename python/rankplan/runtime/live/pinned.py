@@ -16,6 +16,7 @@ from rankplan_hook.wrap import unwrap, wrap
 from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
+from rankplan.front.command import announce_without_ray
 from rankplan.front.job import Config, Job, opened, saved_plan, unplaced_job
 from rankplan.frozen import frozen
 from rankplan.launchers.exec.child import run_child
@@ -172,10 +173,12 @@ def pin(
         raise ClusterError(f"this is under `rankplan pin` already ({VARIABLE} is set): leave out one of the two")
     check_command(command)
     check_hook_folder()
-    planned = _planner(config, dialect, overrides, without, isolate=isolate)
+    config = opened(config)
+    saved = saved_plan(config, None, dialect, overrides)
+    planned = _planner(config, saved, dialect, overrides, without, isolate=isolate)
     head = head_of(ray)
     say: Tell = tell or (lambda told: None)
-    binding = _looked_at(planned, head, say, node_order, lenient=others == "pass")
+    binding = _looked_at(planned, head, say, node_order, lenient=others == "pass", saved=saved)
     for line in binding.lines() if verbose else ():
         say(line)
     # Ray offers the token of this machine only to a cluster that it finds itself.
@@ -220,11 +223,13 @@ def pinned(plan: Config, ray: str | None = None) -> Iterator[Binding]:
     """
     if VARIABLE in os.environ:
         raise ClusterError("this program runs under `rankplan pin`, or in another rankplan.pinned()")
-    planned = _planner(plan, None, (), (), isolate=None)
+    plan = opened(plan)
+    saved = saved_plan(plan)
+    planned = _planner(plan, saved, None, (), (), isolate=None)
     head = head_of(ray)
     connect(head.address, None)
     silent: Tell = lambda told: None  # noqa: E731
-    binding = _looked_at(planned, head, silent, None, lenient=False)
+    binding = _looked_at(planned, head, silent, None, lenient=False, saved=saved)
     watch = Watch(binding, head, silent, math.inf)
     modules = [sys.modules[name] for name in WRAPPED if name in sys.modules]
     binding.publish(head, str(_ray.get_runtime_context().get_job_id()))
@@ -243,11 +248,16 @@ def pinned(plan: Config, ray: str | None = None) -> Iterator[Binding]:
 
 
 def _planner(
-    config: Config, dialect: str | None, overrides: Sequence[str], without: Sequence[str], *, isolate: bool | None
+    config: Config,
+    saved: Plan | None,
+    dialect: str | None,
+    overrides: Sequence[str],
+    without: Sequence[str],
+    *,
+    isolate: bool | None,
 ) -> Planner:
     """Return the function from the nodes of a cluster to the plan; faults that need no cluster are raised now."""
-    config = opened(config)
-    if (saved := saved_plan(config, None, dialect, overrides)) is not None:
+    if saved is not None:
         check_requests(saved)
 
         def fitted(nodes: Nodes, held: Held) -> Planned:
@@ -263,6 +273,7 @@ def _planner_of(job: Job, without: Sequence[str], *, isolate: bool | None) -> Pl
     if job.dialect.no_groups:
         raise PlacementError([no_groups(job.name, job.dialect.no_groups)])
     job.reader.fork().finish()
+    announce_without_ray(job)
 
     def plan(nodes: Nodes, held: Held) -> Planned:
         there = replace(job, labelled=True, assumed=False)
@@ -317,13 +328,17 @@ def _connection(head: Head) -> Iterator[None]:
             _ray.shutdown()
 
 
-def _looked_at(planned: Planner, head: Head, tell: Tell, node_order: str | None, *, lenient: bool) -> Binding:
-    """Look at the cluster as a job of its own, which has ended when the command starts."""
+def _looked_at(
+    planned: Planner, head: Head, tell: Tell, node_order: str | None, *, lenient: bool, saved: Plan | None
+) -> Binding:
+    """Look at the cluster as a job of its own, which has ended when the command starts.
+
+    Where a launcher has set node ranks, those that a ``saved`` plan uses may still be joining.
+    """
     if tuple(map(int, _ray.__version__.split(".")[:2])) < _OLDEST:
         raise ClusterError(f"Ray {_ray.__version__} cannot bind placement groups to nodes; use 2.49 or later")
     remove_ended(head)
-    tables = head.tables()
     with _connection(head):
         check_nodes()
-        with Cluster(node_order=node_order) as cluster:
-            return bound(planned, cluster.nodes, tables, tell, lenient=lenient)
+        with Cluster(node_order=node_order, plan=saved, spares=True) as cluster:
+            return bound(planned, cluster.nodes, head.tables(), tell, lenient=lenient)

@@ -125,7 +125,8 @@ class _Choice:
         try:
             ordered, source = in_order(nodes, self.num_nodes, self.facts, self.driver, self.needed)
         except MissingRanks as missing:
-            if len(nodes) == 1 and self.num_nodes in (None, 1) and settled:
+            needs_others = self.needed is not None and len(self.needed) > 1
+            if len(nodes) == 1 and self.num_nodes in (None, 1) and settled and not needs_others:
                 return [_only(nodes[0])]
             if late:  # unusable nodes may have the missing ranks
                 why = ClusterError(f"after {self.timeout:g} s, {missing}; start the missing nodes")

@@ -116,7 +116,10 @@ class ArealJob(Job):
                 config.faults.add(config.under(name).place, fault)
         if config.faults:
             return
-        is_slurm = config[keys.SCHEDULER] == "slurm"
+        scheduler = config[keys.SCHEDULER]
+        is_slurm = scheduler == "slurm"
+        if scheduler in ("slurm", "local"):
+            self.not_on_ray = config.where(keys.SCHEDULER).locate(_own_scheduler(scheduler))
         for name, engine in self.engines.items():
             if engine.host is not None:
                 self._check_host(config, name, engine)
@@ -371,3 +374,11 @@ def _may_share(name: str, engine: _Engine, host: _Engine) -> bool:
 def _start(name: str) -> int:
     """Return the position of an engine among those that start."""
     return _STARTED.index(name) if name in _STARTED else len(_STARTED)
+
+
+def _own_scheduler(scheduler: str) -> Diagnostic:
+    """Return the warning of a scheduler that starts the engines without Ray."""
+    message = (
+        f"`scheduler.type` is {scheduler}: AReaL starts its engines without Ray, wherever this scheduler puts them"
+    )
+    return Diagnostic("not-pinned", message, "set `scheduler.type: ray` to run it on the nodes of a plan", warning=True)

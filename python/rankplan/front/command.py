@@ -1,0 +1,38 @@
+"""The command that starts the trainer of a config, where no option and no job file states one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankplan.dialects import Dialect
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.front.job import Config, Job, job_file_of, name_of, notes
+from rankplan.frozen import frozen
+from rankplan.jobs.command import own_command
+
+
+@frozen
+class OwnCommand:
+    """The command of a script, or why there is none."""
+
+    text: str | None
+    error: PlacementError | None = None
+
+
+def command_of(config: Config, dialect: Dialect, overrides: Sequence[str] = ()) -> OwnCommand:
+    """Return the command that starts the trainer of a config from this folder; ``overrides`` are those of options."""
+    stated = job_file_of(config)
+    file = name_of(config) if stated is None else stated.job
+    given = overrides if stated is None else (*stated.overrides, *overrides)
+    try:
+        return OwnCommand(own_command(file, file, given, system=dialect.system, example=dialect.trainer))
+    except PlacementError as error:
+        return OwnCommand(None, error)
+
+
+def announce_without_ray(job: Job) -> None:
+    """Log that the trainer of a config starts its processes without Ray, so that no plan is bound."""
+    warning: Diagnostic | None = getattr(job.config.values, "not_on_ray", None)
+    if warning is not None:
+        place = job.name if warning.file is None else f"{warning.file}:{warning.line}"
+        notes.warning("%s: warning[%s]: %s; %s", place, warning.code, warning.message, warning.help)
