@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from rankplan.launchers.emit import emit as emit
     from rankplan.launchers.options import EmitOptions as EmitOptions
     from rankplan.memory.needs import Need as Need
+    from rankplan.moving.transition import Transition as Transition
+    from rankplan.moving.transition import transition as transition
     from rankplan.nodes.clusters import SupportsInventory as SupportsInventory
     from rankplan.nodes.inventory import Inventory as Inventory
     from rankplan.nodes.inventory import NodeSpec as NodeSpec
@@ -124,6 +126,7 @@ _NAMES = {
     "render.report": ("Report",),
     "front.api": ("check", "plan", "requests", "tune"),
     "plans.model": ("Model",),
+    "moving.transition": ("Transition", "transition"),
     "nodes.clusters": ("SupportsInventory",),
     "nodes.inventory": ("Inventory", "NodeSpec"),
     "nodes.topology": ("Domains",),

@@ -25,6 +25,7 @@ def test_the_list_of_codes_is_closed() -> None:
     raised |= {"memory-exceeded", "engine-share", "host-memory"}  # plans/test_plan_memory.py
     raised |= {"hook-missing", "not-pinned", "node-lost", "wrong-place"}  # hook/, runtime/test_pin.py
     raised |= {"guest-failed"}  # guests/
+    raised |= {"other-job", "transition-stuck"}  # moving/
     raised |= {"job-conflict", "exists"}  # jobs/
     raised |= {code for code in rankplan.error_codes() if code.startswith("emit-")}  # cli/test_explain.py, launchers/
     assert raised == set(rankplan.error_codes())

@@ -362,6 +362,7 @@ FUNCTIONS = [
     "tune",
     "sweep",
     "requests",
+    "transition",
 ]
 
 

@@ -33,6 +33,7 @@ ROOMS = [
     "dialects",
     "arranging",
     "tuning",
+    "moving",
     "testing",
     "render",
     "render.map",

@@ -30,6 +30,7 @@ COMMANDS = {
     "inventory": "Show the nodes as a tree, with their network and hardware.",
     "live": "Show what runs on a Ray cluster; compare it with a plan.",
     "lsp": "Serve editors over stdio: diagnostics, plans, completion, fixes.",
+    "move": "Show how a running job gets from one plan to another.",
     "pin": "Run a Ray program with its groups bound to a plan.",
     "plan": "Show where every process runs.",
     "replan": "Repair a saved plan after hardware failed.",
@@ -49,7 +50,7 @@ OVERRIDES = "rankplan.overrides"
 _GUEST = "rankplan.guest"
 """The key, in the context of click, of the guest whose command runs."""
 
-_NOT_OVERRIDING = frozenset({"explain", "schema", "diff", "inventory", "lsp"})
+_NOT_OVERRIDING = frozenset({"explain", "schema", "diff", "inventory", "lsp", "move"})
 """Commands that read no config, or several."""
 
 _WITH_COMMAND = frozenset({"run", "exec", "pin"})

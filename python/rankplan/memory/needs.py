@@ -148,7 +148,7 @@ def stretches(inventory: Inventory, components: Mapping[str, Component]) -> Iter
 
 def crowds(inventory: Inventory, components: Mapping[str, Component]) -> Iterator[Crowd]:
     """Yield the crowds of a plan, in node order. Takes time by runs of equal nodes, not by nodes."""
-    stated = _stated(inventory)
+    stated = stated_memory(inventory)
     seen: set[Any] = set()
     states: set[Any] = set()
     for nodes, active in stretches(inventory, components):
@@ -168,7 +168,7 @@ def _state(active: Stays, spec: NodeSpec) -> Any:
     return frozenset(active.items()), spec.accelerator_model, memory
 
 
-def _stated(inventory: Inventory) -> tuple[int | None, int | None]:
+def stated_memory(inventory: Inventory) -> tuple[int | None, int | None]:
     """Return what a config says of the memory of all accelerators and of all nodes."""
     facts = inventory.facts
     return (None, None) if facts is None else (facts.accelerator_memory, facts.host_memory)
@@ -186,10 +186,10 @@ def _on_node(
             users.setdefault(index, Counter())[name] += times
             on_node[name] += times
     for index in sorted(users):
-        yield Crowd(dict(users[index]), (node, index), _card(spec, index, stated[0]), dict(on_node), host)
+        yield Crowd(dict(users[index]), (node, index), card_at(spec, index, stated[0]), dict(on_node), host)
 
 
-def _card(spec: NodeSpec, index: int, stated: int | None) -> Bounds | None:
+def card_at(spec: NodeSpec, index: int, stated: int | None) -> Bounds | None:
     """Return the memory of an accelerator: of the inventory, as a config states it, or of its type."""
     facts = spec.devices[index] if index < len(spec.devices) else None
     if facts is not None and facts.memory:
@@ -293,7 +293,7 @@ class Needs:
         if not self.evaluations:
             return {}
         here = Counter((name, pattern) for name, pattern in stays if pattern.resource_type == ACCELERATOR)
-        found = _on_node(node, here, self._inventory.node(node), _stated(self._inventory))
+        found = _on_node(node, here, self._inventory.node(node), stated_memory(self._inventory))
         return {crowd.where[1]: list(self.of_crowd(crowd)) for crowd in found}
 
     def by_nodes(self) -> Iterator[tuple[range, dict[int, list[Need]]]]:

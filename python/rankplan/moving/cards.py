@@ -1,0 +1,158 @@
+"""What instances take of accelerators: at least and at most, awake and asleep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
+from rankplan._core import ACCELERATOR, USABLE_MEMORY
+from rankplan.memory.needs import card_at, stated_memory
+from rankplan.memory.slots import Evaluation
+from rankplan.moving.holdings import OPTIMIZER, STATES
+from rankplan.moving.sides import Kind, Node, Place, Side, Slot
+from rankplan.nodes.inventory import Inventory
+from rankplan.plans.plan import Plan
+
+_UNKNOWN_CARD = 80.0 * (1 << 30)
+_ASLEEP = ("host", "free")
+
+Accelerator = tuple[Node, int]
+
+
+class Amount(NamedTuple):
+    """Bytes at least, and at most; infinite: no upper bound is known."""
+
+    low: float
+    high: float
+
+    def plus(self, other: Amount) -> Amount:
+        """Return the sum."""
+        return Amount(self.low + other.low, self.high + other.high)
+
+
+NOTHING = Amount(0.0, 0.0)
+
+
+class Size(NamedTuple):
+    """The bytes of an accelerator that are surely usable, and that it has at most."""
+
+    usable: float
+    most: float
+
+
+class Sizes:
+    """The memory of the accelerators of the plan after."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+        self._stated = stated_memory(inventory)
+        self._known: dict[Accelerator, Size | None] = {}
+
+    def of(self, accelerator: Accelerator) -> Size | None:
+        """Return the memory of an accelerator, ``None`` if it is unknown."""
+        if accelerator not in self._known:
+            node, index = accelerator
+            card = card_at(self._inventory.node(node), index, self._stated[0])
+            self._known[accelerator] = None if card is None else Size(USABLE_MEMORY * card[0], card[1])
+        return self._known[accelerator]
+
+    def host(self, node: Node) -> float | None:
+        """Return the memory of a node, ``None`` if it is unknown."""
+        spec = self._inventory.node(node)
+        size = sum(spec.memory.values()) << 20 if spec.memory else self._stated[1]
+        return None if size is None else float(size)
+
+
+class Amounts:
+    """What slots of a component take of an accelerator.
+
+    Between two steps, a trainer surely has only what it holds: gradients and activations may be gone, so its lower
+    bound is that of its holdings. ``rests``: the component sleeps whenever it has no turn.
+    """
+
+    def __init__(self, side: Side, *, rests: bool) -> None:
+        self.side, self.rests = side, rests
+        memory = side.component.memory
+        evaluation = None if memory is None else Evaluation(side.component, memory)
+        self._evaluation = evaluation if evaluation is not None and evaluation.known else None
+        self._known: dict[tuple[tuple[tuple[str, int], ...], float], tuple[Amount, Amount, Amount]] = {}
+
+    @property
+    def sleeps(self) -> bool:
+        """Whether the component can leave its accelerators for the host."""
+        memory = self.side.component.memory
+        return memory is not None and memory.sleep == "host"
+
+    def loaded(self, slot: Slot, size: Size | None) -> Amount:
+        """Return what a slot has after it was loaded, without the cache of an engine."""
+        return self._amounts(slot, size)[0]
+
+    def cache(self, slot: Slot, size: Size | None) -> Amount:
+        """Return what the cache of an engine takes."""
+        return self._amounts(slot, size)[1]
+
+    def asleep(self, slot: Slot, size: Size | None) -> Amount:
+        """Return what a slot leaves on its accelerator when it sleeps."""
+        return self._amounts(slot, size)[2]
+
+    def resting(self, slot: Slot, size: Size | None) -> Amount:
+        """Return what a slot has between two steps."""
+        if self.rests:
+            return self.asleep(slot, size)
+        return self.loaded(slot, size).plus(self.cache(slot, size))
+
+    def _amounts(self, slot: Slot, size: Size | None) -> tuple[Amount, Amount, Amount]:
+        card = _UNKNOWN_CARD if size is None else size.most
+        key = slot.coordinates, card
+        if key not in self._known:
+            self._known[key] = self._worked_out(slot, card)
+        return self._known[key]
+
+    def _worked_out(self, slot: Slot, card: float) -> tuple[Amount, Amount, Amount]:
+        if slot.place.kind != ACCELERATOR:
+            return NOTHING, NOTHING, NOTHING
+        if self._evaluation is None:
+            return Amount(0.0, math.inf), NOTHING, Amount(0.0, math.inf)
+        known = self._evaluation.slot(card)
+        low = sum(lower for name, (lower, _) in known.parts.items() if name != "cache")
+        high = sum(upper for name, (_, upper) in known.parts.items() if name != "cache")
+        if self.side.kind is not Kind.ENGINE and self.side.keeper.resident is None:
+            low = min(low, float(self._held(slot)))
+        cache = known.parts.get("cache", (0.0, 0.0))
+        asleep = Amount(known.asleep[0] if known.stages == 1 else 0.0, known.asleep[1])
+        return Amount(low, max(high, low)), Amount(*cache), asleep
+
+    def _held(self, slot: Slot) -> Fraction:
+        """Return the bytes of what a slot holds on its accelerator."""
+        keeper, memory = self.side.keeper, self.side.component.memory
+        on_host = Fraction(0) if memory is None else Fraction(memory.optimizer_on_host)
+        held = Fraction(0)
+        for piece, box in self.side.holding(slot).items():
+            size = keeper.bytes(piece, box)
+            held += size * (1 - on_host) if piece.state in (OPTIMIZER, STATES) else size
+        return held
+
+    def held(self, slot: Slot) -> int:
+        """Return the bytes of all that a slot holds, rounded."""
+        keeper = self.side.keeper
+        return round(sum((keeper.bytes(piece, box) for piece, box in self.side.holding(slot).items()), Fraction(0)))
+
+
+def accelerator_of(place: Place) -> Accelerator | None:
+    """Return the accelerator of a slot, ``None`` for a process without one."""
+    return (place.node, place.local[0]) if place.kind == ACCELERATOR else None
+
+
+def resting(plan: Plan, sides: Mapping[str, Side]) -> set[str]:
+    """Return the components that sleep whenever they have no turn: those with ``sleep`` that share accelerators."""
+    used = {name: component.rows.accelerators() for name, component in plan.items()}
+    rest = set()
+    for name in sides:
+        memory = plan[name].memory
+        if memory is not None and memory.sleep in _ASLEEP:
+            others = [ranks for other, ranks in used.items() if other != name]
+            if any(used[name] & ranks for ranks in others):
+                rest.add(name)
+    return rest

@@ -1,0 +1,225 @@
+"""The instances that leave and those that arrive, what each waits for, and what each takes of its accelerators."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from rankplan.moving.cards import Accelerator, Amount, Amounts, Size, Sizes, accelerator_of
+from rankplan.moving.changes import KEEPING, RENAME, STAY, Changes
+from rankplan.moving.senders import Transfer
+from rankplan.moving.sides import Kind, Side, Slot, has_one_owner
+
+_MOST_WATCHED = 64
+"""Instances of a component of which one is kept serving although nobody asks for it."""
+
+
+class Instance(NamedTuple):
+    """An instance of one of the plans, by its component and its number."""
+
+    component: str
+    number: int
+
+
+@dataclass(slots=True)
+class Leaving:
+    """An instance of the plan before of which something ends.
+
+    ``slots`` are those that are freed, ``receivers`` the instances that read them. ``is_lost``: one of its slots is on
+    dead hardware. ``takes`` and ``asleep`` are what the slots have of each accelerator, before and after they sleep.
+    """
+
+    instance: Instance
+    slots: list[Slot]
+    serves: bool
+    is_lost: bool
+    can_sleep: bool
+    rests: bool
+    held: int
+    receivers: set[Instance] = field(default_factory=set)
+    takes: dict[Accelerator, Amount] = field(default_factory=dict)
+    asleep: dict[Accelerator, Amount] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Arriving:
+    """An instance of the plan after that loads something, or has new names.
+
+    ``slots`` are those that load, ``renamed`` those with a new name. ``senders`` are the instances that it reads,
+    ``waits_for`` those that must give it hardware that can have one owner only. ``replaces`` are instances on its
+    devices, which must have stopped before it runs. ``loads`` and ``caches`` are what it takes, ``asleep`` what is left
+    when it sleeps.
+    """
+
+    instance: Instance
+    kind: Kind
+    slots: list[Slot]
+    renamed: list[Slot]
+    serves: bool
+    regroups: bool
+    receives: bool = False
+    rests: bool = False
+    senders: set[Instance] = field(default_factory=set)
+    waits_for: set[Instance] = field(default_factory=set)
+    replaces: set[Instance] = field(default_factory=set)
+    loads: dict[Accelerator, Amount] = field(default_factory=dict)
+    caches: dict[Accelerator, Amount] = field(default_factory=dict)
+    asleep: dict[Accelerator, Amount] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Work:
+    """All that a transition changes.
+
+    ``fixed`` is what slots that stay have of each accelerator. ``serving`` are the least instances that route, by
+    component, where that has to be watched; of those outside ``required``, one should route if that is possible.
+    ``routing`` are those that route all the time.
+    """
+
+    leaving: dict[Instance, Leaving]
+    arriving: dict[Instance, Arriving]
+    fixed: dict[Accelerator, list[Amount]]
+    serving: dict[str, int]
+    routing: dict[str, int]
+    required: set[str] = field(default_factory=set)
+
+    def without_wishes(self) -> Work:
+        """Return the work of which no instance must route that need not."""
+        serving = {name: least for name, least in self.serving.items() if name in self.required}
+        return replace(self, serving=serving)
+
+
+class Component(NamedTuple):
+    """A component in both plans, with what its slots take and the changes between the two."""
+
+    before: Side | None
+    after: Side | None
+    changes: Changes
+    old_amounts: Amounts | None
+    new_amounts: Amounts | None
+
+
+def work_of(components: Mapping[str, Component], transfers: Sequence[Transfer], sizes: Sizes, serving: int) -> Work:
+    """Return the instances that leave and arrive."""
+    work = Work({}, {}, defaultdict(list), {}, {})
+    for name, component in components.items():
+        _add_component(work, name, component, sizes)
+        _count_serving(work, name, component, serving)
+    for transfer in transfers:
+        _connect(work, components, transfer)
+    return work
+
+
+def _add_component(work: Work, name: str, component: Component, sizes: Sizes) -> None:
+    """Add the instances of a component, and what its slots that stay have."""
+    before, after, changes = component.before, component.after, component.changes
+    old_amounts, new_amounts = component.old_amounts, component.new_amounts
+    if before is not None and old_amounts is not None:
+        for number, slots in enumerate(before.instances):
+            going = [before.slots[at] for at in slots if at not in changes.kept_before and at not in before.dead]
+            if going:
+                lost = not before.dead.isdisjoint(slots)
+                leaving = Leaving(
+                    Instance(name, number),
+                    going,
+                    before.kind is not Kind.TRAINER,
+                    lost,
+                    old_amounts.sleeps and not old_amounts.rests,
+                    old_amounts.rests,
+                    sum(old_amounts.held(slot) for slot in going),
+                )
+                for slot in going:
+                    _take(leaving.takes, slot, old_amounts.resting(slot, _size(sizes, slot)))
+                    _take(leaving.asleep, slot, old_amounts.asleep(slot, _size(sizes, slot)))
+                work.leaving[leaving.instance] = leaving
+    if after is None or new_amounts is None:
+        return
+    of_old = {} if before is None else {slot.place: before.instance_of[slot.number] for slot in before.slots}
+    world_changes = any(change.kind != STAY for change in changes.of_after) or bool(changes.gone)
+    for number, slots in enumerate(after.instances):
+        kinds = {at: changes.of_after[at].kind for at in slots}
+        loading = [after.slots[at] for at in slots if kinds[at] not in KEEPING]
+        renamed = [after.slots[at] for at in slots if kinds[at] == RENAME]
+        for at in slots:
+            if kinds[at] in KEEPING:
+                accelerator = accelerator_of(after.slots[at].place)
+                if accelerator is not None:
+                    amount = new_amounts.resting(after.slots[at], _size(sizes, after.slots[at]))
+                    work.fixed[accelerator].append(amount)
+        is_world = after.kind is Kind.TRAINER and world_changes
+        if not (loading or renamed or is_world):
+            continue
+        arriving = Arriving(
+            Instance(name, number),
+            after.kind,
+            loading,
+            renamed,
+            after.kind is not Kind.TRAINER,
+            is_world or (bool(renamed) and len(slots) > 1),
+            rests=new_amounts.rests,
+        )
+        for slot in loading:
+            size = _size(sizes, slot)
+            _take(arriving.loads, slot, new_amounts.loaded(slot, size))
+            _take(arriving.caches, slot, new_amounts.cache(slot, size))
+            _take(arriving.asleep, slot, new_amounts.asleep(slot, size))
+            old = of_old.get(slot.place)
+            if old is None:
+                continue
+            known = Instance(name, old)
+            if known in work.leaving and not work.leaving[known].is_lost:
+                arriving.replaces.add(known)
+            if known in work.leaving and has_one_owner(slot):
+                arriving.waits_for.add(known)
+        if after.kind is Kind.TRAINER:
+            old_world = Instance(name, 0)
+            if old_world in work.leaving and not work.leaving[old_world].is_lost:
+                arriving.replaces.add(old_world)
+        work.arriving[arriving.instance] = arriving
+
+
+def _size(sizes: Sizes, slot: Slot) -> Size | None:
+    accelerator = accelerator_of(slot.place)
+    return None if accelerator is None else sizes.of(accelerator)
+
+
+def _take(amounts: dict[Accelerator, Amount], slot: Slot, amount: Amount) -> None:
+    accelerator = accelerator_of(slot.place)
+    if accelerator is not None:
+        known = amounts.get(accelerator)
+        amounts[accelerator] = amount if known is None else known.plus(amount)
+
+
+def _count_serving(work: Work, name: str, component: Component, serving: int) -> None:
+    """Note how many instances of a component must route, unless those that stay are enough."""
+    before, after = component.before, component.after
+    if before is None or after is None or before.kind is Kind.TRAINER:
+        return
+    alive = [number for number, slots in enumerate(before.instances) if before.dead.isdisjoint(slots)]
+    staying = sum(1 for number in alive if Instance(name, number) not in work.leaving)
+    work.routing[name] = staying
+    least = min(serving, len(alive), len(after.instances))
+    is_required = bool(staying) or serving > 1
+    if least > staying and (is_required or len(alive) + len(after.instances) <= _MOST_WATCHED):
+        work.serving[name] = least
+        if is_required:
+            work.required.add(name)
+
+
+def _connect(work: Work, components: Mapping[str, Component], transfer: Transfer) -> None:
+    """Note who reads whom for a transfer."""
+    after = components[transfer.component].after
+    if after is None or transfer.sender is None:
+        return
+    receiver = Instance(transfer.component, after.instance_of[transfer.slot])
+    sending = components[transfer.sender.component].before
+    if sending is None or receiver not in work.arriving:
+        return
+    sender = Instance(transfer.sender.component, sending.instance_of[transfer.sender.slot])
+    work.arriving[receiver].receives = True
+    work.arriving[receiver].senders.add(sender)
+    leaving = work.leaving.get(sender)
+    if leaving is not None and any(slot.number == transfer.sender.slot for slot in leaving.slots):
+        leaving.receivers.add(receiver)

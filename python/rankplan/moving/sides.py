@@ -1,0 +1,189 @@
+"""The slots and instances of a component in one of two plans, with places that mean the same in both."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
+from rankplan.arranging.units import sets_together
+from rankplan.errors import PlacementError
+from rankplan.frozen import frozen
+from rankplan.moving.faults import other_hardware, placed_on_dead
+from rankplan.moving.holdings import Holding, Keeper
+from rankplan.nodes.entries import Marks, add_mark
+from rankplan.plans.component import Component
+from rankplan.plans.diff import same_nodes
+from rankplan.plans.plan import Plan
+
+Node = int
+"""A node of either plan: its rank in the plan after, or -1 - its rank in the plan before, which alone has it."""
+
+
+class Place(NamedTuple):
+    """A device: a node, what it is a piece of, which one, and which of several slots of a component on it.
+
+    ``local`` is the local index of an accelerator. A process without accelerators has the local ranks of its hardware.
+    """
+
+    node: Node
+    kind: str
+    local: tuple[int, ...]
+    turn: int
+
+
+class Slot(NamedTuple):
+    """A slot of a component: its process, its place, its coordinates, and what its process would restart for."""
+
+    number: int
+    rank: int
+    place: Place
+    coordinates: tuple[tuple[str, int], ...]
+    environment: tuple[object, ...]
+
+
+class Kind(Enum):
+    """What an instance is: an engine or another server, a trainer as a whole, or a process that neither serves."""
+
+    TRAINER = "trainer"
+    ENGINE = "engine"
+    OTHER = "other"
+
+
+@frozen(slots=False)
+class Side:
+    """A component in one of the plans.
+
+    ``instances`` has the numbers of the slots of each instance, ``instance_of`` the instance of each slot, and
+    ``dead`` the slots whose hardware is dead. ``nodes`` maps the node ranks of its plan to nodes.
+    """
+
+    component: Component
+    keeper: Keeper
+    kind: Kind
+    slots: list[Slot]
+    instances: list[list[int]]
+    instance_of: list[int]
+    nodes: list[Node]
+    dead: frozenset[int]
+    _holdings: dict[tuple[tuple[str, int], ...], Holding]
+
+    @classmethod
+    def of(cls, component: Component, nodes: list[Node], dead: Marks) -> Side:
+        """Return a component on these nodes, some of whose hardware is dead."""
+        slots = list(_slots(component, nodes))
+        kind = _kind(component)
+        if kind is Kind.TRAINER:
+            numbers = [0] * len(slots)
+        else:
+            sets = sets_together(component)
+            numbers = [sets[slot.rank] for slot in slots]
+        instances: list[list[int]] = [[] for _ in range(max(numbers, default=-1) + 1)]
+        for slot, number in zip(slots, numbers, strict=True):
+            instances[number].append(slot.number)
+        lost = frozenset(slot.number for slot in slots if dead and _is_dead(component, slot, nodes, dead))
+        return cls(component, Keeper.of(component), kind, slots, instances, numbers, nodes, lost, {})
+
+    def holding(self, slot: Slot) -> Holding:
+        """Return what a slot holds; slots with equal coordinates hold the same."""
+        if slot.coordinates not in self._holdings:
+            self._holdings[slot.coordinates] = self.keeper.holding(dict(slot.coordinates))
+        return self._holdings[slot.coordinates]
+
+
+def has_one_owner(slot: Slot) -> bool:
+    """Whether the device of a slot can have one owner only: a robot, or any other configured hardware."""
+    return slot.place.kind not in (ACCELERATOR, WHOLE_NODE)
+
+
+def _kind(component: Component) -> Kind:
+    memory = component.memory
+    if memory is not None and memory.kind == "training":
+        return Kind.TRAINER
+    if memory is not None and memory.kind == "engine":
+        return Kind.ENGINE
+    return Kind.OTHER
+
+
+def _slots(component: Component, nodes: list[Node]) -> Iterator[Slot]:
+    """Yield the slots of a component."""
+    layout, turns = component.layout, dict[tuple[Node, str, tuple[int, ...]], int]()
+    for row in component:
+        environment = _environment(component, row)
+        for number in layout.slots_of(row.rank):
+            node, index = layout.place(number)
+            indices = tuple(row.local_hardware_ranks) if index is None else (index,)
+            device = nodes[node], row.resource_type, indices
+            turn = turns.get(device, 0)
+            turns[device] = turn + 1
+            coordinates = tuple(sorted(layout.coordinates(number).items()))
+            yield Slot(number, row.rank, Place(*device, turn), coordinates, environment)
+
+
+def _environment(component: Component, row: Placement) -> tuple[object, ...]:
+    """Return what a running process cannot change: its node group, variables, interpreter, and the devices it sees."""
+    variables, interpreter = component.inventory.environment(row.cluster_node_rank, row.node_group_label)
+    stated = row.node_group_label, tuple(sorted(variables.items())), interpreter
+    seen = row.visibility, tuple(row.visible_accelerators), row.accelerator_type, row.resource_type
+    return *stated, *seen
+
+
+def _is_dead(component: Component, slot: Slot, nodes: list[Node], dead: Marks) -> bool:
+    """Whether the process of a slot, or an accelerator of it, is on hardware that is dead."""
+    row = component[slot.rank]
+    if dead.get(nodes[row.cluster_node_rank], RankSet()) is None:
+        return True
+    for node, index in row.devices:
+        local = dead.get(nodes[node], RankSet())
+        if local is None or (row.resource_type == ACCELERATOR and index in local):
+            return True
+    return False
+
+
+def common_nodes(before: Plan, after: Plan) -> tuple[list[Node], list[Node]]:
+    """Return the nodes of both plans, by node rank: nodes with the same name are the same one.
+
+    Raises `PlacementError` (``plan-mismatch``) for nodes that have other accelerators in the plan after.
+    """
+    matches = same_nodes(before.inventory, after.inventory)
+    nodes, faults = [], []
+    for rank, match in enumerate(matches):
+        nodes.append(-1 - rank if match is None else match)
+        if match is not None:
+            old, new = before.inventory.node(rank), after.inventory.node(match)
+            if (old.accelerator_type, old.num_accelerators) != (new.accelerator_type, new.num_accelerators):
+                faults.append(other_hardware(old, new))
+    if faults:
+        raise PlacementError(faults)
+    return nodes, list(range(after.inventory.num_nodes))
+
+
+def dead_hardware(before: Plan, after: Plan, nodes: list[Node], without: Collection[str]) -> Marks:
+    """Return the hardware that is dead, by node; ``None`` for a whole node.
+
+    Dead is what ``without`` names, and what the inventory of the plan after lacks or marks as out of use.
+    ``nodes`` are those of the plan before. Raises `PlacementError` for unknown names.
+    """
+    dead: Marks = {}
+    inventory = before.inventory.without(without) if without else before.inventory
+    for rank, local in inventory.marks.items():
+        add_mark(dead, nodes[rank], local)
+    for node, local in after.inventory.marks.items():
+        add_mark(dead, node, local)
+    for node in nodes:
+        if node < 0:
+            dead[node] = None
+    return dead
+
+
+def check_alive(sides: Iterable[Side]) -> None:
+    """Raise `PlacementError` (``excluded-resource``) if the plan after uses hardware that is dead."""
+    faults = []
+    for side in sides:
+        if side.dead:
+            rank = side.slots[min(side.dead)].rank
+            home = side.component.inventory.node(side.component[rank].cluster_node_rank)
+            faults.append(placed_on_dead(side.component.name, rank, home.name))
+    if faults:
+        raise PlacementError(faults)

@@ -1,0 +1,655 @@
+"""Transitions from one plan to another: slots, moves, steps in a safe order, peaks and seconds."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import field
+from fractions import Fraction
+from itertools import combinations
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from rankplan.errors import Diagnostic, PlacementError
+from rankplan.frozen import frozen
+from rankplan.moving import faults
+from rankplan.moving.cards import Amounts, Sizes, accelerator_of, resting
+from rankplan.moving.changes import STAY, SlotChange, changes_of
+from rankplan.moving.costs import MoveCosts, read_costs
+from rankplan.moving.holdings import PARTS
+from rankplan.moving.instances import Component, Instance, Work, work_of
+from rankplan.moving.lent import sleep_and_wake
+from rankplan.moving.names import Naming, named
+from rankplan.moving.ordering import Group, Hold, Step, groups_of, sleeping_choices
+from rankplan.moving.peaks import Peak, Seconds, longest_path, peaks_of
+from rankplan.moving.senders import HOST, STORAGE, Distances, Sender, Sending, Transfer
+from rankplan.moving.sides import Node, Side, check_alive, common_nodes, dead_hardware
+from rankplan.moving.times import step_seconds
+from rankplan.nodes.entries import Marks
+from rankplan.plans.plan import Plan, check_plan
+from rankplan.words import as_int
+
+FREE, AS_PLANNED = "free", "as planned"
+
+_MOST_AVOIDED = 12
+"""Instances of a cycle for which another sender is looked for."""
+
+Answer: TypeAlias = Literal["fits", "unknown"]
+
+
+@frozen(slots=False)
+class SlotMove:
+    """A slot that changes: of the plan after, or one of the plan before that nothing continues (``slot`` ``None``).
+
+    ``was`` is the slot of the plan before that it continues. ``to`` is the node and the local index of its accelerator,
+    ``None`` for a slot that ends. ``bytes`` is what it gets, ``of`` all that it holds; ``None``: nobody knows.
+    """
+
+    component: str
+    slot: int | None
+    kind: str
+    was: int | None
+    to: tuple[str, int | None] | None
+    bytes: int | None
+    of: int | None
+
+
+@frozen(slots=False)
+class Move:
+    """What a slot of the plan after gets of a state from one slot of the plan before, or from storage (``None``).
+
+    ``part`` is the part of the component's whole state, where no bytes are known. ``converts``: the sender has the
+    state in another precision.
+    """
+
+    component: str
+    slot: int
+    sender: Sender | None
+    state: str
+    bytes: int | None
+    level: str
+    part: float | None = None
+    converts: bool = False
+
+
+class PlannedStep(NamedTuple):
+    """A step of an instance, the steps that it needs, and its seconds."""
+
+    id: str
+    do: str
+    component: str
+    side: str
+    instance: int
+    slots: list[int]
+    needs: list[str]
+    seconds: Seconds
+
+
+@frozen(slots=False)
+class Transition:
+    """How one plan becomes another.
+
+    ``after`` is the plan with the numbers of data groups that move the least; ``names`` has, by component, the number
+    that each set of the given plan got. ``stay`` counts the slots that stay, ``sizes`` all slots before and after.
+    ``slots`` are those that change, ``moves`` what they get. ``steps`` are in an order that is safe, and so is every
+    other order that keeps what each step ``needs``. ``answer`` is ``fits`` if nothing exceeds an accelerator on the way
+    even at most, and else ``unknown``. ``rollback`` names the trainers that load their last checkpoint. ``optimal``:
+    no names are better, and no fewer bytes could sleep. ``missing`` are the costs that ``seconds`` lacks. ``parts`` are
+    the components in both plans, ``holds`` what the steps have of accelerators.
+    """
+
+    before: Plan
+    after: Plan
+    names: Mapping[str, tuple[int, ...]]
+    sizes: Mapping[str, tuple[int, int]]
+    stay: Mapping[str, int]
+    slots: tuple[SlotMove, ...]
+    moves: tuple[Move, ...]
+    steps: tuple[PlannedStep, ...]
+    peaks: tuple[Peak, ...]
+    seconds: Seconds
+    missing: tuple[str, ...]
+    answer: Answer
+    optimal: bool
+    rollback: tuple[str, ...]
+    kept: int | None
+    offload: int
+    serving: int
+    unknown: tuple[tuple[str, int], ...] = ()
+    parts: Mapping[str, Component] = field(default_factory=dict, repr=False)
+    holds: tuple[Hold, ...] = field(default=(), repr=False)
+
+    @property
+    def total(self) -> int | None:
+        """All bytes that move; ``None`` if those of a component are unknown."""
+        sizes = [move.bytes for move in self.moves]
+        return None if None in sizes else sum(size for size in sizes if size is not None)
+
+    @property
+    def by_level(self) -> dict[str, int]:
+        """The bytes that move, by the level that they cross."""
+        levels: dict[str, int] = {}
+        for move in self.moves:
+            levels[move.level] = levels.get(move.level, 0) + (move.bytes or 0)
+        return levels
+
+    def __bool__(self) -> bool:
+        """Whether anything is to be done."""
+        return bool(self.steps)
+
+    def node_name(self, node: Node) -> str:
+        """Return the name of a node of either plan."""
+        inventory, rank = (self.after.inventory, node) if node >= 0 else (self.before.inventory, -1 - node)
+        return inventory.node(rank).name
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the transition as plain values; ``rankplan schema --transition`` describes them."""
+        return {
+            "version": 1,
+            "components": {name: {"slots": list(sizes), "stay": self.stay[name]} for name, sizes in self.sizes.items()},
+            "names": {name: list(numbers) for name, numbers in self.names.items()},
+            "slots": [
+                {
+                    "component": slot.component,
+                    "slot": slot.slot,
+                    "kind": slot.kind,
+                    "was": slot.was,
+                    "to": None if slot.to is None else list(slot.to),
+                    "bytes": slot.bytes,
+                    "of": slot.of,
+                }
+                for slot in self.slots
+            ],
+            "moves": [_plain_move(move) for move in self.moves],
+            "bytes": {"total": self.total, "kept": self.kept, "offload": self.offload, "by_level": self.by_level},
+            "steps": [
+                {
+                    "id": step.id,
+                    "do": step.do,
+                    "component": step.component,
+                    "side": step.side,
+                    "instance": step.instance,
+                    "slots": step.slots,
+                    "needs": step.needs,
+                    "seconds": list(step.seconds),
+                }
+                for step in self.steps
+            ],
+            "peak": [
+                {
+                    "node": self.node_name(peak.accelerator[0]),
+                    "accelerator": peak.accelerator[1],
+                    "bytes": _whole(peak.most),
+                    "least": _whole(peak.least),
+                }
+                for peak in self.peaks
+            ],
+            "seconds": list(self.seconds),
+            "missing": list(self.missing),
+            "answer": self.answer,
+            "optimal": self.optimal,
+            "rollback": list(self.rollback),
+        }
+
+
+def _plain_move(move: Move) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "to": [move.component, "after", move.slot],
+        "from": STORAGE if move.sender is None else [move.sender.component, "before", move.sender.slot],
+        "state": move.state,
+        "bytes": move.bytes,
+        "level": move.level,
+    }
+    if move.part is not None:
+        plain["part"] = move.part
+    if move.converts:
+        plain["converts"] = True
+    return plain
+
+
+def _whole(size: float) -> int | None:
+    return None if size == float("inf") else int(size)
+
+
+def transition(
+    before: Plan,
+    after: Plan,
+    *,
+    without: Collection[str] | str = (),
+    costs: MoveCosts | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    names: str = FREE,
+    asleep: tuple[Sequence[str], Sequence[str]] | None = None,
+    serving: int = 1,
+) -> Transition:
+    """Return how a running job gets from one plan to another: what moves, whether it fits, in which order it is safe.
+
+    ``without`` names hardware that is dead, as in `replan`. ``costs`` is a mapping, or the path of a file, with the
+    bandwidth of an accelerator and the seconds of steps. Data groups that are interchangeable may get other numbers,
+    so that fewer bytes move; ``names="as planned"`` forbids that. At least ``serving`` instances of each component keep
+    serving, if that many exist. ``asleep`` are instances that sleep before and after, for a plan that stays as it is:
+    ``(["rollout/2-3"], ["actor"])``.
+
+    Raises `PlacementError`: ``other-job`` for plans of different jobs, ``plan-mismatch`` for nodes that have other
+    accelerators, ``excluded-resource`` for a plan on dead hardware, ``unknown-component`` and ``unknown-level`` for
+    costs, and ``transition-stuck`` if no order is safe. Raises ``OSError`` if the file of costs cannot be read.
+    """
+    check_plan(before, "before")
+    check_plan(after, "after")
+    least = as_int(serving)
+    if least is None or least < 0:
+        raise PlacementError([faults.bad_serving(serving)])
+    if names not in (FREE, AS_PLANNED):
+        raise PlacementError([faults.bad_names(names)])
+    _check_same_job(before, after)
+    distances = Distances.of(after.inventory)
+    known = read_costs(costs, dict.fromkeys([*before, *after]), (*distances.names, HOST, STORAGE))
+    if asleep is not None:
+        return _lending(before, after, asleep, known)
+    nodes, new_nodes = common_nodes(before, after)
+    dead = dead_hardware(before, after, nodes, [without] if isinstance(without, str) else without)
+    old = {name: Side.of(component, nodes, dead) for name, component in before.items()}
+    new = {name: Side.of(component, new_nodes, dead) for name, component in after.items()}
+    check_alive(new.values())
+    namings: dict[str, Naming] = {}
+    if names == FREE:
+        new, after, namings = _named(old, new, after, new_nodes, dead)
+    return _Solving(before, after, old, new, namings, known, distances, least).transition()
+
+
+def _check_same_job(before: Plan, after: Plan) -> None:
+    """Raise `PlacementError` (``other-job``) for plans that are not of one job."""
+    found: list[Diagnostic] = []
+    if before.dialect is not None and after.dialect is not None and before.dialect != after.dialect:
+        found.append(faults.other_dialect(before.dialect, after.dialect))
+    elif (before or after) and not set(before) & set(after):
+        found.append(faults.nothing_in_common(list(before), list(after)))
+    for name in set(before) & set(after):
+        old, new = before[name].memory, after[name].memory
+        if old is None or new is None:
+            if old is not new:
+                found.append(faults.other_use(name, *(_use(memory) for memory in (old, new))))
+        elif old.kind != new.kind or (old.training, old.engine) != (new.training, new.engine):
+            found.append(faults.other_use(name, _use(old), _use(new)))
+        elif (old.model, old.params) != (new.model, new.params):
+            found.append(faults.other_model(name, *(_model_name(memory) for memory in (old, new))))
+    if found:
+        raise PlacementError(found)
+
+
+def _use(memory: Any) -> str:
+    if memory is None:
+        return "of unknown memory"
+    framework = memory.training or memory.engine
+    return f"{memory.kind}: {framework}" if framework else memory.kind
+
+
+def _model_name(memory: Any) -> str:
+    if memory.model is not None:
+        return str(memory.model.name)
+    return "an unknown model" if memory.params is None else f"{memory.params:g} parameters"
+
+
+def _named(
+    old: Mapping[str, Side], new: Mapping[str, Side], after: Plan, nodes: list[Node], dead: Marks
+) -> tuple[dict[str, Side], Plan, dict[str, Naming]]:
+    """Return the sides and the plan after with the best numbers of data groups."""
+    sides, namings, changed = dict(new), dict[str, Naming](), {}
+    for name, side in new.items():
+        if name in old and not _same_rows(old[name], side):
+            component, namings[name] = named(old[name], side)
+            if component is not side.component:
+                changed[name] = component
+    if changed:
+        after = after.placed(after.inventory, [changed.get(name, component) for name, component in after.items()])
+        sides |= {name: Side.of(after[name], nodes, dead) for name in changed}
+    return sides, after, namings
+
+
+def _same_rows(old: Side, new: Side) -> bool:
+    """Whether a component is the same in both plans."""
+    return old.nodes == new.nodes and old.component == new.component
+
+
+@frozen(slots=False)
+class _Attempt:
+    """The transfers and the work if some instances send nothing, and the groups with the steps that were found."""
+
+    sending: Sending
+    transfers: list[Transfer]
+    work: Work
+    groups: list[list[tuple[str, Instance]]]
+    orders: list[Any]
+
+    @property
+    def failed(self) -> list[int]:
+        """The groups without an order."""
+        return [index for index, order in enumerate(self.orders) if order is None]
+
+
+class _Solving:
+    """One transition, worked out."""
+
+    def __init__(
+        self,
+        before: Plan,
+        after: Plan,
+        old: Mapping[str, Side],
+        new: Mapping[str, Side],
+        namings: Mapping[str, Naming],
+        costs: MoveCosts,
+        distances: Distances,
+        serving: int,
+    ) -> None:
+        self._before, self._after, self._old, self._new = before, after, old, new
+        self._namings, self._costs, self._distances, self._serving = namings, costs, distances, serving
+        self._sizes = Sizes(after.inventory)
+        rests_before, rests_after = resting(before, old), resting(after, new)
+        self._components: dict[str, Component] = {}
+        for name in dict.fromkeys([*before, *after]):
+            mine, others = old.get(name), new.get(name)
+            self._components[name] = Component(
+                mine,
+                others,
+                changes_of(mine, others),
+                None if mine is None else Amounts(mine, rests=name in rests_before),
+                None if others is None else Amounts(others, rests=name in rests_after),
+            )
+
+    def _attempt(self, avoided: Collection[Instance]) -> _Attempt:
+        """Return what follows if these instances send nothing, with orders by upper bounds."""
+        changes = {name: component.changes for name, component in self._components.items()}
+        sending = Sending(self._old, self._new, changes, self._costs.syncs, self._distances, avoided)
+        transfers = sending.transfers()
+        work = work_of(self._components, transfers, self._sizes, self._serving)
+        groups = groups_of(work)
+        orders = []
+        for members in groups:
+            group = Group(work, members, self._sizes, strict=True)
+            actions = group.order()
+            orders.append(None if actions is None else group.steps(actions))
+        return _Attempt(sending, transfers, work, groups, orders)
+
+    def _with_other_senders(self, first: _Attempt) -> _Attempt:
+        """Return an attempt in which more groups have an order, because other slots of the component send."""
+        best = first
+        blocked = [
+            instance
+            for index in first.failed
+            for side, instance in first.groups[index]
+            if side == "before" and first.work.leaving[instance].receivers
+        ]
+        from_storage = _stored(first.transfers)
+        for size in (1, 2) if len(blocked) <= _MOST_AVOIDED else ():
+            for avoided in combinations(blocked, size):
+                other = self._attempt(avoided)
+                if len(other.failed) < len(best.failed) and _stored(other.transfers) == from_storage:
+                    best = other
+                    if not best.failed:
+                        return best
+        return best
+
+    def transition(self) -> Transition:
+        """Return the transition. Raises `PlacementError` (``transition-stuck``)."""
+        attempt = self._attempt(())
+        if attempt.failed:
+            attempt = self._with_other_senders(attempt)
+        steps: list[Step] = []
+        holds: list[Hold] = []
+        answer: Answer = "fits"
+        optimal = all(naming.optimal for naming in self._namings.values())
+        slept: set[Instance] = set()
+        unknown: list[tuple[str, int]] = []
+        for members, order in zip(attempt.groups, attempt.orders, strict=True):
+            if order is None:
+                order, sleeping, exact, fits = self._broken(attempt.work, members)
+                slept |= set(sleeping)
+                optimal = optimal and exact
+                if not fits:
+                    answer = "unknown"
+                    unknown += self._uncertain(order)
+            steps += order.steps
+            holds += order.holds
+        transfers = self._through_hosts(attempt.transfers, slept)
+        seconds, missing = step_seconds(steps, transfers, self._components, self._costs)
+        planned = tuple(
+            PlannedStep(
+                step.id,
+                step.do,
+                step.instance.component,
+                step.side,
+                step.instance.number,
+                step.slots,
+                sorted(step.needs),
+                seconds[step.id],
+            )
+            for step in steps
+        )
+        received = defaultdict[tuple[str, int], Fraction](Fraction)
+        for transfer in transfers:
+            received[transfer.component, transfer.slot] += transfer.bytes
+        return Transition(
+            before=self._before,
+            after=self._after,
+            names={name: tuple(naming.numbers) for name, naming in self._namings.items()},
+            sizes={name: _sizes(component) for name, component in self._components.items()},
+            stay={name: component.changes.stay for name, component in self._components.items()},
+            slots=tuple(self._slots(received)),
+            moves=tuple(self._moves(transfers)),
+            steps=planned,
+            peaks=tuple(peaks_of(steps, holds)),
+            seconds=longest_path(steps, seconds),
+            missing=tuple(missing),
+            answer=answer,
+            optimal=optimal,
+            rollback=tuple(attempt.sending.rollback),
+            kept=self._kept(received),
+            offload=sum(attempt.work.leaving[instance].held for instance in slept),
+            serving=self._serving,
+            unknown=tuple(unknown),
+            parts=self._components,
+            holds=tuple(holds),
+        )
+
+    def _broken(
+        self, work: Work, members: Sequence[tuple[str, Instance]]
+    ) -> tuple[Any, tuple[Instance, ...], bool, bool]:
+        """Return the order of a group that has none by upper bounds, who sleeps, whether that is least, and if it fits.
+
+        First, instances sleep; then lower bounds count; then both. Raises `PlacementError` (``transition-stuck``).
+        """
+        wanted = {instance.component for _, instance in members} & work.serving.keys()
+        if wanted - work.required:
+            work = work.without_wishes()
+            group = Group(work, members, self._sizes, strict=True)
+            actions = group.order()
+            if actions is not None:
+                return group.steps(actions), (), True, True
+        block, exhausted = None, False
+        for strict in (True, False):
+            choices = [((), True), *sleeping_choices(work, members)]
+            for sleeping, exact in choices[1:] if strict else choices:
+                if not self._hosts_hold(work, sleeping):
+                    continue
+                group = Group(work, members, self._sizes, strict=strict, sleeping=sleeping)
+                actions = group.order()
+                if actions is not None:
+                    return group.steps(actions), sleeping, exact, strict
+                if not strict and not sleeping:
+                    block, exhausted = group.block, group.exhausted and not group.is_small
+        if exhausted:
+            raise PlacementError([faults.no_order_found(sorted({instance.component for _, instance in members}))])
+        if block is None or block.accelerator is None:
+            names = {instance.component for _, instance in members}
+            for name, least in sorted(work.serving.items()):
+                if name in names:
+                    raise PlacementError([faults.not_serving(name, least)])
+            waiting = [f"{instance.component}/{instance.number} {side}" for side, instance in members]
+            raise PlacementError([faults.waiting_for_each_other(waiting)])
+        node, index = block.accelerator
+        where = f"accelerator {index} of {self._after.inventory.node(node).name}"
+        present = self._on(work, members, block.accelerator)
+        raise PlacementError([faults.stuck(where, int(block.needed), int(block.size), present)])
+
+    def _on(self, work: Work, members: Sequence[tuple[str, Instance]], accelerator: Any) -> list[str]:
+        """Return in words what would be on an accelerator together."""
+        texts = []
+        for side, instance in members:
+            if side == "before" and accelerator in work.leaving[instance].takes:
+                texts.append(f"{instance.component}/{instance.number} before")
+            if side == "after" and accelerator in work.arriving[instance].loads:
+                texts.append(f"{instance.component}/{instance.number} after")
+        if work.fixed.get(accelerator):
+            texts.append("what stays")
+        return texts
+
+    def _hosts_hold(self, work: Work, sleeping: Collection[Instance]) -> bool:
+        """Whether the nodes have memory for what sleeps, as far as that is known."""
+        on_host = defaultdict[Node, float](float)
+        for instance in sleeping:
+            leaving = work.leaving[instance]
+            amounts = self._components[instance.component].old_amounts
+            for slot in leaving.slots:
+                on_host[slot.place.node] += 0 if amounts is None else amounts.held(slot)
+        return all(size <= (self._sizes.host(node) or float("inf")) for node, size in on_host.items())
+
+    def _uncertain(self, order: Any) -> list[tuple[str, int]]:
+        """Return the accelerators on which the upper bounds may not fit, by node and local index."""
+        places = []
+        for peak in peaks_of(order.steps, order.holds):
+            size = self._sizes.of(peak.accelerator)
+            if size is None or peak.most > size.usable:
+                places.append((self._after.inventory.node(peak.accelerator[0]).name, peak.accelerator[1]))
+        return places
+
+    def _through_hosts(self, transfers: Iterable[Transfer], slept: Collection[Instance]) -> list[Transfer]:
+        """Return the transfers, those of sleeping senders from their hosts."""
+        changed = []
+        for transfer in transfers:
+            if transfer.sender is not None:
+                component = self._components[transfer.sender.component]
+                side, amounts = component.before, component.old_amounts
+                if side is not None and amounts is not None:
+                    sender = Instance(transfer.sender.component, side.instance_of[transfer.sender.slot])
+                    if sender in slept or amounts.rests:
+                        transfer = transfer._replace(level=HOST)
+            changed.append(transfer)
+        return changed
+
+    def _slots(self, received: Mapping[tuple[str, int], Fraction]) -> Iterable[SlotMove]:
+        """Yield the slots that change."""
+        for name, component in self._components.items():
+            for change in (*component.changes.of_after, *component.changes.gone):
+                if change.kind != STAY:
+                    yield self._slot(name, component, change, received)
+
+    def _slot(
+        self, name: str, component: Component, change: SlotChange, received: Mapping[tuple[str, int], Fraction]
+    ) -> SlotMove:
+        was = None if change.before is None else change.before.number
+        if change.after is None or component.after is None or component.new_amounts is None:
+            return SlotMove(name, None, change.kind, was, None, None, None)
+        accelerator = accelerator_of(change.after.place)
+        to = (
+            self._after.inventory.node(change.after.place.node).name,
+            None if accelerator is None else accelerator[1],
+        )
+        size = of = None
+        if component.after.keeper.known:
+            size, of = round(received[name, change.after.number]), component.new_amounts.held(change.after)
+        return SlotMove(name, change.after.number, change.kind, was, to, size, of)
+
+    def _moves(self, transfers: Iterable[Transfer]) -> Iterable[Move]:
+        """Yield the transfers, those of one state between two slots together."""
+        sums: dict[tuple[str, int, Sender | None, str, str], Fraction] = {}
+        for transfer in transfers:
+            key = transfer.component, transfer.slot, transfer.sender, transfer.piece.state, transfer.level
+            sums[key] = sums.get(key, Fraction(0)) + transfer.bytes
+        for (name, slot, sender, state, level), size in sums.items():
+            if state == PARTS:
+                yield Move(name, slot, sender, state, None, level, part=float(size))
+                continue
+            yield Move(name, slot, sender, state, round(size), level, converts=self._converts(name, sender, state))
+
+    def _converts(self, name: str, sender: Sender | None, state: str) -> bool:
+        """Whether a sender has a state in another precision."""
+        sending = None if sender is None else self._components[sender.component].before
+        receiving = self._components[name].after
+        if sending is None or receiving is None:
+            return False
+        mine = sending.keeper.states
+        stored = mine.get(state) or (4.0 if mine else None)
+        return stored is not None and stored != receiving.keeper.precision(state)
+
+    def _kept(self, received: Mapping[tuple[str, int], Fraction]) -> int | None:
+        """Return the bytes of the plan after that are on their devices already."""
+        kept = Fraction(0)
+        for name, component in self._components.items():
+            side = component.after
+            if side is None:
+                continue
+            if not side.keeper.known:
+                return None
+            for slot in side.slots:
+                held = sum((side.keeper.bytes(*item) for item in side.holding(slot).items()), Fraction(0))
+                kept += held - received[name, slot.number]
+        return round(kept)
+
+
+def _sizes(component: Component) -> tuple[int, int]:
+    """Return the number of slots before and after."""
+    before, after = component.before, component.after
+    return 0 if before is None else len(before.slots), 0 if after is None else len(after.slots)
+
+
+def _stored(transfers: Iterable[Transfer]) -> Fraction:
+    """Return the bytes that come from storage."""
+    return sum((transfer.bytes for transfer in transfers if transfer.sender is None), Fraction(0))
+
+
+def _lending(before: Plan, after: Plan, asleep: tuple[Sequence[str], Sequence[str]], costs: MoveCosts) -> Transition:
+    """Return the steps with which instances of a plan fall asleep and wake."""
+    if before != after:
+        raise PlacementError([faults.other_places()])
+    nodes = list(range(after.inventory.num_nodes))
+    sides = {name: Side.of(component, nodes, {}) for name, component in after.items()}
+    sizes = Sizes(after.inventory)
+    parts = {
+        name: Component(side, side, changes_of(side, side), Amounts(side, rests=False), Amounts(side, rests=False))
+        for name, side in sides.items()
+    }
+    order, fits, offload = sleep_and_wake(parts, asleep, sizes, after.inventory)
+    seconds, missing = step_seconds(order.steps, (), parts, costs)
+    planned = tuple(
+        PlannedStep(
+            step.id,
+            step.do,
+            step.instance.component,
+            step.side,
+            step.instance.number,
+            step.slots,
+            sorted(step.needs),
+            seconds[step.id],
+        )
+        for step in order.steps
+    )
+    return Transition(
+        before=before,
+        after=after,
+        names={},
+        sizes={name: (len(side.slots), len(side.slots)) for name, side in sides.items()},
+        stay={name: len(side.slots) for name, side in sides.items()},
+        slots=(),
+        moves=(),
+        steps=planned,
+        peaks=tuple(peaks_of(order.steps, order.holds)),
+        seconds=longest_path(order.steps, seconds),
+        missing=tuple(missing),
+        answer="fits" if fits else "unknown",
+        optimal=True,
+        rollback=(),
+        kept=None,
+        offload=offload,
+        serving=0,
+        parts=parts,
+        holds=tuple(order.holds),
+    )

@@ -1,0 +1,583 @@
+"""Slots, names, bytes, senders and steps of transitions: known cases, laws, and random pairs against an oracle."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import jsonschema
+import pytest
+from rankplan import PlacementError, Plan, replan, transition
+from rankplan.moving.names import Gain, best_numbers
+from rankplan.moving.schema import transition_schema
+from rankplan.moving.simulate import verify
+from rankplan.moving.transition import PlannedStep, Transition
+from support.outcomes import some
+from support.transition_oracle import best
+from support.transitions import EXPERTS, MODEL, hosts, planned, tight_pair, trainer, trainer_pair
+
+QWEN = "Qwen/Qwen3-8B"
+ACTOR = {"parallel": {"tp": 4}, "memory": {"training": "megatron", "model": QWEN}}
+ENGINE = {"engine": "vllm", "model": QWEN, "share": 0.6, "length": 8192}
+
+
+def trainers(*placements: str, nodes: int = 2) -> list[Plan]:
+    return [planned({"actor": {"placement": where, **ACTOR}}, nodes, 8, "80 GiB") for where in placements]
+
+
+def engines(
+    placement: str, count: int, *, model: Any = QWEN, tp: int = 2, each: int = 8, **memory: Any
+) -> dict[str, Any]:
+    """Return an entry of engines."""
+    settings = {**ENGINE, "model": model, **memory}
+    return {"placement": f"{placement}:0-{count - 1}", "parallel": {"tp": tp}, "memory": settings}
+
+
+def states(found: Transition) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for move in found.moves:
+        sums[move.state] = sums.get(move.state, 0) + (move.bytes or 0)
+    return sums
+
+
+def kinds(found: Transition) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for slot in found.slots:
+        counts[slot.kind] = counts.get(slot.kind, 0) + 1
+    return counts
+
+
+def ids(found: Transition) -> list[str]:
+    return [step.id for step in found.steps]
+
+
+# ------------------------------------------------------------------------------------------------------- bytes, names
+
+
+def test_a_trainer_that_grows_moves_its_optimizer_even_where_its_weights_stay() -> None:
+    """Qwen3-8B in Megatron, tp 4, from 8 to 16 accelerators and back."""
+    small, large = trainers("0-7", "0-15")
+    grown, shrunk = transition(small, large), transition(large, small)
+    assert states(grown) == {"weights": 32_766_640_128, "optimizer": 49_149_960_192}
+    assert states(shrunk) == {"optimizer": 73_724_940_288}
+    assert grown.names["actor"] == (0, 2, 1, 3)
+    assert sum(transition(small, large, names="as planned").by_level.values()) > (grown.total or 0)
+    assert grown.after["actor"].rows.accelerators() == large["actor"].rows.accelerators()
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_bytes_and_names_are_those_of_an_oracle_that_tries_all(seed: int) -> None:
+    rng = random.Random(seed)
+    settings: dict[str, dict[str, Any]] = {
+        "megatron": {"training": "megatron"},
+        "whole": {"training": "megatron", "distributed_optimizer": False},
+        "fsdp": {"training": "fsdp"},
+        "engine": {"engine": "vllm", "share": 0.3, "length": 512},
+    }
+    kind, model = rng.choice(list(settings)), rng.choice([MODEL, EXPERTS])
+
+    def component() -> dict[str, Any]:
+        entry = trainer(rng, 8) or {}
+        first, last = map(int, entry["placement"].split("-"))
+        if model is EXPERTS:
+            sizes = entry["parallel"]
+            sizes["ep"] = rng.choice([ep for ep in (1, 2, 4) if (last - first + 1) % (ep * sizes["pp"]) == 0])
+        return {**entry, "memory": {**settings[kind], "model": model}}
+
+    plans = [planned({"actor": component()}, 1, 8, "80 GiB") for _ in range(2)]
+    total, stay, order = best(plans[0]["actor"], plans[1]["actor"], model, kind)
+    found = transition(*plans)
+    assert found.total == pytest.approx(total, abs=len(found.moves) + 2)
+    assert found.stay["actor"] == stay
+    assert found.names.get("actor", tuple(range(len(order)))) == order
+    assert found.optimal
+
+
+def test_the_best_numbers_are_those_of_all_orders() -> None:
+    from itertools import permutations
+
+    rng = random.Random(0)
+    for _ in range(200):
+        count = rng.randint(2, 5)
+        gains = []
+        for index in range(count):
+            numbers = rng.sample(range(count), rng.randint(1, count))
+            mine = {number: Gain(rng.randint(0, 2), rng.randint(0, 2), int(number == index)) for number in numbers}
+            gains.append({index: Gain(0, 0, 1)} | mine)  # type: ignore[arg-type]
+
+        def value(order: tuple[int, ...], gains: Any = gains) -> tuple[int, int, int]:
+            each = [gains[at].get(number, (0, 0, int(at == number))) for at, number in enumerate(order)]
+            return tuple(sum(column) for column in zip(*each, strict=True))  # type: ignore[return-value]
+
+        orders = sorted(permutations(range(count)))
+        expected = max(orders, key=lambda order: (value(order), [-number for number in order]))
+        assert best_numbers(gains).numbers == list(expected), gains  # type: ignore[arg-type]
+
+
+def test_many_sets_with_conflicting_wishes_are_marked_as_not_optimal() -> None:
+    gains = [{0: Gain(index + 1, 0, int(index == 0)), index: Gain(0, 0, 1)} for index in range(80)]  # type: ignore[arg-type]
+    naming = best_numbers(gains)  # type: ignore[arg-type]
+    assert sorted(naming.numbers) == list(range(80)) and not naming.optimal
+
+
+def test_a_new_rank_alone_moves_nothing() -> None:
+    """With pp outside dp, every later stage is renumbered if dp changes."""
+    sizes = {"parallel": {"pp": 2}, "memory": {"forward": True, "model": MODEL}}
+    before = planned({"ref": {"placement": "0-3", **sizes}}, 1, 8)
+    after = planned({"ref": {"placement": "0-1,2-3,6-7", **sizes}}, 1, 8)
+    found = transition(before, after)
+    assert (
+        kinds(found)["start"] == 2
+        and found.stay["ref"] + kinds(found).get("rename", 0) + kinds(found).get("reshape", 0) == 4
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ({}, {}, {}),
+        ({}, {"parallel": {"tp": 1}}, {"reshape": 2}),
+        ({}, {"placement": "2-3"}, {"move": 2}),
+        ({}, {"placement": "0-3"}, {"start": 2}),
+        ({"placement": "0-3"}, {}, {"stop": 2}),
+        ({}, {"node_group": "other"}, {"restart": 2}),
+    ],
+)
+def test_what_becomes_of_slots(before: dict[str, Any], after: dict[str, Any], expected: dict[str, int]) -> None:
+    entry = {
+        "placement": "0-1",
+        "parallel": {"tp": 2},
+        "memory": {"forward": True, "model": MODEL},
+        "node_group": "train",
+    }
+    groups = [{"label": label, "node_ranks": "0"} for label in ("train", "other")]
+
+    def plan(changes: dict[str, Any]) -> Plan:
+        from rankplan import plan as plan_of
+
+        return plan_of(
+            {"cluster": {"num_nodes": 1, "node_groups": groups, "component_placement": {"ref": {**entry, **changes}}}},
+            "1x4",
+        )
+
+    assert kinds(transition(plan(before), plan(after), names="as planned")) == expected
+
+
+def test_an_engine_comes_from_the_nearest_slot_that_stays_and_else_from_the_trainer() -> None:
+    actor = {"placement": "0-7", **ACTOR}
+    one = planned({"actor": actor, "rollout": engines("8-9", 1)}, 3, 8, "80 GiB")
+    two = planned({"actor": actor, "rollout": engines("8-11", 2)}, 3, 8, "80 GiB")
+    none = planned({"actor": actor}, 3, 8, "80 GiB")
+    costs = {"sync": {"from": "actor", "to": "rollout"}}
+    assert {(move.sender or ("", 0))[0] for move in transition(one, two, costs=costs).moves} == {"rollout"}
+    assert transition(one, two).by_level == {"node": 16_382_087_168} or transition(one, two).by_level.keys() == {"node"}
+    found = transition(none, two, costs=costs)
+    assert {(move.sender or ("", 0))[0] for move in found.moves} == {"actor"} and found.by_level.keys() == {"network"}
+    assert transition(none, two).by_level.keys() == {"storage"}
+
+
+def test_equally_near_senders_share_the_load() -> None:
+    before = planned({"rollout": engines("0-7", 4)}, 2, 8, "80 GiB")
+    after = planned({"rollout": engines("0-15", 8)}, 2, 8, "80 GiB")
+    sent: dict[int, int] = {}
+    for move in transition(before, after).moves:
+        assert move.sender is not None
+        sent[move.sender.slot] = sent.get(move.sender.slot, 0) + (move.bytes or 0)
+    assert len(sent) == 8 and max(sent.values()) < 2 * min(sent.values())
+
+
+# -------------------------------------------------------------------------------------------------------------- laws
+
+
+@pytest.mark.parametrize("seed", range(0, 30, 3))
+def test_nothing_is_to_be_done_between_equal_plans(seed: int) -> None:
+    for pair in (tight_pair, trainer_pair):
+        before, _, _ = pair(random.Random(seed))
+        found = transition(before, before)
+        assert not found and not found.moves and not found.slots and found.total in (0, None)
+        assert found.answer == "fits" and found.names.get("actor", (0,)) == found.names.get("actor", (0,))
+
+
+def test_growing_starts_only_what_is_new_and_shrinking_moves_nothing() -> None:
+    plan = planned({"rollout": engines("0-15", 8)}, 4, 8, "80 GiB")
+    grown = replan(plan, hosts(4, 8), grow={"rollout": 4}).plan
+    found = transition(plan, grown)
+    assert kinds(found) == {"start": 8} and found.stay["rollout"] == 16
+    assert {step.instance for step in found.steps} == {8, 9, 10, 11}
+    shrunk = transition(grown, plan)
+    assert not shrunk.moves and kinds(shrunk) == {"stop": 8}
+    assert {step.do for step in shrunk.steps} == {"stop-routing", "drain", "free"}
+
+
+def test_nothing_depends_on_the_order_of_nodes_or_components() -> None:
+    rng = random.Random(5)
+    for _ in range(5):
+        before, after, options = tight_pair(rng)
+        turned = [Plan(plan.inventory, reversed(list(plan.values())), rules=plan.rules) for plan in (before, after)]
+        try:
+            found = transition(before, after, **options)
+        except PlacementError as error:
+            with pytest.raises(PlacementError, match=error.diagnostics[0].message[:24]):
+                transition(turned[0], turned[1], **options)
+            continue
+        other = transition(turned[0], turned[1], **options)
+        assert dict(found.names) == dict(other.names) and found.total == other.total
+        assert found.answer == other.answer
+
+
+# ------------------------------------------------------------------------------------------------------- every order
+
+
+@pytest.mark.parametrize("seed", range(32))
+def test_all_invariants_hold_for_random_pairs(seed: int) -> None:
+    rng = random.Random(1000 + seed)
+    before, after, options = rng.choice([tight_pair, trainer_pair])(rng)
+    try:
+        found = transition(before, after, **options)
+    except PlacementError as error:
+        assert [fault.code for fault in error.diagnostics] == ["transition-stuck"]
+        return
+    checked = verify(found, seed=seed, states=1024)
+    assert checked.breaches == () and checked.states > 0
+    jsonschema.validate(found.to_dict(), transition_schema())
+    order = ids(found)
+    assert all(order.index(need) < order.index(step.id) for step in found.steps for need in step.needs)
+
+
+def crossing() -> Transition:
+    """Return a transition in which engines swap places with a trainer's, all of them tight."""
+    sized = {"resident": "40 GiB", "sleep": "host"}
+    before = planned(
+        {"a": {"placement": "0", "memory": sized}, "b": {"placement": "1", "memory": sized}}, 1, 2, "60 GiB"
+    )
+    after = planned(
+        {"a": {"placement": "1", "memory": sized}, "b": {"placement": "0", "memory": sized}}, 1, 2, "60 GiB"
+    )
+    return transition(before, after)
+
+
+def broken(found: Transition, *, without: tuple[str, str]) -> Transition:
+    """Return a transition in which one step does not wait for another."""
+    step, need = without
+    steps = [
+        one._replace(needs=[other for other in one.needs if other != need]) if one.id == step else one
+        for one in found.steps
+    ]
+    assert steps != list(found.steps), ids(found)
+    return replace(found, steps=tuple(steps))
+
+
+def without_frees(step: PlannedStep) -> PlannedStep:
+    return step._replace(needs=[need for need in step.needs if not need.startswith("free")])
+
+
+def test_each_edge_of_a_tight_transition_is_needed() -> None:
+    found = crossing()
+    assert verify(found).breaches == () and found.offload == 40 << 30
+    edges = [(step.id, need) for step in found.steps for need in step.needs]
+    unnoticed = [edge for edge in edges if not verify(broken(found, without=edge)).breaches]
+    # Both follow from others: b loads when a is asleep, and a gets its place when b has gone.
+    assert unnoticed == [("sync a/0", "sleep a/0"), ("free a/0", "sleep a/0")]
+
+
+@pytest.mark.parametrize(
+    ("change", "invariant"),
+    [
+        (lambda steps: [step._replace(slots=step.slots[:1]) if step.do == "load" else step for step in steps], 4),
+        (lambda steps: [without_frees(step) for step in steps if step.do != "free"], 4),
+        (lambda steps: [step._replace(needs=[]) if step.do == "free" else step for step in steps], 3),
+        (lambda steps: [step._replace(needs=[]) if step.do == "route" else step for step in steps], 6),
+        (lambda steps: [step._replace(needs=[]) if step.do == "verify" else step for step in steps], 5),
+        (lambda steps: [step._replace(needs=[]) if step.do == "drain" else step for step in steps], 6),
+    ],
+)
+def test_a_broken_order_is_noticed(change: Any, invariant: int) -> None:
+    before = planned({"rollout": engines("0-3", 2)}, 1, 8, "80 GiB")
+    after = planned({"rollout": engines("1-2,4-5", 2)}, 1, 8, "80 GiB")
+    found = transition(before, after, serving=1, names="as planned")
+    assert verify(found).breaches == ()
+    wrong = verify(replace(found, steps=tuple(change(list(found.steps)))))
+    assert invariant in {breach.invariant for breach in wrong.breaches}, wrong
+
+
+def test_bytes_that_are_counted_twice_are_noticed() -> None:
+    before, after = trainers("0-7", "0-15")
+    found = transition(before, after)
+    assert verify(found).breaches == ()
+    twice = replace(found, moves=(*found.moves, found.moves[0]))
+    assert [breach.invariant for breach in verify(twice).breaches] == [9]
+    lost = replace(found, moves=found.moves[1:])
+    assert 9 in {breach.invariant for breach in verify(lost).breaches}
+
+
+def test_each_pair_fits_but_not_all_three() -> None:
+    """30 and 30 GiB leave an accelerator of 82, and 40 come."""
+
+    def entry(size: int, where: str) -> dict[str, Any]:
+        return {"placement": where, "memory": {"resident": f"{size} GiB"}}
+
+    before = planned({"a": entry(30, "0"), "b": entry(30, "0"), "c": entry(40, "1")}, 1, 2, "82 GiB")
+    after = planned({"c": entry(40, "0"), "a": entry(30, "1")}, 1, 2, "82 GiB")
+    found = transition(before, after)
+    load = next(step for step in found.steps if step.id == "load c/0")
+    assert any(need.startswith("free") for need in load.needs)
+    assert verify(found).breaches == ()
+    assert verify(
+        replace(
+            found,
+            steps=tuple(
+                step._replace(needs=[n for n in step.needs if not n.startswith("free")]) for step in found.steps
+            ),
+        )
+    ).breaches
+    peak = next(peak for peak in found.peaks if peak.accelerator == (0, 0))
+    assert peak.most == peak.least == 70 << 30
+
+
+# ------------------------------------------------------------------------------------------------------- stuck, or not
+
+
+def test_a_cycle_without_sleep_is_stuck_with_the_bytes_that_lack() -> None:
+    sized = {"resident": "40 GiB", "sleep": "none"}
+    before = planned(
+        {"a": {"placement": "0", "memory": sized}, "b": {"placement": "1", "memory": sized}}, 1, 2, "60 GiB"
+    )
+    after = planned(
+        {"a": {"placement": "1", "memory": sized}, "b": {"placement": "0", "memory": sized}}, 1, 2, "60 GiB"
+    )
+    with pytest.raises(PlacementError) as caught:
+        transition(before, after)
+    (fault,) = caught.value.diagnostics
+    assert fault.code == "transition-stuck"
+    assert "has 60.0 GiB" in fault.message and "80.0 GiB together, 20.0 GiB more" in fault.message
+    assert "sleep: host" in (fault.help or "")
+
+
+def test_a_cycle_is_broken_by_the_fewest_bytes_that_sleep() -> None:
+    small = {"resident": "30 GiB", "sleep": "host"}
+    large = {"resident": "40 GiB", "sleep": "host"}
+    before = planned(
+        {"a": {"placement": "0", "memory": large}, "b": {"placement": "1", "memory": small}}, 1, 2, "60 GiB"
+    )
+    after = planned(
+        {"a": {"placement": "1", "memory": large}, "b": {"placement": "0", "memory": small}}, 1, 2, "60 GiB"
+    )
+    found = transition(before, after)
+    assert [step for step in ids(found) if step.startswith("sleep")] == ["sleep b/0"]
+    assert found.offload == 30 << 30 and found.answer == "fits" and found.optimal
+    assert {move.level for move in found.moves if move.sender and move.sender.component == "b"} == {"host"}
+    assert verify(found).breaches == ()
+
+
+def test_a_cycle_is_broken_by_another_sender_first() -> None:
+    """The engine that must leave before another one loads does not send to it, if a second one leaves as well."""
+    sized = {"resident": "40 GiB", "sleep": "host"}
+
+    def entry(where: str) -> dict[str, Any]:
+        return {"placement": where, "parallel": {"dp": len(where.split(","))}, "memory": sized}
+
+    before = planned({"a": entry("0,2"), "b": entry("1")}, 1, 4, "60 GiB")
+    after = planned({"a": entry("1"), "b": entry("0")}, 1, 4, "60 GiB")
+    found = transition(before, after)
+    assert found.offload == 0 and found.answer == "fits" and verify(found).breaches == ()
+    assert {move.sender.slot for move in found.moves if move.sender and move.component == "a"} == {1}
+
+
+def test_between_the_bounds_the_answer_is_unknown_with_the_accelerator() -> None:
+    actor = {"placement": "0-7", **ACTOR}
+    found = transition(
+        planned({"actor": actor}, 2, 8, "80 GiB"), planned({"actor": {**actor, "placement": "0-15"}}, 2, 8, "80 GiB")
+    )
+    assert found.answer == "unknown" and ("h0", 0) in found.unknown
+
+
+def test_instances_keep_serving() -> None:
+    before = planned({"rollout": engines("0-7", 4)}, 2, 8, "80 GiB")
+    after = planned({"rollout": engines("8-15", 4)}, 2, 8, "80 GiB")
+    for serving, first in ((4, "load"), (0, "stop-routing")):
+        found = transition(before, after, serving=serving)
+        assert verify(found).breaches == () and found.steps[0].do == first
+    found = transition(before, after, serving=4)
+    at_once = [step._replace(needs=[]) if step.do == "stop-routing" else step for step in found.steps]
+    assert {breach.invariant for breach in verify(replace(found, steps=tuple(at_once))).breaches} == {8}
+    last = [step for step in transition(before, after).steps if step.do == "stop-routing"][-1]
+    assert any(need.startswith("route") for need in last.needs)
+    in_place = planned({"rollout": engines("0-7", 2, tp=4)}, 2, 8, "80 GiB")
+    with pytest.raises(PlacementError, match="no order keeps 2 instances of rollout serving"):
+        transition(before, in_place, serving=2)
+
+
+# ---------------------------------------------------------------------------------------------------------- dead nodes
+
+
+def test_what_is_dead_sends_nothing_and_gets_no_step() -> None:
+    inventory = hosts(3, 8)
+    before = planned({"rollout": engines("0-15", 8)}, 3, 8, "80 GiB")
+    after = replan(before, inventory, without="h1").plan
+    found = transition(before, after, without="h1")
+    assert kinds(found) == {"lost": 8, "move": 8}
+    assert {move.sender.slot for move in found.moves if move.sender is not None} <= set(range(8))
+    assert all(step.side == "after" for step in found.steps) and verify(found).breaches == ()
+
+
+def test_a_trainer_whose_states_are_gone_loads_its_checkpoint_as_a_whole() -> None:
+    before = trainers("0-7", nodes=2)[0]
+    lost = replan(before, hosts(2, 8), without="h0").plan
+    found = transition(before, lost, without="h0")
+    assert found.rollback == ("actor",)
+    assert {move.sender for move in found.moves} == {None} and {slot.kind for slot in found.slots} == {"move", "lost"}
+    copies = trainers("0-15", nodes=3)[0]
+    half = replan(copies, hosts(3, 8), without="h1").plan
+    assert transition(copies, half, without="h1").rollback == ("actor",)  # the optimizer of the lost ranks is gone
+    weights = {"placement": "0-15", "parallel": {"tp": 4}, "memory": {"forward": True, "model": QWEN}}
+    ref = planned({"ref": weights}, 3, 8, "80 GiB")
+    assert not transition(ref, replan(ref, hosts(3, 8), without="h1").plan, without="h1").rollback
+
+
+# -------------------------------------------------------------------------------------------------------------- seconds
+
+
+def test_seconds_are_those_of_the_longest_path() -> None:
+    before = planned({"rollout": engines("0-1", 1)}, 2, 8, "80 GiB")
+    after = planned({"rollout": engines("0-1,8-9", 2)}, 2, 8, "80 GiB")
+    steps = {"load": 30, "cache": 5, "verify": 1}
+    costs = {
+        "bandwidth_of": "accelerator",
+        "bandwidth": {"network": 1e9},
+        "latency": 2,
+        "components": {"rollout": steps},
+    }
+    found = transition(before, after, costs=costs)
+    sent: dict[int, int] = {}
+    for move in found.moves:
+        sent[move.sender.slot if move.sender else -1] = sent.get(move.sender.slot if move.sender else -1, 0) + (
+            move.bytes or 0
+        )
+    most = max(*sent.values(), *(slot.bytes or 0 for slot in found.slots))
+    assert found.missing == () and found.seconds.low == pytest.approx(30 + 2 + most / 1e9 + 5 + 1)
+    assert found.seconds.high == pytest.approx(found.seconds.low)
+    unknown = transition(before, after, costs={"components": {"rollout": steps}})
+    assert unknown.seconds == (36, None) and unknown.missing == ("bandwidth.network", "latency")
+    two = planned({"rollout": engines("0-1,8-11", 3)}, 2, 8, "80 GiB")
+    crowded = transition(before, two, costs=costs).seconds
+    assert crowded.high is not None and crowded.high > crowded.low  # both read the same slots
+
+
+def test_without_memory_parts_are_given() -> None:
+    before = planned({"a": {"placement": "0-1", "parallel": {"tp": 2}}}, 1, 4)
+    after = planned({"a": {"placement": "0-3", "parallel": {"tp": 2}}}, 1, 4)
+    found = transition(before, after)
+    assert found.total is None and [move.part for move in found.moves] == [0.5, 0.5]
+    assert {slot.bytes for slot in found.slots} == {None} and found.to_dict()["bytes"]["total"] is None
+
+
+# -------------------------------------------------------------------------------------------------------------- lending
+
+
+def test_lending_is_sleep_and_wake_alone() -> None:
+    actor = {"placement": "0-7", "parallel": {"tp": 4}, "memory": {"resident": "60 GiB", "sleep": "host"}}
+    rollout = engines("0-15", 8, sleep="host")
+    plan = planned({"actor": actor, "rollout": rollout}, 2, 8, "80 GiB")
+    found = transition(plan, plan, asleep=(["rollout/0-3"], ["actor"]))
+    assert {step.do for step in found.steps} == {"sleep", "wake"} and len(found.steps) == 2 + 4
+    wake = next(step for step in found.steps if step.id == "wake rollout/0")
+    assert wake.needs == ["sleep actor/0"]
+    assert found.answer == "fits" and verify(found).breaches == ()
+    back = transition(plan, plan, asleep=(["actor"], ["rollout/0-3"]))
+    assert verify(back).breaches == () and {step.do for step in back.steps} == {"sleep", "wake"}
+    actor["memory"] = {"resident": "76 GiB", "sleep": "host"}
+    tight = planned({"actor": actor, "rollout": rollout}, 2, 8, "80 GiB")
+    with pytest.raises(PlacementError) as caught:
+        transition(tight, tight, asleep=(["actor"], []))
+    assert caught.value.diagnostics[0].code == "transition-stuck"
+    jsonschema.validate(found.to_dict(), transition_schema())
+
+
+# -------------------------------------------------------------------------------------------------------------- refused
+
+
+ONE = planned({"actor": {"placement": "0-3", **ACTOR}}, 2, 8, "80 GiB")
+REFUSED: list[tuple[Plan, dict[str, Any], str, str]] = [
+    (
+        planned({"env": {"placement": "0"}}, 2, 8),
+        {},
+        "other-job",
+        "the plans have no component in common: actor, and env",
+    ),
+    (
+        planned(
+            {"actor": {"placement": "0-3", "parallel": {"tp": 4}, "memory": {"training": "fsdp", "model": QWEN}}}, 2, 8
+        ),
+        {},
+        "other-job",
+        "`actor` is training: megatron in the plan before, but training: fsdp in the plan after",
+    ),
+    (
+        planned(
+            {"actor": {"placement": "0-3", "parallel": {"tp": 4}, "memory": {"training": "megatron", "params": 1e9}}},
+            2,
+            8,
+        ),
+        {},
+        "other-job",
+        "`actor` is Qwen/Qwen3-8B in the plan before, but 1e+09 parameters in the plan after",
+    ),
+    (planned({"actor": {"placement": "0-3"}}, 2, 8), {}, "other-job", "but of unknown memory in the plan after"),
+    (
+        planned({"actor": {"placement": "0-3", **ACTOR}}, 2, 4),
+        {},
+        "plan-mismatch",
+        "node h0 has 8 accelerators (NV_GPU)",
+    ),
+    (ONE, {"without": "h9"}, "invalid-value", "unknown node or accelerator"),
+    (
+        ONE,
+        {"without": ["h0"]},
+        "excluded-resource",
+        "the plan after places actor rank 0 on h0, which is out of use",
+    ),
+    (ONE, {"serving": -1}, "invalid-value", "`serving` is -1; it must be a whole number of 0 or more"),
+    (ONE, {"serving": "two"}, "invalid-value", "`serving` is 'two'"),
+    (ONE, {"names": "best"}, "invalid-value", "`names` is 'best'; it must be free or as planned"),
+    (ONE, {"asleep": (["rollout"], [])}, "unknown-component", "unknown instances 'rollout'"),
+    (ONE, {"asleep": (["actor/1"], [])}, "unknown-component", "unknown instances 'actor/1'"),
+    (trainers("4-7")[0], {"asleep": ([], ["actor"])}, "invalid-value", "`asleep` is for one plan"),
+    (ONE, {"costs": {"components": {"actr": {"load": 1}}}}, "unknown-component", "unknown component `actr`"),
+    (ONE, {"costs": {"components": {"actor": {"lod": 1}}}}, "unknown-key", "unknown key `lod`"),
+    (
+        ONE,
+        {"costs": {"components": {"actor": {"load": -1}}}},
+        "invalid-value",
+        "load is -1; it must be a number of 0 or more",
+    ),
+    (ONE, {"costs": {"components": 3}}, "invalid-value", "`components` is 3"),
+    (ONE, {"costs": {"latencies": 1}}, "unknown-key", "unknown key `latencies`"),
+    (ONE, {"costs": {"latency": "1 s"}}, "invalid-value", "latency is '1 s'"),
+    (ONE, {"costs": {"bandwidth": {"node": 1e9}}}, "missing-key", "`bandwidth` needs `bandwidth_of: accelerator`"),
+    (ONE, {"costs": {"bandwidth_of": "node", "bandwidth": {"node": 1}}}, "invalid-value", "bandwidth_of is 'node'"),
+    (
+        ONE,
+        {"costs": {"bandwidth_of": "accelerator", "bandwidth": {"rack": 1}}},
+        "unknown-level",
+        "unknown level `rack`",
+    ),
+    (ONE, {"costs": {"bandwidth_of": "accelerator", "bandwidth": {"node": 0}}}, "invalid-value", "node is 0"),
+    (ONE, {"costs": {"sync": {"from": "actor", "to": "roll"}}}, "unknown-component", "unknown component `roll`"),
+    (ONE, {"costs": {"sync": 3}}, "invalid-value", "sync is 3; it must be a list of mappings"),
+]
+CODES = {"other-job", "transition-stuck"}
+
+
+@pytest.mark.parametrize(("after", "options", "code", "message"), REFUSED)
+def test_bad_input_is_refused(after: Plan, options: dict[str, Any], code: str, message: str) -> None:
+    with pytest.raises(PlacementError) as caught:
+        transition(ONE, after, **options)
+    fault = caught.value.diagnostics[0]
+    assert fault.code == code and message in fault.message and fault.help
+
+
+def test_something_that_is_no_plan_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match="before is"):
+        transition("a.json", ONE)  # type: ignore[arg-type]
+    assert some(REFUSED)
