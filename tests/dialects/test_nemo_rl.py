@@ -393,3 +393,21 @@ def divided(
     if count is None or gpus != each or left - count <= 0:
         return None
     return {"policy": (left - count) * each, "generation": count * each, **others}
+
+
+def test_training_has_one_backend() -> None:
+    config = {
+        "cluster": {"num_nodes": 1, "gpus_per_node": 8},
+        "policy": {"dtensor_cfg": {"enabled": True}, "megatron_cfg": {"enabled": True}},
+    }
+    with pytest.raises(PlacementError, match="NeMo-RL trains with one of them"):
+        nemo_rl.plan(config, Inventory.uniform(1, 8))
+
+
+@pytest.mark.parametrize(("sizes", "engines"), [({"gpus_per_server": 4}, 2), ({"gpus_per_server": 4, "tp_size": 2}, 4)])
+def test_older_engines_of_sglang_state_their_gpus(sizes: dict[str, int], engines: int) -> None:
+    config = {
+        "cluster": {"num_nodes": 1, "gpus_per_node": 8},
+        "policy": {"generation": {"backend": "sglang", "sglang_cfg": sizes}},
+    }
+    assert len(nemo_rl.plan(config, Inventory.uniform(1, 8))["generation"]) == engines

@@ -537,3 +537,153 @@ def test_the_reference_model_of_a_vendored_config_may_have_the_text_none(tmp_pat
     assert [fault.message for fault in check(path).faults] == [
         "`tensor_model_parallel_size` is 'None'; it must be a whole number of 1 or more"
     ]
+
+
+# ------------------------------------------------------------------------------------------------- rules of forks
+
+RUN = "python3 -m verl.trainer.main_ppo data.x=1 {words}\n"
+TRAINER = "class Trainer:\n    def __init__(self, config, role_worker_mapping):\n"
+KL = "actor_rollout_ref.actor.kl_loss_coef"
+USE = "actor_rollout_ref.actor.use_kl_loss"
+POOLS = "    mapping = {Role.RefPolicy: 'global_pool'}\n"
+ALWAYS = "def main_task(config):\n    workers_mapping = {Role.A: ray.remote(A), Role.RefPolicy: ray.remote(A)}\n"
+FLAG = "Role.RefPolicy in role_worker_mapping"
+
+
+def below(condition: str) -> str:
+    """Return a program that starts a reference model below a condition."""
+    start = "def main_task(config):\n    role_worker_mapping = {Role.A: ray.remote(A)}\n"
+    return f"{start}    if {condition}:\n        role_worker_mapping[Role.RefPolicy] = ray.remote(A)\n"
+
+
+RULES = [
+    (ALWAYS, "", "", True),
+    (ALWAYS, "actor_rollout_ref.actor.use_kl_loss=false", "", True),
+    (ALWAYS, "actor_rollout_ref.model.lora_rank=8", "", False),
+    (ALWAYS, "", FLAG, True),
+    (
+        ALWAYS,
+        "algorithm.kl_ctrl.kl_coef=0",
+        f"{FLAG} and config.algorithm.kl_ctrl.kl_coef > 0",
+        False,
+    ),
+    (
+        ALWAYS,
+        "algorithm.kl_ctrl.kl_coef=0.1",
+        f"{FLAG} and config.algorithm.kl_ctrl.kl_coef > 0",
+        True,
+    ),
+    (below("config.ref.use_ref"), "ref.use_ref=true", "", True),
+    (below("config.ref.use_ref"), "ref.use_ref=false", "", False),
+    (below("config.ref.get('use_ref', True)"), "", "", True),
+    (below(f"not (config.{KL} == 0 and self.config.{KL} == 0)"), f"{KL}=0.0", "", False),
+    (below(f"not (config.{KL} == 0 and self.config.{KL} == 0)"), f"{KL}=0.01", "", True),
+    (
+        below(f"config.{USE}"),
+        "actor_rollout_ref.actor.use_kl_loss=true",
+        "",
+        True,
+    ),
+    (below("need_reference_policy(config)"), f"{USE}=true", "", True),
+    (below("need_reference_policy(config)"), "", "", False),
+    ("def main(config):\n    run_ppo(config)\n", f"{USE}=true", "", True),
+    (below(f"config.{KL} > 0 or config.unknown.key"), f"{KL}=0.01", "", True),
+]
+UNREAD = [
+    below("helper(config)"),
+    below("config.unknown.key"),
+    below("config.trainer > 0"),
+    ALWAYS + "    x = (",
+    "def main(config):\n    run(role_worker_mapping)\n",
+]
+
+
+def with_program(folder: Path, program: str, words: str, flag: str = "") -> Path:
+    files = {**VENDORED, "examples/x/run.sh": RUN.format(words=words)}
+    files["verl/trainer/main_ppo.py"] = (
+        f"{MAIN.replace('base', 'ppo_trainer')}\nfrom .ppo.ray_trainer import Trainer\n{program}"
+    )
+    files["verl/trainer/ppo/ray_trainer.py"] = TRAINER + f"        self.use_reference_policy = {flag or True}\n"
+    return repository(folder, files)
+
+
+@pytest.mark.parametrize(("program", "words", "flag", "starts"), RULES)
+def test_the_program_of_a_fork_decides_whether_there_is_a_reference_model(
+    program: str, words: str, flag: str, starts: bool, tmp_path: Path
+) -> None:
+    path = with_program(tmp_path, program + (POOLS if program.startswith("def main_task") else ""), words, flag)
+    assert ("ref" in components(path)) is starts
+    assert check(path).warnings == []
+
+
+@pytest.mark.parametrize("program", UNREAD)
+def test_a_rule_that_is_not_read_is_a_warning(program: str, tmp_path: Path) -> None:
+    path = with_program(tmp_path, program, "actor_rollout_ref.actor.use_kl_loss=true")
+    (warning,) = check(path).warnings
+    assert warning.code == "not-read" and "verl/trainer/main_ppo.py: verl's own rule is used" in warning.message
+    assert "ref" in components(path)
+
+
+POOL = "trainer.nnodes={nodes} trainer.n_gpus_per_node={gpus} algorithm.adv_estimator=gae "
+POOL += "actor_rollout_ref.rollout.tensor_model_parallel_size=1"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gpus", "actor", "critic"),
+    [
+        (1, 8, "(0, 0) (0, 3)", "(0, 4) (0, 7)"),
+        (2, 4, "(0, 0) (0, 3)", "(1, 0) (1, 3)"),
+        (3, 2, "(0, 0) (0, 1)", "(1, 0) (1, 1)"),
+    ],
+)
+def test_the_split_program_has_two_pools(nodes: int, gpus: int, actor: str, critic: str, tmp_path: Path) -> None:
+    """Half of the GPUs of one node for each, or half of the nodes (verl: ``main_ppo_split.py``)."""
+    path = written(tmp_path, run=f"python3 main_ppo_split.py {POOL.format(nodes=nodes, gpus=gpus)}\n")
+    plan = rankplan.plan(path)
+    ends = {name: f"{rows[0].devices[0]} {rows[len(rows) - 1].devices[0]}" for name, rows in plan.items()}
+    assert ends == {"actor": actor, "critic": critic, "rollout": actor}
+    path.write_text(f"python3 main_ppo_split.py {POOL.format(nodes=1, gpus=1)}\n")
+    (fault,) = check(path).faults
+    assert "divides the pool between the actor and the critic" in fault.message
+
+
+def test_the_reward_model_of_rl_factory_has_a_pool_as_large_as_the_training(tmp_path: Path) -> None:
+    words = "reward_rollout.if_use_reward_rollout={} reward_rollout.rollout.tensor_model_parallel_size=4"
+    run = f"python3 -m verl.trainer.main_ppo {POOL.format(nodes=1, gpus=8)} {words}\n"
+    path = written(tmp_path, run=run.format("true"))
+    plan = rankplan.plan(path)
+    assert {name: len(rows) for name, rows in plan.items()} == {"actor": 8, "critic": 8, "rollout": 8, "reward": 2}
+    assert plan["reward"][0].devices[0] == (1, 0) and plan.inventory.num_nodes == 2
+    path.write_text(run.format("false"))
+    assert "reward" not in components(path)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("-m openrlhf.cli.train_prime_ray --actor_num_nodes 1", "is read like `openrlhf.cli.train_ppo_ray`"),
+        ("start_x_pipeline.py actor_train.device_mapping=[0]", "is read like `start_rlvr_pipeline.py`"),
+        (
+            "train.py --actor-num-nodes 1 --rollout-num-gpus 8 --prm-num-gpus 2",
+            "`prm_num_gpus` is 2, but slime does not know it",
+        ),
+        (f"-m verl.trainer.main_ppo {POOL.format(nodes=1, gpus=8)} judge.n_gpus=2", "`judge.n_gpus` is 2, but verl"),
+        ("-m openrlhf.cli.train_ppo_ray --actor_num_nodes 1", None),
+        ("start_rlvr_vl_pipeline.py actor_train.device_mapping=[0]", None),
+        (f"-m verl.trainer.main_ppo {POOL.format(nodes=1, gpus=8)} data.n_gpus=2 judge.n_gpus=null", None),
+    ],
+)
+def test_what_a_fork_adds_is_named(command: str, message: str | None, tmp_path: Path) -> None:
+    warnings = [one for one in check(written(tmp_path, run=f"python3 {command}\n")).warnings if one.code == "not-read"]
+    assert [message is not None and message in one.message for one in warnings] == [True] * (message is not None)
+
+
+@pytest.mark.parametrize(("words", "nodes"), [("", 2), ("trainer.arctic_rl.colocate=true", 1)])
+def test_an_integration_of_skyrl_shares_gpus_by_its_own_key(words: str, nodes: int, tmp_path: Path) -> None:
+    placement = "trainer.placement.colocate_all=false trainer.placement.policy_num_gpus_per_node=8"
+    engines = "generator.inference_engine.num_engines=8 trainer.algorithm.use_kl_loss=false"
+    path = written(tmp_path, run=f"python3 -m skyrl.train.entrypoints.main_base {placement} {engines} {words}\n")
+    assert rankplan.plan(path).inventory.num_nodes == nodes
+    path.write_text(path.read_text().strip() + " trainer.override_entrypoint=mine.start\n")
+    (warning,) = check(path).warnings
+    assert (warning.code, warning.message.split()[0]) == ("not-read", "`mine.start`")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
-from rankplan.words import by_nodes, counted
+from rankplan.words import by_nodes, counted, shown
 
 
 def no_components(help: str) -> Diagnostic:
@@ -40,3 +41,10 @@ def job_changed(present: str, plan: str) -> Diagnostic:
     message = f"{present} has changed since this plan was made from it"
     help = f"plan the job again, and save it: rankplan plan JOB --save {plan}"
     return Diagnostic("job-changed", message, help, file=plan, warning=True)
+
+
+def size_not_read(path: str, count: Any, system: str) -> Diagnostic:
+    """Return the warning of a number of nodes or GPUs that a system does not know: a part of a fork's own."""
+    message = f"`{path}` is {shown(count)}, but {system} does not know it: what has these nodes or GPUs is not planned"
+    help = "leave room for it: pass the nodes that it leaves, or exclude those that it takes"
+    return Diagnostic("not-read", message, help, warning=True)

@@ -216,9 +216,10 @@ class Job:
         yield from plan_warnings(planned, needs, self.reader)
         yield from reservation_warnings(planned.plan, self.reader)
         if self.dialect.name != OWN:
-            from rankplan.front.unread import unread_rules  # RLinf's own rules are read
+            from rankplan.front.unread import unread_rules, unread_sizes  # RLinf's own rules are read
 
             yield from unread_rules(self.reader, self.dialect.system, self.dialect.keys.known)
+            yield from unread_sizes(self.reader, self.dialect.system, self.dialect.keys.entries)
         if self.labelled:
             yield from planned.plan.rule_warnings()
         if not self.assumed:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from rankplan.dialects.keys.key import Entry, Kind
 from rankplan.errors import Diagnostic, KeyPath
+from rankplan.front.faults import size_not_read
 from rankplan.plans.rules import TOPOLOGY_RULES
 from rankplan.read.text.document import Section
 from rankplan.read.text.reader import Reader
 from rankplan.read.text.scalars import Written
+from rankplan.words import as_int
 
+_COUNT = re.compile(r"(^|_)(n|num)_?(gpus|nodes)(_per_node)?$|(^|_)gpus_per_node$")
+"""Keys that count nodes or GPUs."""
+_OF_NO_PROCESS: tuple[KeyPath, ...] = (("data",), ("hydra",))
+"""Sections of data sets and of Hydra, which start no process."""
+_DEEPEST = 8
 _SECTIONS: tuple[KeyPath, ...] = (("cluster", "topology"), ("topology",))
 
 
@@ -27,6 +37,31 @@ def unread_rules(reader: Reader, system: str, known: Mapping[KeyPath, Collection
             from rankplan.jobs.faults import rules_not_read  # few configs state such rules
 
             yield reader.located(path, rules_not_read(system, ".".join(map(str, path)), _job_lines(config, rules)))
+
+
+def unread_sizes(reader: Reader, system: str, entries: Collection[Entry]) -> Iterator[Diagnostic]:
+    """Yield a warning for each section, and each flag, that counts nodes or GPUs, and that a system does not know.
+
+    ``entries`` are the places of its keys. One of any type covers what is inside it.
+    """
+    known = {entry.path for entry in entries}
+    covering = {entry.path for entry in entries if entry.kind is Kind.ANY}
+    for path in _sizes(reader.content, (), known, covering):
+        size = ".".join(map(str, path))
+        yield reader.located(path, size_not_read(size, reader.at(path), system))
+
+
+def _sizes(section: Any, path: KeyPath, known: Collection[KeyPath], covering: Collection[KeyPath]) -> Iterator[KeyPath]:
+    """Yield the first path in each unknown section whose value is a number of nodes or of GPUs."""
+    for key, value in section.items():
+        inner = (*path, str(key))
+        if inner in covering or inner in _OF_NO_PROCESS or len(inner) > _DEEPEST:
+            continue
+        if isinstance(value, Mapping):
+            sizes = _sizes(value, inner, known, covering)
+            yield from sizes if any(other[: len(inner)] == inner for other in known) else islice(sizes, 1)
+        elif inner not in known and _COUNT.search(str(key)) and (as_int(value) or 0) > 0:
+            yield inner
 
 
 def with_job_lines(config: Mapping[str, Any], fault: Diagnostic) -> Diagnostic:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
 
@@ -10,6 +11,7 @@ from rankplan.dialects.keys.key import Key, Kind, flag_name, in_section, path_of
 from rankplan.dialects.keys.sisters import is_size, same_size
 from rankplan.errors import Diagnostic, Faults, KeyPath, Where
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
+from rankplan.read.text.nearby import is_file, nearest_file
 from rankplan.read.text.reader import Reader, misspelt_key, number_fault
 from rankplan.read.text.sizes import Sizes
 from rankplan.read.text.unresolved import RESOLVE, unresolved
@@ -266,6 +268,23 @@ class Config:
     def program(self) -> str:
         """The module that a launch script starts, with dots; empty if it is unknown, or the config is no script."""
         return self._reader.program
+
+    @property
+    def program_file(self) -> str:
+        """The file of the program, empty if the repository of the launch script does not have it."""
+        return self._reader.program_file
+
+    def module_file(self, name: str) -> Path | None:
+        """Return the file of a module that the program imports, ``None`` if its repository does not have it.
+
+        A name that starts with dots is relative to the program.
+        """
+        program = self.program_file
+        inner = name.lstrip(".").replace(".", "/")
+        if name.startswith("."):
+            folder = Path(program).parents[len(name) - len(name.lstrip(".")) - 1]
+            return next(filter(is_file, [folder / f"{inner}.py"]), None)
+        return nearest_file(f"{inner}.py", program)
 
     @property
     def file(self) -> str:

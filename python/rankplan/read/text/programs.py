@@ -49,7 +49,8 @@ class Program:
     ``words`` of Hydra, ``flags``, config files after ``@``; empty: rankplan sees it. Values that it does not take are
     ignored, as the program ignores them. ``part``: no job of its own, but a part of one with this name, such as a
     server beside the trainer; `Config.part` has its values. ``configs`` are the names of the configs of Hydra that
-    they bring, and whose values are the defaults of the keys.
+    they bring, and whose values are the defaults of the keys. ``released`` is a regular expression that matches the
+    names of the programs which the system itself brings; any other one is read as they are, with a warning.
     """
 
     pattern: str
@@ -59,6 +60,7 @@ class Program:
     takes: tuple[Way, ...] = ()
     part: str = ""
     configs: tuple[str, ...] = ()
+    released: str = ""
 
 
 class HasPrograms(Protocol):
@@ -107,6 +109,10 @@ class StartedProgram:
     takes: tuple[Way, ...] = ()
     part: str = ""
     configs: tuple[str, ...] = ()
+    is_released: bool = True
+    """Whether the system itself brings it, as far as that is known."""
+    file: str = ""
+    """Its file of Python, if it is in the repository of the script."""
     suffixes: tuple[str, ...] = ()
     """The suffixes of its config files besides those of YAML."""
     otherwise: Diagnostic | None = None
@@ -163,6 +169,7 @@ def _matching(programs: Sequence[_Owned], name: str, word: str, place: Place) ->
                 takes=program.takes,
                 part=program.part,
                 configs=program.configs,
+                is_released=not program.released or re.fullmatch(program.released, dotted) is not None,
                 suffixes=tuple(dialect.formats),
             )
     return None

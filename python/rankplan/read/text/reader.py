@@ -120,6 +120,12 @@ class Reader:
         return "" if program is None else program.module
 
     @property
+    def program_file(self) -> str:
+        """The file of the program, empty if the repository of the launch script does not have it."""
+        program = started(self._document)
+        return "" if program is None else program.file
+
+    @property
     def file(self) -> str:
         """The path of the file, empty if the content is of none."""
         return "" if self._document is None else str(self._document.file or "")

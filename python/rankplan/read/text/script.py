@@ -18,7 +18,7 @@ from rankplan.read.text.layers import Layers, over
 from rankplan.read.text.nearby import nearest_file
 from rankplan.read.text.overrides import OVERRIDE, Override, overridden
 from rankplan.read.text.places import Place, Places, Text, relocated
-from rankplan.read.text.program_configs import HydraOptions, loaded_config
+from rankplan.read.text.program_configs import HydraOptions, loaded_config, program_file
 from rankplan.read.text.programs import JOB, StartedProgram, program_of
 from rankplan.read.text.sbatch import sbatch_options
 from rankplan.read.text.script_faults import (
@@ -27,6 +27,7 @@ from rankplan.read.text.script_faults import (
     not_run,
     other_value,
     own_command,
+    own_program,
     places_nothing,
     sets_itself,
     starts_elsewhere,
@@ -133,9 +134,12 @@ def parse_script(
         if started.program.part
     }
     warnings += _warnings(commands, chosen, values.tokens, sources)
+    if not chosen.program.is_released and not chosen.program.task:
+        warnings.append(chosen.program.place.of(own_program(chosen.program.name, chosen.program.trainer)))
     config.document.warnings = sorted(warnings, key=lambda warning: (warning.line or 0, warning.column or 0))
     if isinstance(config.document, Places):
-        config.document.program = chosen.program
+        file = program_file(chosen.program.name, chosen.program.place.file, chosen.command.folder)
+        config.document.program = replace(chosen.program, file="" if file is None else os.fspath(file))
         config.document.parts = parts
         config.document.used = followed.used & set(given)
     _reject_own(given, followed, config, sources)

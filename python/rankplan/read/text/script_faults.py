@@ -71,6 +71,13 @@ def own_command(keys: Sequence[str], program: str) -> Diagnostic:
     return Diagnostic("syntax", message, help, warning=True)
 
 
+def own_program(program: str, trainer: str) -> Diagnostic:
+    """Return the warning of a program with a name of its own, which may start other roles than the usual one."""
+    like = f"`{trainer}`" if trainer else "the program that its system brings"
+    message = f"`{program}` is read like {like}: the roles and pools of its own are not known"
+    return Diagnostic("not-read", message, "compare the components with those that the program starts", warning=True)
+
+
 def not_run(command: str) -> Diagnostic:
     """Return the warning of a command that only a run can follow."""
     help = "check that it changes no placement; override values on the command line: `-- key=value`"

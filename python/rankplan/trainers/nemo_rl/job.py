@@ -208,11 +208,15 @@ class NemoRlJob(Job):
         section, sizes = keys.ENGINES.get(self.backend, keys.ENGINES["vllm"])
         engine = config.under(section)
         tensor, pipeline, experts = (engine[sizes[kind]] for kind in ("tp", "pp", "ep"))
+        tensor_key: Key[Any] = sizes["tp"]
+        if self.backend == "sglang" and not engine.stated(tensor_key) and config.stated(keys.GPUS_PER_SERVER):
+            tensor_key = keys.GPUS_PER_SERVER
+            tensor = config[tensor_key] or 1
         total = tensor * pipeline
-        text = f"{sizes['tp'].name} {tensor}"
+        text = f"{tensor_key.name} {tensor}"
         if pipeline > 1:
             text += f" x {sizes['pp'].name} {pipeline}"
-        largest = engine.where(sizes["tp" if tensor >= pipeline else "pp"])
+        largest = engine.where(tensor_key if tensor >= pipeline else sizes["pp"])
         if self.backend == "sglang":
             stated = config[keys.SERVER_GPUS_PER_ENGINE]
             if stated not in (None, total):
@@ -491,6 +495,9 @@ def _teacher(config: Config, agent: str) -> _Teacher:
 def _model_sizes(config: Config, section: str) -> Sizes:
     """Return the sizes of a model that Megatron or DTensor trains, as its section says."""
     model = config.under(section)
+    if model[keys.MEGATRON_ENABLED] and model[keys.DTENSOR_ENABLED] and section != keys.REWARD:
+        message = f"`{section}` has dtensor_cfg.enabled and megatron_cfg.enabled: NeMo-RL trains with one of them"
+        config.faults.add(model.where(keys.DTENSOR_ENABLED), Diagnostic("invalid-value", message, "disable one"))
     if model[keys.MEGATRON_ENABLED]:
         return config.under(f"{section}.megatron_cfg").parallel(keys.MEGATRON)
     if model[keys.DTENSOR_ENABLED]:

@@ -63,6 +63,7 @@ SGLANG_SIZES = {
 SGLANG_DATA = size("@.dp_size", "sizes of an engine of SGLang", at=(SGLANG,))
 """Places nothing: it is inside an engine."""
 SERVER_GPUS = size(f"{SGLANG_SERVER}.num_gpus", "the GPUs of all engines of SGLang")
+GPUS_PER_SERVER = size(f"{SGLANG}.gpus_per_server", "the GPUs of an engine of SGLang, in older versions")
 SERVER_GPUS_PER_ENGINE = size(f"{SGLANG_SERVER}.num_gpus_per_engine", "the GPUs of an engine of SGLang")
 TRTLLM_SIZES = {
     kind: size(f"@.{name}", "sizes of an engine of TensorRT-LLM", default=1, at=(TRTLLM,))

@@ -12,6 +12,13 @@ DIALECT = Dialect(
     job="rankplan.trainers.roll.job:RollJob",
     resized="rankplan.trainers.roll.requests:resized",
     has_own_nodes="rankplan.trainers.roll.requests:has_own_nodes",
-    programs=(Program(r"(.*\.)?start_\w+_pipeline", tells=False),),  # examples/start_*_pipeline.py
+    programs=(  # examples/start_*_pipeline.py
+        Program(
+            r"(.*\.)?start_\w+_pipeline",
+            tells=False,
+            released=r"(.*\.)?start_((agentic|rlvr)(_rollout|_vl)?|dpo|sft|(onpolicy_)?distill(_vl)?)_pipeline",
+        ),
+    ),
+    trainer="start_rlvr_pipeline.py",
     writers={"": "rankplan.trainers.roll.writing:written"},
 )

@@ -25,6 +25,8 @@ from rankplan.trainers.skyrl import keys
 _ENGINES = "generator"
 """The component of the engines."""
 
+_ARCTIC = "integrations.arctic_rl.entrypoint"
+"""The program of an integration, which shares GPUs by a key of its own (``_setup_trainer``)."""
 _SHARED = 5
 _REMOVED = {"colocate_critic_reward", "reward_num_nodes", "reward_num_gpus_per_node"}
 """Keys of ``trainer.placement`` before 0.3.0, for a reward model that has left SkyRL."""
@@ -36,6 +38,11 @@ class SkyrlJob(Job):
     """The models of a SkyRL config, its engines and their sizes."""
 
     def __init__(self, config: Config) -> None:
+        program = config[keys.OVERRIDE_ENTRYPOINT]
+        if program not in (None, _ARCTIC):
+            message = f"`{program}` takes the place of SkyRL's program: it is read like that one"
+            help = "compare the components with those that the program starts"
+            config.faults.warn(config.where(keys.OVERRIDE_ENTRYPOINT), Diagnostic("not-read", message, help))
         _reject_unknown(config)
         self._read_models(config)
         self._read_engines(config)
@@ -61,7 +68,7 @@ class SkyrlJob(Job):
         }
         self.places = {name: config.where(keys.NODES[name]) for name in names}
         self.parallel = {name: _training(config, name) for name in names}
-        self.all = config[keys.COLOCATE_ALL]
+        self.all = config[keys.COLOCATE_ALL] or config[keys.ARCTIC_COLOCATES]
         self.pair = not self.all and "ref" in names and config[keys.COLOCATE_POLICY_REF]
 
     def _read_engines(self, config: Config) -> None:

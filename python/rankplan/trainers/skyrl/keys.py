@@ -67,6 +67,10 @@ USE_KL_LOSS = switch("trainer.algorithm.use_kl_loss", "whether there is a refere
 USE_KL_IN_REWARD = switch("trainer.algorithm.use_kl_in_reward", "whether there is a reference model")
 CRITIC = text("trainer.critic.model.path", "whether there is a critic")
 
+ARCTIC_COLOCATES = switch(
+    "trainer.arctic_rl.colocate", "whether every model is on the engines' GPUs, in the integration of Arctic RL"
+)
+OVERRIDE_ENTRYPOINT = text("trainer.override_entrypoint", "another program, whose placement is not read")
 STRATEGY = text("trainer.strategy", "whether Megatron trains", default="fsdp")
 SEQUENCE = size(
     "@.sequence_parallel_size",

@@ -35,6 +35,18 @@ def unread_placement(program: str, key: str) -> Diagnostic:
     return Diagnostic("unknown-key", message, help)
 
 
+def roles_not_checked(program: str, file: str) -> Diagnostic:
+    """Return the warning of a program whose file decides by a condition that is not read."""
+    message = f"whether `{program}` starts a reference model is not read in {file}: verl's own rule is used"
+    return Diagnostic("not-read", message, "compare the components with those that the program starts", warning=True)
+
+
+def nothing_to_split(program: str) -> Diagnostic:
+    """Return the fault of a pool that cannot be divided between the actor and the critic."""
+    message = f"`{program}` divides the pool between the actor and the critic, but it has a single GPU"
+    return Diagnostic("invalid-value", message, "use at least 2 GPUs, or 2 nodes")
+
+
 # Pools and roles
 
 

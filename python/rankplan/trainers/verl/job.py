@@ -29,7 +29,7 @@ from rankplan.dialects.placing.placer import Placer
 from rankplan.plans.requests import NodeOrder
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.actors import read_actors
-from rankplan.trainers.verl.pools import USERS, read_pool
+from rankplan.trainers.verl.pools import USERS, Pool, read_pool
 from rankplan.trainers.verl.programs import EASY_R1, has_own_defaults, program_of
 from rankplan.trainers.verl.reward import Form, read_reward_model
 from rankplan.trainers.verl.rollout import Trainer, read_rollout, read_trainer
@@ -54,11 +54,22 @@ class VerlJob(Job):
         self.has_defaults = has_own_defaults(config)
         self.trainer = read_trainer(config, self.program)
         self.pool = read_pool(config.under(keys.TRAINER), keys.TRAINER_POOL, usual_nodes=1)
+        self.whole_pool = self.pool
+        self.critics_pool: Pool | None = None
+        if self.program.is_split:
+            self._split_pool(config)
         self.rollout = read_rollout(config, self.trainer, self.pool)
-        self.reward = read_reward_model(config, self.trainer, self.program.older_reward)
+        self.reward = read_reward_model(config, self.trainer, self.program.older_reward, self.pool)
         self.teachers = read_teachers(config)
         self.trained = self._read_trained(config)
         self.actors = [] if self.is_easy_r1 else read_actors(config, self.trainer)
+
+    def _split_pool(self, config: Config) -> None:
+        """Divide the pool: the critic and the reward model have the second half."""
+        if self.pool.gpus < 2:
+            config.faults.add(self.pool.where, faults.nothing_to_split(config.program))
+            return
+        self.pool, self.critics_pool = self.pool.halves()
 
     def _read_trained(self, config: Config) -> dict[str, Training]:
         """Return the roles that verl makes one Ray actor of, with their sizes."""
@@ -83,6 +94,14 @@ class VerlJob(Job):
             return False  # the actor without its adapter is the reference model
         if self.is_easy_r1:
             return not config[keys.DISABLE_KL]
+        if config.program_file:
+            from rankplan.trainers.verl.vendored import Rule, starts_reference  # most configs have no program
+
+            own_rule = starts_reference(config)
+            if isinstance(own_rule, bool):
+                return own_rule
+            if own_rule is Rule.UNREAD:
+                config.faults.warn(config.place, faults.roles_not_checked(config.program, config.program_file))
         return config[keys.USE_KL_LOSS] or config[keys.USE_KL_IN_REWARD]
 
     def _has_critic(self, config: Config) -> bool:
@@ -104,6 +123,9 @@ class VerlJob(Job):
     def size(self) -> tuple[int, int]:
         """Return as many nodes as the pools have, each with as many accelerators as the largest pool has per node."""
         teachers = None if self.teachers is None else self.teachers.pool
+        if self.critics_pool is not None:
+            nodes = max(self.whole_pool.nodes // 2 * 2, 1)
+            return nodes, self.whole_pool.gpus_per_node
         pools = [self.pool, self.rollout.pool, self.reward.pool, teachers]
         used = [pool for pool in pools if pool is not None and pool.nodes]
         return sum(pool.nodes for pool in used), max(pool.gpus_per_node for pool in used)
@@ -116,12 +138,15 @@ class VerlJob(Job):
         is_asynchronous = self.trainer is Trainer.ASYNCHRONOUS
         cpus = None if self.is_easy_r1 else USERS
         training = self.pool.take(placer, "actor", "trainer_pool" if is_asynchronous else "global_pool", cpus)
+        critics = training
+        if self.critics_pool is not None:
+            critics = self.critics_pool.take(placer, "critic", "critic_pool", cpus)
         reward = self._take_reward(placer, training)
         teachers = Taken()
         if self.teachers is not None:
             teachers = self.teachers.pool.take(placer, "teacher", "teacher_pool")
         if training:
-            self._place_training(placer, training)
+            self._place_trained(placer, training, critics)
             if self.rollout.gpus_per_server is not None:
                 self.rollout.engines.place(placer, "rollout", training, self.rollout.gpus_per_server, None)
             if reward:
@@ -139,18 +164,26 @@ class VerlJob(Job):
         if self.reward.pool is None:
             return training
         if self.trainer is not Trainer.ASYNCHRONOUS:
-            return self.reward.pool.take(placer, "reward", "reward_pool")
+            return self.reward.pool.take(placer, "reward", self.reward.prefix)
         if self.reward.engines is not None:
             self.reward.engines.place_alone(placer, "reward", self.reward.pool, "rollout_pool_reward_")
         return Taken()
 
-    def _place_training(self, placer: Placer, training: Taken) -> None:
-        """Place the roles with a process per accelerator."""
-        share = placer.share(USERS * len(self.trained))
+    def _place_trained(self, placer: Placer, training: Taken, critics: Taken) -> None:
+        """Place the roles with a process per accelerator; ``critics`` are those of the critic and the reward model."""
         for name, trained in self.trained.items():
+            on_critics = name in ("critic", "reward")
+            together = [other for other in self.trained if (other in ("critic", "reward")) == on_critics]
+            users = self.trained if self.critics_pool is None else together
             engine = "fsdp" if trained.engine == "fsdp2" else trained.engine
-            sizes = trained.sizes
-            placer.component(name, training, sizes.where, sizes=sizes, share=share, facts={"engine": engine})
+            placer.component(
+                name,
+                critics if on_critics else training,
+                trained.sizes.where,
+                sizes=trained.sizes,
+                share=placer.share(USERS * len(users)),
+                facts={"engine": engine},
+            )
 
     def _place_reward(self, placer: Placer, taken: Taken) -> None:
         """Place the engines of the reward model, on the accelerators of the training or on its pool."""

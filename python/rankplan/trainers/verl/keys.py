@@ -26,7 +26,9 @@ TOPOLOGY = "topology"
 
 TRAINED = (ACTOR, REFERENCE, CRITIC)
 """The sections of roles with a process per GPU."""
-ENGINES = (ROLLOUT, REWARD_ENGINE)
+REWARD_ROLLOUT = "reward_rollout"
+"""The reward model of RL-Factory, a fork of verl (``main_ppo.py``)."""
+ENGINES = (ROLLOUT, REWARD_ENGINE, f"{REWARD_ROLLOUT}.rollout")
 """The sections of engines; those of teachers have any name."""
 
 
@@ -159,6 +161,10 @@ VEOMNI_FSDP_SIZE = size("@.fsdp_size", _VEOMNI, default=-1, least=-1, at=_inside
 
 REWARD_ENABLED = switch("@.enable", "whether there is a reward model", at=(REWARD,))
 REWARD_HAS_POOL = switch("@.enable_resource_pool", "whether the reward model has its own pool", at=(REWARD,))
+
+REWARD_ROLLOUT_ENABLED = switch(
+    f"{REWARD_ROLLOUT}.if_use_reward_rollout", "whether a reward model has a pool as large as the training's"
+)
 
 _REWARD_WORKERS = "actors of a remote reward manager, which hold CPUs"
 REWARD_MANAGER = anything("reward.reward_manager.name", _REWARD_WORKERS, fallbacks=(f"{OLDER_REWARD}.reward_manager",))

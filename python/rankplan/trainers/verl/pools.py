@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rankplan._core import Taken
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.placing.placer import Placer
@@ -41,6 +43,14 @@ class Pool:
             component, taken, per_group=self.gpus_per_node, name=name, strategy="STRICT_PACK", order="text", cpus=cpus
         )
         return taken
+
+    def halves(self) -> tuple[Pool, Pool]:
+        """Return two pools of a half each: of the GPUs of a single node, else of the nodes (``main_ppo_split``)."""
+        if self.nodes // 2 == 0 and self.gpus_per_node // 2 > 0:
+            half = replace(self, gpus_per_node=self.gpus_per_node // 2)
+        else:
+            half = replace(self, nodes=self.nodes // 2)
+        return half, half
 
     def take_nodes(self, placer: Placer) -> Taken:
         """Take its accelerators; too few are a fault."""

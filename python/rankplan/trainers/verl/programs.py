@@ -29,7 +29,8 @@ class Program:
     """What a program starts; ``None`` where the config decides.
 
     ``is_asynchronous``: the rollout has nodes of its own. ``engine`` is the engine of the training in the program's own
-    config. ``unread`` is the key by which the program places processes, if that is not verl's way.
+    config. ``is_split``: the critic and the reward model have a pool of their own. ``unread`` is the key by which the
+    program places processes, if that is not verl's way.
     """
 
     is_asynchronous: bool | None = None
@@ -37,6 +38,7 @@ class Program:
     reference: bool | None = None
     engine: str | None = None
     older_reward: OlderReward = OlderReward.IGNORED
+    is_split: bool = False
     unread: str = ""
 
 
@@ -53,6 +55,8 @@ PROGRAMS = {
     # verl-recipe (48ea0a7): ``TaskRunner.run`` or ``main_task`` of each module
     "grpo_main": Program(unread="async_resources"),
     "main_atropos": Program(is_asynchronous=False, critic=False),
+    # examples/split_placement of verl before 0.5, and its forks
+    "main_ppo_split": Program(is_asynchronous=False, older_reward=OlderReward.WORKERS, is_split=True),
     "dapo.main_dapo": _SYNCHRONOUS,
     "dapo_transfer_queue.main_dapo": Program(
         is_asynchronous=False, engine="megatron", older_reward=OlderReward.WORKERS

@@ -45,10 +45,18 @@ class RewardModel:
     form: Form = Form.NONE
     pool: Pool | None = None
     engines: Engines | None = None
+    prefix: str = "reward_pool"
+    """The start of the name of its pool."""
 
 
-def read_reward_model(config: Config, trainer: Trainer, older: OlderReward) -> RewardModel:
-    """Return the reward model that a trainer starts; ``older`` is what the program makes of ``reward_model``."""
+def read_reward_model(config: Config, trainer: Trainer, older: OlderReward, training: Pool) -> RewardModel:
+    """Return the reward model that a trainer starts; ``older`` is what the program makes of ``reward_model``.
+
+    ``training`` is the pool of the training.
+    """
+    if config[keys.REWARD_ROLLOUT_ENABLED]:
+        engines = read_engines(config.under(f"{keys.REWARD_ROLLOUT}.rollout"))
+        return RewardModel(Form.ENGINES, training, engines, "reward_rollout_pool")
     has_workers = _has_workers(config, older)
     older_section = config.under(keys.OLDER_REWARD)
     is_moved = older is OlderReward.MOVED and older_section.stated(keys.REWARD_ENABLED)
