@@ -169,12 +169,17 @@ class Claims:
         numbers = self.pins.nodes(slot)
         self._check_alive(numbers)
         key = f"{self._prefix}{slot}/{self._newest.get(str(slot), -1) + 1}"
-        claim = Claim(key, slot, tuple(self.pins.ids[number] for number in numbers), {"job": self._job})
+        claim = Claim(key, slot, tuple(self.pins.ids[number] for number in numbers), self._described(slot, asked))
         if not self._put(claim):
             return None
         if asked.actor is not None:
             self._classes[slot.number] = asked.actor
         return claim
+
+    def _described(self, slot: Slot, asked: Asked) -> dict[str, str]:
+        """Return what a claim says from the beginning: its job, and a note on CPUs that are not as planned."""
+        note = self.pins.other_cpus(slot, asked)
+        return {"job": self._job} if note is None else {"job": self._job, "note": note}
 
     def _spare(self, asked: Asked) -> Claim:
         """Claim accelerators that the plan leaves free for a request that it lacks."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from rankplan_hook.patterns import Groups, readable
 
-VERSION = 1
+VERSION = 2
 _LARGEST = 1 << 28
 """Bytes of a decoded plan; the largest of a million bundles has a hundredth of them."""
 _LONGEST = 60
@@ -60,13 +60,14 @@ class Slot(NamedTuple):
 class Asked:
     """What a program asks Ray for: a placement group, or an actor of a class that has none.
 
-    ``sizes`` has the accelerators of each bundle; an actor has one.
+    ``sizes`` has the accelerators of each bundle, and ``cpus`` its CPUs, if they are known; an actor has one bundle.
     """
 
     sizes: tuple[float, ...]
     name: str = ""
     strategy: str = "PACK"
     actor: str | None = None
+    cpus: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         if self.actor is not None:
@@ -79,7 +80,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Planned:
-    """A request of the plan. ``nodes`` has the number of the node of each bundle; see `rankplan.Request`."""
+    """A request of the plan. ``nodes`` has the number of the node of each bundle; see `rankplan.Request`.
+
+    ``cpus`` has the CPUs of each bundle, ``None`` if they are unknown; without any, all are.
+    """
 
     component: str
     name: str | None
@@ -87,6 +91,7 @@ class Planned:
     nodes: tuple[int, ...]
     strategy: str | None
     optional: bool
+    cpus: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,8 @@ class Pins:
     """The requests of a plan, and its nodes.
 
     ``ids`` are Ray's ids of the nodes, ``free`` the accelerators of each that the plan leaves free. ``resources`` are
-    Ray's names of accelerators. ``lenient``: requests that the plan lacks go to free accelerators.
+    Ray's names of accelerators. ``lenient``: requests that the plan lacks go to free accelerators. ``cpus`` are those
+    that Ray counts on each node, ``None`` if they are unknown.
     """
 
     requests: tuple[Planned, ...]
@@ -102,16 +108,18 @@ class Pins:
     free: tuple[int, ...]
     resources: tuple[str, ...]
     lenient: bool = False
+    cpus: tuple[float | None, ...] = ()
 
     def encoded(self) -> bytes:
         """Return the pins for `decoded`: compressed JSON, equal bundles in a row once."""
         rows = []
         for one in self.requests:
             nodes: Iterable[int | None] = one.nodes or [None] * len(one.sizes)
-            runs = [[len(list(run)), *bundle] for bundle, run in groupby(zip(one.sizes, nodes))]
+            cpus = one.cpus or [None] * len(one.sizes)
+            runs = [[len(list(run)), *bundle] for bundle, run in groupby(zip(one.sizes, nodes, cpus))]
             rows.append([one.component, one.name, runs, one.strategy, one.optional])
         content = {"version": VERSION, "requests": rows, "ids": self.ids, "free": self.free}
-        content.update(resources=self.resources, lenient=self.lenient)
+        content.update(resources=self.resources, lenient=self.lenient, cpus=self.cpus)
         return zlib.compress(json.dumps(content, separators=(",", ":")).encode())
 
     @classmethod
@@ -128,6 +136,7 @@ class Pins:
                 tuple(map(int, content["free"])),
                 tuple(map(str, content["resources"])),
                 bool(content["lenient"]),
+                tuple(None if number is None else float(number) for number in content["cpus"]),
             )
         except (zlib.error, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"it is damaged ({error})") from error
@@ -241,16 +250,48 @@ class Pins:
             where = "the plan has several of its bundles on one node"
             help = "ask for PACK, or use a plan that has a node for each of them"
         else:
-            return None
+            return self._short_of_cpus(slot, asked)
         what = f"placement group `{shown(asked.name)}`" if asked.name else "a placement group"
         message = f"{what} of {self.requests[slot.number].component} is {asked.strategy}, but {where}"
         return NotPlanned("plan-mismatch", message, help)
 
+    def _short_of_cpus(self, slot: Slot, asked: Asked) -> NotPlanned | None:
+        """Return the error for a request with more CPUs than a node of its bundles has: Ray would wait for ever."""
+        needed: dict[int, float] = {}
+        for node, cpus in zip(self.nodes(slot), asked.cpus):
+            needed[node] = round(needed.get(node, 0) + cpus, 4)
+        for node, cpus in needed.items():
+            present = self.cpus[node] if node < len(self.cpus) else None
+            if present is not None and cpus > present:
+                planned = "" if (text := self._planned_cpus(slot)) is None else f"; the plan has {text}"
+                message = f"{asked} and {cpus:g} CPUs on node {node} of the plan, which has {present:g}{planned}"
+                help = "give Ray more CPUs there, or ask for fewer accelerators of a node"
+                return NotPlanned("plan-mismatch", message, help)
+        return None
+
+    def other_cpus(self, slot: Slot, asked: Asked) -> str | None:
+        """Return a note on a request whose bundles have other CPUs than planned; ``None`` if they are as planned."""
+        one = self.requests[slot.number]
+        planned = one.cpus if slot.entry < 0 else one.cpus[slot.entry : slot.entry + 1]
+        if not planned or None in planned or planned == asked.cpus or len(planned) != len(asked.cpus):
+            return None
+        what = f"{shown(one.component)} asks for {_cpus_text(asked.cpus)}"
+        return f"{what} with its accelerators; the plan has {self._planned_cpus(slot)}"
+
+    def _planned_cpus(self, slot: Slot) -> str | None:
+        """Return the CPUs of the bundles of a slot as messages show them, ``None`` if they are unknown."""
+        one = self.requests[slot.number]
+        cpus = one.cpus if slot.entry < 0 else one.cpus[slot.entry : slot.entry + 1]
+        known = tuple(number for number in cpus if number is not None)
+        return _cpus_text(known) if known and len(known) == len(cpus) else None
+
 
 def _planned(component: str, name: str | None, runs: list[Any], strategy: str | None, optional: object) -> Planned:
-    sizes = tuple(int(size) for times, size, _ in runs for _ in range(times))
-    nodes = tuple(int(node) for times, _, node in runs if node is not None for _ in range(times))
-    return Planned(component, name, sizes, nodes, strategy, bool(optional))
+    sizes = tuple(int(size) for times, size, _, _ in runs for _ in range(times))
+    nodes = tuple(int(node) for times, _, node, _ in runs if node is not None for _ in range(times))
+    cpus = tuple(None if each is None else float(each) for times, _, _, each in runs for _ in range(times))
+    cpus = cpus if any(each is not None for each in cpus) else ()
+    return Planned(component, name, sizes, nodes, strategy, bool(optional), cpus)
 
 
 def bundles(sizes: Sequence[float]) -> str:
@@ -259,6 +300,12 @@ def bundles(sizes: Sequence[float]) -> str:
     (count, size), *rest = runs[:_MOST]
     more = f" and {len(runs) - _MOST} other sizes" if len(runs) > _MOST else ""
     return f"{count} bundle{'s' if count != 1 else ''} of {size:g}" + "".join(f", {n} of {s:g}" for n, s in rest) + more
+
+
+def _cpus_text(cpus: Sequence[float]) -> str:
+    """Return the CPUs of bundles as messages show them: ``24 CPUs (8 bundles of 3)``."""
+    total = f"{sum(cpus):g} CPU{'s' if sum(cpus) != 1 else ''}"
+    return total if len(cpus) == 1 else f"{total} ({bundles(cpus)})"
 
 
 def _pieces(size: float) -> str:

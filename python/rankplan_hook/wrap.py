@@ -84,7 +84,8 @@ def _group(original: Any) -> Any:
         sizes = _sizes(values.get("bundles"), claims.pins)
         if not any(sizes):
             return original(*args, **kwargs)
-        asked = Asked(sizes, values.get("name") or "", values.get("strategy") or "PACK")
+        cpus = tuple(_number(bundle.get("CPU", 0)) for bundle in values["bundles"])
+        asked = Asked(sizes, values.get("name") or "", values.get("strategy") or "PACK", cpus=cpus)
         claim = _taken(claims, asked)
         if claim.nodes:
             selectors = values.get("bundle_label_selector") or [{}] * len(sizes)
@@ -121,7 +122,9 @@ def _actor(original: Any) -> Any:
         size = _size(options, claims.pins) if claims is not None else 0
         if claims is None or not size or _is_placed(options):
             return original(self, args, kwargs, **options)
-        claim = _taken(claims, Asked((size,), actor=str(self.__ray_metadata__.class_name)))
+        cpus = options.get("num_cpus")
+        held = (1.0 if cpus is None else _number(cpus),)  # Ray's own default, as it states accelerators
+        claim = _taken(claims, Asked((size,), actor=str(self.__ray_metadata__.class_name), cpus=held))
         if claim.nodes:
             options["label_selector"] = {_NODE: claim.nodes[0], **(options.get("label_selector") or {})}
         start = functools.partial(original, self, args, kwargs, **options)
@@ -215,8 +218,11 @@ def _size(options: Mapping[str, Any], pins: Pins) -> float:
 
 
 def _total(resources: Mapping[str, Any], pins: Pins) -> float:
-    amounts = [resources.get(name, 0) for name in pins.resources]
-    return sum(amount for amount in amounts if isinstance(amount, (int, float)))
+    return sum(_number(resources.get(name, 0)) for name in pins.resources)
+
+
+def _number(amount: Any) -> float:
+    return amount if isinstance(amount, (int, float)) else 0
 
 
 def _is_placed(options: Mapping[str, Any]) -> bool:

@@ -126,6 +126,48 @@ def test_a_spread_group_is_told_how_to_fit_the_plan() -> None:
     assert caught.value.help == "ask for PACK, or use a plan that has a node for each of them"
 
 
+THREE = [(3, None, ())] * 8
+
+
+def test_more_cpus_than_a_node_has_are_refused_at_the_call() -> None:
+    eight = (1,) * 8
+    pins = pins_of([Request("actor", None, eight, (0,) * 4 + (1,) * 4, amounts=THREE)], cpus=(16, 12))
+    pins = Pins.decoded(pins.encoded())
+    store = Memory(pins.ids)
+    with pytest.raises(NotPlanned) as caught:
+        Process(pins, store).ask(Asked(eight, "mine", cpus=(4,) * 8))
+    assert caught.value.code == "plan-mismatch" and not store.values
+    assert caught.value.message == (
+        "placement group `mine` asks for 8 bundles of 1 accelerator and 16 CPUs on node 1 of the plan, which has 12; "
+        "the plan has 24 CPUs (8 bundles of 3)"
+    )
+    Process(pins, store).ask(Asked(eight, "mine", cpus=(4,) * 4 + (3,) * 4))
+    unknown = pins_of([Request("actor", None, eight, (0,) * 8, amounts=THREE)])
+    Process(unknown, Memory(unknown.ids)).ask(Asked(eight, "mine", cpus=(400,) * 8))
+    alone = pins_of([Request("actor", None, (1, 1), (0, 1), None, amounts=THREE[:2])], cpus=(2, 16))
+    with pytest.raises(
+        NotPlanned, match=r"an actor of class `A` asks for .* and 3 CPUs on node 0 of the plan, which has 2"
+    ):
+        Process(alone, Memory(alone.ids)).ask(Asked((1,), actor="A", cpus=(3,)))
+
+
+def test_other_cpus_than_planned_are_noted_in_the_claim() -> None:
+    request = Request("actor", None, (1,) * 8, (0,) * 8, amounts=THREE)
+    for cpus, note in (
+        ((3,) * 8, None),
+        ((), None),
+        (
+            (10,) * 8,
+            "actor asks for 80 CPUs (8 bundles of 10) with its accelerators; the plan has 24 CPUs (8 bundles of 3)",
+        ),
+    ):
+        process = Process(pins := pins_of([request], cpus=(96,)), Memory(pins.ids))
+        claim, _ = process.ask(Asked((1,) * 8, "mine", cpus=cpus))
+        assert claim.content.get("note") == note
+    planless = pins_of([Request("actor", None, (1,), (0,))])
+    assert "note" not in Process(planless, Memory(planless.ids)).ask(Asked((1,), cpus=(9,)))[0].content
+
+
 @given(requests(), st.randoms(use_true_random=False), st.booleans())
 def test_the_place_of_a_removed_group_is_free_again(planned: list[Request], random: Any, same: bool) -> None:
     pins = pins_of(planned)

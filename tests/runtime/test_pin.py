@@ -288,6 +288,10 @@ def test_a_program_can_bind_its_own_groups(bench: Bench) -> None:
         ids = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
         plain = ray.util.placement_group
         with pinned(bench.sized(2, 2)) as binding:
+            with pytest.raises(
+                NotPlanned, match=r"and 80 CPUs on node 1 of the plan, which has 16; the plan has 6 CPUs"
+            ):
+                ray.util.placement_group([{"GPU": 1, "CPU": 40}] * 2, "STRICT_PACK", "global_poolverl_group_2_2:0")
             assert [binding.name(node) for node in (1, 2)] == [f"node 1 ({SECOND})", f"node 2 ({FIRST})"]
             # verl sorts them as text: 127.0.0.10 is before 127.0.0.9
             for index, address in enumerate((SECOND, FIRST)):
@@ -303,6 +307,14 @@ def test_a_program_can_bind_its_own_groups(bench: Bench) -> None:
             pinned(bench.config),
         ):
             pass
+        with pytest.raises(PlacementError) as unbound, pinned(bench.sized(2, 2)):
+            group = plain([{"GPU": 1}] * 2, "STRICT_PACK", "mine")  # a local name keeps what it was given
+        remove_placement_group(group)
+        missing, imported = unbound.value.diagnostics
+        assert missing.code == "plan-mismatch" and "did not ask for actor 2 bundles of 1 (2 groups)" in missing.message
+        assert imported.code == "not-pinned" and imported.message.startswith(
+            "placement group `mine` is not bound: a func"
+        )
     finally:
         ray.shutdown()
 

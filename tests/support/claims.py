@@ -52,15 +52,23 @@ class Process:
         return claim, group
 
 
-def pins_of(requests: Sequence[Request], free: Sequence[int] = (), *, lenient: bool = False) -> Pins:
-    """The pins of the requests of a plan, on nodes with made-up ids."""
-    known = [
-        Planned(one.component, one.name, one.accelerators, one.nodes, one.strategy, one.optional) for one in requests
-    ]
+def pins_of(
+    requests: Sequence[Request],
+    free: Sequence[int] = (),
+    *,
+    lenient: bool = False,
+    cpus: Sequence[float | None] = (),
+) -> Pins:
+    """The pins of the requests of a plan, on nodes with made-up ids and these CPUs."""
+    known = []
+    for one in requests:
+        of_bundles = one.cpus if any(each is not None for each in one.cpus) else ()
+        known.append(
+            Planned(one.component, one.name, one.accelerators, one.nodes, one.strategy, one.optional, of_bundles)
+        )
     count = max((node for one in requests for node in one.nodes), default=len(free) - 1) + 1
-    return Pins(
-        tuple(known), tuple(f"id{node}" for node in range(count)), (*free, *[0] * count)[:count], ("GPU",), lenient
-    )
+    ids = tuple(f"id{node}" for node in range(count))
+    return Pins(tuple(known), ids, (*free, *[0] * count)[:count], ("GPU",), lenient, tuple(cpus))
 
 
 def asked(request: Request, name: str = "", actor: str = "Actor") -> list[Asked]:

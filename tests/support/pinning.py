@@ -39,7 +39,7 @@ class Runner:
     def run(self):
         name = "global_poolverl_group_" + "_".join(map(str, sizes))
         groups = [
-            placement_group([{"CPU": 1, "GPU": 1}] * size, strategy="STRICT_PACK", name=f"{name}:{index}")
+            placement_group([{"CPU": 3, "GPU": 1}] * size, strategy="STRICT_PACK", name=f"{name}:{index}")
             for index, size in enumerate(sizes)
         ]
         ray.get([group.ready() for group in groups])

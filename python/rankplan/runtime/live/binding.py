@@ -128,11 +128,17 @@ def bound(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[str], 
         reason = "Ray does not tell which accelerators tasks, or groups without actors, hold there"
         tell(f"the plan needs {_first(unsure)}, but {reason}: ranks may get others than planned")
     known = [
-        Planned(one.component, one.name, one.accelerators, one.nodes, one.strategy, one.optional)
+        Planned(
+            *(one.component, one.name, one.accelerators, one.nodes, one.strategy, one.optional),
+            cpus=one.cpus if any(cpus is not None for cpus in one.cpus) else (),
+        )
         for one in plan.requests
     ]
     resources = tuple(sorted({row.resource for row in VENDORS}))
-    pins = Pins(tuple(known), nodes.ids, _free(plan), resources, lenient)
+    cpus: list[float | None] = []
+    for ranks, record in plan.inventory.stretches():
+        cpus += [record.cpus] * len(ranks)
+    pins = Pins(tuple(known), nodes.ids, _free(plan), resources, lenient, tuple(cpus))
     return Binding(uuid.uuid4().hex[:16], plan, nodes, pins)
 
 

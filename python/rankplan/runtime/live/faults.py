@@ -33,6 +33,16 @@ def not_requested_by_program(requests: str) -> Diagnostic:
     return Diagnostic("plan-mismatch", f"the program did not ask for {requests}", help)
 
 
+def imported_before(group: str) -> Diagnostic:
+    """Return the fault of a group of a program that binds its own, from a function that it had imported before."""
+    message = f"{group} is not bound: a function had imported `placement_group` before the `with`"
+    help = (
+        "import it inside the `with`, or at the top of a module, or call `ray.util.placement_group`: a local name "
+        "keeps the function that it was given"
+    )
+    return Diagnostic("not-pinned", message, help)
+
+
 def unclaimed_group(group: str) -> Diagnostic:
     """Return the fault of a placement group that was created without the hook."""
     help = "use Ray's Python interface and no -I, -E or -S, and extend PYTHONPATH instead of replacing it"

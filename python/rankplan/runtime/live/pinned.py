@@ -232,13 +232,14 @@ def pinned(plan: Config, ray: str | None = None) -> Iterator[Binding]:
     binding = _looked_at(planned, head, silent, None, lenient=False, saved=saved)
     watch = Watch(binding, head, silent, math.inf)
     modules = [sys.modules[name] for name in WRAPPED if name in sys.modules]
-    binding.publish(head, str(_ray.get_runtime_context().get_job_id()))
+    job, earlier = str(_ray.get_runtime_context().get_job_id()), {group.group_id for group in head.tables().groups}
+    binding.publish(head, job)
     os.environ[VARIABLE] = binding.run
     try:
         for module in modules:
             wrap(module, loaded=True)
         yield binding
-        watch.check_all_came()
+        watch.check_all_came(job, earlier)
     finally:
         for module in modules:
             unwrap(module)

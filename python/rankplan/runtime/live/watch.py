@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -18,6 +18,7 @@ from rankplan.errors import ClusterError, Diagnostic, PlacementError, printable
 from rankplan.runtime.live.binding import Binding
 from rankplan.runtime.live.compare import Claims, compare
 from rankplan.runtime.live.faults import (
+    imported_before,
     lost_node,
     no_job,
     not_requested_by_command,
@@ -141,11 +142,20 @@ class Watch:
                 return
             self._fault("missing", not_requested_by_command(missing))
 
-    def check_all_came(self) -> None:
-        """Raise `PlacementError` if requests of the plan have not come."""
+    def check_all_came(self, job: str, earlier: Collection[str]) -> None:
+        """Raise `PlacementError` if requests of the plan have not come.
+
+        ``job`` is that of the program, and ``earlier`` are the groups that it had before. Groups that it has now, and
+        that are not bound, came from a function that was imported before and that nothing could exchange.
+        """
         self._read(self._head.values(f"{self._binding.run}/claim/"))
-        if (missing := self._missing()) is not None:
-            raise PlacementError([not_requested_by_program(missing)])
+        if (missing := self._missing()) is None:
+            return
+        faults = [not_requested_by_program(missing)]
+        for group in self._head.tables().groups:
+            if group.job_id == job and group.group_id not in earlier and self._is_unclaimed(group):
+                faults.append(imported_before(_named(group)))
+        raise PlacementError(faults)
 
     @property
     def pinned(self) -> tuple[int, int]:
@@ -175,6 +185,8 @@ class Watch:
             if kind != "claim" or "void" in content:
                 continue
             self.seen.claimed.add(_taker(content))
+            if note := content.get("note"):
+                self._note(note, printable(str(note)))
             if not rest[0].startswith("spare"):
                 slot, generation = Slot.read(rest[0]), int(rest[1])
                 if generation >= newest.get(slot, 0):
