@@ -213,6 +213,7 @@ def test_reports_as_json() -> None:
         "faults": [],
         "warnings": [],
         "unreported": 0,
+        "unchecked": None,
         "error": None,
     }
     assert [(fault["code"], fault["line"], fault["column"]) for fault in faulty["faults"]] == [

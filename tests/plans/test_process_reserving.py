@@ -148,3 +148,51 @@ def test_tables_and_rows_have_them(tmp_path: Path) -> None:
     file.write_text(json.dumps(config()))
     assert "reserves" not in output("plan") and "per_process" not in output("plan", "--format", "csv")
     assert plan_of()["actor"].binding == NO_BINDING
+
+
+@pytest.mark.parametrize(
+    ("nodes", "line"),
+    [
+        (
+            [{"ranks": "0-1", "accelerators": 4}],
+            "unchecked: the job reserves up to 6 CPUs and 2048 MiB of memory on nodes 0-1, which state no `cpus` and "
+            "`reservable_memory`",
+        ),
+        (
+            [{**SMALL["nodes"][0], "ranks": 0}, {"ranks": 1, "accelerators": 4, "cpus": 8}],
+            "unchecked: the job reserves up to 2048 MiB of memory on node 1, which states no `reservable_memory`",
+        ),
+        (SMALL["nodes"], None),
+    ],
+)
+def test_what_nodes_do_not_state_is_said_once(nodes: list[dict[str, Any]], line: str | None) -> None:
+    inventory = Inventory.from_dict({"nodes": nodes})
+    report = rankplan.check(config(cpus_per_process=1.5, host_memory_per_process=512), inventory)
+    assert report and report.unchecked == line == report.plain()["unchecked"]
+    assert report.render().splitlines()[-1] == line or line is None
+    for without in (
+        rankplan.check(config(), inventory),  # reserves nothing
+        rankplan.check(config(cpus_per_process=1.5), "2x4"),  # a size states no facts
+        rankplan.check(config(cpus_per_process=1.5)),
+    ):
+        assert without and without.unchecked is None and "unchecked" not in without.render()
+
+
+def test_what_nodes_do_not_state_is_said_of_saved_plans_that_state_some(tmp_path: Path) -> None:
+    for nodes, is_said in (([{"ranks": "0-1", "accelerators": 4}], False), (SMALL["nodes"], True)):
+        plan = plan_of({"nodes": [{**nodes[0], "ranks": 0}, {"ranks": 1, "accelerators": 4}]}, cpus_per_process=1)
+        plan.save(tmp_path / "plan.json")
+        assert (rankplan.check(tmp_path / "plan.json").unchecked is not None) is is_said
+
+
+def test_a_trainer_that_asks_for_cpus_is_told() -> None:
+    slime = {
+        "actor_num_nodes": 1,
+        "actor_num_gpus_per_node": 4,
+        "rollout_num_gpus": 4,
+        "rollout_num_gpus_per_engine": 2,
+    }
+    unknown = Inventory.from_dict({"nodes": [{"ranks": "0-1", "accelerators": 4}]})
+    assert rankplan.check(slime, unknown, dialect="slime").unchecked == (
+        "unchecked: the job reserves up to 6 CPUs on nodes 0-1, which state no `cpus`"
+    )

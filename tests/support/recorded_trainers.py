@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rankplan import Inventory
-from rankplan.plans.node_order import in_order
+from rankplan.plans.node_order import reordered
 
 from support.configs import from_overrides
 
@@ -81,5 +81,7 @@ def cluster(line: dict[str, Any]) -> Inventory:
         {"ranks": rank, "ip": ip, "accelerators": gpus, "cpus": cpus}
         for rank, (ip, gpus, cpus) in enumerate(line["cluster"]["joined"])
     ]
-    found = in_order(Inventory.from_dict({"nodes": content}), "number")
+    found = Inventory.from_dict({"nodes": content})
+    order = found.core.other_order("number")
+    found = found if order is None else reordered(found, order)
     return found.without([f"{address}/{gpu}" for address, gpus in line["cluster"]["held"] for gpu in gpus])

@@ -24,7 +24,7 @@ from rankplan.front.job import (
     saved_file,
     saved_plan,
 )
-from rankplan.front.warnings import changed_job, saved_warnings
+from rankplan.front.warnings import changed_job, saved_warnings, unknown_amounts
 from rankplan.hardware.cards import size_in_bytes
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
@@ -93,10 +93,12 @@ def check(
             warnings += tuple(sources.unknown_models.values())
     except PlacementError as error:
         plan, warnings = None, error.diagnostics
+    is_stated = job is not None and job.labelled
+    unchecked = None if plan is None else unknown_amounts(plan, is_stated=is_stated)
     deciding = [warning for warning in read.reader.warnings if verbose or read.decides(warning)]
     omitted = len(read.reader.warnings) - len(deciding)
     shown = needs if memory else None
-    return Report(name, plan, (*deciding, *warnings), omitted, shown)
+    return Report(name, plan, (*deciding, *warnings), omitted, shown, unchecked)
 
 
 def peaks_of(costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None) -> Peaks | None:

@@ -65,6 +65,21 @@ def reservation_warnings(plan: Plan, reader: Reader) -> Iterator[Diagnostic]:
         yield from (reader.located((), warning) for warning in reserving.reservation_warnings(plan))
 
 
+def unknown_amounts(plan: Plan, *, is_stated: bool) -> str | None:
+    """Return a line on CPUs and memory that the job reserves on nodes that do not state them; ``None`` for no such job.
+
+    ``is_stated``: the user states the nodes one by one. Nothing is said of a size, which states no facts at all.
+    """
+    records = [record for _, record in plan.inventory.stretches()]
+    is_stated = is_stated or any(record.cpus is not None for record in records)
+    is_known = all(None not in (record.cpus, record.reservable_memory) for record in records)
+    if not is_stated or is_known or not (plan.requests or any(map(reserves, plan.values()))):
+        return None
+    from rankplan.plans.unknown_amounts import unknown_line  # few plans reserve what nodes do not state
+
+    return unknown_line(plan)
+
+
 def plan_warnings(planned: Planned, needs: Needs | None, reader: Reader) -> Iterator[Diagnostic]:
     """Yield the warnings about the memory and the groups of a plan. Raises `PlacementError` for its faults.
 

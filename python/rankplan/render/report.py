@@ -21,6 +21,7 @@ class Report:
 
     ``file`` is the path of the config, or a word for a config that is not in a file. ``unreported`` counts the values
     that are known only at run time and decide no placement. ``needs``: what each phase needs, if it was asked for.
+    ``unchecked`` says what could not be compared, because nothing states what nodes have.
     """
 
     file: str
@@ -28,6 +29,7 @@ class Report:
     diagnostics: tuple[Diagnostic, ...]
     unreported: int = 0
     needs: Needs | None = None
+    unchecked: str | None = None
 
     @property
     def faults(self) -> list[Diagnostic]:
@@ -70,7 +72,7 @@ class Report:
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
         first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
         lines = [first, *group_lines(self.plan), *told, *(warning.render(color=color) for warning in self.warnings)]
-        return "\n".join([*lines, self.remark] if self.remark else lines)
+        return "\n".join([*lines, *filter(None, (self.unchecked, self.remark))])
 
     def _memory_lines(self) -> list[str]:
         if self.needs is None:
@@ -99,6 +101,7 @@ class Report:
             "faults": [fault.plain() for fault in self.faults],
             "warnings": [warning.plain() for warning in self.warnings],
             "unreported": self.unreported,
+            "unchecked": self.unchecked,
             "error": None,
             **self._plain_memory(),
         }

@@ -252,9 +252,9 @@ ENTRY_KEYS: Mapping[str, Key[Any]] = {
         ENTRY_MEMORY_BINDING,
         ENTRY_NICS,
         EGL,
+        MEMORY,
         CPUS_PER_PROCESS,
         HOST_MEMORY_PER_PROCESS,
-        MEMORY,
     )
 }
 """The keys of an entry of ``component_placement`` by name; it has no others."""

@@ -54,8 +54,8 @@ TABS = "use spaces to indent; YAML forbids tabs"
 UNINDENTED = "indent these keys under it: num_nodes and component_placement"
 CUT = "quote the placement: inside YAML braces a comma ends the text"
 KEYS = (
-    "use one of: node_group, placement, parallel, visibility, binding, memory_binding, nics, egl, cpus_per_process, "
-    "host_memory_per_process and 1 more"
+    "use one of: node_group, placement, parallel, visibility, binding, memory_binding, nics, egl, memory, "
+    "cpus_per_process and 1 more"
 )
 ONCE = "configure each piece once, or add a field that distinguishes them, e.g. name"
 
