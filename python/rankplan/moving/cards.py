@@ -10,7 +10,7 @@ from typing import NamedTuple
 from rankplan._core import ACCELERATOR, USABLE_MEMORY
 from rankplan.memory.needs import card_at, stated_memory
 from rankplan.memory.slots import Evaluation
-from rankplan.moving.holdings import OPTIMIZER, STATES
+from rankplan.moving.holdings import OPTIMIZER, STATES, Key
 from rankplan.moving.sides import Kind, Node, Place, Side, Slot
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
@@ -77,7 +77,7 @@ class Amounts:
         memory = side.component.memory
         evaluation = None if memory is None else Evaluation(side.component, memory)
         self._evaluation = evaluation if evaluation is not None and evaluation.known else None
-        self._known: dict[tuple[tuple[tuple[str, int], ...], float], tuple[Amount, Amount, Amount]] = {}
+        self._known: dict[tuple[Key, str, float], tuple[Amount, Amount, Amount]] = {}
 
     @property
     def sleeps(self) -> bool:
@@ -105,7 +105,7 @@ class Amounts:
 
     def _amounts(self, slot: Slot, size: Size | None) -> tuple[Amount, Amount, Amount]:
         card = _UNKNOWN_CARD if size is None else size.most
-        key = slot.coordinates, card
+        key = self.side.weight_key(slot), slot.place.kind, card
         if key not in self._known:
             self._known[key] = self._worked_out(slot, card)
         return self._known[key]
@@ -136,8 +136,7 @@ class Amounts:
 
     def held(self, slot: Slot) -> int:
         """Return the bytes of all that a slot holds, rounded."""
-        keeper = self.side.keeper
-        return round(sum((keeper.bytes(piece, box) for piece, box in self.side.holding(slot).items()), Fraction(0)))
+        return round(self.side.bytes(slot))
 
 
 def accelerator_of(place: Place) -> Accelerator | None:

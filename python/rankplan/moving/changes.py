@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rankplan.frozen import frozen
 from rankplan.moving.boxes import Box
-from rankplan.moving.holdings import Holding, Piece
+from rankplan.moving.holdings import Holding, Key, Piece
 from rankplan.moving.sides import Side, Slot
 
 STAY, RENAME, RESHAPE, RESTART = "stay", "rename", "reshape", "restart"
@@ -64,11 +65,11 @@ def changes_of(before: Side | None, after: Side | None) -> Changes:
     for slot in reversed(old_slots):
         if slot.place not in taken or slot.number in lost:
             leaving[slot.coordinates] = slot
-    of_after = []
+    of_after, same = [], _Compared(before is not None and after is not None and _is_alike(before, after))
     for slot in new_slots:
         old = places.get(slot.place)
         if before is not None and after is not None and old is not None:
-            of_after.append(SlotChange(_kind_in_place(before, after, old, slot), slot, old))
+            of_after.append(SlotChange(_kind_in_place(before, after, old, slot, same), slot, old))
         elif (moved := leaving.pop(slot.coordinates, None)) is not None:
             of_after.append(SlotChange(MOVE, slot, moved))
         else:
@@ -84,15 +85,36 @@ def changes_of(before: Side | None, after: Side | None) -> Changes:
     return Changes(of_after, gone, frozenset(kept))
 
 
-def _kind_in_place(before: Side, after: Side, old: Slot, new: Slot) -> str:
+@dataclass(slots=True)
+class _Compared:
+    """Which slots hold the same, by what decides what they hold.
+
+    ``alike``: the component has the same sizes in both plans, so that slots with equal keys hold the same.
+    """
+
+    alike: bool
+    answers: dict[tuple[Key, Key], bool] = field(default_factory=dict)
+
+
+def _kind_in_place(before: Side, after: Side, old: Slot, new: Slot, same: _Compared) -> str:
     """Return what becomes of a slot on a device that its component has in both plans."""
     if old.environment != new.environment:
         return RESTART
-    if not same_share(before, after, old, new):
+    keys = before.key(old), after.key(new)
+    is_same = same.alike and keys[0] == keys[1]
+    if not is_same and keys not in same.answers:
+        same.answers[keys] = same_share(before, after, old, new)
+    if not is_same and not same.answers[keys]:
         return RESHAPE
     if (old.rank, old.coordinates) != (new.rank, new.coordinates):
         return RENAME
     return STAY
+
+
+def _is_alike(before: Side, after: Side) -> bool:
+    """Whether slots of both plans with equal coordinates hold the same."""
+    old, new = before.component, after.component
+    return len(before.slots) == len(after.slots) and (old.parallel, old.memory) == (new.parallel, new.memory)
 
 
 def same_share(before: Side, after: Side, old: Slot, new: Slot) -> bool:

@@ -30,6 +30,10 @@ _MATRICES = 7
 """Linear layers with adapters: queries, keys, values, output, gate, up and down."""
 
 Coordinates = Mapping[str, int]
+Key = tuple[tuple[str, int], ...]
+"""The coordinates of slots that hold the same."""
+
+_WITHOUT_DATA = frozenset({"tp", "cp", "pp", "ep", "etp", "fsdp"})
 
 PARTS = "parts"
 """The state of a component of which only the parallel sizes are known: parts of it are known, not bytes."""
@@ -150,6 +154,20 @@ class Keeper:
         """Whether the bytes of a slot are known."""
         return bool(self.states) or self.resident is not None
 
+    def decides(self, coordinates: Coordinates) -> Key:
+        """Return the coordinates that decide what a slot holds: without shards, data ranks hold the same."""
+        if self.width_shards or self.layer_shards:
+            return tuple(sorted(coordinates.items()))
+        return _without_data(coordinates)
+
+    def weighs(self, coordinates: Coordinates) -> Key:
+        """Return the coordinates that decide how many bytes a slot holds.
+
+        Data ranks have equal parts, but those of a stage of different layers may have different bytes.
+        """
+        is_even = all(tensor.layers.first == 0 and tensor.layers.every == 1 for tensor in self.tensors.values())
+        return _without_data(coordinates) if is_even else self.decides(coordinates)
+
     @property
     def _shape(self) -> Shape | None:
         model = None if self.entry is None else self.entry.model
@@ -267,9 +285,13 @@ class Keeper:
         return rank % shards, shards
 
 
+def _without_data(coordinates: Coordinates) -> Key:
+    return tuple(sorted((kind, at) for kind, at in coordinates.items() if kind in _WITHOUT_DATA))
+
+
 def _resident_name(sizes: Parallel, coordinates: Coordinates) -> str:
     """Return the name of the undivided state of slots with these sizes and coordinates; data ranks have copies."""
-    same = {kind: at for kind, at in coordinates.items() if kind in ("tp", "cp", "pp", "ep", "etp", "fsdp")}
+    same = {kind: at for kind, at in coordinates.items() if kind in _WITHOUT_DATA}
     return f"{sizes.tp}.{sizes.cp}.{sizes.pp}.{sizes.ep}.{sizes.etp}.{sizes.fsdp} {sorted(same.items())}"
 
 

@@ -21,12 +21,16 @@ from rankplan.arranging.repair import lists_of, placed, rule_of
 from rankplan.arranging.units import sets_together
 from rankplan.errors import PlacementError
 from rankplan.moving.changes import without_held
-from rankplan.moving.holdings import Keeper
+from rankplan.moving.holdings import Keeper, Key
 from rankplan.moving.sides import Side, Slot
 from rankplan.plans.component import Component
 
 _MOST_SETS = 64
 """Sets of which the whole matrix is solved; each takes time by the third power of their number."""
+
+
+_Kept = dict[tuple[Key, Key], tuple[Fraction, bool]]
+"""By the keys of two slots: the bytes that need not move from one to the other, and whether they hold the same."""
 
 
 class Gain(NamedTuple):
@@ -71,16 +75,19 @@ def _gains(before: Side, after: Side, sets: Sequence[Sequence[Slot]]) -> list[di
     places = {slot.place: slot for slot in before.slots if slot.number not in before.dead}
     found = [[places.get(slot.place) for slot in slots] for slots in sets]
     depends = _share_depends(after.keeper) or _share_depends(before.keeper)
+    set_of = {slot.rank: number for number, slots in enumerate(sets) for slot in slots}
+    kept: _Kept = {}
     gains = []
     for number, (slots, old_slots) in enumerate(zip(sets, found, strict=True)):
-        mine: dict[int, Gain] = {}
-        for other, others in enumerate(sets):
-            if not depends and other != number and not _may_stay(old_slots, others):
-                continue
-            mine[other] = _gain(before, after, old_slots, slots, others, own=other == number)
-        least = min((gain.bytes for gain in mine.values()), default=Fraction(0)) if len(mine) == len(sets) else None
-        if least is None:
-            least = mine[number].bytes
+        if depends:
+            numbers = set(range(len(sets)))
+        else:  # all numbers need the same bytes: only those matter with which a slot stays
+            numbers = {number} | {set_of[old.rank] for old in old_slots if old is not None and old.rank in set_of}
+        mine = {
+            other: _gain(before, after, old_slots, slots, sets[other], kept, own=other == number)
+            for other in sorted(numbers)
+        }
+        least = min(gain.bytes for gain in mine.values())
         gains.append({other: gain._replace(bytes=gain.bytes - least) for other, gain in mine.items()})
     return gains
 
@@ -90,34 +97,31 @@ def _share_depends(keeper: Keeper) -> bool:
     return bool(keeper.width_shards or keeper.layer_shards)
 
 
-def _may_stay(old_slots: Sequence[Slot | None], others: Sequence[Slot]) -> bool:
-    """Whether a slot of a set would stay if it were called as another slot of a set."""
-    return any(
-        old is not None and (old.rank, old.coordinates) == (other.rank, other.coordinates)
-        for old, other in zip(old_slots, others, strict=True)
-    )
-
-
 def _gain(
     before: Side,
     after: Side,
     old_slots: Sequence[Slot | None],
     slots: Sequence[Slot],
     others: Sequence[Slot],
+    kept: _Kept,
     *,
     own: bool,
 ) -> Gain:
-    """Return what a set is worth with the ranks and coordinates of another one."""
-    kept, stay = Fraction(0), 0
+    """Return what a set is worth with the ranks and coordinates of another one; ``kept`` has what was compared."""
+    total, stay = Fraction(0), 0
     for old, slot, other in zip(old_slots, slots, others, strict=True):
         if old is None or old.environment != slot.environment:
             continue
-        share, held = after.holding(other), before.holding(old)
-        moved = sum((after.keeper.bytes(piece, box) for piece, box in without_held(share, held)), Fraction(0))
-        kept += sum((after.keeper.bytes(piece, box) for piece, box in share.items()), Fraction(0)) - moved
-        if share == held and (old.rank, old.coordinates) == (other.rank, other.coordinates):
+        keys = before.key(old), after.key(other)
+        if keys not in kept:
+            share, held = after.holding(other), before.holding(old)
+            moved = sum((after.keeper.bytes(piece, box) for piece, box in without_held(share, held)), Fraction(0))
+            kept[keys] = after.bytes(other) - moved, share == held
+        size, is_same = kept[keys]
+        total += size
+        if is_same and (old.rank, old.coordinates) == (other.rank, other.coordinates):
             stay += 1
-    return Gain(kept, stay, int(own))
+    return Gain(total, stay, int(own))
 
 
 def best_numbers(gains: Sequence[dict[int, Gain]]) -> Naming:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from enum import Enum
+from fractions import Fraction
 from typing import NamedTuple
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
@@ -11,7 +12,7 @@ from rankplan.arranging.units import sets_together
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.moving.faults import other_hardware, placed_on_dead
-from rankplan.moving.holdings import Holding, Keeper
+from rankplan.moving.holdings import Holding, Keeper, Key
 from rankplan.nodes.entries import Marks, add_mark
 from rankplan.plans.component import Component
 from rankplan.plans.diff import same_nodes
@@ -67,7 +68,10 @@ class Side:
     instance_of: list[int]
     nodes: list[Node]
     dead: frozenset[int]
-    _holdings: dict[tuple[tuple[str, int], ...], Holding]
+    _keys: dict[Key, Key]
+    _weight_keys: dict[Key, Key]
+    _holdings: dict[Key, Holding]
+    _bytes: dict[Key, Fraction]
 
     @classmethod
     def of(cls, component: Component, nodes: list[Node], dead: Marks) -> Side:
@@ -83,13 +87,36 @@ class Side:
         for slot, number in zip(slots, numbers, strict=True):
             instances[number].append(slot.number)
         lost = frozenset(slot.number for slot in slots if dead and _is_dead(component, slot, nodes, dead))
-        return cls(component, Keeper.of(component), kind, slots, instances, numbers, nodes, lost, {})
+        return cls(component, Keeper.of(component), kind, slots, instances, numbers, nodes, lost, {}, {}, {}, {})
+
+    def key(self, slot: Slot) -> Key:
+        """Return the coordinates of a slot that decide what it holds."""
+        known = self._keys.get(slot.coordinates)
+        if known is None:
+            known = self._keys[slot.coordinates] = self.keeper.decides(dict(slot.coordinates))
+        return known
 
     def holding(self, slot: Slot) -> Holding:
-        """Return what a slot holds; slots with equal coordinates hold the same."""
-        if slot.coordinates not in self._holdings:
-            self._holdings[slot.coordinates] = self.keeper.holding(dict(slot.coordinates))
-        return self._holdings[slot.coordinates]
+        """Return what a slot holds; slots with equal keys hold the same."""
+        key = self.key(slot)
+        if key not in self._holdings:
+            self._holdings[key] = self.keeper.holding(dict(slot.coordinates))
+        return self._holdings[key]
+
+    def weight_key(self, slot: Slot) -> Key:
+        """Return the coordinates of a slot that decide how many bytes it holds."""
+        known = self._weight_keys.get(slot.coordinates)
+        if known is None:
+            known = self._weight_keys[slot.coordinates] = self.keeper.weighs(dict(slot.coordinates))
+        return known
+
+    def bytes(self, slot: Slot) -> Fraction:
+        """Return the bytes of all that a slot holds."""
+        key = self.weight_key(slot)
+        if key not in self._bytes:
+            boxes = self.holding(slot).items()
+            self._bytes[key] = sum((self.keeper.bytes(piece, box) for piece, box in boxes), Fraction(0))
+        return self._bytes[key]
 
 
 def has_one_owner(slot: Slot) -> bool:

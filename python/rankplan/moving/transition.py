@@ -590,8 +590,7 @@ class _Solving:
             if not side.keeper.known:
                 return None
             for slot in side.slots:
-                held = sum((side.keeper.bytes(*item) for item in side.holding(slot).items()), Fraction(0))
-                kept += held - received[name, slot.number]
+                kept += side.bytes(slot) - received[name, slot.number]
         return round(kept)
 
 
