@@ -181,6 +181,18 @@ def test_a_plan_that_shrinks_ends_the_ranks_beyond(cluster: Cluster, tmp_path: P
     assert all(map(has_ended, before))
 
 
+def test_ranks_with_other_sizes_start_again_at_their_places(cluster: Cluster, tmp_path: Path) -> None:
+    """A process has loaded its share for its coordinates: the same place is not enough for it to stay."""
+    made = plan(cluster, rollout={"placement": "0-1", "parallel": {"tp": 2}})
+    other = plan(cluster, rollout={"placement": "0-1", "parallel": {"pp": 2}})
+    with Reader.create_group().launch(cluster, made["rollout"]) as group:
+        before = group.pid().wait()
+        assert group.restart(made) == [] and group.pid().wait() == before
+        assert [report.rank for report in group.restart(other)] == [0, 1]
+        assert all(map(has_ended, before)) and len(group.verify()) == 2
+        assert group.restart(other) == []
+
+
 def test_what_cannot_be_restarted(cluster: Cluster) -> None:
     made = plan(cluster, actor="0-1", env="0-1")
     with Reader.create_group().launch(cluster, made["actor"], name="mine") as group:

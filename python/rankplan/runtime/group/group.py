@@ -252,7 +252,9 @@ class WorkerGroup(RankSelection):
         return verified(self._crew.component, *self._asked("look", "verify", timeout))
 
     def restart(self, plan: Plan | Component | None = None, timeout: float | None = None) -> list[RankReport]:
-        """Start the ranks that are dead, new, or whose place another plan has changed, and return their reports.
+        """Start the ranks that are dead, new, or that another plan changes, and return their reports.
+
+        A plan changes a rank that has another place, or other sizes or coordinates of its parallel groups.
 
         ``plan`` is a new plan, or its component for this group: ``replan(plan, cluster.refresh()).plan["rollout"]``.
         Without one, dead ranks start again at their places. The other ranks continue their calls, in their processes.

@@ -16,6 +16,7 @@ from rankplan.environment import MASTER_VARIABLES, restart_environment
 from rankplan.errors import LaunchError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
+from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
@@ -82,9 +83,11 @@ class _Change:
         lost = _lost_ranks(crew, given.inventory)
         if len(component) != len(old):
             _check_staying(crew, component, nodes, dead | lost)
+        before = crew.terms.component
         kept: dict[int, LiveRank] = {}
         for rank, row in zip(old, component, strict=False):
-            if row.rank not in dead and _place(rank.placement, here) == _place(row, nodes):
+            same = _place(rank.placement, here) == _place(row, nodes) and _same_groups(before, component, row.rank)
+            if same and row.rank not in dead:
                 kept[row.rank] = replace(rank, placement=row)
         starting = RankSet(row.rank for row in component if row.rank not in kept)
         return cls(component, nodes, dead, lost, kept, starting, old[len(component) :])
@@ -176,8 +179,7 @@ def _place(row: Placement, nodes: Nodes) -> tuple[Any, ...]:
 def _check_staying(crew: Crew, component: Component, nodes: Nodes, lost: set[int]) -> None:
     """Raise ``ValueError`` if a plan with more or fewer ranks changes a rank that stays and is not lost."""
     before, here, why = crew.terms.component, crew.nodes, ""
-    sizes = [(replace(one.parallel, dp=None), one.engines) for one in (before, component)]
-    if sizes[0] != sizes[1]:
+    if _sizes(before) != _sizes(component):
         why = "has other parallel sizes"
     for rank, row in zip(crew.ranks, component, strict=False):
         old = rank.placement
@@ -223,6 +225,16 @@ def _where(row: Placement, nodes: Nodes) -> str:
     home = nodes.address(row.cluster_node_rank)
     local = [local for node, local in _uses(row) if node == row.cluster_node_rank and local is not None]
     return f"{home} (accelerators {ranges_text(RankSet(local))})" if local else home
+
+
+def _sizes(component: Component) -> tuple[Parallel, int]:
+    """Return the sizes of a component that do not follow from its number of ranks."""
+    return replace(component.parallel, dp=None), component.engines
+
+
+def _same_groups(before: Component, after: Component, rank: int) -> bool:
+    """Whether a rank has the same place in parallel groups of the same sizes."""
+    return _sizes(before) == _sizes(after) and _coordinates(before, rank) == _coordinates(after, rank)
 
 
 def _coordinates(component: Component, rank: int) -> list[dict[str, int]]:
