@@ -14,11 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rankplan import Inventory, PlacementError, Plan, Request, plan, requests
 from rankplan._core import Free, RankSet, Short, Taken
-from rankplan.plans.node_order import in_order
 from support.configs import from_overrides, nodes
 from support.goldens import lines
 from support.oracle_packing import fits, pieces
-from support.recorded_trainers import cluster, config
+from support.recorded_trainers import cluster, config, in_order
 
 LINES = lines("trainer_requests")
 QUESTIONS = list({(line["trainer"], str(line["question"])): line for line in LINES}.values())

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from rankplan import Actors, Inventory, Plan, plan
-from rankplan.plans.node_order import in_order
 from support.configs import from_overrides
+from support.recorded_trainers import in_order
 
 
 def asked(found: Plan) -> set[tuple[str, int, float | None, int | None]]:
@@ -129,6 +129,9 @@ def roll(nodes: int) -> dict[str, Any]:
     return {"num_gpus_per_node": 8, "num_nodes": nodes, "actor_train": {"device_mapping": f"list(range({8 * nodes}))"}}
 
 
+ENGINES = {"num_gpus_per_node": 8, "num_nodes": 2, "engine": {"device_mapping": "list(range(16))"}}
+
+
 def cluster(*cpus: float | None, ranks: bool = False) -> Inventory:
     """Nodes of 8 accelerators; with ``ranks``, they state their ranks for ROLL."""
     nodes = []
@@ -140,14 +143,14 @@ def cluster(*cpus: float | None, ranks: bool = False) -> Inventory:
 
 def bundles(inventory: Inventory, config: dict[str, Any]) -> list[tuple[str | None, float | None]]:
     """The address and the CPUs of each bundle of a pinned plan, in the order in which ROLL asks for them."""
-    found = plan(config, in_order(inventory, "rank-cpus"), dialect="roll", pinned=True)
+    found = plan(config, inventory, dialect="roll", pinned=True)
     return [(found.inventory.node(one.nodes[0]).ip, one.cpus[0]) for one in found.requests]
 
 
 def test_roll_sorts_nodes_by_cpus_and_asks_for_half_of_each() -> None:
     """ROLL 8eb27cc: `scheduler/resource_manager.py:28, 40-49`."""
     assert bundles(cluster(200, 16, 100), roll(2)) == [("10.0.0.1", 8), ("10.0.0.2", 50)]
-    assert bundles(cluster(7, 1), roll(2)) == [("10.0.0.1", 1), ("10.0.0.0", 3.5)]
+    assert bundles(cluster(7, 1), ENGINES) == [("10.0.0.1", 1), ("10.0.0.0", 3.5)]
     assert bundles(cluster(200, None, 100), roll(2)) == [("10.0.0.0", 100), ("10.0.0.1", None)]
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError, Plan, diff
+from rankplan import Inventory, PlacementError, Plan, RankSet, diff
 from rankplan.trainers.roll.device_mapping import parse_device_mapping
 from rankplan.trainers.roll.dialect import DIALECT as roll
 from rankplan.trainers.roll.keys import KEYS as ROLL
@@ -729,6 +730,48 @@ def test_a_pinned_plan_takes_the_nodes_that_roll_can_have() -> None:
     named_nodes = Inventory.from_dict({"nodes": ranked})
     with pytest.raises(PlacementError, match="only 1 node of the cluster has"):
         roll.plan(config, named_nodes.without(["n0/3"]), pinned=True)
+
+
+def with_cpus(*cpus: float | None, **more: Any) -> Inventory:
+    nodes = [{"ranks": rank, "hostname": f"n{rank}", "accelerators": 4, "cpus": each} for rank, each in enumerate(cpus)]
+    return Inventory.from_dict({"nodes": [node | more.get(node["hostname"], {}) for node in nodes]})
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_of_more_nodes_roll_takes_those_with_the_fewest_cpus(pinned: bool) -> None:
+    config = {"num_gpus_per_node": 4, "a": {"device_mapping": "list(range(0,8))"}}
+
+    def taken(inventory: Inventory) -> list[str | None]:
+        planned = roll.plan(config, inventory, pinned=pinned)
+        assert planned["a"].used_nodes() == RankSet("0-1")
+        return [planned.inventory.node(rank).hostname for rank in range(2)]
+
+    assert taken(with_cpus(200, 16, 100)) == ["n1", "n2"]
+    assert taken(with_cpus(200, 100, 100, 16)) == ["n3", "n1"]
+    assert taken(with_cpus(64, 64, 64)) == ["n0", "n1"]
+    assert taken(with_cpus(200, None, 100)) == ["n0", "n1"]
+    ranked = {f"n{rank}": {"labels": {"NODE_RANK": str(rank)}} for rank in range(3)}
+    assert taken(with_cpus(200, 16, 100, **ranked)) == ["n0", "n1"]
+    # all are used, and keep their order until the plan is pinned
+    assert taken(with_cpus(200, 16)) == ["n0", "n1"]
+    if pinned:
+        assert taken(with_cpus(200, 16, 100).without(["n1"])) == ["n0", "n2"]
+        for inventory in (with_cpus(200, 16, 100), with_cpus(100, 16)):
+            bound = rankplan.plan(config, inventory, dialect="roll", pinned=True)
+            names = [bound.inventory.node(rank).hostname for rank in range(2)]
+            assert names == (["n1", "n2"] if inventory.num_nodes == 3 else ["n1", "n0"])
+            assert [cpus for one in bound.requests for cpus in one.cpus] == [8, 50]
+
+
+def test_two_cpus_of_a_node_are_too_few_for_downloads() -> None:
+    config = {"num_gpus_per_node": 4, "actor_train": {"device_mapping": "list(range(0,4))"}}
+    roll.plan(config, with_cpus(3))
+    roll.plan({"num_gpus_per_node": 4, "simulator": {"device_mapping": "list(range(0,4))"}}, with_cpus(2))
+    with pytest.raises(PlacementError) as waits:
+        roll.plan(config, with_cpus(2))
+    (fault,) = waits.value.diagnostics
+    assert (fault.code, fault.path) == ("never-reserved", "num_gpus_per_node")
+    assert fault.message.startswith("node 0: ROLL has 1 of 2 CPUs of a node, of which its workers hold a part")
 
 
 @at_least(helped=0.1)

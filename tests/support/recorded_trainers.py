@@ -8,6 +8,7 @@ from typing import Any
 
 from rankplan import Inventory
 from rankplan.plans.node_order import reordered
+from rankplan.plans.requests import NodeOrder
 
 from support.configs import from_overrides
 
@@ -75,13 +76,17 @@ def _nemo_rl(asked: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def in_order(inventory: Inventory, order: NodeOrder) -> Inventory:
+    """The nodes in an order of trainers; as they are if what it sorts by is unknown."""
+    ranks = inventory.core.other_order(order)
+    return inventory if ranks is None else reordered(inventory, ranks)
+
+
 def cluster(line: dict[str, Any]) -> Inventory:
     """The recorded nodes in the order of their addresses, without the accelerators of other jobs."""
     content = [
         {"ranks": rank, "ip": ip, "accelerators": gpus, "cpus": cpus}
         for rank, (ip, gpus, cpus) in enumerate(line["cluster"]["joined"])
     ]
-    found = Inventory.from_dict({"nodes": content})
-    order = found.core.other_order("number")
-    found = found if order is None else reordered(found, order)
+    found = in_order(Inventory.from_dict({"nodes": content}), "number")
     return found.without([f"{address}/{gpu}" for address, gpus in line["cluster"]["held"] for gpu in gpus])

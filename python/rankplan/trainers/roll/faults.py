@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from rankplan import Diagnostic
+from rankplan import Diagnostic, RankSet
 from rankplan._core import MAX_PROCESSES, MAX_RANK
 from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.sdk import Where, must_be
-from rankplan.words import counted, shown
+from rankplan.words import counted, nodes_text, shown
 
 WRITE_DEVICES = "write list(range(0,8)), [0,1,2,3], or several of these with +"
 _EVALUATED = (
@@ -102,6 +102,16 @@ def other_gpus_per_node(stated: int, node: int, present: int, *, fitting: int | 
     if fitting is not None:
         help = f"write {fitting}, remove the key if nodes differ, or use another cluster"
     return Diagnostic("invalid-value", message, help)
+
+
+def no_cpu_for_downloads(nodes: RankSet, cpus: float) -> Diagnostic:
+    """Return the fault of nodes with so few CPUs that the task which downloads the models never starts there."""
+    message = (
+        f"{nodes_text(nodes)}: ROLL has 1 of {cpus:g} CPUs of a node, of which its workers hold a part, so that the "
+        "task that downloads the models, with a CPU of its own, never starts"
+    )
+    help = "give Ray 3 CPUs or more on each node (`ray start --num-cpus`, Slurm's --cpus-per-task, the limits of pods)"
+    return Diagnostic("never-reserved", message, help)
 
 
 def nodes_not_free(num_nodes: int, each: int, free_nodes: int, *, states_devices: bool) -> Diagnostic:

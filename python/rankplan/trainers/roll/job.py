@@ -32,6 +32,10 @@ from rankplan.trainers.roll.device_mapping import devices_of
 from rankplan.trainers.roll.requests import Nodes, requests_on
 
 _VLLM = "vllm"
+_POLICIES = ("actor_train", "actor_infer", "reference")
+"""Roles whose models ROLL downloads, in each of its pipelines (``BasePipeline.download_models``)."""
+_CPUS_OF_DOWNLOADS = 3
+"""CPUs of a node with which half of them, less those of workers, suffice for a task."""
 _AS_STATED = frozenset({"hf_infer", "sglang"})
 """Strategies that use ``num_gpus_per_worker`` as stated."""
 
@@ -129,10 +133,34 @@ class RollJob(Job):
         order = [*(fitting - marked), *(fitting & marked), *(others - marked), *(others & marked)]
         return inventory if order == [*every] else reordered(inventory, order)
 
+    def _with_fewest_cpus_first(self, inventory: Inventory, gpus_per_node: int | None) -> Inventory:
+        """Return the nodes with those first that ROLL takes of more than it needs: the ones with the fewest CPUs.
+
+        It sorts them before it takes the first ones (``ResourceManager.__init__``). They keep their order if it needs
+        all, if CPUs are unknown, and if the nodes have a ``NODE_RANK``, which must be those of the nodes that it takes.
+        """
+        core = inventory.core
+        wanted = self._num_nodes(inventory)
+        sizes = core.nodes_by_size()
+        usable = RankSet().union(*(nodes for size, nodes in sizes.items() if size and gpus_per_node in (None, size)))
+        usable -= RankSet(inventory.marks)
+        if wanted is None or wanted >= len(usable) or usable != RankSet(range(len(usable))):
+            return inventory
+        if core.order("rank") is not None:
+            return inventory
+        order: list[int] = []
+        for cpus, nodes in sorted(core.nodes_by_cpus(), key=lambda entry: entry[0] or 0):
+            if cpus is None and nodes & usable:
+                return inventory
+            order += nodes & usable
+        others = range(len(usable), inventory.num_nodes)
+        return inventory if order == sorted(order) else reordered(inventory, [*order, *others])
+
     def _fitting(self, cluster: Inventory, collector: Faults, *, pinned: bool) -> Inventory:
         """Return the nodes that the config uses, and record a fault if they contradict it."""
         each = self.gpus_per_node
         inventory = self._with_whole_nodes_first(cluster, each) if pinned else cluster
+        inventory = self._with_fewest_cpus_first(inventory, each)
         num_nodes = self._num_nodes(inventory)
         if num_nodes not in (None, inventory.num_nodes):
             try:
@@ -197,6 +225,15 @@ class RollJob(Job):
         core = placer.inventory.core
         nodes = [Nodes(role.name, role.devices.used_nodes(core)) for role in self.roles if role.devices]
         placer.requests += requests_on(placer.inventory, nodes, self.gpus_per_node)
+        for cpus, short in core.nodes_by_cpus():
+            waiting = short & self._downloading_nodes(placer.inventory)
+            if cpus is not None and cpus < _CPUS_OF_DOWNLOADS and waiting:
+                placer.faults.add(self.gpus_per_node_at, faults.no_cpu_for_downloads(waiting, cpus))
+
+    def _downloading_nodes(self, inventory: Inventory) -> RankSet:
+        """Return the nodes on which ROLL certainly starts a task that downloads models: those of policies."""
+        policies = (role.devices for role in self.roles if role.name in _POLICIES and role.devices)
+        return RankSet().union(*(devices.used_nodes(inventory.core) for devices in policies))
 
 
 def _other_sizes(inventory: Inventory, each: int) -> dict[int, int]:

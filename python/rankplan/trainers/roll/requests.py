@@ -38,7 +38,7 @@ def requests_on(inventory: Inventory, nodes_of_roles: Iterable[Nodes], gpus_per_
     order: NodeOrder | None = "rank-cpus"
     if all(row.cpus is not None for row in rows):
         by_cpus = sorted(rows, key=lambda row: row.cpus or 0)
-        if by_cpus != rows:
+        if by_cpus != rows and inventory.core.order("rank") is not None:
             rows, order = by_cpus, None  # ranks decide, which the nodes are sorted by already
     requests = Requests()
     for row in rows:
