@@ -245,6 +245,21 @@ def test_all_invariants_hold_for_random_pairs(seed: int) -> None:
     assert all(order.index(need) < order.index(step.id) for step in found.steps for need in step.needs)
 
 
+def test_slots_of_an_instance_load_while_others_get_new_ranks() -> None:
+    """With pp outside dp, the second stage of a trainer that grows is renumbered."""
+    memory = {"training": "megatron", "model": MODEL, "distributed_optimizer": False}
+    entry = {"parallel": {"pp": 2}, "memory": memory}
+    before = planned({"actor": {"placement": "0-3", **entry}}, 1, 8, "80 GiB")
+    after = planned({"actor": {"placement": "0-5", **entry}}, 1, 8, "80 GiB")
+    found = transition(before, after, names="as planned")
+    assert {"load actor/0", "rename actor/0"} <= {*ids(found)}
+    assert verify(found).breaches == ()
+    regroup = next(step for step in found.steps if step.do == "regroup")
+    assert {*regroup.needs} == {"load actor/0", "rename actor/0"}
+    alone = [step._replace(needs=["load actor/0"]) if step.do == "regroup" else step for step in found.steps]
+    assert {breach.invariant for breach in verify(replace(found, steps=tuple(alone))).breaches} == {4}
+
+
 def crossing() -> Transition:
     """Return a transition in which engines swap places with a trainer's, all of them tight."""
     sized = {"resident": "40 GiB", "sleep": "host"}
