@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -24,7 +24,8 @@ from rankplan.cli.common import (
 )
 from rankplan.cli.output import faults_end_it, print_table
 from rankplan.cli.rule_options import rule_options
-from rankplan.front.job import Config, opened, saved_plan
+from rankplan.front.job import Config, job_file_of, opened, saved_plan
+from rankplan.front.warnings import reject_saved
 from rankplan.plans.plan import Plan
 from rankplan.read.facts import with_stated
 from rankplan.render.changes import arrangement_line, crossings_table, node_lines
@@ -61,7 +62,7 @@ def arrange(
     with faults_end_it():
         config = opened(file)
         found = _arranged(config, choice, rules, restore, beside)
-        arrangement = found.arrangement
+        arrangement, plan = found
         if (crossings := crossings_table(arrangement)) is not None:
             print_table(crossings)
         else:
@@ -70,16 +71,18 @@ def arrange(
         if output is not None:
             arrangement.save(output)
         if save is not None:
-            found.plan().save(save)
+            if plan is None:
+                raise click.UsageError("--with and --save take a saved plan; a config states what it excludes itself")
+            plan.save(save)
         if output is None and save is None:
             click.echo("\n".join(node_lines(arrangement)))
 
 
 class _Arranged(NamedTuple):
-    """An arrangement, and what makes the plan on it."""
+    """An arrangement, and the plan on it; ``None`` if a config excludes some of its nodes."""
 
     arrangement: Arrangement
-    plan: Callable[[], Plan]
+    plan: Plan | None
 
 
 def _arranged(
@@ -94,14 +97,17 @@ def _arranged(
         inventory = inventory.excluding(choice.without)
         arrangement = arranged(saved, inventory, **stated, restore=restore, beside=others)
         plan = saved.placed(saved.inventory, saved.values(), with_stated(saved.rules, stated))
-        return _Arranged(arrangement, lambda: arranged_plan(plan, arrangement, restore))
+        moved = arranged_plan(plan, arrangement, restore)
+        reject_saved(moved, job_file_of(config))
+        return _Arranged(arrangement, moved)
     job = replace(read(config, choice), options=stated)
     job.announce()
     if job.is_arranged and not restore:
         job = replace(job, inventory=beside_others(job.inventory, others))
         found = job.arranged()
         if found.arrangement is not None:
-            return _Arranged(found.arrangement, lambda: job.planned().plan)
+            return _Arranged(found.arrangement, job.planned().plan)
     arrangement = arranged(job.unchecked_plan(), job.inventory, **stated, restore=restore, beside=others)
-    again = replace(job, inventory=arrangement.inventory)
-    return _Arranged(arrangement, lambda: again.planned().plan)
+    if restore:
+        return _Arranged(arrangement, None)  # the config excludes what is brought back here
+    return _Arranged(arrangement, job.reordered(arrangement.order).planned().plan)

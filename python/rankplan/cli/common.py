@@ -32,12 +32,14 @@ from rankplan.front.job import (
     unplaced_job,
 )
 from rankplan.front.job import Nodes as Given
+from rankplan.front.warnings import reject_saved
 from rankplan.frozen import frozen
 from rankplan.guests.doors import Table
 from rankplan.hardware.cards import size_in_bytes
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.read.sources import Planned, Sources
+from rankplan.read.sources import Sources
+from rankplan.read.text.reader import Reader
 from rankplan.words import did_you_mean
 
 if TYPE_CHECKING:
@@ -310,14 +312,30 @@ def planned(file: Config, choice: Choice, *, isolate: bool | None = None, pinned
     return planned_by(file, choice, isolate=isolate, pinned=pinned).plan
 
 
-def planned_by(file: Config, choice: Choice, *, isolate: bool | None, pinned: bool) -> Planned:
-    """Return what `planned` does, and where the config states it; a saved plan does not say it."""
+class PlannedFile(NamedTuple):
+    """A plan, and where its config states what decides it; a saved plan does not say it."""
+
+    plan: Plan
+    sources: Sources
+    reader: Reader
+
+
+def planned_by(
+    file: Config, choice: Choice, *, isolate: bool | None, pinned: bool, fitting: bool = True
+) -> PlannedFile:
+    """Return what `planned` does, and where the config states it.
+
+    Unless it must be ``fitting``, the plan may need more memory than there is.
+    """
     file = opened(file)
     refuse_other_nodes(file, choice)
     if is_saved(file):
         if pinned:
             raise click.UsageError(f"{name_of(file)} is a saved plan with its own places; remove --pinned")
-        return Planned(plan(file, choice.given, **config_arguments(choice), isolate=isolate), Sources())
+        saved = plan(file, choice.given, **config_arguments(choice), isolate=isolate)
+        if fitting:
+            reject_saved(saved, job_file_of(file))
+        return PlannedFile(saved, Sources(), Reader({}))
     stated = job_file_of(file)
     ray = choice.ray if stated is None or choice.given is not None else stated.ray
     if pinned and ray is not None:
@@ -325,33 +343,69 @@ def planned_by(file: Config, choice: Choice, *, isolate: bool | None, pinned: bo
         if not job.dialect.no_groups:
             from rankplan.runtime.live.pinned import planned_to_pin
 
-            return planned_to_pin(job, ray, without=choice.without, isolate=isolate, by_text=choice.by_text, tell=note)
-    return read(file, choice).announced(isolate=isolate, pinned=pinned)
+            bound = planned_to_pin(job, ray, without=choice.without, isolate=isolate, by_text=choice.by_text, tell=note)
+            return PlannedFile(*bound, job.reader)
+    job = read(file, choice)
+    return PlannedFile(*job.announced(isolate=isolate, pinned=pinned, fitting=fitting), job.reader)
 
 
 class PlanOnNodes(NamedTuple):
-    """A plan, and all nodes that its job may use: also those that the plan leaves to others."""
+    """A plan, and all nodes that its job may use: also those that the plan leaves to others.
+
+    ``refused`` are the faults for which other commands refuse the plan.
+    """
 
     plan: Plan
     inventory: Inventory
+    refused: PlacementError | None = None
 
 
-def planned_on(file: Config, choice: Choice, *, checked: bool) -> PlanOnNodes:
+def planned_on(file: Config, choice: Choice) -> PlanOnNodes:
     """Return the plan of a config, or the saved plan in the file, with all nodes of the options or of the job file.
 
-    ``checked``: rules that do not hold on these nodes are faults.
+    Its rules may not hold on these nodes.
     """
     file = opened(file)
     saved = saved_plan(file)
     if saved is not None:
-        if checked:
-            saved = planned(file, choice)
         return PlanOnNodes(saved, choice.among(saved.inventory))
     job = read(file, choice)
-    if checked:
-        return PlanOnNodes(job.announced_plan(), job.inventory)
     job.announce()
     return PlanOnNodes(job.unchecked_plan(), job.inventory)
+
+
+def shown_on(file: Config, choice: Choice) -> PlanOnNodes:
+    """Return what `planned_on` does for a plan that is drawn or compared: it may be refused otherwise.
+
+    Raises `PlacementError` for a config without a plan.
+    """
+    file = opened(file)
+    try:
+        if is_saved(file):
+            found = planned(file, choice)
+            return PlanOnNodes(found, choice.among(found.inventory))
+        job = read(file, choice)
+        return PlanOnNodes(job.announced_plan(), job.inventory)
+    except PlacementError as error:
+        try:
+            return _refused(file, choice, error)
+        except PlacementError:
+            raise error from None
+
+
+def _refused(file: Config, choice: Choice, error: PlacementError) -> PlanOnNodes:
+    """Return a plan that was refused. Raises `PlacementError` if there is none."""
+    saved = saved_plan(file, choice.given, **config_arguments(choice))
+    if saved is not None:
+        return PlanOnNodes(saved, choice.among(saved.inventory), error)
+    job = read(file, choice)
+    try:
+        found = job.kept().plan
+    except PlacementError:
+        found = job.unchecked_plan()
+    if not found:
+        raise error
+    return PlanOnNodes(found, job.inventory, error)
 
 
 def others_beside(file: Config, paths: Sequence[str]) -> list[Plan]:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import Choice, WrittenName, config_options, output_option, planned
+from rankplan.cli.common import Choice, WrittenName, config_options, output_option, shown_on
 from rankplan.cli.output import faults_end_it
 from rankplan.dialects import DIALECTS, writers
 from rankplan.dialects.convert import TOPOLOGY, Converted
 from rankplan.dialects.convert import convert as converted
 from rankplan.errors import printable
 from rankplan.files import write_whole
+from rankplan.front.job import opened
 
 
 @click.command()
@@ -26,7 +27,7 @@ def convert(file: str, to: str, choice: Choice, *, topology: bool, output: str |
     """Write the placements of a config in another dialect.
 
     Whatever that dialect cannot express is omitted and listed on stderr; the exit code is then 1. What it adds is
-    listed, too.
+    listed, too. So are the faults of a plan that breaks its rules, or does not fit into memory.
     """
     if not DIALECTS[to].writers:
         help = f"use {', '.join(writers())}"
@@ -36,8 +37,11 @@ def convert(file: str, to: str, choice: Choice, *, topology: bool, output: str |
         message = f"only {' and '.join(names)} has a topology section; use --to {' or --to '.join(names)}"
         raise click.BadParameter(message, param_hint="--topology")
     with faults_end_it():
-        conversion = converted(planned(file, choice), to, topology=topology)
+        plan, _, refused = shown_on(opened(file), choice)
+        conversion = converted(plan, to, topology=topology)
         print_converted(conversion, to, output)
+        if refused is not None:
+            raise refused
         sys.exit(1 if conversion.omitted else 0)
 
 

@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from rankplan.cli.common import Choice, config_options, format_option, planned
-from rankplan.cli.output import faults_end_it, print_table
+from rankplan.cli.common import Choice, config_options, format_option, shown_on
+from rankplan.cli.output import faults_end_it, print_table, show_error
 from rankplan.front.job import is_saved, opened
 from rankplan.plans.diff import PlanDiff
 from rankplan.render.changes import diff_json, diff_table
@@ -25,17 +25,22 @@ def diff(before: str, after: str, choice: Choice, form: str) -> None:
     parallel groups; consecutive ranks that change together are one line. The options define the nodes on which a config
     is planned; a saved plan has its own nodes.
 
-    Exit codes: 0 no difference, 1 differences, 2 faults in A or B, or wrong usage.
+    Exit codes: 0 no difference, 1 differences, or a plan that breaks its rules or does not fit into memory, 2 other
+    faults in A or B, or wrong usage.
     """
     with faults_end_it(code=2):
         configs = [opened(file) for file in (before, after)]
         saved = [is_saved(config) for config in configs]
         choices = [Choice() if one and not all(saved) else choice for one in saved]
-        found = PlanDiff(*map(planned, configs, choices))
+        before_and_after = [shown_on(*each) for each in zip(configs, choices, strict=True)]
+        found = PlanDiff(*(shown.plan for shown in before_and_after))
         if form == "json":
             click.echo(diff_json(found))
         elif found:
             print_table(diff_table(found))
         else:
             click.echo("no difference")
-        sys.exit(1 if found else 0)
+        refused = [shown.refused for shown in before_and_after if shown.refused is not None]
+        for error in refused:
+            show_error(error)
+        sys.exit(1 if found or refused else 0)

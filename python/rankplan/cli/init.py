@@ -27,7 +27,7 @@ def init(file: str, inventory: str | None, dialect_name: str | None, output: str
         path = usual_name(file) if output is None else Path(output)
         config = opened(file)
         choice = Choice(inventory, dialect=dialect_name)
-        plan, nodes = planned_on(config, choice, checked=False)
+        plan, nodes, _ = planned_on(config, choice)
         draft = Draft(
             file=from_folder_of(path, file),
             plan=plan,

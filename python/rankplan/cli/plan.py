@@ -22,11 +22,13 @@ from rankplan.cli.common import (
 )
 from rankplan.cli.output import faults_end_it, print_lines, print_table
 from rankplan.files import write_whole
-from rankplan.front.api import peaks_of, stated_memory
-from rankplan.front.job import opened
+from rankplan.front.job import job_file_of, opened
+from rankplan.front.memory import UsedMemory, needs_of, peaks_of
+from rankplan.front.warnings import reject_unfit
 from rankplan.memory.needs import Needs
 from rankplan.memory.rows import ProcessNeeds
 from rankplan.plans.plan import Plan
+from rankplan.read.sources import Planned
 from rankplan.render.lines import reserved_lines, sharing_lines, size_lines
 from rankplan.render.memory import memory_lines, unknown_lines
 from rankplan.render.rows import csv_rows, hostfile, json_list, npz, plain_rows, rankfile
@@ -107,27 +109,45 @@ def plan(
         raise click.UsageError("--reserve and --costs require --memory")
     with faults_end_it():
         config = opened(file)
-        result, sources = planned_by(config, choice, isolate=isolate, pinned=pinned)
+        result, sources, reader = planned_by(config, choice, isolate=isolate, pinned=pinned, fitting=not memory)
+        needs = None
+        if memory:
+            used = UsedMemory(reserve, peaks_of(costs)).or_stated(job_file_of(config))
+            needs = needs_of(Planned(result, sources), used, always=True)
+            if output is None:
+                _show_memory(result, needs, form)
+            reject_unfit(Planned(result, sources), needs, reader)
         if save is not None:
             result.save(save)
+        if memory and output is None:
+            return
         if weights is not None:
             _write_weights(result.weight_map(*_sender_and_receiver(result, weights, file)), form, output)
             return
-        needs = None
-        if memory:
-            used = stated_memory(config, reserve, peaks_of(costs))
-            needs = Needs(result.inventory, result, *used, sources.spellings)
         rows = None if needs is None else ProcessNeeds(needs)
         if form in ("hostfile", "rankfile") or component is not None:
             component = component_of(result, component, file)
             result = result.only(component)
         if form == "table":
-            print_table(plan_table(result, rows))
-            sharing = sharing_lines(result) if component is None else []
-            print_lines([*size_lines(result), *reserved_lines(result), *sharing])
-            print_lines([] if needs is None else [*memory_lines(needs), *unknown_lines(needs)])
+            _print_plan(result, None, is_part=component is not None)
         else:
             _write_plan(result, rows, form, output)
+
+
+def _show_memory(plan: Plan, needs: Needs | None, form: str) -> None:
+    """Print what a plan needs, also if it does not fit: the phases show why."""
+    if form == "table":
+        _print_plan(plan, needs)
+    elif needs is not None:
+        _write_plan(plan, ProcessNeeds(needs), form, None)
+
+
+def _print_plan(plan: Plan, needs: Needs | None, *, is_part: bool = False) -> None:
+    """Print the processes of a plan, or of one component, and what it needs of memory."""
+    print_table(plan_table(plan, None if needs is None else ProcessNeeds(needs)))
+    sharing = [] if is_part else sharing_lines(plan)
+    print_lines([*size_lines(plan), *reserved_lines(plan), *sharing])
+    print_lines([] if needs is None else [*memory_lines(needs), *unknown_lines(needs)])
 
 
 def _chosen_format(form: str | None, output: str | None, weights: str | None) -> str:

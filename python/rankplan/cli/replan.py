@@ -16,7 +16,8 @@ from rankplan.cli.common import Choice, beside_option, inventory_options, others
 from rankplan.cli.output import faults_end_it
 from rankplan.cli.rule_options import rule_options
 from rankplan.errors import PlacementError
-from rankplan.front.job import Config, load_plan, name_of, opened, saved_plan
+from rankplan.front.job import Config, job_file_of, load_plan, name_of, opened, saved_plan
+from rankplan.front.warnings import reject_saved
 from rankplan.jobs.recognising import is_job_file
 from rankplan.read.text.load import SCRIPTS
 from rankplan.read.text.scalars import plain_scalar
@@ -106,6 +107,7 @@ def replan(
             if choice.given is not None:
                 raise
             raise PlacementError(map(with_inventory, error.diagnostics)) from None
+        reject_saved(found.plan, job_file_of(config))
         click.echo("\n".join(replan_lines(found)))
         if save is not None:
             found.plan.save(save)

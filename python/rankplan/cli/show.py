@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import Choice, Suffixed, beside_option, config_options, others_beside, planned_on
+from rankplan.cli.common import Choice, Suffixed, beside_option, config_options, others_beside, shown_on
 from rankplan.cli.output import faults_end_it, print_lines, text_console
 from rankplan.files import write_whole
 from rankplan.front.job import opened
@@ -33,11 +33,12 @@ def show(file: str, choice: Choice, by: str | None, beside: tuple[str, ...], out
 
     FILE is a config or a saved plan. With more than 16 nodes, nodes that run the same processes are folded. If the
     network is known, a row for each domain has its nodes: those in use, those of other jobs, and the spares of the
-    inventory. Equal domains are one row.
+    inventory. Equal domains are one row. A plan that breaks its rules, or does not fit into memory, is drawn, too; its
+    faults follow, and the exit code is 1.
     """
     with faults_end_it():
         config = opened(file)
-        plan, inventory = planned_on(config, choice, checked=True)
+        plan, inventory, refused = shown_on(config, choice)
         kinds = [kind for kind in KINDS if any(has_groups(component, kind) for component in plan.values())]
         if by is not None and by not in kinds:
             help = f"use {' or '.join(kinds)}" if kinds else "no component states parallel sizes"
@@ -46,9 +47,11 @@ def show(file: str, choice: Choice, by: str | None, beside: tuple[str, ...], out
         everything = around(inventory, others_beside(config, beside))
         if output is not None:
             write_whole(output, _DRAWN[output.suffix.lower()](plan, Path(file).name, by, around=everything))
-            return
-        picture = map_of(plan, by, around=everything)
-        console = text_console()
-        for line in lines(picture, console.width):
-            console.print(line)
-        print_lines(reserved_lines(plan) + sharing_lines(plan))
+        else:
+            picture = map_of(plan, by, around=everything)
+            console = text_console()
+            for line in lines(picture, console.width):
+                console.print(line)
+            print_lines(reserved_lines(plan) + sharing_lines(plan))
+        if refused is not None:
+            raise refused

@@ -24,6 +24,7 @@ from rankplan.front.job import (
     saved_file,
     saved_plan,
 )
+from rankplan.front.memory import UsedMemory, needs_of, peaks_of
 from rankplan.front.warnings import changed_job, saved_warnings, unknown_amounts
 from rankplan.hardware.cards import size_in_bytes
 from rankplan.plans.plan import Plan
@@ -35,7 +36,6 @@ from rankplan.render.report import Report
 
 if TYPE_CHECKING:
     from rankplan.memory.needs import Needs
-    from rankplan.memory.peaks import Peaks
     from rankplan.tuning.costs import Costs
     from rankplan.tuning.search import Tuning
 
@@ -69,17 +69,14 @@ def check(
     name = name_of(config)
     try:
         config = opened(config)
-        reserved, peaks = stated_memory(config, None if reserve is None else reserved, peaks)
+        used = UsedMemory(None if reserve is None else reserved, peaks).or_stated(job_file_of(config))
         plan = saved_plan(config, nodes, dialect, overrides, without)
         if plan is None:
             job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
             read = job.config
             job.announce()
-            plan, sources = job.planned()
-        if memory or any(component.memory is not None for component in plan.values()):
-            from rankplan.memory.needs import Needs  # many configs say nothing about memory
-
-            needs = Needs(plan.inventory, plan, reserved, peaks, sources.spellings)
+            plan, sources = job.kept()
+        needs = needs_of(Planned(plan, sources), used, always=memory)
         warnings: tuple[Diagnostic, ...]
         if job is None:
             warnings = (*saved_warnings(plan, needs, name), *changed_job(plan, saved_file(config)))
@@ -101,34 +98,6 @@ def check(
     return Report(name, plan, (*deciding, *warnings), omitted, shown, unchecked)
 
 
-def peaks_of(costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None) -> Peaks | None:
-    """Return the measured peaks of costs. Raises `PlacementError` with every fault, ``OSError``."""
-    if costs is None:
-        return None
-    from rankplan.tuning.search import read_costs  # most programs never tune
-
-    return read_costs(costs).peaks
-
-
-def stated_memory(config: Any, reserve: float | None, peaks: Peaks | None) -> tuple[float, Peaks | None]:
-    """Return what other programs use of each accelerator, and measured peaks: as given, else as a job file states."""
-    stated = job_file_of(config)
-    if stated is None:
-        return reserve or 0.0, peaks
-    from rankplan.jobs.faults import no_file
-
-    memory = stated.memory
-    if reserve is None and memory.reserve is not None:
-        reserve = size_in_bytes(memory.reserve)
-    if peaks is None and memory.costs is not None:
-        try:
-            peaks = peaks_of(memory.costs)
-        except OSError as error:
-            fault = no_file("costs", memory.costs, error.strerror or str(error))
-            raise PlacementError([stated.where("memory", "costs").locate(fault)]) from None
-    return reserve or 0.0, peaks
-
-
 def plan(
     config: Config,
     nodes: Nodes | None = None,
@@ -147,6 +116,8 @@ def plan(
     ``["trainer.nnodes=2"]``. ``without`` names hardware that must not be used: see `Inventory.without`. ``isolate``
     tells whether a process sees only its own accelerators (by default as saved, else yes).
 
+    A plan may need more memory than there is, so that ``rankplan plan`` refuses it: see `check` and `Plan.memory`.
+
     A plan predicts where a trainer puts the processes that it starts. With ``pinned``, it is the plan to bind them to:
     nodes are in the order of addresses that the trainer sorts them in, and groups and engines on one node if they fit.
 
@@ -159,7 +130,7 @@ def plan(
             raise ValueError(f"{name_of(config)} is a plan with its own places; pinned applies to configs")
         return saved if isolate is None else saved.with_visibility("own" if isolate else "node")
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
-    return job.announced_plan(isolate=isolate, pinned=pinned)
+    return job.announced(isolate=isolate, pinned=pinned, fitting=False).plan
 
 
 def requests(
@@ -217,6 +188,7 @@ def tune(
         raise PlacementError([faults.not_a_config(name_of(config))])
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     job.announce()
+    job.reader.fork().finish()
     read, memory = costs_for(read, job.config, job.dialect, job.inventory, job.name)
     finish = None if job.stated is None else job.with_stated_rules
     return search(

@@ -14,12 +14,14 @@ from rankplan.dialects import DIALECTS, OWN, Dialect, inventory_of, mixed, no_jo
 from rankplan.dialects.interface.cluster import AnyCluster
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import beginning
+from rankplan.front.memory import UsedMemory, needs_of
 from rankplan.front.warnings import (
     group_warnings,
     idle_warnings,
     plan_warnings,
     reject_crossings,
     reject_empty,
+    reject_unfit,
     reject_unreservable,
     reservation_warnings,
 )
@@ -104,10 +106,13 @@ class Job:
         """Return the plan of `announced`."""
         return self.announced(isolate=isolate, pinned=pinned).plan
 
-    def announced(self, *, isolate: bool | None = None, pinned: bool = False) -> Planned:
-        """Return what `planned` does; log assumed nodes, what only a run decides, and groups to pin that are torn."""
+    def announced(self, *, isolate: bool | None = None, pinned: bool = False, fitting: bool = True) -> Planned:
+        """Return what `planned` does; log assumed nodes, what only a run decides, and groups to pin that are torn.
+
+        Unless it must be ``fitting``, the plan may need more memory than there is.
+        """
         self.announce()
-        planned = self.planned(isolate=isolate, pinned=pinned)
+        planned = (self.planned if fitting else self.kept)(isolate=isolate, pinned=pinned)
         self.announce_unknown()
         if pinned:
             self.announce_torn(planned)
@@ -120,10 +125,17 @@ class Job:
     def planned(self, *, isolate: bool | None = None, pinned: bool = False, node_ids: Sequence[str] = ()) -> Planned:
         """Return the plan, and where the config states what decides it.
 
-        Raises `PlacementError` with every fault, also for groups that cross what is forbidden.
+        Raises `PlacementError` with every fault, also for groups that cross what is forbidden, and for components that
+        cannot fit into memory.
 
         ``node_ids`` are Ray's ids of the nodes, by which some trainers sort them: see `plan`.
         """
+        planned = self.kept(isolate=isolate, pinned=pinned, node_ids=node_ids)
+        reject_unfit(planned, needs_of(planned, UsedMemory().or_stated(self.stated)), self.reader)
+        return planned
+
+    def kept(self, *, isolate: bool | None = None, pinned: bool = False, node_ids: Sequence[str] = ()) -> Planned:
+        """Return what `planned` does, also if it does not fit into memory."""
         job, ids = self, node_ids
         if self.is_arranged:
             found = self.arranged(node_ids, isolate=isolate, pinned=pinned)

@@ -10,6 +10,7 @@ from rankplan.dialects import resembled
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.files import read_whole
 from rankplan.front import faults
+from rankplan.front.memory import UsedMemory, needs_of
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import SIZE
 from rankplan.plans.component import PlacementMode, reserves
@@ -85,24 +86,42 @@ def plan_warnings(planned: Planned, needs: Needs | None, reader: Reader) -> Iter
 
     ``needs`` is ``None`` if no component states its memory.
     """
-    if needs is None:
-        _reject_senderless(planned, reader)
-    else:
+    reject_unfit(planned, needs, reader)
+    if needs is not None:
         from rankplan.memory.faults import memory_warnings
-        from rankplan.read.memory_places import located, reject_memory
+        from rankplan.read.memory_places import located
 
-        reject_memory(needs, reader, planned.sources)
-        _reject_senderless(planned, reader)
         yield from (located(reader, planned.sources, name, found) for name, found in memory_warnings(needs))
     yield from group_warnings(planned, reader)
 
 
-def saved_warnings(plan: Plan, needs: Needs | None, name: str) -> Iterator[Diagnostic]:
-    """Yield the warnings about a saved plan. Raises `PlacementError` for its faults."""
+def reject_unfit(planned: Planned, needs: Needs | None, reader: Reader) -> None:
+    """Raise `PlacementError` for components that cannot fit into memory, and for weights without a sender."""
+    if needs is not None:
+        from rankplan.read.memory_places import reject_memory
+
+        reject_memory(needs, reader, planned.sources)
+    _reject_senderless(planned, reader)
+
+
+def reject_saved(plan: Plan, stated: JobFile | None = None) -> None:
+    """Raise `PlacementError` for the faults of a saved plan; ``stated`` is the job file that names it."""
+    _reject_broken(plan)
+    planned = Planned(plan, Sources())
+    reject_unfit(planned, needs_of(planned, UsedMemory().or_stated(stated)), Reader({}))
+
+
+def _reject_broken(plan: Plan) -> None:
+    """Raise `PlacementError` for shares and rules of a saved plan, and for what its nodes can never reserve."""
     plan.check_shares()
     plan.check_keep()
+    reject_unreservable(Planned(plan, Sources()), Reader({}), pinned=False)
+
+
+def saved_warnings(plan: Plan, needs: Needs | None, name: str) -> Iterator[Diagnostic]:
+    """Yield the warnings about a saved plan. Raises `PlacementError` for its faults."""
+    _reject_broken(plan)
     no_config = Reader({})
-    reject_unreservable(Planned(plan, Sources()), no_config, pinned=False)
     yield from reservation_warnings(plan, no_config)
     yield from plan_warnings(Planned(plan, Sources()), needs, no_config)
     yield from plan.rule_warnings()

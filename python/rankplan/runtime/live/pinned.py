@@ -17,7 +17,8 @@ from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.front.command import announce_without_ray
-from rankplan.front.job import Config, Job, opened, saved_plan, unplaced_job
+from rankplan.front.job import Config, Job, job_file_of, opened, saved_plan, unplaced_job
+from rankplan.front.warnings import reject_saved
 from rankplan.frozen import frozen
 from rankplan.launchers.exec.child import run_child
 from rankplan.nodes.inventory import Inventory
@@ -260,6 +261,7 @@ def _planner(
     """Return the function from the nodes of a cluster to the plan; faults that need no cluster are raised now."""
     if saved is not None:
         check_requests(saved)
+        reject_saved(saved, job_file_of(config))
 
         def fitted(nodes: Nodes, held: Held) -> Planned:
             found = fit(saved, nodes, held, without)
