@@ -31,6 +31,7 @@ from rankplan.marks import is_emitted
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.inventory_file import is_size, neither
 from rankplan.plans.plan import Plan
+from rankplan.plans.plan_job import PlanJob
 from rankplan.read.read_config import ReadConfig
 from rankplan.read.sources import Planned
 from rankplan.read.text.document import Section
@@ -195,6 +196,8 @@ class Job:
             from rankplan.read.facts import with_stated
 
             plan = plan.placed(plan.inventory, plan.values(), with_stated(plan.rules, self.options))
+        if labels := self.inventory.level_labels:
+            plan = plan.with_job((plan.job or PlanJob()).with_level_labels(labels))
         return Planned(plan, planned.sources)
 
     def with_stated_rules(self, plan: Plan) -> Plan:

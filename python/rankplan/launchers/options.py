@@ -266,7 +266,8 @@ def option_names() -> dict[str, tuple[str, Form]]:
 def kept_options(stated: Mapping[str, Any], to: str, options: Collection[str], own: Collection[str]) -> EmitOptions:
     """Return options that a plan keeps by the names of their flags, for a launcher that takes these.
 
-    Options for another launcher count as far as this one takes them; its base is a file of another kind.
+    Options for another launcher count as far as this one takes them; its base is a file of another kind. Labels of
+    levels are facts of the cluster, which may be of no use to a launcher.
     """
     known = option_names()
     same = stated.get(TO, to) == to
@@ -275,6 +276,8 @@ def kept_options(stated: Mapping[str, Any], to: str, options: Collection[str], o
     for name, value in stated.items():
         if name in known:
             option, form = known[name]
+            if option == "levels" and option not in options:
+                continue
             if same or (form.shared and option != "base") or option in options:
                 shared[option] = value
         elif name != TO and (same or name.replace("-", "_") in own):

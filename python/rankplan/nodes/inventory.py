@@ -116,9 +116,13 @@ class Inventory:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the mapping that `from_dict` reads, without node groups."""
-        levels = self.written_levels()
+        levels: list[Any] | None = self.written_levels()
         if levels is not None:
-            levels = list(entries.labelled(levels, self.core))
+            stated = self.level_labels
+            levels = [
+                {"name": level, "label": stated[level]} if level in stated else level
+                for level in entries.labelled(levels, self.core)
+            ]
         return {**({} if levels is None else {"levels": levels}), "nodes": self.core.described()}
 
     def written_levels(self) -> list[str] | None:
@@ -167,8 +171,14 @@ class Inventory:
             # in the whole cluster, no domains are known.
             return self._facts.levels if self._stated_levels or self.core.label_keys() else ()
         if self._stated_levels is not None:
-            return self._stated_levels
+            return tuple(map(str, self._stated_levels))
         return detect(self.core.label_keys())
+
+    @property
+    def level_labels(self) -> dict[str, str]:
+        """The keys of node labels in the cluster, by level, as far as the inventory states them."""
+        labels = {str(level): getattr(level, "label", None) for level in self._stated_levels or ()}
+        return {level: label for level, label in labels.items() if label is not None}
 
     def domains_of(self, level: str) -> Domains | None:
         """Return the domains of a level, ``None`` for ``node``. Raises `PlacementError` (``unknown-level``)."""
@@ -189,7 +199,8 @@ class Inventory:
 
     def with_levels(self, levels: Sequence[str]) -> Inventory:
         """Return the same nodes and groups with these levels, which a config may override."""
-        return Inventory._of(self.core, self._facts, tuple(levels))
+        known = {str(level): level for level in self._stated_levels or ()}
+        return Inventory._of(self.core, self._facts, tuple(known.get(level, level) for level in levels))
 
     def with_labels(self, labels: Mapping[str, Mapping[str, str]]) -> tuple[Inventory, RankSet]:
         """Return the inventory with these labels added, by the name of the node, and the nodes that have no new ones.

@@ -25,10 +25,23 @@ def read(content: object) -> tuple[Core, tuple[str, ...] | None]:
         near = nearest("nodes", map(str, content))
         help = INVENTORY.help if near is None else f"rename `{near}` to `nodes`"
         raise _refused(content, [((), Diagnostic("missing-key", "the inventory has no `nodes`", help))])
-    inventory, levels, faults = read_inventory(content)
+    labelled: Mapping[str, str] = {}
+    stated: Mapping[str, Any] = content
+    if any(isinstance(level, Mapping) for level in _list(content.get("levels"))):
+        from rankplan.nodes.level_labels import labelled_levels, with_level_names  # most levels state no label
+
+        labelled, wrong = labelled_levels(content)
+        if wrong:
+            raise _refused(content, wrong)
+        stated = with_level_names(content, labelled)
+    inventory, levels, faults = read_inventory(stated)
     if inventory is None:
         raise _refused(content, faults)
-    return inventory, None if levels is None else tuple(levels)
+    return inventory, None if levels is None else tuple(labelled.get(level, level) for level in levels)
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _refused(content: Any, faults: Iterable[tuple[KeyPath, Diagnostic]]) -> PlacementError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,12 @@ class PlanJob:
     def of(cls, values: Mapping[str, Any]) -> PlanJob:
         """Return the job of a plan whose file the core has read."""
         return cls(**{**values, "overrides": tuple(values.get("overrides", ()))})
+
+    def with_level_labels(self, labels: Mapping[str, str]) -> PlanJob:
+        """Return the same with node labels by level, as the option ``--level`` states them; stated ones stay."""
+        stated = self.emit.get("level")
+        levels = {**labels, **(stated if isinstance(stated, Mapping) else {})}
+        return replace(self, emit={**self.emit, "level": levels})
 
     def plain(self) -> dict[str, Any]:
         """Return what is stated, by its key."""
