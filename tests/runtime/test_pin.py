@@ -116,6 +116,37 @@ def test_the_plan_that_is_shown_is_the_one_that_is_bound(bench: Bench) -> None:
     assert other.returncode == 0, told
 
 
+def test_a_saved_plan_exchanges_its_nodes_and_a_job_uses_its_own(bench: Bench) -> None:
+    """The plan names no nodes; the head has no accelerators, and verl sorts the others as text.
+
+    A job file names its command, and the nodes of the cluster that it may use.
+    """
+    plan(bench.sized(2, 2), "2x2", pinned=True).save(bench.folder / "plan.json")
+    words = ["--save", "ran.json", "--", sys.executable, *bench.command("saved", 2, 2)]
+    with bench.running(*words, config=bench.folder / "plan.json") as process:
+        assert bench.nodes("saved") == [SECOND] * 2 + [FIRST] * 2
+        seen = live(bench.address, bench.folder / "ran.json")
+        bench.go("saved")
+        _, told = process.communicate()
+    assert process.returncode == 0, told
+    assert f"node rank 0: {FIRST} -> {SECOND}" in told and f"node rank 1: {SECOND} -> {FIRST}" in told
+    ran = Plan.load(bench.folder / "ran.json")
+    assert [ran.inventory.node(rank).ip for rank in range(2)] == [SECOND, FIRST]
+    assert seen.compared is not None and seen.compared.on_nodes == seen.compared.ranks > 0 and not seen.differences
+
+    (bench.folder / "nodes.yaml").write_text(
+        f"nodes: [{{ranks: 0, ip: {THIRD}, accelerators: 2}}, {{ranks: 1, ip: {SECOND}, accelerators: 2}}]\n"
+    )
+    command = shlex.join([sys.executable, *bench.command("job", 2, 2)])
+    job = {"job": "verl-2.yaml", "nodes": "nodes.yaml", "command": f"cd . && {command}"}
+    (bench.folder / "run.job.yaml").write_text(json.dumps(job))
+    with bench.running(config=bench.folder / "run.job.yaml") as process:
+        assert bench.nodes("job") == [SECOND] * 2 + [THIRD] * 2
+        bench.go("job")
+        _, told = process.communicate()
+    assert process.returncode == 0 and "groups: 2 of 2 pinned" in told, told
+
+
 def test_a_console_script_in_a_submitted_job_with_actors_without_groups(bench: Bench) -> None:
     """OpenRLHF with one GPU per node, from a saved plan whose nodes are in an order of their own."""
     nodes = [{"ranks": rank, "ip": ip, "accelerators": 2} for rank, ip in enumerate((SECOND, THIRD, FIRST))]

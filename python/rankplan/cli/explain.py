@@ -32,7 +32,7 @@ from rankplan.launchers.emit import emit as emitted
 from rankplan.launchers.options import forms
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node_rank import node_ranks
-from rankplan.plans.node_order import in_trainers_order
+from rankplan.plans.exchange import sorted_for_trainer
 from rankplan.plans.plan import Plan
 from rankplan.read.text.load import load_config
 from rankplan.words import did_you_mean
@@ -104,7 +104,7 @@ class Example:
                     node_ranks(rank, "--node")
                 case _:
                     plan.check_shares()
-                    in_trainers_order(plan.fitted(self._inventory))
+                    sorted_for_trainer(plan.fitted(self._inventory), plan.inventory)
         elif self.file == "nodes.yaml":
             Inventory.load(path)
         elif self.file == "costs.yaml":

@@ -66,6 +66,7 @@ from rankplan.read.text.load import SCRIPTS
 )
 @format_option("table", "json")
 @output_option("Write the report to this file at the end.")
+@click.option("--save", metavar="PLAN", type=click.Path(), help="Save the plan as it runs, with its nodes.")
 @click.option("--verbose", is_flag=True, help="Show what is wrapped in the program, and the nodes of each request.")
 def pin(
     *,
@@ -82,6 +83,7 @@ def pin(
     timeout: float,
     form: str,
     output: str | None,
+    save: str | None,
     verbose: bool,
 ) -> None:
     """Run a Ray program, unchanged, with its placement groups bound to the nodes of a plan.
@@ -105,8 +107,9 @@ def pin(
             raise click.UsageError(f"write the command after --: rankplan pin {file} -- python3 train.py")
         if is_saved(config) and (dialect_name is not None or changes or node_order is not None):
             raise click.UsageError(f"{file} is a saved plan; remove --dialect, --set and --node-order")
-        if output is not None:
-            _check_writable(output)
+        for path in (output, save):
+            if path is not None:
+                _check_writable(path)
     with faults_end_it(), signals.raised():
         with signals.at_once():
             from rankplan.runtime.live.pinned import Ran
@@ -136,6 +139,7 @@ def pin(
                 isolate=isolate,
                 node_order=node_order,
                 verbose=verbose,
+                save=save,
                 tell=_tell,
                 report=report if output is None and form == "table" else None,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import TypeAlias
@@ -18,7 +18,7 @@ from rankplan.accelerators import VENDORS
 from rankplan.dialects import DIALECTS, OWN
 from rankplan.errors import ClusterError, PlacementError, refusal
 from rankplan.frozen import frozen
-from rankplan.plans.node_order import in_trainers_order
+from rankplan.plans.exchange import sorted_for_trainer
 from rankplan.plans.plan import Plan
 from rankplan.plans.reserving import reservation_faults, reservation_warnings
 from rankplan.read.sources import Planned as Placed
@@ -45,23 +45,29 @@ Planner: TypeAlias = Callable[[Nodes, Held], Placed]
 class OnCluster:
     """A plan, where its config states it, and the nodes that it has on a cluster in the order of the plan.
 
-    ``uncertain`` are the ids of nodes of which Ray does not tell which accelerators others hold.
+    ``uncertain`` are the ids of nodes of which Ray does not tell which accelerators others hold. ``moved`` are the
+    names of the nodes before and now, by node rank, of those that were exchanged.
     """
 
     plan: Plan
     sources: Sources
     nodes: Nodes
     uncertain: Collection[str]
+    moved: Mapping[int, tuple[str, str]]
 
 
 @frozen
 class Binding:
-    """A plan, the nodes that it has on a cluster, and the pins that a run writes into the head's store."""
+    """A plan, the nodes that it has on a cluster, and the pins that a run writes into the head's store.
+
+    ``moved`` are the names of the nodes before and now, by node rank, of those that were exchanged.
+    """
 
     run: str
     plan: Plan
     nodes: Nodes
     pins: Pins
+    moved: Mapping[int, tuple[str, str]]
 
     def publish(self, head: Head, job: str | None = None) -> None:
         """Write the pins where the processes of the command look for them; ``job`` is that of this process, if any."""
@@ -92,8 +98,12 @@ class Binding:
         return lines
 
 
-def on_cluster(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[str], None]) -> OnCluster:
+def on_cluster(
+    planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[str], None], saved: Plan | None = None
+) -> OnCluster:
     """Plan on what other jobs leave free, in the order in which the trainer sorts the nodes.
+
+    The nodes of a ``saved`` plan may change places for that.
 
     ``tell`` gets notes about what was left out, and why. Raises `PlacementError`: also ``order-not-kept``, if the
     trainer sorts the nodes of a pool in another order.
@@ -107,20 +117,39 @@ def on_cluster(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[s
     plan, sources = planned(nodes, held)
     uncertain = [nodes.ids[rank] for rank in held.hidden]
     nodes = nodes.of_plan(plan.inventory)
-    plan, changes = in_trainers_order(plan, nodes.ids)
-    for change in changes:
+    found = sorted_for_trainer(plan, plan.inventory if saved is None else saved.inventory, nodes.ids)
+    plan, moved = found.plan, {}
+    if found.exchange is not None:
+        nodes, moved = nodes.reordered(found.exchange.order), found.exchange.moved()
+        tell(f"the nodes of {len(moved)} ranks are exchanged, as {plan.dialect} sorts them:")
+        for line in moved_lines(moved):
+            tell(f"  {line}")
+    for change in found.changes:
         tell(f"{change.message}; the plan now has that order")
     lacking = reservation_faults(plan, bound=True)
     if lacking:
         raise refusal(lacking)
     for warning in reservation_warnings(plan):
         tell(warning.message)
-    return OnCluster(plan, sources, nodes, uncertain)
+    return OnCluster(plan, sources, nodes, uncertain, moved)
 
 
-def bound(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[str], None], *, lenient: bool) -> Binding:
+def moved_lines(moved: Mapping[int, tuple[str, str]]) -> list[str]:
+    """Return the nodes that were exchanged as lines: ``node rank 0: 10.0.0.9 -> 10.0.0.10``."""
+    return [f"node rank {rank}: {before} -> {now}" for rank, (before, now) in moved.items()]
+
+
+def bound(
+    planned: Planner,
+    nodes: Nodes,
+    tables: Tables,
+    tell: Callable[[str], None],
+    *,
+    lenient: bool,
+    saved: Plan | None = None,
+) -> Binding:
     """Return the plan of `on_cluster` with the node ids that its requests are bound to; raises as that does."""
-    found = on_cluster(planned, nodes, tables, tell)
+    found = on_cluster(planned, nodes, tables, tell, saved)
     plan, nodes = found.plan, found.nodes
     check_requests(plan)
     used = {node for request in plan.requests for node in request.nodes}
@@ -139,7 +168,7 @@ def bound(planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[str], 
     for ranks, record in plan.inventory.stretches():
         cpus += [record.cpus] * len(ranks)
     pins = Pins(tuple(known), nodes.ids, _free(plan), resources, lenient, tuple(cpus))
-    return Binding(uuid.uuid4().hex[:16], plan, nodes, pins)
+    return Binding(uuid.uuid4().hex[:16], plan, nodes, pins, found.moved)
 
 
 def fit(saved: Plan, nodes: Nodes, held: Held, without: Sequence[str] = ()) -> Plan:

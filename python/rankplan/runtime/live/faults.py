@@ -6,7 +6,8 @@ from pathlib import Path
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
-from rankplan.words import shown
+from rankplan.nodes.inventory import Inventory
+from rankplan.words import listed, shown
 
 
 def no_groups(name: str, help: str) -> Diagnostic:
@@ -107,3 +108,10 @@ def no_hook(name: str, *, answered: bool) -> Diagnostic:
     return Diagnostic(
         "hook-missing", message, "install this version of rankplan there, for the Python that Ray runs in"
     )
+
+
+def no_such_nodes(cluster: Inventory) -> Diagnostic:
+    """Return the fault of a job whose nodes the cluster does not have."""
+    names = listed([cluster.node(rank).name for rank in range(cluster.num_nodes)], 8)
+    message = f"the cluster has none of these nodes; it has {names}"
+    return Diagnostic("plan-mismatch", message, "name the hostnames or addresses that Ray has, or remove `nodes`")

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, field, replace
 from typing import Any, Literal, TypeAlias, get_args
 
 import ray as _ray
@@ -20,14 +20,27 @@ from rankplan.front.command import announce_without_ray
 from rankplan.front.job import Config, Job, job_file_of, opened, saved_plan, unplaced_job
 from rankplan.front.warnings import reject_saved
 from rankplan.frozen import frozen
+from rankplan.jobs.nodes import nodes_of
+from rankplan.jobs.reader import JobFile
 from rankplan.launchers.exec.child import run_child
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.inventory_file import is_size
+from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
 from rankplan.read.sources import Planned, Sources
 from rankplan.runtime.cluster import Cluster
-from rankplan.runtime.live.binding import Binding, Planner, bound, check_nodes, check_requests, fit, on_cluster
+from rankplan.runtime.live.binding import (
+    Binding,
+    Planner,
+    bound,
+    check_nodes,
+    check_requests,
+    fit,
+    moved_lines,
+    on_cluster,
+)
 from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
-from rankplan.runtime.live.faults import no_groups
+from rankplan.runtime.live.faults import no_groups, no_such_nodes
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.model import Difference, Live
 from rankplan.runtime.live.report import difference_lines
@@ -59,7 +72,8 @@ class Ran:
     ``code`` is its own exit code, ``plan`` the plan that it was bound to. Of ``requests`` placement groups of the plan,
     ``pinned`` came. After ``seconds``, all ranks were up; ``live`` is what ran then, with its differences, or what ran
     after the timeout if some were not.
-    ``detached`` are the groups that outlive the command, by id.
+    ``detached`` are the groups that outlive the command, by id. ``moved`` are the addresses before and now, by node
+    rank, of nodes of a saved plan that were exchanged for the order of the trainer.
     """
 
     code: int
@@ -70,6 +84,7 @@ class Ran:
     live: Live | None
     faults: tuple[Diagnostic, ...]
     detached: Mapping[str, str]
+    moved: Mapping[int, tuple[str, str]] = field(default_factory=dict)
 
     @property
     def returncode(self) -> int:
@@ -95,6 +110,7 @@ class Ran:
             untold = f", {compared.untold} on accelerators that Ray does not tell" if compared.untold else ""
             lines += [f"{on_nodes}, {compared.on_accelerators} on their accelerators{untold}"]
             lines += difference_lines(self.live) if compared.differences else []
+        lines += moved_lines(self.moved)
         alone = any(one.strategy is None and not one.optional for one in self.plan.requests)
         lines.append(f"groups{' and actors' if alone else ''}: {self.pinned} of {self.requests} pinned")
         if self.seconds is not None:
@@ -119,6 +135,7 @@ class Ran:
             "differences": [{**asdict(one), "ranks": str(one.ranks)} for one in self.differences],
             "faults": [fault.plain() for fault in self.faults],
             "detached": dict(self.detached),
+            "moved": {str(rank): list(names) for rank, names in self.moved.items()},
         }
 
 
@@ -144,6 +161,7 @@ def pin(
     verbose: bool = False,
     tell: Tell | None = None,
     report: Callable[[Ran], None] | None = None,
+    save: str | os.PathLike[str] | None = None,
 ) -> Ran:
     """Run a Ray program, unchanged, with its placement groups on the nodes of the plan; as ``rankplan pin`` does.
 
@@ -155,6 +173,8 @@ def pin(
     told. ``verbose`` tells what is wrapped in the program, and the nodes of each request. ``tell`` gets every fault and
     note at once, ``report`` what ran when all ranks are up, and when that changes. The call returns when the command
     ends.
+
+    ``save`` is the path to which the plan is written as it runs, with its nodes, before the command starts.
 
     Raises `PlacementError` with every fault of the config, the script or the cluster, `ClusterError`, ``ValueError``
     for invalid arguments, and ``OSError`` for a file that cannot be read or a command that cannot be started.
@@ -182,6 +202,8 @@ def pin(
     binding = _looked_at(planned, head, say, node_order, lenient=others == "pass", saved=saved)
     for line in binding.lines() if verbose else ():
         say(line)
+    if save is not None:
+        binding.plan.save(save)
     # Ray offers the token of this machine only to a cluster that it finds itself.
     address = (environment.get("RAY_ADDRESS") or "auto") if ray in (None, "auto") else ray
 
@@ -189,7 +211,7 @@ def pin(
         seen, (have, all) = watch.seen, watch.pinned
         faults = tuple(seen.faults.values())
         live = seen.live or seen.partial
-        return Ran(code, binding.plan, have, all, seen.seconds, live, faults, dict(seen.detached))
+        return Ran(code, binding.plan, have, all, seen.seconds, live, faults, dict(seen.detached), binding.moved)
 
     def up() -> None:
         if report is not None:
@@ -278,6 +300,9 @@ def _planner_of(job: Job, without: Sequence[str], *, isolate: bool | None) -> Pl
     job.reader.fork().finish()
     announce_without_ray(job)
 
+    stated = job.stated
+    allowed = None if stated is None or stated.nodes is None or is_size(stated.nodes) else nodes_of(stated)
+
     def plan(nodes: Nodes, held: Held) -> Planned:
         there = replace(job, labelled=True, assumed=False)
 
@@ -285,13 +310,36 @@ def _planner_of(job: Job, without: Sequence[str], *, isolate: bool | None) -> Pl
             attempt = replace(there, config=job.config.fork()).on(inventory)
             return attempt.planned(isolate=isolate, pinned=True, node_ids=nodes.ids)
 
-        left = held.left(nodes.inventory)
+        left = held.left(_usable(nodes.inventory, allowed, stated))
         found = held.planned(left.without(without) if without else left, on)
         there.announce_unknown()
         there.announce_torn(found)
         return found
 
     return plan
+
+
+def _usable(cluster: Inventory, allowed: Inventory | None, stated: JobFile | None) -> Inventory:
+    """Return the nodes of a cluster without those that a job may not use: ``allowed`` has the others.
+
+    A node is found by its hostname, else by its address. Labels that the cluster does not show are those of its record
+    there. Raises `PlacementError` if the cluster has none of them.
+    """
+    if allowed is None or stated is None:
+        return cluster
+    places = {place: rank for rank, place in enumerate(same_nodes(allowed, cluster)) if place is not None}
+    if not places:
+        raise PlacementError([stated.where("nodes").locate(no_such_nodes(cluster))])
+    records = []
+    for rank in range(cluster.num_nodes):
+        record = cluster.node(rank)
+        if rank in places:
+            known = allowed.node(places[rank])
+            record = record.changed(labels={**known.labels, **record.labels})
+        records.append(record)
+    found = cluster.updated(records)
+    others = [rank for rank in range(cluster.num_nodes) if rank not in places]
+    return found.without([f"node-{rank}" for rank in others]) if others else found
 
 
 def planned_to_pin(
@@ -344,4 +392,4 @@ def _looked_at(
     with _connection(head):
         check_nodes()
         with Cluster(node_order=node_order, plan=saved, spares=True) as cluster:
-            return bound(planned, cluster.nodes, head.tables(), tell, lenient=lenient)
+            return bound(planned, cluster.nodes, head.tables(), tell, lenient=lenient, saved=saved)
