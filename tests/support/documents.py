@@ -83,7 +83,7 @@ def command_output(block: Block, command: str) -> str:
 
     Return its output.
     """
-    before = re.findall(r"^\$ (.* -o .*)$", block.text.partition(f"$ {command}\n")[0], re.MULTILINE)
+    before = re.findall(r"^\$ (.* (?:-o|--save) .*)$", block.text.partition(f"$ {command}\n")[0], re.MULTILINE)
     with TemporaryDirectory() as name:
         folder = in_folder(block.document, Path(name))
         for line in (*before, command):
