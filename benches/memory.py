@@ -2,6 +2,8 @@
 
 ``python benches/memory.py`` prints one table: rows by kind, how many were refused, fit or are unknown, how many
 measured values are inside the bounds, and the bounds as parts of them: the least, the median and the most.
+``--likely`` prints the error of the likely value against measured peaks instead: as it is, and with numbers that are
+fitted again to the other rows.
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+import numpy
 import rankplan
-from rankplan._core import engine_memory, training_memory
+from rankplan._core import engine_memory, training_likely, training_memory
 from rankplan.memory.settings import GIB
+from rankplan.memory.usual import usual_training
 from support import memory_grid
 from support.goldens import lines
 from support.memory_rows import engine_of, judge, model_of, peak, training_of
@@ -134,8 +138,75 @@ def scale(nodes: int) -> str:
     return f"{slots:<34}plan {1e3 * (between - start):.0f} ms, memory {1e3 * (end - between):.0f} ms"
 
 
+class Peak(NamedTuple):
+    """A measured peak, and what the likely value of its last rank consists of, in bytes.
+
+    ``fixed`` are the parts without a fitted number, ``fitted`` those with one.
+    """
+
+    model: str
+    size: float
+    fixed: float
+    fitted: tuple[float, ...]
+
+
+FITTED = ("activations", "logits", "copies at the step")
+
+
+def measured_peaks(rows: Sequence[Row]) -> list[Peak]:
+    """Return the peaks of some rows."""
+    peaks = []
+    for row in rows:
+        training, _ = usual_training(training_of(row))
+        parts = dict(training_likely(model_of(row), training)[-1][0])
+        fitted = tuple(parts.pop(name, 0.0) for name in FITTED)
+        peaks.append(Peak(str(row["model"]), row["answer"]["peak_bytes"], sum(parts.values()), fitted))
+    return peaks
+
+
+def refitted(peaks: Sequence[Peak]) -> numpy.ndarray:
+    """Return by what the fitted numbers would be multiplied, with the least squares of relative errors."""
+    sizes = numpy.array([peak.size for peak in peaks])
+    matrix = numpy.array([peak.fitted for peak in peaks]) / sizes[:, None]
+    rest = (sizes - [peak.fixed for peak in peaks]) / sizes
+    return numpy.linalg.lstsq(matrix, rest, rcond=None)[0]
+
+
+def errors(peaks: Sequence[Peak], factors: numpy.ndarray) -> list[float]:
+    """Return the relative errors of the likely values with other numbers."""
+    return [abs((peak.fixed + numpy.dot(peak.fitted, factors)) / peak.size - 1) for peak in peaks]
+
+
+def likely(name: str, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the errors of a framework: as it is, without each row, and without the rows of each model."""
+    peaks = measured_peaks(rows)
+    without_row, without_model = [], []
+    for index, measured in enumerate(peaks):
+        without_row += errors([measured], refitted([*peaks[:index], *peaks[index + 1 :]]))
+        others = [other for other in peaks if other.model != measured.model]
+        without_model += errors([measured], refitted(others))
+    for text, found in (
+        ("", errors(peaks, numpy.ones(len(FITTED)))),
+        (", without the row", without_row),
+        (", without its model", without_model),
+    ):
+        tenth, half = (100 * numpy.percentile(found, part) for part in (90, 50))
+        yield f"| {name}{text} | {len(peaks)} | {half:.0f} % | {tenth:.0f} % |"
+
+
+def likely_table() -> Iterator[str]:
+    """Yield the table of the errors of likely values."""
+    yield "| | peaks | median error | 90 % are below |"
+    yield "|---|--:|--:|--:|"
+    yield from likely("Megatron", [row for row in lines("memory_rows") if row["kind"] == "train-peak"])
+    yield from likely("FSDP2 on one card", lines("fsdp_peaks"))
+
+
 def main() -> None:
     """Print the table."""
+    if "--likely" in sys.argv[1:]:
+        print("\n".join(likely_table()))
+        return
     rows = lines("memory_rows")
     print(line(*HEADER))
     for text in (*answers(rows), *trained(rows), *served(rows), *estimated(), "", scale(8192), scale(131_072)):

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from rankplan.guests.doors import without_guests as without_guests
     from rankplan.launchers.emit import emit as emit
     from rankplan.launchers.options import EmitOptions as EmitOptions
-    from rankplan.memory.needs import Need as Need
+    from rankplan.memory.need import Need as Need
     from rankplan.moving.transition import Transition as Transition
     from rankplan.moving.transition import transition as transition
     from rankplan.nodes.clusters import SupportsInventory as SupportsInventory
@@ -133,7 +133,7 @@ _NAMES = {
     "parallel": ("Parallel",),
     "plans.component": ("Component", "PlacementMode", "Settings"),
     "plans.diff": ("Change", "Move", "PlanDiff", "diff"),
-    "memory.needs": ("Need",),
+    "memory.need": ("Need",),
     "plans.node_kinds": ("NodeKind", "Stay"),
     "plans.plan": ("Oversubscription", "Plan", "Sharing"),
     "plans.requests": ("Actors", "Request"),

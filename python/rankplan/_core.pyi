@@ -56,12 +56,14 @@ __all__ = [
     "check_hardware_type",
     "cpu_list",
     "domains",
+    "engine_likely",
     "engine_memory",
     "error_codes",
     "groups_text",
     "host_store",
     "joined_pools",
     "level_faults",
+    "likely_room",
     "model_params",
     "natural_order",
     "pack_segments",
@@ -71,7 +73,9 @@ __all__ = [
     "read_ranks",
     "render",
     "step_sizes",
+    "switch_likely",
     "switch_memory",
+    "training_likely",
     "training_memory",
 ]
 
@@ -665,6 +669,29 @@ def switch_memory(model: Any, training: Any, engine: Any, card: float) -> list[_
 
     Raises ``ValueError`` for an unknown word.
     """
+
+_Likely: TypeAlias = tuple[list[tuple[str, float]], bool, float]
+"""What each part is measured to need, whether these are all parts, and what is left while it sleeps, in bytes."""
+
+def training_likely(model: Any, training: Any) -> list[_Likely]:
+    """Return, by pipeline stage, what a trainer is measured to need. Raises ``ValueError`` for an unknown word."""
+
+def engine_likely(model: Any, engine: Any, card: float) -> tuple[_Likely, bool | None]:
+    """Return what an engine is measured to need on a card of so many bytes, and whether it likely starts.
+
+    ``None``: it is close.
+
+    Raises ``ValueError`` for an unknown word.
+    """
+
+def switch_likely(model: Any, training: Any, engine: Any, card: float) -> list[list[tuple[str, float]]]:
+    """Return, by pipeline stage, what is measured while weights go from a trainer to an engine on its accelerators.
+
+    Raises ``ValueError`` for an unknown word.
+    """
+
+def likely_room(allocated: float) -> float:
+    """Return the bytes that have to be free on a card for so many bytes of the allocator of a framework."""
 
 def host_store() -> tuple[float, float]:
     """Return what a node has besides the memory of its ranks, in bytes."""

@@ -13,6 +13,7 @@ from support.paths import ROOT
 WARNINGS = {
     "idle-nodes",
     "idle-accelerators",
+    "memory-likely",
     "memory-unknown",
     "memory-shared",
     "not-run",

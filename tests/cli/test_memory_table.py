@@ -74,11 +74,11 @@ def test_json_has_both_bounds(tmp_path: Path) -> None:
     assert code == 0
     rows = json.loads(output)
     plain = json.loads(_run("plan", _file(tmp_path), "--nodes", "1x8", "--format", "json")[1])
-    added = ("memory_lower", "memory_upper", "memory_of")
+    added = ("memory_lower", "memory_likely", "memory_upper", "memory_of")
     assert [{key: value for key, value in row.items() if key not in added} for row in rows] == plain
     for row in rows:
         own = [need for need in needs if row["component"] in need["components"]]
-        for bound in ("memory_lower", "memory_upper"):
+        for bound in ("memory_lower", "memory_likely", "memory_upper"):
             assert row[bound] == {need["phase"]: need[bound] for need in own}
         assert row["memory_of"] == 80 << 30
 
@@ -149,8 +149,8 @@ def test_the_table_has_what_each_process_needs(tmp_path: Path) -> None:
     lines = _run("plan", _file(tmp_path), "--nodes", "1x8", "--memory")[1].splitlines()
     plain = _run("plan", _file(tmp_path), "--nodes", "1x8")[1].splitlines()
     assert lines[0].split()[-3:] == ["needs", "of", "coordinates"]
-    assert all("22.9 - 70.5 GiB  80.0 GiB  tp" in line for line in lines[1:9])
-    assert all(line.endswith("15.3 - 65.1 GiB  80.0 GiB") for line in lines[9:11])
+    assert all("22.9 - 114.5 GiB  80.0 GiB  tp" in line for line in lines[1:9])
+    assert all(line.endswith("15.5 - 114.5 GiB  80.0 GiB") for line in lines[9:11])
     assert lines[11 : len(plain)] == plain[11:]
     text = CONFIG.replace("TP", "8").replace("num_nodes: 1", "num_nodes: 16").replace("0-7\n", "0-127\n")
     folded = _run("plan", _file(tmp_path, text), "--nodes", "16x8", "--memory")[1].splitlines()
@@ -185,17 +185,16 @@ def test_an_unknown_answer_names_what_would_decide(tmp_path: Path) -> None:
 
 
 def test_keys_that_decide_only_together_are_named_together(tmp_path: Path) -> None:
-    text = CONFIG.replace("TP", "8").replace("{engine: vllm, share: 0.6, length", "{engine: sglang, share: 0.6, length")
+    text = PLAIN.replace("actor: 0-7", "actor: {placement: 0-7, memory: {training: megatron, model: Qwen/Qwen2.5-7B}}")
+    text = text.replace("num_nodes: 1", "num_nodes: 1\n  accelerator_memory: 80 GiB")
     shown = _run("plan", _file(tmp_path, text), "--nodes", "1x8", "--memory")[1]
-    assert "rollout, generate: unknown; state `rollout.sequences` and `rollout.tokens`; or measure" in shown
-    stated = text.replace("length: 4096", "length: 4096, sequences: 256, tokens: 8192")
-    assert "unknown" not in _run("plan", _file(tmp_path, stated), "--nodes", "1x8", "--memory")[1].split("rollout:")[0]
+    assert "actor, train: unknown; state `actor.tokens` and `actor.parallel`; or measure" in shown
 
 
 def test_other_programs_on_the_accelerators(tmp_path: Path) -> None:
     output = _run("check", _file(tmp_path), "--nodes", "1x8", "--memory", "--reserve", "2GiB")[1]
     assert "other programs: 2.0 GiB of each accelerator" in output
-    assert "24.9 - " in output  # 22.9 without
+    assert "24.9 GiB" in output  # 22.9 without
     report = json.loads(
         _run("check", _file(tmp_path), "--nodes", "1x8", "--memory", "--reserve", "2 GiB", "--format", "json")[1]
     )

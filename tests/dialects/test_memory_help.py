@@ -108,7 +108,7 @@ def test_help_has_the_trainers_keys_and_their_lines(tmp_path: Path) -> None:
     )
     share = found["engine-share"]
     assert (share.path, share.line) == ("actor_rollout_ref.rollout.gpu_memory_utilization", 12)
-    assert "`actor_rollout_ref.rollout.tensor_model_parallel_size: 8` (line 11) (" in str(share.help)
+    assert "`actor_rollout_ref.rollout.tensor_model_parallel_size: 4` (line 11) (" in str(share.help)
 
 
 def test_a_trainer_that_cannot_offload_is_told_the_strategy_that_can(tmp_path: Path) -> None:

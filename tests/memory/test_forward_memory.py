@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import rankplan
-from rankplan.memory.needs import Need
+from rankplan.memory.need import Need
 from rankplan.plans.model import Model
 
 MODEL = "Qwen/Qwen2.5-32B"

@@ -10,7 +10,7 @@ import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, Plan
-from rankplan.memory.needs import Need
+from rankplan.memory.need import ANSWERS, Need
 
 COMPONENTS = {
     "actor": {"training": "megatron", "gradients": "fp32", "recompute": "full", "tokens": 4096},
@@ -72,7 +72,7 @@ def test_a_phase_is_the_sum_of_its_parts_and_a_saved_plan_agrees(case: Any) -> N
 
 @pytest.mark.parametrize("size", [8, 24, 80])
 def test_more_memory_of_every_accelerator_never_worsens_an_answer(size: int) -> None:
-    order = ("refused", "unknown", "fits")
+    order = ANSWERS[::-1]
     names = [name for name in COMPONENTS if name != "reward"]
     sizes = {name: {"tp": 4} for name in names}
     small, large = (_needs(_plan(names, sizes, [(card, 2048)] * 2)) for card in (size, 2 * size))

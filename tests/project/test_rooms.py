@@ -62,7 +62,7 @@ BELOW_THE_PLAN = ["render", "runtime", "testing"]
 SUGAR = {
     ("rankplan.nodes.inventory", "rankplan.read.inventories.files"),
     ("rankplan.plans.other_files", "rankplan.read.text.document"),
-    ("rankplan.plans.plan", "rankplan.memory.needs"),
+    ("rankplan.plans.plan", "rankplan.memory.need"),
     ("rankplan.plans.plan", "rankplan.memory.changes"),
     ("rankplan.plans.plan", "rankplan.memory.peaks"),
 }

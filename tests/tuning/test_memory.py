@@ -70,10 +70,10 @@ def test_without_a_model_or_an_accelerator_nothing_changes(config: dict[str, Any
 
 
 def test_each_placement_is_marked() -> None:
-    assert {one.memory for one in _tuned(_config()).ranking} == {"fits"}
-    assert {one.memory for one in _tuned(_config(tokens=100_000, recompute="none")).ranking} == {"unknown"}
+    assert {one.memory for one in _tuned(_config()).ranking} <= {"fits", "likely fits"}
+    assert {one.memory for one in _tuned(_config(tokens=100_000, recompute="none")).ranking} == {"likely exceeds"}
     assert {one.memory for one in _tuned(_config(model=None)).ranking} == {None}
-    assert all(entry["memory"] == "fits" for entry in json.loads(tuning_json(_tuned(_config())))["ranking"])
+    assert all(entry["memory"].endswith("fits") for entry in json.loads(tuning_json(_tuned(_config())))["ranking"])
 
 
 def test_what_is_refused_is_dropped_with_its_reason() -> None:
@@ -154,7 +154,7 @@ def test_the_placement_keeps_what_its_components_state(tmp_path: Path) -> None:
     tuning = _tuned(_config())
     section = tuning.best.config["cluster"]
     assert section["component_placement"]["actor"]["memory"] == TRAINER
-    assert tuning.plan.memory()["actor",]["train"].answer == "fits"
+    assert tuning.plan.memory()["actor",]["train"].answer == "likely fits"
     (tmp_path / "conf.yaml").write_text(json.dumps(_config()))
     (tmp_path / "costs.yaml").write_text(json.dumps({"after": {"actor": ["rollout"]}, "components": SECONDS}))
     files = [str(tmp_path / "conf.yaml"), "--costs", str(tmp_path / "costs.yaml")]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import rankplan
 from rankplan import Costs, Plan
-from rankplan.memory.needs import Need
+from rankplan.memory.need import Need
 from rankplan.memory.settings import GIB
 from rankplan.read.text.load import load_config
 from rankplan.runtime.rank.memory import MemoryUse, memory_use
@@ -52,7 +52,7 @@ def test_a_measured_peak_replaces_both_bounds(tmp_path: Path) -> None:
     assert need.measured
     assert need.lower == need.upper == (52 + 40 - 38) * GIB
     assert need.answer == "fits"
-    assert plan.memory()["actor",]["train"].answer == "unknown"
+    assert plan.memory()["actor",]["train"].answer == "likely fits"
     assert not plan.memory(costs)["reward",]["resident"].measured
 
 

@@ -41,7 +41,10 @@ mod _core {
     #[pymodule_export]
     use super::machine::{cpu_list, groups_text, pci_address};
     #[pymodule_export]
-    use super::memory::{engine_memory, host_store, model_params, switch_memory, training_memory};
+    use super::memory::{
+        engine_likely, engine_memory, host_store, likely_room, model_params, switch_likely, switch_memory,
+        training_likely, training_memory,
+    };
     #[pymodule_export]
     use super::node::{AcceleratorFacts, NicFacts, NodeSpec};
     #[pymodule_export]

@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use rankplan_core::memory::{Bounds, Part, engine, model, phases, training};
+use rankplan_core::memory::{Bounds, Likely, Part, engine, likely, model, phases, training};
 
 /// Name, lower and upper bound in bytes; no upper bound is infinite.
 type Parts = Vec<(&'static str, f64, f64)>;
@@ -244,7 +244,7 @@ pub fn training_memory(py: Python<'_>, model: Model, training: Training) -> PyRe
     Ok(py.detach(|| {
         let stage = |stage| {
             let parts = settings.parts(&model, stage);
-            let asleep = phases::asleep(&parts, sleep, settings.tp > 1.0);
+            let asleep = phases::asleep(&parts, sleep);
             let host = phases::host_of_trainer(&model, &settings, stage, sleep);
             (plain(&parts), pair(asleep), pair(host))
         };
@@ -261,7 +261,7 @@ type EngineFacts = (Parts, Pair, Pair, f64, Pair, Option<bool>);
 pub fn engine_memory(model: Model, engine: Engine, card: f64) -> PyResult<EngineFacts> {
     let (model, settings, sleep) = (model.core(), engine.core()?, sleep(engine.sleep.as_deref())?);
     let parts = settings.parts(&model, card);
-    let asleep = phases::asleep(&parts, sleep, settings.tp > 1.0);
+    let asleep = phases::asleep(&parts, sleep);
     let host = phases::host_of_engine(settings.weights(&model), sleep);
     let token = model.shape.as_ref().map_or(0.0, |shape| settings.cache_of_token(shape));
     let tokens = pair(settings.tokens(&model, card));
@@ -278,6 +278,56 @@ pub fn switch_memory(model: Model, training: Training, engine: Engine, card: f64
     let awake = engine.parts(&model, card);
     let stages = (0..trainer.stages.pp.max(1.0) as u32).map(f64::from);
     Ok(stages.map(|stage| plain(&phases::switch(&model, &trainer.parts(&model, stage), &awake, sleep))).collect())
+}
+
+/// What each part is measured to need, whether these are all parts, and what is left while it sleeps.
+type LikelyFacts = (Vec<(&'static str, f64)>, bool, f64);
+
+/// Return, by pipeline stage, what a trainer is measured to need between its bounds. Raises `ValueError` for an unknown word.
+#[pyfunction]
+pub fn training_likely(model: Model, training: Training) -> PyResult<Vec<LikelyFacts>> {
+    let (model, settings, sleep) = (model.core(), training.core()?, sleep(training.sleep.as_deref())?);
+    let stages = (0..settings.stages.pp.max(1.0) as u32).map(f64::from);
+    let stage = |stage| {
+        let Likely { parts, complete } = settings.likely(&model, stage);
+        let asleep = likely::asleep(&parts, sleep, Some(settings.framework), settings.tp > 1.0);
+        (parts, complete, asleep)
+    };
+    Ok(stages.map(stage).collect())
+}
+
+/// Return what an engine is measured to need on cards of so many bytes, and whether it likely starts (`None`: it is close).
+///
+/// Raises `ValueError` for an unknown word.
+#[pyfunction]
+pub fn engine_likely(model: Model, engine: Engine, card: f64) -> PyResult<(LikelyFacts, Option<bool>)> {
+    let (model, settings, sleep) = (model.core(), engine.core()?, sleep(engine.sleep.as_deref())?);
+    let (Likely { parts, complete }, starts) = settings.likely(&model, card);
+    let asleep = likely::asleep(&parts, sleep, None, settings.tp > 1.0);
+    Ok(((parts, complete, asleep), starts))
+}
+
+/// Return, by pipeline stage, what is measured while weights go from a trainer to an engine on the same accelerator.
+///
+/// Raises `ValueError` for an unknown word.
+#[pyfunction]
+pub fn switch_likely(
+    model: Model,
+    training: Training,
+    engine: Engine,
+    card: f64,
+) -> PyResult<Vec<Vec<(&'static str, f64)>>> {
+    let (model, trainer, engine) = (model.core(), training.core()?, engine.core()?);
+    let sleep = sleep(training.sleep.as_deref())?;
+    let (served, _) = engine.likely(&model, card);
+    let stages = (0..trainer.stages.pp.max(1.0) as u32).map(f64::from);
+    Ok(stages.map(|stage| likely::switch(&trainer.likely(&model, stage), &served, sleep).parts).collect())
+}
+
+/// Return the bytes that have to be free on a card for so many bytes of the allocator of a framework.
+#[pyfunction]
+pub fn likely_room(allocated: f64) -> f64 {
+    likely::room(allocated)
 }
 
 /// What a node has besides the memory of its ranks, in bytes: the object store.

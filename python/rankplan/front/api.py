@@ -83,7 +83,7 @@ def check(
         else:
             warnings = tuple(job.warnings(Planned(plan, sources), needs))
         if memory and needs is not None:
-            from rankplan.memory.faults import memory_unknown
+            from rankplan.memory.verdicts import memory_unknown
             from rankplan.read.memory_places import located
 
             warnings += tuple(located(read.reader, sources, name, warning) for name, warning in memory_unknown(needs))

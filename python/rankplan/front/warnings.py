@@ -88,7 +88,7 @@ def plan_warnings(planned: Planned, needs: Needs | None, reader: Reader) -> Iter
     """
     reject_unfit(planned, needs, reader)
     if needs is not None:
-        from rankplan.memory.faults import memory_warnings
+        from rankplan.memory.verdicts import memory_warnings
         from rankplan.read.memory_places import located
 
         yield from (located(reader, planned.sources, name, found) for name, found in memory_warnings(needs))

@@ -13,7 +13,8 @@ from typing import Any
 
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
-from rankplan.memory.needs import Need, Needs
+from rankplan.memory.need import Need
+from rankplan.memory.needs import Needs
 from rankplan.memory.peaks import HasPeaks
 from rankplan.memory.settings import GIB, SLEEP
 from rankplan.memory.slots import Evaluation
@@ -23,6 +24,8 @@ from rankplan.plans.plan import Plan
 _SIZES = ("tp", "pp", "ep", "fsdp")
 _ACCELERATORS = "accelerators"
 _POWERS = range(1, 7)
+_FITS = ("fits", "likely fits")
+_EXCEEDS = ("refused", "likely exceeds")
 _MOST_KEYS = 3
 _MOST_TRIED = 600
 """Combinations of changes that are evaluated, the smallest first."""
@@ -62,14 +65,18 @@ def _stated(options: Iterable[Option], name: str) -> tuple[dict[str, Any], dict[
 
 
 def bounds_text(need: Need) -> str:
-    """Return the bounds of a need: ``22.9 to 68.1 GiB``."""
+    """Return the bounds of a need: ``22.9 to 68.1 GiB``, with its likely value: ``22.9 to 68.1 GiB, likely 31.0``."""
+    likely = "" if need.likely is None or need.measured else f", likely {need.likely / GIB:,.1f}"
     if math.isinf(need.upper):
-        return f"{need.lower / GIB:,.1f} GiB or more"
-    return f"{need.lower / GIB:,.1f} to {need.upper / GIB:,.1f} GiB"
+        return f"{need.lower / GIB:,.1f} GiB or more{likely}"
+    return f"{need.lower / GIB:,.1f} to {need.upper / GIB:,.1f} GiB{likely}"
 
 
 def changes(needs: Needs, need: Need) -> list[Remedy]:
-    """Return the smallest changes after which a refused phase fits, and is not refused, and the fewest accelerators.
+    """Return the smallest changes after which a phase that exceeds its accelerator fits, or may fit.
+
+    The first one likely fits, the second is the smallest after which it does not exceed, the third the fewest
+    accelerators.
 
     The bounds of each are those of the phase in a plan with these changes, on the worst accelerator.
     """
@@ -78,15 +85,15 @@ def changes(needs: Needs, need: Need) -> list[Remedy]:
     for chosen in _combined(options):
         if (change := _tried(needs, need, chosen)) is not None:
             found.setdefault("works", change)
-            if change.need.answer == "fits":
+            if change.need.answer in _FITS:
                 found["fits"] = change
                 break
-    if "works" in found and "fits" not in found:
+    if found.get("works") is not None and "fits" not in found:
         # What is recomputed refuses nothing, but may be what is missing.
         more = [Option(name, "recompute", "full") for name in need.components if _open(needs, name, "recompute")]
         for one in more:
             change = _tried(needs, need, (*found["works"].options, one))
-            if change is not None and change.need.answer == "fits":
+            if change is not None and change.need.answer in _FITS:
                 found["fits"] = change
     if (more_of := _more_accelerators(needs, need, options)) is not None:
         found[_ACCELERATORS] = more_of
@@ -164,11 +171,11 @@ def _more_accelerators(needs: Needs, need: Need, options: Sequence[Option]) -> R
 
 
 def _tried(needs: Needs, need: Need, options: Iterable[Option]) -> Remedy | None:
-    """Return the change if it is possible and the phase is not refused with it."""
+    """Return the change if it is possible and the phase does not exceed its accelerator with it."""
     chosen = tuple(options)
     changed = _changed(needs, chosen)
     found = None if changed is None else changed.phases()[need.components, need.phase]
-    if found is None or found.answer == "refused" or not _written(needs, chosen):
+    if found is None or found.answer in _EXCEEDS or not _written(needs, chosen):
         return None
     return Remedy(chosen, found)
 
@@ -251,13 +258,13 @@ def deciding(needs: Needs, need: Need) -> tuple[list[str], bool]:
             missing.append(f"{name}.model")
     if missing:
         return [key for key in missing if _named(needs, key) is not None], True
-    best = [Option(name, key, values[0]) for name, key, values in keys if key != "parallel"]
+    best = [Option(name, "tp" if key == "parallel" else key, values[0]) for name, key, values in keys]
     if not _known_with(needs, need, best):
         return [], False
     for one in list(best):
         fewer = [other for other in best if other is not one]
         best = fewer if _known_with(needs, need, fewer) else best
-    return [f"{one.component}.{one.key}" for one in best], True
+    return [f"{one.component}.{'parallel' if one.key == 'tp' else one.key}" for one in best], True
 
 
 def _decides(needs: Needs, need: Need, name: str, key: str, values: Iterable[Any]) -> Iterator[bool]:
@@ -310,12 +317,20 @@ def _open(needs: Needs, name: str, key: str) -> bool:
 
 def keys_text(needs: Needs, need: Need) -> str:
     """Return what to do about an unknown phase: state the keys that decide, or measure one step."""
+    measure = _measure(needs, need)
     if not need.decides:
-        return "measure one step: rankplan run --timings"
+        return measure
     if need.decides == (_CARD,):
         return f"state `accelerator_model` in an inventory, or `{_CARD}` in the `cluster` section"
     stated = dict.fromkeys(filter(None, (_named(needs, key) for key in need.decides)))
-    return f"state {(' and ' if need.together else ' or ').join(stated)}; or measure one step: rankplan run --timings"
+    return f"state {(' and ' if need.together else ' or ').join(stated)}; or {measure}"
+
+
+def _measure(needs: Needs, need: Need) -> str:
+    """Return how to measure a phase. `rankplan run` starts no program of a trainer, but its log has the peak."""
+    if needs.of_trainer and need.phase in ("train", "forward"):
+        return "measure one step: the log of the trainer has the peak, which `resident` states"
+    return "measure one step: rankplan run --timings"
 
 
 def _named(needs: Needs, key: str) -> str | None:

@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from rankplan._core import Placement
-from rankplan.memory.needs import Need, Needs, rank_of
+from rankplan.memory.need import Need, rank_of
+from rankplan.memory.needs import Needs
 from rankplan.plans.component import Component
 
 Phases = dict[str, Need]

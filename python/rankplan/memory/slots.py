@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 from rankplan._core import engine_memory, switch_memory, training_memory
 from rankplan.frozen import frozen
+from rankplan.memory import likely
+from rankplan.memory.likely import LikelySlot
 from rankplan.memory.settings import PRECISIONS, Engine, Training
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
@@ -58,11 +60,13 @@ class Evaluation:
         # A process whose accelerators others of its component use too is one slot, with a part on each of them.
         self.spread = max(most, 1) if component.slots == len(component) else 1
         self._slots: dict[float, Slot] = {}
+        self._likely: dict[float, LikelySlot | None] = {}
 
     def changed(self, entry: MemorySettings, parallel: Parallel, slots: int) -> Evaluation:
         """Return the evaluation with another memory, other sizes and another number of slots."""
         other = copy(self)
-        other.entry, other.parallel, other.slots, other._slots = entry, parallel, slots, {}
+        other.entry, other.parallel, other.slots = entry, parallel, slots
+        other._slots, other._likely = {}, {}
         return other
 
     @property
@@ -80,6 +84,40 @@ class Evaluation:
         if card not in self._slots:
             self._slots[card] = self._slot(card)
         return self._slots[card]
+
+    def likely(self, card: float) -> LikelySlot | None:
+        """Return what a slot is measured to need; ``None`` if the sizes that divide the model are unknown."""
+        if card not in self._likely:
+            self._likely[card] = self._measured(card)
+        return self._likely[card]
+
+    def _measured(self, card: float) -> LikelySlot | None:
+        entry = self.entry
+        if entry.kind == "resident":
+            slot = self.slot(card)
+            return likely.of_resident(slot.parts["resident"], slot.asleep)
+        if self.model is None or not self._divided:
+            return None
+        if entry.kind == "engine":
+            return likely.of_engine(self.model, self.engines()[1], card)
+        return likely.of_training(self.model, self.trainings()[1])
+
+    def likely_switch(self, engine: Evaluation, card: float) -> LikelySlot | None:
+        """Return what is measured while the weights of this trainer go to an engine on the same accelerators."""
+        if self.model is None or not (self._divided and engine._divided):
+            return None
+        return likely.of_switch(self.model, self.trainings()[1], engine.engines()[1], card)
+
+    @property
+    def takes_free(self) -> bool:
+        """Whether it is an engine whose share is of what others leave: all but vLLM's."""
+        return self.entry.engine in ("sglang", "trtllm")
+
+    @property
+    def _divided(self) -> bool:
+        """Whether it is known how the slots divide the model: FSDP and DeepSpeed do so without stated sizes."""
+        by_data = {self.entry.training, self.entry.forward} & {"fsdp", "deepspeed"}
+        return self.spread == 1 and (self.sized or self.slots == 1 or bool(by_data) or self.entry.kind == "engine")
 
     def _slot(self, card: float) -> Slot:
         entry = self.entry

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from rankplan._core import ACCELERATOR, USABLE_MEMORY
-from rankplan.memory.needs import card_at, stated_memory
+from rankplan.memory.shared_cards import card_at, stated_memory
 from rankplan.memory.slots import Evaluation
 from rankplan.moving.holdings import OPTIMIZER, STATES, Key
 from rankplan.moving.sides import Kind, Node, Place, Side, Slot
@@ -121,7 +121,10 @@ class Amounts:
         if self.side.kind is not Kind.ENGINE and self.side.keeper.resident is None:
             low = min(low, float(self._held(slot)))
         cache = known.parts.get("cache", (0.0, 0.0))
-        asleep = Amount(known.asleep[0] if known.stages == 1 else 0.0, known.asleep[1])
+        likely = self._evaluation.likely(card)
+        least = known.asleep[0] if known.stages == 1 else 0.0
+        # No bound but its own holds for a sleeper: what such ones were measured to leave decides the order of steps.
+        asleep = Amount(least, known.asleep[1] if likely is None else max(least, likely.asleep))
         return Amount(low, max(high, low)), Amount(*cache), asleep
 
     def _held(self, slot: Slot) -> Fraction:

@@ -24,7 +24,7 @@ from rankplan.plans.rules import NO_RULES, Rules, with_named_levels
 from rankplan.words import counted, did_you_mean, first_node, listed, wrong_type
 
 if TYPE_CHECKING:
-    from rankplan.memory.needs import Need
+    from rankplan.memory.need import Need
     from rankplan.memory.peaks import HasPeaks
     from rankplan.plans.node_kinds import NodeKind
     from rankplan.plans.weights import WeightMap

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.memory.faults import memory_faults
 from rankplan.memory.needs import Needs
+from rankplan.memory.verdicts import memory_faults
 from rankplan.read.sources import Sources
 from rankplan.read.text.reader import Reader
 

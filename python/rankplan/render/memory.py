@@ -8,11 +8,13 @@ from typing import Any
 
 from rankplan.hardware.cards import size_text
 from rankplan.memory.changes import explained, keys_text
-from rankplan.memory.needs import SWITCH, Need, Needs
+from rankplan.memory.need import SWITCH, Need
+from rankplan.memory.needs import Needs
 from rankplan.memory.settings import GIB
+from rankplan.memory.verdicts import assumed_text
 
-_HEADER = ("component", "phase", "on each accelerator", "of", "answer", "host of a node")
-_NUMBERS = ("on each accelerator", "of", "host of a node")
+_HEADER = ("component", "phase", "at least", "likely", "at most", "of", "answer", "host of a node")
+_NUMBERS = ("at least", "likely", "at most", "of", "host of a node")
 
 
 def plain_needs(needs: Needs) -> list[dict[str, Any]]:
@@ -22,15 +24,16 @@ def plain_needs(needs: Needs) -> list[dict[str, Any]]:
 
 def memory_lines(needs: Needs) -> list[str]:
     """Return a table of the phases of a plan, and what caches hold."""
-    found = list(needs.phases().values())
-    if not found:
+    phases = list(needs.phases().values())
+    if not phases:
         help = (
             "state `model` and, for each component, `memory`: {training: megatron}, {engine: vllm}, ...; in the config "
         )
         help += "of a trainer, name a model that rankplan knows"
         return [f"memory: no component says what it keeps; {help}"]
     reserved = [f"other programs: {size_text(needs.reserve)} of each accelerator"] if needs.reserve else []
-    return [*_table([_cells(need) for need in found]), *reserved, *_caches(needs, found), *_silent(needs)]
+    table = _table([_cells(need) for need in phases])
+    return [*table, *reserved, *_caches(needs, phases), *_assumptions(needs, phases), *_silent(needs)]
 
 
 def unknown_lines(needs: Needs) -> Iterator[str]:
@@ -53,7 +56,11 @@ def _cells(need: Need) -> tuple[str, ...]:
     name = need.components[0] if len(need.components) == 1 else " and ".join(need.components)
     host = _range(*need.host) if need.host[1] else ""
     answer = f"{need.answer}, measured" if need.measured else need.answer
-    return name, need.phase, _range(need.lower, need.upper), _card(need), answer, host
+    return name, need.phase, _size(need.lower), _size(need.likely), _size(need.upper), _card(need), answer, host
+
+
+def _size(size: float | None) -> str:
+    return "?" if size is None or math.isinf(size) else size_text(size)
 
 
 def _range(lower: float, upper: float) -> str:
@@ -74,14 +81,21 @@ def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
         yield "  ".join(cells).rstrip()
 
 
-def _caches(needs: Needs, found: list[Need]) -> Iterator[str]:
-    for need in found:
+def _caches(needs: Needs, phases: list[Need]) -> Iterator[str]:
+    for need in phases:
         if need.tokens is None or math.isinf(need.tokens[1]) or need.phase == SWITCH:
             continue
         low, high = map(int, need.tokens)
         length = needs.evaluations[need.components[0]].entry.length
         requests = f", {_between(low // length, high // length)} requests of {length:,}" if length else ""
         yield f"{need.components[0]}: {_between(low, high)} tokens of cache on an engine{requests}"
+
+
+def _assumptions(needs: Needs, phases: list[Need]) -> Iterator[str]:
+    for need in phases:
+        assumed = assumed_text(needs, need)
+        if assumed and need.answer.startswith("likely"):
+            yield f"{' and '.join(need.components)}, {need.phase}: {assumed}"
 
 
 def _between(low: int, high: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from rankplan._core import Placement, RankSet
 from rankplan.errors import RankplanError
 from rankplan.hardware.machine import Machine
-from rankplan.memory.needs import whole
+from rankplan.memory.need import whole
 from rankplan.memory.rows import ProcessNeeds
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import machine_of
@@ -37,8 +37,8 @@ def plain_rows(plan: Plan, needs: ProcessNeeds | None = None) -> Iterator[dict[s
     ``cpus`` is present if a component selects CPUs: a text such as ``0-7,16-23``, or ``None`` for any.
     ``cpus_per_process`` and ``host_memory_per_process`` (MiB) are present if a component reserves any.
     ``coordinates`` has those of each slot, or is ``None`` if the component states no parallel sizes. With ``needs``,
-    ``memory_lower`` and ``memory_upper`` have bytes by phase, the upper one ``None`` for no bound, and ``memory_of`` is
-    the memory of the accelerator, ``None`` if it is unknown.
+    ``memory_lower``, ``memory_likely`` and ``memory_upper`` have bytes by phase, ``None`` where nothing is known, and
+    ``memory_of`` is the memory of the accelerator, ``None`` if it is unknown.
     """
     bound, reserving = is_bound(plan), any(map(reserves, plan.values()))
     for component, placements in plan.items():
@@ -60,6 +60,7 @@ def _memory(needs: ProcessNeeds | None, row: Placement, component: str) -> dict[
     worst = needs.worst(component, [row])
     return {
         "memory_lower": {phase: int(need.lower) for phase, need in phases.items()},
+        "memory_likely": {phase: None if need.likely is None else int(need.likely) for phase, need in phases.items()},
         "memory_upper": {phase: whole(need.upper) for phase, need in phases.items()},
         "memory_of": None if worst is None or worst.card is None else int(worst.card[1]),
     }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rankplan.memory.needs import ANSWERS, Answer, Needs
+from rankplan.memory.need import ANSWERS, Answer
+from rankplan.memory.needs import Needs
 from rankplan.memory.settings import GIB
 from rankplan.memory.slots import Evaluation
 from rankplan.plans.plan import Plan
@@ -24,8 +25,8 @@ def filled(costs: Costs, planned: Plan, accelerators: int) -> Costs:
     smallest accelerator, unless it is stated; if it is stated in another unit, nothing is filled in.
     """
     needs = Needs(planned.inventory, planned)
-    cards = [crowd.card[0] for crowd in needs.crowds if crowd.card is not None]
-    if not cards or len(cards) < len(needs.crowds):
+    cards = [shared.card[0] for shared in needs.cards if shared.card is not None]
+    if not cards or len(cards) < len(needs.cards):
         return costs
     card = min(cards)
     if costs.capacity is not None and not card / 2 <= costs.capacity * GIB <= 1.1 * card:

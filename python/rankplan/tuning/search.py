@@ -12,8 +12,9 @@ from rankplan._core import CLUSTER, RankSet
 from rankplan.dialects import DIALECTS, OWN, Dialect
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
-from rankplan.memory.faults import memory_faults
-from rankplan.memory.needs import Answer, Needs
+from rankplan.memory.need import Answer
+from rankplan.memory.needs import Needs
+from rankplan.memory.verdicts import memory_faults
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import NO_SIZES
 from rankplan.plans.component import Component
@@ -205,6 +206,7 @@ def search(
         )
         placed.append((one, (total - one.idle, *rest)))
     ranking = [one for one, _ in ranked(placed, lambda pair: pair[0].seconds, lambda pair: pair[1])]
+    ranking.sort(key=lambda one: one.memory == "likely exceeds")  # stable: those that likely fit come first
     rejected.sort(key=lambda one: one.seconds)
     if not ranking:
         raise _nothing(costs, total, rejected)

@@ -50,7 +50,7 @@ pub struct Engine {
 const USUAL_STEP: (f64, f64) = (16_384.0, 1024.0);
 const GRAPHS: f64 = 4.0 * GIB;
 /// Weights that an engine keeps in another layout, or twice.
-const REPACKED: f64 = 1.06;
+pub(super) const REPACKED: f64 = 1.06;
 /// Part of its nominal memory that a card offers at least.
 pub const USABLE: f64 = 0.985;
 
@@ -165,7 +165,7 @@ impl Engine {
     }
 
     /// Bytes of a step's activations and logits, at most: no bound unless its tokens and requests have one.
-    fn activations(&self, model: &Model) -> f64 {
+    pub(super) fn activations(&self, model: &Model) -> f64 {
         let (Some(shape), Some(tokens), Some(sequences)) = (model.known(), self.batch, self.sequences) else {
             return f64::INFINITY;
         };

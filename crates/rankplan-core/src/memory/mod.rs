@@ -10,8 +10,10 @@
 //! | [`training`] | states, activations and logits of a trainer, or of a model that only computes |
 //! | [`engine`] | weights and cache of an inference engine |
 //! | [`phases`] | sleeping parts, the switch from training to generation, and the host |
+//! | [`likely`] | the value between the bounds that such a component is measured to need |
 
 pub mod engine;
+pub mod likely;
 pub mod model;
 pub mod phases;
 pub mod training;
@@ -65,6 +67,15 @@ pub struct Part {
 
 pub(crate) fn part(name: &'static str, lower: f64, upper: f64) -> Part {
     Part { name, bounds: Bounds::new(lower, upper) }
+}
+
+/// What a component is measured to need, by part, in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Likely {
+    /// What each part needs.
+    pub parts: Vec<(&'static str, f64)>,
+    /// Whether these are all parts: activations are missing if the tokens of a micro-batch or the layers are unknown.
+    pub complete: bool,
 }
 
 /// The sum of parts.

@@ -28,22 +28,18 @@ const PROCESSES: f64 = 2.0;
 /// Parts of a step, which need not stay after it.
 const FREED: [&str; 3] = ["gradients", "activations", "logits"];
 
-/// The memory of a component with these parts while it sleeps; `grouped`: in tensor groups, which keep their buffers.
+/// The memory of a component with these parts while it sleeps.
 ///
-/// Measured of vLLM: 0.8 GiB alone, 2.4 and 7.2 GiB in a group. A trainer that stays may free its gradients after a step (FSDP,
-/// `zero_grad`), and has no activations then.
-pub fn asleep(parts: &[Part], sleep: Option<Sleep>, grouped: bool) -> Bounds {
+/// No bound but its own parts holds for a sleeper: engines left 0.8 to 7.2 GiB, and NeMo-RL measured a policy that left 25. A trainer
+/// that stays may free its gradients after a step (FSDP, `zero_grad`), and has no activations then.
+pub fn asleep(parts: &[Part], sleep: Option<Sleep>) -> Bounds {
     let awake = total(parts);
-    let left = Bounds::up_to(if grouped { 8.0 } else { 2.0 } * GIB);
-    match sleep {
-        Some(Sleep::None) => {
-            let freed = parts.iter().filter(|part| FREED.contains(&part.name));
-            let lower = awake.lower - freed.map(|part| part.bounds.lower).sum::<f64>();
-            Bounds::new(lower.max(0.0), awake.upper)
-        }
-        Some(_) => left,
-        None => Bounds::up_to(awake.upper.max(left.upper)),
+    if sleep != Some(Sleep::None) {
+        return Bounds::up_to(awake.upper);
     }
+    let freed = parts.iter().filter(|part| FREED.contains(&part.name));
+    let lower = awake.lower - freed.map(|part| part.bounds.lower).sum::<f64>();
+    Bounds::new(lower.max(0.0), awake.upper)
 }
 
 /// The parts while weights go from a trainer to an engine on the same accelerator.
@@ -80,16 +76,17 @@ pub fn switch(model: &Model, trainer: &[Part], engine: &[Part], sleep: Option<Sl
 /// The memory that a rank of a trainer takes of its node: the optimizer's part that stays there, and what sleeps there.
 ///
 /// A rank keeps its part of what the framework divides: 8 bytes of a parameter for weights and gradients, 16 for the
-/// optimizer and its copies.
+/// optimizer and its copies. What surely sleeps there are weights and optimizer, as they are on the accelerator at least.
 pub fn host_of_trainer(model: &Model, training: &Training, stage: f64, sleep: Option<Sleep>) -> Bounds {
     let [least, most] = model.stage(&training.stages, stage);
     let divisor = (training.slots / training.stages.pp).max(1.0);
-    let lower = 8.0 * training.on_host * least.total() / divisor;
+    let stays = 8.0 * training.on_host * least.total() / divisor;
+    let sleeps = if sleep == Some(Sleep::Host) { training.sleeping(model, stage) } else { 0.0 };
     let is_there = matches!(sleep, Some(Sleep::Host) | None) || training.on_host > 0.0;
     let weights = if is_there { 8.0 } else { 4.0 };
     let copies = if is_there && training.framework != Framework::Forward { 16.0 } else { 0.0 };
     let (of_weights, of_optimizer) = training.host_shards(model, divisor);
-    Bounds::new(lower, BUFFERS * most.total() * (weights / of_weights + copies / of_optimizer))
+    Bounds::new(stays + sleeps, BUFFERS * most.total() * (weights / of_weights + copies / of_optimizer))
 }
 
 /// The memory that a rank of an engine takes of its node while it sleeps.

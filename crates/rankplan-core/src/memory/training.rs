@@ -192,7 +192,7 @@ impl Training {
     }
 
     /// The slots that shard states: those stated, else all data ranks.
-    fn shards(&self) -> f64 {
+    pub(super) fn shards(&self) -> f64 {
         self.shard.unwrap_or(self.data()).max(1.0)
     }
 
@@ -265,6 +265,13 @@ impl Training {
         let lower = self.weight * (dense + expert) * (1.0 - self.on_host) / shards;
         let gathered = self.shard.map_or(0.0, |_| self.gathered(model));
         vec![part("weights", lower, 4.0 * (most_dense + most_expert) / shards), part("gathered", 0.0, gathered)]
+    }
+
+    /// Bytes of a rank's weights and optimizer on the accelerator, at least: what goes to the host where it sleeps.
+    pub(super) fn sleeping(&self, model: &Model, stage: f64) -> f64 {
+        let states =
+            self.parts(model, stage).into_iter().filter(|part| part.name == "weights" || part.name == "optimizer");
+        states.map(|part| part.bounds.lower).sum()
     }
 
     /// Among how many of the ranks of a stage at least weights and gradients are divided, and the optimizer.
@@ -350,7 +357,7 @@ impl Training {
     }
 
     /// How many micro-batches of a stage are stored at once, at most.
-    fn in_flight(&self, stage: f64) -> f64 {
+    pub(super) fn in_flight(&self, stage: f64) -> f64 {
         let (pp, chunks) = (self.stages.pp, self.chunks);
         let warm_up =
             if chunks > 1.0 { ((pp - stage - 1.0) * 2.0 + (chunks - 1.0) * pp + 2.0) / chunks } else { pp - stage };

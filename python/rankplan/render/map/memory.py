@@ -9,7 +9,8 @@ from itertools import islice
 from rankplan.frozen import frozen
 from rankplan.hardware.cards import size_text
 from rankplan.memory.changes import bounds_text
-from rankplan.memory.needs import Need, Needs
+from rankplan.memory.need import Need
+from rankplan.memory.needs import Needs
 from rankplan.plans.node_kinds import NodeKind
 from rankplan.plans.plan import Plan
 

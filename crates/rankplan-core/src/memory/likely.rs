@@ -1,0 +1,315 @@
+//! What a component is measured to need, between its bounds.
+//!
+//! A likely value has the parts of the bounds. Each is calculated as a framework allocates it, and weighted with a number that was
+//! fitted to measured runs: [`Fit`] has these numbers, one set for each framework. All settings that decide are known here; whoever
+//! asks states a usual value for those that a config leaves out.
+//!
+//! Counted is what the allocator of a framework holds at its peak (PyTorch: `max_memory_allocated`), as the logs of trainers print
+//! it. [`room`] is what a card needs for that: contexts, buffers of collectives and lost blocks come on top.
+
+use super::engine::{Engine, Kind, REPACKED};
+use super::model::{Model, Shape};
+use super::phases::Sleep;
+use super::training::{Framework, Optimizer, Recompute, Training};
+use super::{GIB, Likely};
+
+/// The numbers of a framework.
+struct Fit {
+    /// Bytes that a layer stores, as a part of the tensors that its backward pass reads.
+    stored: f64,
+    /// Bytes for each logit: of 16 and of 32 bits, with their gradients.
+    logit: f64,
+    /// Copies at the step of an optimizer, as a part of their upper bound.
+    copies: f64,
+}
+
+/// Fitted to 132 peaks of Megatron-LM (`train-peak` of `memory_rows`).
+const MEGATRON: Fit = Fit { stored: 1.05, logit: 7.3, copies: 0.42 };
+/// Fitted to 34 peaks of FSDP2 (`fsdp_peaks`), half of them with logits of 32 bits.
+const FSDP: Fit = Fit { stored: 1.5, logit: 8.0, copies: 0.0 };
+/// Not fitted: one peak is published. The numbers of FSDP, since both run the layers of Transformers.
+const DEEPSPEED: Fit = FSDP;
+
+/// Part of its layers' tensors that a selective recompute stores. Fitted to the runs of Megatron-Bridge that fit (`ran`).
+const SELECTIVE: f64 = 0.65;
+/// Part that stays of activations where matrices are multiplied in 8 bits. Fitted to the same runs.
+const EIGHT_BITS: f64 = 0.7;
+/// Tokens of an average sequence, as a part of the longest. Fitted to the batch sizes that verl's LoRA scripts found (`batch-search`).
+const AVERAGE: f64 = 0.35;
+/// With so many more sequences the average decides, and not the longest one. Fitted to the same scripts.
+const SEQUENCES: f64 = 50.0;
+/// Tokens of a micro-batch that is filled up to a number of tokens. Fitted to one published peak of verl.
+const FILLED: f64 = 0.85;
+/// Adapters and their optimizer, as a part of the weights of a model: a rank of 32 has 1 % of the parameters, at 18 bytes.
+const ADAPTERS: f64 = 0.09;
+/// Bytes that DeepSpeed gathers ahead: `stage3_max_live_parameters`, 1e9 in 16 bits, or its two buckets of 5e8.
+const LIVE: f64 = 2e9;
+/// Bytes of a softmax over scores that are stored: scores, their softmax in 16 bits, and a mask.
+const SCORES: f64 = 5.0;
+
+/// What a process keeps while it sleeps: its context. Measured of vLLM: 0.76 GiB (`asleep`).
+const CONTEXT: f64 = GIB;
+/// What an engine keeps in a tensor group. Measured of vLLM: 2.4 and 7.2 GiB (`asleep`), whose geometric mean this is.
+const GROUP: f64 = 4.1 * GIB;
+/// The bucket in which weights are sent, and the tensor that is gathered for it.
+const BUCKET: f64 = 2.0 * GIB;
+
+/// What an engine needs for a step, as a part of its upper bound, and besides. Fitted to start-up lines of vLLM (`kv-log`).
+const STEP: f64 = 0.55;
+const LIBRARIES: f64 = 0.25 * GIB;
+/// Tokens of a step where they are not stated, unless a request is longer; its requests (vLLM: `EngineArgs.get_batch_defaults`).
+const USUAL_STEP: (f64, f64) = (2048.0, 256.0);
+/// The longest step that is assumed: longer requests are read in several.
+const LONGEST_STEP: f64 = 8192.0;
+/// Room beside a request that an engine surely starts with: with less, its version decides. Runs of verl left 0.1 to 0.6 GiB, and
+/// vLLM refused with 1.4 (vllm-project/vllm#10517).
+const SPARE: f64 = 1.5 * GIB;
+/// Weights with their padding.
+const PADDED: f64 = 1.01;
+/// The share of an engine whose config states none: vLLM 0.9, SGLang about 0.88, TensorRT-LLM 0.9.
+const SHARES: (f64, f64, f64) = (0.9, 0.88, 0.9);
+/// The length that an engine serves if no length is stated.
+const USUAL_LENGTH: f64 = 4096.0;
+
+/// Blocks that the allocator loses, as a part of what it holds. Fitted to the runs that fit (`ran`).
+const LOST: f64 = 0.08;
+/// The context and the buffers of collectives of a process. Fitted to the same runs.
+const BUFFERS: f64 = 2.0 * GIB;
+
+/// What has to be free on a card for so many bytes of an allocator.
+pub fn room(allocated: f64) -> f64 {
+    (1.0 + LOST) * allocated + BUFFERS
+}
+
+impl Training {
+    fn fit(&self) -> Fit {
+        match self.framework {
+            Framework::Megatron => MEGATRON,
+            Framework::DeepSpeed => DEEPSPEED,
+            Framework::Fsdp | Framework::Forward => FSDP,
+        }
+    }
+
+    /// What a slot of a pipeline stage is measured to need.
+    pub fn likely(&self, model: &Model, stage: f64) -> Likely {
+        let mut parts = self.likely_states(model, stage);
+        let (Some(shape), Some(tokens)) = (model.known(), self.filled()) else {
+            return Likely { parts, complete: false };
+        };
+        let step = [
+            ("gathered", self.likely_gathered(shape, model)),
+            ("activations", tokens * self.likely_activations(shape, stage)),
+            ("logits", if stage < self.stages.pp - 1.0 { 0.0 } else { tokens * self.likely_logits(shape) }),
+        ];
+        let gradients = parts.iter().filter(|part| part.0 == "gradients").map(|part| part.1).sum::<f64>();
+        // With one micro-batch, PyTorch frees the gradients before they are computed again.
+        if self.micro_batches == Some(1.0) && matches!(self.framework, Framework::Fsdp) {
+            let held = step.iter().map(|part| part.1).sum::<f64>();
+            parts.retain(|part| part.0 != "gradients" || held < gradients);
+            if held < gradients {
+                return Likely { parts, complete: true };
+            }
+        }
+        parts.extend(step);
+        Likely { parts, complete: true }
+    }
+
+    /// Tokens of a rank's micro-batch: the longest sequence is rare among many.
+    fn filled(&self) -> Option<f64> {
+        let tokens = self.tokens? / self.cp;
+        if self.fixed_length {
+            return Some(tokens);
+        }
+        let part = match self.length {
+            Some(length) if length > 0.0 && self.tokens? >= length => {
+                let others = self.tokens? / length - 1.0;
+                AVERAGE + (1.0 - AVERAGE) * (-others / SEQUENCES).exp()
+            }
+            _ => FILLED,
+        };
+        Some(tokens * part)
+    }
+
+    /// Weights, gradients and the optimizer of a rank: the parts of the lower bound, with what a framework does by itself.
+    fn likely_states(&self, model: &Model, stage: f64) -> Vec<(&'static str, f64)> {
+        let usual = Training {
+            weight: if self.weight < 2.0 { 2.0 } else { self.weight },
+            gradient: self.gradient.or((self.framework == Framework::Megatron).then_some(4.0)),
+            zero: self.zero.or(Some(2)),
+            distributed: self.distributed.or(Some(true)),
+            ..*self
+        };
+        let bounds = usual.parts(model, stage);
+        let of = |name: &str| bounds.iter().find(|part| part.name == name).map(|part| part.bounds);
+        let lower = |name: &str| of(name).map_or(0.0, |bounds| bounds.lower);
+        let weights = lower("weights");
+        if self.framework == Framework::Forward {
+            return vec![("weights", weights)];
+        }
+        if self.lora {
+            let stored = if self.weight >= 4.0 { 2.0 } else { 1.0 };
+            return vec![("weights", stored * weights), ("optimizer", ADAPTERS * weights)];
+        }
+        let mut parts = vec![
+            ("weights", weights),
+            ("gradients", lower("gradients")),
+            ("optimizer", self.likely_optimizer(lower("optimizer"), lower("gradients"))),
+        ];
+        if let Some(copies) = of("copies at the step").filter(|copies| copies.upper.is_finite()) {
+            parts.push(("copies at the step", self.fit().copies * (1.0 - self.on_host) * copies.upper));
+        }
+        parts
+    }
+
+    /// The optimizer, of which the lower bound may know less.
+    fn likely_optimizer(&self, lower: f64, gradients: f64) -> f64 {
+        match (self.optimizer, self.framework) {
+            (Optimizer::Adam, _) => lower,
+            // 32-bit moments, and the lower half of 32-bit weights: 10 bytes, of which the bound knows 6
+            (Optimizer::PrecisionAware, _) => lower * 10.0 / 6.0,
+            (Optimizer::Other, Framework::Megatron) => lower * 1.5,
+            // two moments of 8 bits, which are as large as a gradient of 16
+            (Optimizer::Other, _) => lower.max(gradients * (1.0 - self.on_host)),
+        }
+    }
+
+    fn likely_gathered(&self, shape: &Shape, model: &Model) -> f64 {
+        let ends = shape.embedding() * if shape.tied { 1.0 } else { 2.0 };
+        match self.framework {
+            // Nothing is gathered from one slot, nor converted to 16 bits.
+            Framework::Fsdp if self.shards() <= 1.0 && self.weight <= 2.0 => 0.0,
+            // two units in 16 bits, or one with its gradients
+            Framework::Fsdp => 4.0 * (shape.largest_layer() + ends) / self.tp,
+            Framework::Forward if self.shard.is_some() => 4.0 * shape.largest_layer() / self.tp,
+            Framework::DeepSpeed => LIVE.min(2.0 * model.params().0),
+            _ => 0.0,
+        }
+    }
+
+    /// Bytes of activations for a token of a rank.
+    fn likely_activations(&self, shape: &Shape, stage: f64) -> f64 {
+        let [_, layers] = self.stages.layers(shape, stage);
+        let eight_bits = self.framework == Framework::Megatron && self.weight < 2.0;
+        let stored = self.fit().stored * if eight_bits { EIGHT_BITS } else { 1.0 };
+        let (dense, expert) = (stored * self.likely_layer(shape, true), stored * self.likely_layer(shape, false));
+        let largest = if layers.expert > 0.0 { dense.max(expert) } else { dense };
+        if self.framework == Framework::Forward {
+            return largest;
+        }
+        let all = (layers.dense * dense + layers.expert * expert) * self.in_flight(stage);
+        match self.recompute {
+            Some(Recompute::Full) => {
+                2.0 * layers.layers * shape.hidden / self.split() * self.in_flight(stage) + largest
+            }
+            Some(Recompute::Selective) => SELECTIVE * all,
+            _ => all,
+        }
+    }
+
+    /// Among how many ranks the tokens of a layer's input are divided.
+    fn split(&self) -> f64 {
+        let divided = self.framework == Framework::Megatron && self.sequence_parallel != Some(false);
+        if divided { self.tp } else { 1.0 }
+    }
+
+    /// Bytes of a layer for a token that its backward pass reads: inputs of norms and matrices, and of what is multiplied.
+    fn likely_layer(&self, shape: &Shape, dense: bool) -> f64 {
+        let (h, tp, split) = (shape.hidden, self.tp, self.split());
+        let (qkv, out) = shape.attention(tp);
+        let latent = shape.latent.map_or(0.0, |latent| 2.0 * (latent.query_rank + latent.rank + latent.rotary));
+        let scores = if self.unfused { SCORES * shape.heads / tp * self.length.unwrap_or(0.0) } else { 0.0 };
+        let wide = if shape.gated { 6.0 } else { 4.0 };
+        let ffn = match shape.experts.filter(|_| !dense) {
+            None => wide * shape.ffn / tp,
+            Some(experts) => {
+                let narrow = if self.etp < split { split } else { 1.0 };
+                let routed = experts.top_k * (4.0 * h / split + wide * experts.ffn / self.etp / narrow);
+                routed + wide * experts.shared_ffn / tp
+            }
+        };
+        8.0 * h / split + 2.0 * (qkv + out) + latent + scores + ffn
+    }
+
+    fn likely_logits(&self, shape: &Shape) -> f64 {
+        let fit = self.fit();
+        // Without a backward pass there are no gradients.
+        let bytes = if self.framework == Framework::Forward { fit.logit / 2.0 } else { fit.logit };
+        bytes * shape.vocab / self.tp
+    }
+}
+
+impl Engine {
+    fn likely_share(&self) -> f64 {
+        let (vllm, sglang, trtllm) = SHARES;
+        self.share.unwrap_or(match self.kind {
+            Kind::Vllm => vllm,
+            Kind::Sglang => sglang,
+            Kind::TrtLlm => trtllm,
+        })
+    }
+
+    /// The weights of a rank, between their bounds: of a quantized checkpoint, some layers keep 16 bits.
+    fn likely_weights(&self, model: &Model) -> f64 {
+        let weights = self.weights(model);
+        if model.known().is_none() {
+            return weights.lower;
+        }
+        let most = weights.upper / REPACKED;
+        let (low, high) = self.weight;
+        PADDED
+            * if low < 2.0 || high < 2.0 { f64::midpoint(weights.lower, most).min(1.25 * weights.lower) } else { most }
+    }
+
+    fn likely_step(&self, model: &Model) -> f64 {
+        let (tokens, sequences) = USUAL_STEP;
+        let batch = self.batch.unwrap_or(self.length.unwrap_or(tokens).clamp(tokens, LONGEST_STEP));
+        let step = Engine { batch: Some(batch), sequences: Some(self.sequences.unwrap_or(sequences)), ..*self };
+        let most = step.activations(model);
+        LIBRARIES + if most.is_finite() { STEP * most } else { 0.0 }
+    }
+
+    /// What a rank is measured to need on a card of so many bytes, and whether the engine likely starts (`None`: it is close).
+    pub fn likely(&self, model: &Model, card: f64) -> (Likely, Option<bool>) {
+        let (weights, step, share) = (self.likely_weights(model), self.likely_step(model), self.likely_share());
+        let cache = match (self.cache_size, self.kind) {
+            (Some(size), _) => size,
+            (None, Kind::Vllm) => share * card - weights - step,
+            (None, Kind::Sglang) => share * card - weights,
+            (None, Kind::TrtLlm) => share * (card - weights - step),
+        };
+        let token = model.shape.as_ref().map_or(0.0, |shape| self.cache_of_token(shape));
+        let left = cache - token * self.length.unwrap_or(USUAL_LENGTH);
+        let starts =
+            if left >= SPARE || self.cache_size.is_some() { Some(true) } else { (left < 0.0).then_some(false) };
+        let parts = vec![("weights", weights), ("cache", cache.max(0.0)), ("activations", step)];
+        (Likely { parts, complete: model.known().is_some() }, starts)
+    }
+}
+
+/// What a component is measured to leave while it sleeps; `grouped`: in tensor groups, whose engines keep buffers.
+///
+/// A trainer keeps its states, but frees the gradients of FSDP and DeepSpeed after a step. If nothing is stated, it sleeps.
+pub fn asleep(parts: &[(&'static str, f64)], sleep: Option<Sleep>, training: Option<Framework>, grouped: bool) -> f64 {
+    if sleep != Some(Sleep::None) {
+        return if grouped && training.is_none() { GROUP } else { CONTEXT };
+    }
+    let freed: &[&str] = match training {
+        None => &[],
+        Some(Framework::Megatron) => &["activations", "logits", "copies at the step"],
+        Some(_) => &["gradients", "gathered", "activations", "logits", "copies at the step"],
+    };
+    CONTEXT + parts.iter().filter(|part| !freed.contains(&part.0)).map(|part| part.1).sum::<f64>()
+}
+
+/// What both are measured to need while weights go from a trainer to an engine on the same accelerator.
+pub fn switch(trainer: &Likely, engine: &Likely, sleep: Option<Sleep>) -> Likely {
+    let of = |likely: &Likely, name: &str| likely.parts.iter().find(|part| part.0 == name).map_or(0.0, |part| part.1);
+    let stays = if sleep == Some(Sleep::None) { of(trainer, "gradients") + of(trainer, "optimizer") } else { 0.0 };
+    let parts = vec![
+        ("trainer's weights", of(trainer, "weights")),
+        ("trainer's other states", stays),
+        ("engine's weights", of(engine, "weights")),
+        ("bucket", BUCKET),
+    ];
+    Likely { parts, complete: true }
+}
