@@ -23,7 +23,7 @@ def replanned(folder: Path, *flags: str) -> Result:
 
 
 def test_flags(saved: Path) -> None:
-    done = replanned(saved, "--grow", "rollout=1", "-o", str(saved / "more.json"))
+    done = replanned(saved, "--grow", "rollout=1", "--save", str(saved / "more.json"))
     assert done.stdout == (
         "0 of 16 ranks move; 16 stay; 8 more data groups cross nvlink domains\n"
         "rollout grows from 2 data groups to 3: ranks 16-23 on n11, n12\n"

@@ -214,8 +214,9 @@ def test_a_rule_on_the_command_line_replaces_that_of_the_plan() -> None:
     assert refused.exit_code == 1 and "unknown level" in refused.output
 
 
-@pytest.mark.parametrize("file", ["run.job.yaml", "conf.yaml"])
+@pytest.mark.parametrize("file", ["run.job.yaml", "run.sh"])
 def test_a_config_is_no_plan_to_repair(file: str) -> None:
+    Path("run.sh").write_text("python3 -m verl.trainer.main_ppo trainer.nnodes=1\n")
     answer = run("replan", file, "--without", "n0")
     assert answer.exit_code == 1 and "error[invalid-plan]: this is no saved plan" in answer.output
     assert f"rankplan plan {file} --save plan.json" in answer.output

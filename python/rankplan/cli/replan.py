@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -114,8 +115,8 @@ def replan(
 
 
 def _reject_config(config: Config) -> None:
-    """Raise `PlacementError` for a job file, a script or a YAML file, where a saved plan is changed."""
-    if is_job_file(config) or name_of(config).endswith((*SCRIPTS, ".yaml", ".yml")):
+    """Raise `PlacementError` for a job file or a script, where a saved plan is changed."""
+    if is_job_file(config) or (name_of(config).endswith(SCRIPTS) and Path(name_of(config)).is_file()):
         raise PlacementError([not_a_plan(name_of(config))])
 
 
