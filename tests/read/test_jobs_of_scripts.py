@@ -57,6 +57,14 @@ def test_a_guard_does_not_end_the_reading(guard: str, test: str, tmp_path: Path)
     assert load_config(path, ["M=3"])["trainer"]["nnodes"] == 3
 
 
+@pytest.mark.parametrize("test", ['[ "$#" -lt 2 ]', "[[ $# == 0 ]]", "(( $# < 1 ))"])
+@pytest.mark.parametrize("guard", GUARDS)
+def test_a_guard_of_the_arguments_does_not_end_the_reading(guard: str, test: str, tmp_path: Path) -> None:
+    text = "usage() { echo; }\n" + guard.format(test=test) + TRAIN.format(nodes="$1")
+    (warning,) = check(written(tmp_path, run=text)).warnings
+    assert warning.path == "trainer.nnodes" and "the argument $1" in warning.message
+
+
 WAITS = [
     "wait_for() { n=0; while [ $n -lt 60 ]; do if curl -s x; then return 0; fi; n=1; done; return 1; }\n",
     "wait_for() { if curl -s x; then return 0; else return 1; fi; }\n",
@@ -687,3 +695,88 @@ def test_an_integration_of_skyrl_shares_gpus_by_its_own_key(words: str, nodes: i
     path.write_text(path.read_text().strip() + " trainer.override_entrypoint=mine.start\n")
     (warning,) = check(path).warnings
     assert (warning.code, warning.message.split()[0]) == ("not-read", "`mine.start`")
+
+
+# ------------------------------------------------------------------------------------------------- arguments and texts
+
+PARSING = """NNODES=1
+EXTRA=()
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    --nnodes) NNODES="$2"; shift 2 ;;
+    --tp=*) TP="${1#*=}"; shift ;;
+    -h|--help) usage; exit 1 ;;
+    --) shift; EXTRA+=("$@"); break ;;
+    *) EXTRA+=("$1"); shift ;;
+  esac
+done
+python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo trainer.nnodes=$NNODES trainer.n_gpus_per_node=8 \\
+  actor_rollout_ref.rollout.tensor_model_parallel_size=${TP:-2} "${EXTRA[@]}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("run", "overrides", "actor", "rollout"),
+    [
+        (PARSING, [], 8, 4),
+        ("bash parse.sh --nnodes 8 --tp=4\n", [], 64, 16),
+        ("bash parse.sh trainer.n_gpus_per_node=4 --tp=1\n", [], 4, 4),
+        ("bash parse.sh --nnodes 2 -- trainer.n_gpus_per_node=4\n", [], 8, 4),
+        ("NNODES=3\nbash parse.sh --nnodes $NNODES\n", [], 24, 12),
+        (PARSING, ["1=--nnodes", "$2=4"], 32, 16),
+    ],
+)
+def test_the_loop_over_arguments_runs_with_those_that_the_script_gets(
+    run: str, overrides: list[str], actor: int, rollout: int, tmp_path: Path
+) -> None:
+    path = written(tmp_path, run=run, parse=PARSING)
+    report = check(path, overrides=overrides)
+    plan = rankplan.plan(path, overrides=overrides)
+    assert report.warnings == [] and (len(plan["actor"]), len(plan["rollout"])) == (actor, rollout)
+
+
+def test_arguments_are_given_by_their_numbers(tmp_path: Path) -> None:
+    path = written(tmp_path, run="N=$1\nG=${2:?}\n" + TRAIN.format(nodes="$N").replace("node=8", "node=$G"))
+    assert check(path, overrides=["1=2", "$2=4"]).warnings == []
+    plan = rankplan.plan(path, overrides=["1=2", "$2=4"])
+    assert (len(plan["actor"]), plan.inventory.num_nodes) == (8, 2)
+    (fault,) = check(path, overrides=["1=2", "2=4", "3=x"]).faults
+    assert (fault.code, fault.file, fault.column) == ("unknown-key", "command line", 9)
+    assert fault.message == "`3=x` has no effect: no script reads its argument $3"
+    (tmp_path / "conf.yaml").write_text("trainer: {nnodes: 1, n_gpus_per_node: 8}\n")
+    assert [fault.code for fault in check(tmp_path / "conf.yaml", overrides=["1=2"]).faults] == ["unknown-key"]
+
+
+JOB_IN_TEXT = TRAIN.format(nodes=2).strip()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        f'COMMAND="uv run {JOB_IN_TEXT}" CONTAINER=x sbatch --nodes=2 --account=y ray.sub\n',
+        f'export COMMAND="{JOB_IN_TEXT}"\nsbatch ray.sub\n',
+        f"sbatch <<EOF\n#!/bin/bash\n#SBATCH -N 2\n{JOB_IN_TEXT}\nEOF\n",
+        f"N=2\nsbatch --wait <<EOF\n{JOB_IN_TEXT.replace('=2', '=$N')}\nEOF\n",
+        f"tmux new-session -d -s x\ntmux send-keys -t x '{JOB_IN_TEXT}' C-m\n",
+        f'srun --nodes=2 --ntasks-per-node=1 bash -c "{JOB_IN_TEXT}"\n',
+        f'srun --container-image=x bash -lc "cd /x && {JOB_IN_TEXT}"\n',
+        "sbatch --nodes 2 job.slurm\n",
+        'python3 -m verl.trainer.main_ppo --config-path "$PWD/conf" --config-name base trainer.nnodes=2\n',
+    ],
+)
+def test_a_job_in_the_text_of_another_command_is_found(
+    run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, run=run)
+    (tmp_path / "job.slurm").write_text(f"#!/bin/bash\n{JOB_IN_TEXT}\n")
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "base.yaml").write_text("trainer: {n_gpus_per_node: 8}\n")
+    monkeypatch.chdir(tmp_path)
+    plan = rankplan.plan(path)
+    assert (len(plan["actor"]), plan.inventory.num_nodes) == (16, 2)
+
+
+def test_a_fault_in_a_text_is_shown_where_it_is_written(tmp_path: Path) -> None:
+    path = written(tmp_path, run=f"X=1\nsbatch <<EOF\n{JOB_IN_TEXT} trainer.nnodez=3\nEOF\n")
+    (fault,) = check(path).faults
+    assert (fault.message, fault.line) == ("unknown key `nnodez`", 3)

@@ -145,7 +145,21 @@ SCRIPTS: list[tuple[str, Any]] = [
     ("X=1\n[[ ( a == a ) ]] && X=2\n", None),
     ('A=(1 2)\nset -- 0"${A[@]}"\nX=$1\n', None),
     ("A=()\n[ -f /etc/x ] && A+=(1)\nX=$A\n", None),
-    ('f() { while [ -n "$1" ]; do shift; done; X=$1; }\nf 1 2\n', None),
+    ('f() { while [ -n "$1" ]; do shift; done; X=$#; }\nf 1 2\n', 0),
+    ('X=1\nwhile [[ $# -gt 0 ]]; do case "$1" in --x) X="$2"; shift 2;; *) shift;; esac; done\n', 1),
+    ('X=1\nset -- --x 5 y\nwhile [[ $# -gt 0 ]]; do case "$1" in --x) X="$2"; shift 2;; *) shift;; esac; done\n', 5),
+    ('set -- a --x=7\nfor arg in "$@"; do case $arg in --x=*) X="${arg#*=}";; esac; done\n', 7),
+    ("set -- 3 4\nfor arg; do X=$arg; done\n", 4),
+    ("X=1\nfor arg; do X=$arg; done\n", 1),
+    ("f() { while (( $# )); do X=$1; shift; done; }\nf 1 2 3\n", 3),
+    ('set -- 1 2 3\nwhile [ $# -gt 0 ]; do X=$1; if [ "$1" = 2 ]; then break; fi; shift; done\n', 2),
+    ("set -- 1 2 3\nuntil [ $# -eq 0 ]; do X=$1; shift; done\n", 3),
+    ('X=1\nwhile getopts "x:" opt; do case $opt in x) X=$OPTARG;; esac; done\n', 1),
+    ("set -- 1 2\nX=$#\n", 2),
+    ("X=1\nset -- $(cat /etc/x)\nwhile [ $# -gt 0 ]; do X=$1; shift; done\n", None),
+    ("X=1\nset -- a\nwhile [ $# -gt 0 ]; do X=2; done\n", None),
+    ("X=1\nset -- a b\nwhile [ $# -gt 0 ]; do if [ -f /etc/x ]; then X=2; shift 2; else shift; fi; done\n", None),
+    ("X=1\nwhile [ -f /etc/x ]; do X=2; break; done\n", None),
 ]
 
 

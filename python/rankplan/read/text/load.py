@@ -45,20 +45,25 @@ def load_config(
     executed. So does the entrypoint of a RayJob. ``defaults: base.yaml`` extends other files, as in NeMo-RL; the files
     that Hydra's ``defaults`` names are read if they exist. ``overrides`` change values as on Hydra's command line:
     ``key=value``, ``+key=value``, ``++key=value``, ``~key``; ``X=value`` sets a variable that a script reads from its
-    environment. ``text`` is read in place of the content of the file, as of one that an editor has not saved.
-    ``kind`` says what a file without keys should be.
+    environment, ``1=value`` its argument ``$1``. ``text`` is read in place of the content of the file, as of one that
+    an editor has not saved. ``kind`` says what a file without keys should be.
 
     Raises `PlacementError` if the file cannot be parsed, repeats a key, is not a mapping, or an override does not fit
     it; ``OSError`` if it cannot be read.
     """
     if not overrides:
         return _load(os.fspath(path), text=text, kind=kind)
-    from rankplan.read.text.overrides import overridden, parse_overrides  # as the readers below
+    from rankplan.read.text.overrides import arguments_in, overridden, parse_overrides  # as the readers below
 
-    changes = parse_overrides(checked_overrides(overrides))
+    words, arguments = arguments_in(checked_overrides(overrides))
+    changes = parse_overrides(words)
     given = {one.key: one.value for one in changes if not one.sign and one.key.isidentifier() and one.value is not None}
+    given |= {name: argument.value for name, argument in arguments.items()}
     config = _load(os.fspath(path), given=given, text=text, kind=kind)
     used = config.document.used if isinstance(config.document, Places) else set()
+    unread = [argument.fault for name, argument in arguments.items() if name not in used]
+    if unread:
+        raise PlacementError(unread)
     return overridden(config, [one for one in changes if one.key not in used])
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankplan.errors import Diagnostic, PlacementError, Where
 from rankplan.frozen import frozen
@@ -33,6 +33,8 @@ from rankplan.words import nearest, path_text, shown
 OVERRIDE = re.compile(
     r"(?P<sign>\+\+|\+|~)?(?P<key>[A-Za-z_][\w@/.-]*(?:\[[0-9]+\][\w.\[\]-]*)?)(?:=(?P<value>.*))?", re.DOTALL
 )
+_ARGUMENT = re.compile(r"\$?([1-9][0-9]?)=(.*)", re.DOTALL)
+"""An argument of a script: ``1=value``, ``$1=value``."""
 _PART = re.compile(r"[^.\[\]]+")
 _ESCAPE = re.compile(r"\\([\\()\[\]{}:=, \t])")
 _QUOTED = {quote: re.compile(rf"{quote}((?:\\.|[^{quote}\\])*){quote}", re.DOTALL) for quote in ("'", '"')}
@@ -109,6 +111,29 @@ class _Words:
         stated = word.part(start, end) if isinstance(word, StatedText) else None
         first = self._starts[index]
         return self._text.place(first + start, first + end) if stated is None else stated
+
+
+class Argument(NamedTuple):
+    """The value of an argument of a script, and the fault of a script that does not read it."""
+
+    value: str
+    fault: Diagnostic
+
+
+def arguments_in(words: Sequence[str]) -> tuple[list[str], dict[str, Argument]]:
+    """Divide words into overrides, and the arguments of a script by their numbers: ``1=value``, ``$1=value``."""
+    places = _Words(words)
+    others: list[str] = []
+    arguments: dict[str, Argument] = {}
+    for index, word in enumerate(words):
+        argument = _ARGUMENT.fullmatch(word)
+        if argument is None:
+            others.append(word)
+            continue
+        message = f"`{argument[1]}={argument[2]}` has no effect: no script reads its argument ${argument[1]}"
+        fault = Diagnostic("unknown-key", message, "override the key of the config: key=value")
+        arguments[argument[1]] = Argument(argument[2], places.place(index, 0, len(word)).of(fault))
+    return others, arguments
 
 
 def parse_overrides(words: Sequence[str]) -> list[Override]:

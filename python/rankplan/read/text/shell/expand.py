@@ -247,6 +247,7 @@ class Scope:
     def _elements(self, part: Expansion) -> Sequence[Field]:
         if part.name in ("@", "*"):
             # Nothing is passed to a script that is only read: `"$@"` adds what the user wants to change.
+            self.used |= {str(number + 1) for number in range(len(self.arguments or ()))}
             return self.arguments or ()
         value = self.variables.get(part.name, ())
         return [
@@ -276,9 +277,14 @@ class Scope:
 
     def _variable(self, name: str) -> Value | None:
         """Return the value of a variable, ``None`` if it is not set. Paths start at the present folder: ``.``."""
+        if name == "#":
+            count = len(self.arguments or ())
+            self.used |= {str(number + 1) for number in range(count)}
+            return (Piece(str(count), 0, 0, assumed=Cause("the arguments", 0) if self.arguments is None else None),)
         if name.isdigit() and name != "0":
             if self.arguments is None:
                 return None
+            self.used.add(name)
             return self.arguments[int(name) - 1].value if int(name) <= len(self.arguments) else ()
         value = self.variables.get(name)
         if value is None and name == "PWD":

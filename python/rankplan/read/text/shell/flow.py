@@ -34,9 +34,10 @@ from rankplan.read.text.shell.parse import (
     Simple,
     Statement,
 )
-from rankplan.read.text.shell.words import Arithmetic, Literal, ShellSyntaxError
+from rankplan.read.text.shell.words import Arithmetic, Expansion, Literal, ShellSyntaxError
 
 _MOST_STEPS = 50_000
+_MOST_ROUNDS = 300
 
 
 @frozen
@@ -68,6 +69,8 @@ class Flow(ABC):
         self.failed = False
         """Whether the script has ended with an exit code that is not 0."""
         self.left = False
+        self.broken = False
+        """Whether a round of a loop has ended it."""
         self.may_have_left = False
         """Whether a way that may be taken returns from the function: how the function ends is unknown then."""
         self.steps = 0
@@ -80,7 +83,7 @@ class Flow(ABC):
         """Follow commands, and return whether the last one succeeds; ``None`` if that is unknown."""
         status: bool | None = True
         for statement in block:
-            if self.ended or self.left:
+            if self.ended or self.left or self.broken:
                 break
             status = self.statement(statement)
         return status
@@ -197,22 +200,65 @@ class Flow(ABC):
         self.steps += len(before.variables) // 100
         scopes: list[Scope] = []
         for way in ways:
-            self.scope, self.ended, self.left = before.copy(), False, False
+            self.scope, self.ended, self.left, self.broken = before.copy(), False, False, False
             self.block(way)
             self.may_have_left |= self.left
             if not (self.ended or self.left):
                 scopes.append(self.scope)
-        self.scope, self.ended, self.left = before, False, False
+        self.scope, self.ended, self.left, self.broken = before, False, False, False
         if scopes:
             self.scope.variables = _joined([scope.variables for scope in scopes], cause)
             self.scope.arguments = _same([scope.arguments for scope in scopes])
 
     def _loop(self, loop: Loop) -> bool | None:
+        """Follow a loop: one over the arguments round by round, any other one as if it ran any number of times."""
+        before, known = self.scope.copy(), len(self.commands)
+        if _is_over_arguments(loop) and self._rounds(loop):
+            return True
+        self.scope, self.ended, self.left, self.broken = before, False, False, False
+        del self.commands[known:]
+        return self._unknown_rounds(loop)
+
+    def _rounds(self, loop: Loop) -> bool:
+        """Follow each round of a loop over the arguments; return whether all of them are known.
+
+        Without a word about them, a script that is only read has no arguments: there is no round.
+        """
+        if loop.kind == "for":
+            for argument in self.scope.arguments or ():
+                self.scope.variables[str(loop.variable)] = argument.value
+                self.block(loop.body)
+                if self._leaves():
+                    break
+            return True
+        for _ in range(_MOST_ROUNDS):
+            arguments = self.scope.arguments
+            self.assumed = []
+            status = self.block(loop.condition)
+            if status is None:
+                return False
+            if status == (loop.kind == "until"):
+                return True
+            self.block(loop.body)
+            if self._leaves():
+                return True
+            if arguments is not None and self.scope.arguments is None:
+                return False
+        return False
+
+    def _leaves(self) -> bool:
+        """Return whether a round ends the loop."""
+        is_broken, self.broken = self.broken, False
+        return is_broken or self.ended or self.left
+
+    def _unknown_rounds(self, loop: Loop) -> bool | None:
         cause = Cause(f"the `{loop.kind}` loop", loop.start)
         before = dict(self.scope.variables)
-        for name in [*([loop.variable] if loop.variable else []), *_assigned(loop.body)]:
+        body = loop.condition + loop.body
+        for name in [*([loop.variable] if loop.variable else []), *_assigned(body)]:
             self.scope.forget(name, cause)
-        _, after = self._apart(loop.body)
+        _, after = self._apart(body)
+        self.broken = False
         for name in {**before, **after.variables}:
             self.restore(name, _merged([before.get(name), after.variables.get(name)], cause))
         self.scope.arguments = _same([self.scope.arguments, after.arguments])
@@ -223,6 +269,25 @@ class Flow(ABC):
             self.scope.variables.pop(name, None)
         else:
             self.scope.variables[name] = value
+
+
+def _is_over_arguments(loop: Loop) -> bool:
+    """Return whether a loop goes over the arguments of its script or function."""
+    if loop.kind == "for":
+        names = [part.name for word in loop.words for part in word.parts if isinstance(part, Expansion)]
+        return loop.variable is not None and (not loop.words or names in (["@"], ["*"]))
+    return any(name in ("#", "1", "@", "*", "getopts") for name in _read(loop.condition))
+
+
+def _read(node: object) -> Iterator[str]:
+    """Yield the names of variables that commands read, and of commands."""
+    if isinstance(node, Expansion):
+        yield node.name
+    elif isinstance(node, Literal):
+        yield node.text
+    elif isinstance(node, tuple):
+        for item in node:
+            yield from _read(item)
 
 
 def _same(arguments: Sequence[tuple[Field, ...] | None]) -> tuple[Field, ...] | None:

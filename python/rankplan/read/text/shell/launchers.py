@@ -14,10 +14,12 @@ _RUNNERS = frozenset({"torchrun", "deepspeed", "accelerate", "uv", "torch.distri
 """Programs that run a module or a file of Python."""
 _LAUNCHERS = _RUNNERS | {
     *("srun", "mpirun", "mpiexec", "ray", "docker", "podman", "apptainer", "singularity", "enroot", "conda", "mamba"),
-    *("numactl", "taskset", "nsys", "py-spy", "kubectl", "modal", "sky", "pixi", "poetry", "pipenv", "hatch"),
+    *("sbatch", "numactl", "taskset", "nsys", "py-spy", "kubectl", "modal", "sky", "pixi", "poetry", "pipenv", "hatch"),
 }
 _PREFIXES = frozenset({"env", "nohup", "exec", "time", "timeout", "sudo", "command", "nice", "setsid", "stdbuf"})
 """Launchers whose program may be any word."""
+_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".sub")
+"""The suffixes of scripts of a shell, and of batch scripts."""
 _SUBCOMMANDS = {"ray": ("job", "submit"), "uv": ("run",), "accelerate": ("launch",), "conda": ("run",)}
 _VALUED = frozenset({"-X", "-W", "-Q", "--check-hash-based-pycs"})
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+", re.ASCII)
@@ -52,7 +54,7 @@ def launched(fields: Sequence[Field]) -> Launched:
         elif name in _SHELLS:
             found = _shell(fields, position + 1)
         elif (following := _inner(texts, position)) is None:
-            kind = "script" if name.endswith((".sh", ".bash")) else "program"
+            kind = "script" if name.endswith(_SCRIPTS) else "program"
             found = Launched(kind, texts[position], tuple(fields[position + 1 :]))
         elif texts[following] in ("-m", "--module"):
             found = _module(fields, following)
@@ -93,7 +95,8 @@ def _inner(texts: Sequence[str | None], position: int) -> int | None:
 def _starts(text: str | None) -> bool:
     """Return whether a word is a program, and no option or value of a launcher."""
     name = _name(text)
-    return bool(_PYTHON.fullmatch(name)) or name in _SHELLS | _LAUNCHERS | _PREFIXES or name.endswith((".py", ".sh"))
+    is_script = name.endswith((".py", *_SCRIPTS))
+    return is_script or bool(_PYTHON.fullmatch(name)) or name in _SHELLS | _LAUNCHERS | _PREFIXES
 
 
 def _module(fields: Sequence[Field], position: int) -> Launched:

@@ -92,12 +92,17 @@ class Case(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """``for``, ``while``, ``until`` or ``select``; ``variable`` is ``None`` without one."""
+    """``for``, ``while``, ``until`` or ``select``; ``variable`` is ``None`` without one.
+
+    ``condition`` is that of ``while`` and ``until``, ``words`` those that ``for`` goes over.
+    """
 
     kind: str
     variable: str | None
     body: Block
     start: int
+    condition: Block = ()
+    words: tuple[Word, ...] = ()
 
 
 class Function(NamedTuple):
@@ -379,6 +384,7 @@ class _Parser(Words):
         self._skip_blanks()
         variable: str | None = None
         condition: Block = ()
+        words: tuple[Word, ...] = ()
         if kind in ("for", "select"):
             if self._at("((") and (header := self._arithmetic(self.position + 2)) is not None:
                 variable = next(iter(assigned_names(self.text[header.start : header.end])), None)
@@ -387,10 +393,10 @@ class _Parser(Words):
                 self._skip_blanks(lines=True)
                 if self._reserved() == "in":
                     self.position += 2
-                    self._simple()
+                    words = self._simple().words
         else:
             condition = self.block()
         self._take("do", kind, start)
-        body = condition + self.block()
+        body = self.block()
         self._take("done", kind, start)
-        return Loop(kind, variable, body, start)
+        return Loop(kind, variable, body, start, condition, words)

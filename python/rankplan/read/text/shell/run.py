@@ -49,7 +49,7 @@ _MOST_TURNS = 3
 _DECLARING = frozenset({"export", "local", "readonly"})
 _SETTING = frozenset({"read", "mapfile", "readarray", "getopts", "let", "declare", "typeset"})
 """Commands that set the variables they name, to values that are not read."""
-_SILENT = _DECLARING | {":", "true", "cd", "echo", "printf", "mkdir", "trap", "sleep", "wait", "rm", "cp", "break"}
+_SILENT = _DECLARING | {":", "true", "cd", "echo", "printf", "mkdir", "trap", "sleep", "wait", "rm", "cp"}
 """Commands that decide nothing here, and succeed."""
 _NAMED = re.compile(r"(?:\+\+|--)?([A-Za-z_]\w*)", re.ASCII)
 
@@ -75,9 +75,16 @@ def follow(
 ) -> Followed:
     """Follow a script, the only text in ``sources``. Raises `ShellSyntaxError`.
 
-    ``environment`` has the environment variables that are known. The texts of other scripts are added to ``sources``.
+    ``environment`` has the environment variables that are known, and the arguments of the script by their numbers. The
+    texts of other scripts are added to ``sources``.
     """
-    run = _Run(sources, environment or {}, opened)
+    given = environment or {}
+    numbers = {int(name): value for name, value in given.items() if name.isdecimal()}
+    run = _Run(sources, {name: value for name, value in given.items() if not name.isdecimal()}, opened)
+    if numbers:
+        missing = [unknown(Cause(f"the argument ${number}", 0)) for number in range(max(numbers) + 1)]
+        values = [numbers.get(number, (missing[number],)) for number in range(1, max(numbers) + 1)]
+        run.scope.arguments = tuple(Field(value, 0, 0) for value in values)
     run.block(parse(sources.text))
     return Followed(run.commands, list(dict.fromkeys(run.skipped)), run.scope.used, run.own)
 
@@ -147,6 +154,11 @@ class _Run(Flow):
             return _status(texts)
         if name in ("source", "."):
             return self._source(found[1:], cause)
+        if name == "break":
+            self.broken = True
+            return True
+        if name == "getopts" and not self.scope.arguments:
+            return False
         if name == "eval":
             self.skipped.append(cause)
             return None
@@ -176,8 +188,32 @@ class _Run(Flow):
             self.running.pop()
             return status
         elif name not in _SILENT:
-            return self._launch(launched(found), found, simple.start, own)
+            return self._started(found, simple, own)
         return True
+
+    def _started(self, found: tuple[Field, ...], simple: Simple, own: frozenset[str]) -> bool | None:
+        """Follow what a command starts, also the text that it passes to another shell.
+
+        ``sbatch`` runs a script, or its here-document; a script of a cluster runs the text in ``COMMAND`` (NeMo-RL:
+        ``ray.sub``). ``tmux send-keys`` types its words.
+        """
+        launch = launched(found)
+        name = posixpath.basename(found[0].text or "") if found else ""
+        text: Value | None = None
+        if name == "sbatch":
+            document = None if simple.document is None else simple.document.word
+            command = self.scope.variables.get("COMMAND") if "COMMAND" in self.exported | own else None
+            if document is not None:
+                text = self.scope.value(document)
+            elif command is not None:
+                text = scalar(command)
+        elif name == "tmux" and len(found) > 1 and found[1].text in ("send-keys", "send"):
+            typed = max(found[2:], key=lambda field: len(field.text or ""), default=None)
+            text = None if typed is None else typed.value
+        if text is not None and text_of(text) != "":
+            pieces = Field(text, simple.start, simple.start)
+            launch = Launched("text", None, (), pieces)
+        return self._launch(launch, found, simple.start, own)
 
     def _launch(self, one: Launched, found: tuple[Field, ...], start: int, own: frozenset[str]) -> bool | None:
         """Follow the script that a command runs, or add the command."""
@@ -313,6 +349,7 @@ class _Run(Flow):
         if scope.arguments is None:  # nothing is passed to a script that is only read
             names = [part.name for word in words for part in word.parts if isinstance(part, Expansion)]
             self.assumed += [Cause(f"the argument ${text}", words[0].start) for text in names if text.isdigit()]
+            self.assumed += [Cause("the arguments", words[0].start) for text in names if text == "#"]
             scope = replace(scope, arguments=())
         for word in words:
             self.assumed += assumed_by(scope.value(word))

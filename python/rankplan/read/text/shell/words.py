@@ -9,9 +9,9 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 _META = frozenset(" \t\n;|&()<>")
-_NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*])", re.ASCII)
+_NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#])", re.ASCII)
 _BRACED = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*])(?:\[([@*0])\])?(:?[-=?+]|##?|%%?|(?=\}))", re.ASCII)
-_UNREAD = re.compile(r"`(?:\\.|[^`\\])*`|\$'(?:\\.|[^'\\])*'|\$[?!#$-]", re.DOTALL)
+_UNREAD = re.compile(r"`(?:\\.|[^`\\])*`|\$'(?:\\.|[^'\\])*'|\$[?!$-]", re.DOTALL)
 
 
 class ShellSyntaxError(Exception):
