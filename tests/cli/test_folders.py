@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from rankplan.cli.check import files_in, watch
+from rankplan.cli.check import watch
+from rankplan.cli.folders import files_in
 from support.commands import run
 
 GOOD = "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n"
@@ -94,3 +95,50 @@ def test_watching_a_folder_sees_new_files(monkeypatch: pytest.MonkeyPatch) -> No
 
     watch(["configs"], command, rounds=2)
     assert "new.yaml" not in runs[0] and "new.yaml" in runs[1]
+
+
+TEMPLATES = {
+    "helm.yaml": "{{- if .Values.x }}\nkind: Deployment\nmodels: 2\n{{- end }}\n",
+    "jinja.yml": "a: {% if x %}\nb: 2\n",
+    "tagged.yaml": "task: x\nprocess: !function utils.f\n",
+    "two.yaml": "a: 1\n---\nb: 2\n",
+    "quote.sh": 'echo "\n',
+}
+JOBS = {
+    "broken.yaml": "trainer: {nnodes: 1\nactor_rollout_ref: x\n",
+    "template.yaml": "{% if x %}\ntrainer: {n_gpus_per_node: 8}\n{% endif %}\n",
+    "twice.yaml": "cluster: {gpus_per_node: 8, gpus_per_node: 8}\n",
+    "flags.sh": 'python3 train.py --actor-num-nodes 1 "\n',
+    "one.job.yaml": "job: conf.yaml\na: [\n",
+}
+
+
+def test_files_that_cannot_be_parsed_are_skipped_unless_they_have_a_key_of_a_job(own_folder: Path) -> None:
+    folder = own_folder / "parts"
+    folder.mkdir()
+    for name, text in {**TEMPLATES, **JOBS}.items():
+        (folder / name).write_text(text)
+    done = check("parts", "--format", "json")
+    assert sorted(Path(one["file"]).name for one in json.loads(done.stdout)) == sorted(JOBS)
+    assert done.exit_code == 1 and done.stderr.endswith("skipped 5 files that are no jobs\n")
+    named = check("parts/helm.yaml", "--format", "json")
+    assert json.loads(named.stdout)[0]["faults"][0]["code"] == "invalid-yaml"
+
+
+@pytest.mark.parametrize(
+    ("patterns", "left"),
+    [
+        (["parts/sub"], ["parts/a.yaml", "parts/b_test.yaml"]),
+        (["sub/", "*_test.yaml"], ["parts/a.yaml"]),
+        (["parts/*.yaml"], []),
+        (["other"], ["parts/a.yaml", "parts/b_test.yaml", "parts/sub/c.yaml"]),
+    ],
+)
+def test_files_and_folders_can_be_left_out(patterns: list[str], left: list[str], own_folder: Path) -> None:
+    for name in ("a.yaml", "b_test.yaml", "sub/c.yaml"):
+        path = own_folder / "parts" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("trainer: {nnodes: 1, n_gpus_per_node: 8}\n")
+    words = [word for pattern in patterns for word in ("--exclude", pattern)]
+    done = check("parts", "--format", "json", *words)
+    assert [one["file"] for one in json.loads(done.stdout)] == left

@@ -376,11 +376,11 @@ def test_nothing_in_the_package_has_the_name_of_a_public_function() -> None:
 
 CHECKED = {
     "verl": (
-        16_400,
+        16_650,
         {"pydantic", "fractions", "hashlib", "ctypes", "rankplan.memory.changes", "rankplan.rlinf.section"},
     ),
-    "rlinf": (15_950, {"pydantic", "memory", "network", "node_groups", "parallel", "pools", "hardware"}),
-    "groups": (18_350, {"pydantic", "pools", "hardware"}),
+    "rlinf": (16_200, {"pydantic", "memory", "network", "node_groups", "parallel", "pools", "hardware"}),
+    "groups": (18_600, {"pydantic", "pools", "hardware"}),
 }
 """By config of `benches/start.py`: the most lines of rankplan that its check imports, and modules that it must not."""
 

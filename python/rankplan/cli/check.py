@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from rankplan.cli.common import (
     overrides,
     refuse_other_nodes,
 )
+from rankplan.cli.folders import files_in, is_of_no_job
 from rankplan.cli.output import EXPECTED, colored, faults_end_it, note, print_table, show_error, silent
 from rankplan.errors import Diagnostic, PlacementError, printable
 from rankplan.front.api import check as check_config
@@ -32,8 +33,6 @@ from rankplan.words import counted
 if TYPE_CHECKING:
     from rankplan.jobs.reader import JobFile
 
-_SUFFIXES = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch")
-"""The files of a folder that may be configs."""
 _INTERVAL = 0.3
 """Seconds between two looks at the files: below what a person notices, far above what a look costs."""
 
@@ -49,6 +48,13 @@ _INTERVAL = 0.3
     is_flag=True,
     help="Report all values that are known only at run time; of a job file, what holds and where it is stated.",
 )
+@click.option(
+    "--exclude",
+    "excluded",
+    metavar="PATTERN",
+    multiple=True,
+    help="Leave out files and folders with this name or path, such as `templates` or `*_test.yaml`. Repeatable.",
+)
 @click.option("--watch", "watched", is_flag=True, help="Check again whenever a file changes, until Ctrl-C.")
 def check(
     paths: tuple[str, ...],
@@ -59,6 +65,7 @@ def check(
     reserve: float | None,
     costs: str | None,
     verbose: bool,
+    excluded: tuple[str, ...],
     watched: bool,
 ) -> None:
     """Report every fault in config files, with location and fix.
@@ -70,24 +77,14 @@ def check(
     The report goes to stdout, notes on the assumed nodes to stderr.
 
     In a folder, rankplan checks YAML files and scripts, counts those that are no job, and leaves out hidden folders. A
-    file that a job file names is checked once, under the job file. A table ends the report.
+    file that cannot be parsed and has no key of a job is no job. A file that a job file names is checked once, under
+    the job file. A table ends the report.
     """
     options = {"memory": memory, "reserve": reserve, "costs": costs, "verbose": verbose}
     if watched:
         with faults_end_it():
-            watch(paths, lambda: _check_all(paths, choice, form, **options))
-    sys.exit(0 if _check_all(paths, choice, form, **options) else 1)
-
-
-def files_in(path: str) -> Iterator[str]:
-    """Yield the files of a folder that may be configs, sorted; a path that is no folder itself. Raises ``OSError``."""
-    if not Path(path).is_dir():
-        yield path
-        return
-    for entry in sorted(Path(path).iterdir()):
-        wanted = entry.suffix in _SUFFIXES or (entry.is_dir() and not entry.is_symlink())  # a link may lead in a circle
-        if wanted and not entry.name.startswith("."):
-            yield from files_in(str(entry))
+            watch(paths, lambda: _check_all(paths, excluded, choice, form, **options), excluded)
+    sys.exit(0 if _check_all(paths, excluded, choice, form, **options) else 1)
 
 
 def files_to_check(files: Sequence[str], named: Collection[str]) -> list[str]:
@@ -104,11 +101,11 @@ def files_to_check(files: Sequence[str], named: Collection[str]) -> list[str]:
     return [file for file in dict.fromkeys(files) if file in named or os.path.realpath(file) not in below]
 
 
-def _check_all(paths: tuple[str, ...], choice: Choice, form: str, **options: Any) -> bool:
+def _check_all(paths: tuple[str, ...], excluded: tuple[str, ...], choice: Choice, form: str, **options: Any) -> bool:
     """Check files and print the result; return whether all are fine."""
     checks = _Checks(paths, choice, form, options)
     with faults_end_it():
-        files = [file for path in paths for file in files_in(path)]
+        files = [file for path in paths for file in files_in(path, excluded)]
         if checks.has_folder:
             files = files_to_check(files, paths)
     for file in files:
@@ -134,7 +131,7 @@ class _Checks:
                 config = opened(file)
                 refuse_other_nodes(config, self._choice)
                 report = check_config(config, self._choice.given, **config_arguments(self._choice), **self._options)
-                if self.has_folder and file not in self._paths and not report.is_job:
+                if self.has_folder and file not in self._paths and is_of_no_job(report):
                     self._skipped += 1
                     return
                 self._print(report, config)
@@ -228,10 +225,12 @@ def _print_summary(reports: Sequence[Report]) -> None:
     print_table(result)
 
 
-def watch(paths: Sequence[str], command: Callable[[], object], rounds: int | None = None) -> None:
+def watch(
+    paths: Sequence[str], command: Callable[[], object], excluded: Collection[str] = (), rounds: int | None = None
+) -> None:
     """Run a command, and again after each change of a file, until it is interrupted, or for some ``rounds``."""
     while True:
-        before = _states(paths)
+        before = _states(paths, excluded)
         if sys.stdout.isatty():
             click.clear()
         command()
@@ -239,16 +238,16 @@ def watch(paths: Sequence[str], command: Callable[[], object], rounds: int | Non
         if rounds == 0:
             return
         click.echo(f"watching {', '.join(map(printable, paths))}; Ctrl-C ends it", err=True)
-        while _states(paths) == before:
+        while _states(paths, excluded) == before:
             time.sleep(_INTERVAL)
 
 
-def _states(paths: Sequence[str]) -> dict[str, tuple[int, int] | None]:
+def _states(paths: Sequence[str], excluded: Collection[str]) -> dict[str, tuple[int, int] | None]:
     """Return numbers that change when a file is written, replaced, added or removed."""
     states: dict[str, tuple[int, int] | None] = dict.fromkeys(paths)
     for path in paths:
         with suppress(OSError):  # a folder may change meanwhile
-            for file in files_in(path):
+            for file in files_in(path, excluded):
                 state = Path(file).stat()
                 states[file] = state.st_mtime_ns, state.st_ino
     return states
