@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -532,3 +533,54 @@ def test_a_label_points_at_the_size_that_breaks(tmp_path: Path) -> None:
     torn = [one for one in caught.value.diagnostics if one.code == "spans-nodes"]
     assert [(one.line, one.path) for one in torn] == [(None, TP)]  # no line sets it
     assert "verl's default tensor_model_parallel_size 2; the file does not set it" in torn[0].message
+
+
+PARTITIONED = (
+    "trainer.nnodes={} trainer.n_gpus_per_node={} rollout.nnodes={} rollout.n_gpus_per_node={} critic.enable=false "
+    "actor_rollout_ref.rollout.tensor_model_parallel_size=2 async_training.hybrid_res_pool=true"
+)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "partition", "training", "rollout"),
+    [
+        ((2, 8, 1, 8), "8_4-4", [(0, 8), (1, 4)], [(1, 4)]),
+        ((2, 8, 1, 8), "4-4_8", [(0, 4)], [(0, 4), (1, 8)]),
+        ((2, 6, 2, 2), "6_6-2_2", [(0, 8), (1, 4)], [(1, 4)]),  # side by side on two nodes of 8, by parts of 2
+    ],
+)
+def test_a_partition_divides_shared_nodes(
+    sizes: tuple[int, ...], partition: str, training: list[tuple[int, int]], rollout: list[tuple[int, int]]
+) -> None:
+    config = from_overrides([*PARTITIONED.format(*sizes).split(), f"+actor_rollout_ref.partition={partition}"])
+    planned = verl.plan(config, Inventory.uniform(2, 8))
+    for name, places in (("actor", training), ("rollout", rollout)):
+        nodes = Counter(node for row in planned[name] for node, _ in row.devices)
+        assert sorted(nodes.items()) == places
+    assert verl.assumed_inventory(config) == Inventory.uniform(2, 8)
+    each, groups = {"8_4-4": (4, 3), "4-4_8": (4, 1), "6_6-2_2": (2, 6)}[partition]
+    assert [len(request.accelerators) for request in planned.requests if request.component == "actor"] == [
+        each
+    ] * groups
+
+
+@pytest.mark.parametrize(
+    ("sizes", "partition", "message"),
+    [
+        ((2, 8, 1, 8), "8_8-8", "neither the 2 x 8 accelerators of trainer, nor"),
+        ((2, 8, 2, 4), "8_4-4", "neither the 2 x 8"),  # which of the two is meant
+        ((2, 8, 1, 8), "12-4", "has a part of 12 accelerators, but a node has 8"),
+        ((2, 8, 1, 8), "8_x-4", "`partition` is '8_x-4'; it must be the parts"),
+        ((2, 8, 1, 8), "8-4-4", "it must be the parts"),
+        ((2, 8, 1, 8), "16-0", "it must be the parts"),
+        ((2, 8, 1, 8), None, "`actor_rollout_ref.partition` is missing"),
+    ],
+)
+def test_a_partition_that_does_not_fit_is_refused(sizes: tuple[int, ...], partition: str | None, message: str) -> None:
+    words = PARTITIONED.format(*sizes).split()
+    if partition is not None:
+        words.append(f"+actor_rollout_ref.partition={partition}")
+    with pytest.raises(PlacementError, match=message):
+        verl.plan(from_overrides(words), Inventory.uniform(2, 8))
+    off = [word for word in words if "hybrid_res_pool" not in word]
+    assert "actor" in verl.plan(from_overrides(off), Inventory.uniform(3, 8))

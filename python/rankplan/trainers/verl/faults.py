@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
-from rankplan.words import counted, must_be, nodes_text, unknown
+from rankplan.words import counted, must_be, nodes_text, shown, unknown
 
 # Why a component cannot be written
 
@@ -95,6 +95,38 @@ def size_of_teachers(needed: int, present: int) -> Diagnostic:
     help = "change num_replicas, their sizes, or nnodes and n_gpus_per_node of distillation"
     code = "parallel-idle" if needed < present else "resource-out-of-range"
     return Diagnostic(code, message, help)
+
+
+# Partitions
+
+
+def missing_partition() -> Diagnostic:
+    """Return the fault of shared nodes whose parts are not stated."""
+    message = "`actor_rollout_ref.partition` is missing: hybrid_res_pool divides nodes by it"
+    return Diagnostic("missing-key", message, "add +actor_rollout_ref.partition=8_4-4, or remove hybrid_res_pool")
+
+
+def malformed_partition(text: str) -> Diagnostic:
+    """Return the fault of a partition that is not two sides of numbers."""
+    message = f"`partition` is {shown(text)}; it must be the parts of the training and those of the rollout"
+    return Diagnostic(
+        "invalid-value", message, "write numbers of accelerators, such as 8_4-4: 8 and 4 train, 4 generate"
+    )
+
+
+def partition_of_other_nodes(text: str, training: tuple[int, int], rollout: int) -> Diagnostic:
+    """Return the fault of a partition of more or fewer accelerators than those that are stated."""
+    nodes, each = training
+    message = f"the parts of `partition` {text} are neither the {nodes} x {each} accelerators of trainer, nor, side by "
+    message += f"side on as many nodes, those and the {rollout} of rollout"
+    help = f"write parts that add up to {nodes * each}, or change nnodes and n_gpus_per_node of trainer or rollout"
+    return Diagnostic("invalid-value", message, help)
+
+
+def partition_wider_than_nodes(text: str, part: int, gpus_per_node: int) -> Diagnostic:
+    """Return the fault of a part that no node has."""
+    message = f"`partition` {text} has a part of {part} accelerators, but a node has {gpus_per_node}"
+    return Diagnostic("resource-out-of-range", message, f"use parts of at most {gpus_per_node}")
 
 
 # Engines

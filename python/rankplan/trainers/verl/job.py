@@ -22,6 +22,8 @@ Follows verl's ``ResourcePoolManager.create_resource_pool``, ``RayResourcePool.g
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rankplan._core import Taken
 from rankplan.dialects.interface.job import Job
 from rankplan.dialects.keys.config import Config
@@ -36,6 +38,9 @@ from rankplan.trainers.verl.rollout import Trainer, read_rollout, read_trainer
 from rankplan.trainers.verl.teachers import read_teachers
 from rankplan.trainers.verl.topology import TopologyJob, has_topology
 from rankplan.trainers.verl.training import Training, read_training
+
+if TYPE_CHECKING:
+    from rankplan.trainers.verl.partition import Partition
 
 _ESTIMATORS_WITH_CRITIC = (None, "gae", "masked_gae", "bi_level_gae", "turn_wise_gae")
 """Estimators that need a critic, verl's default among them; all but gae are VAGEN's."""
@@ -59,6 +64,13 @@ class VerlJob(Job):
         if self.program.is_split:
             self._split_pool(config)
         self.rollout = read_rollout(config, self.trainer, self.pool)
+        self.partition: Partition | None = None
+        if self.trainer is Trainer.ASYNCHRONOUS and config[keys.PARTITIONED]:
+            from rankplan.trainers.verl.partition import read_partition  # few jobs divide their nodes
+
+            self.partition = read_partition(config, self.pool, self.rollout)
+        if self.partition is not None:
+            self.pool, self.rollout = self.partition.training, self.partition.rollout
         self.reward = read_reward_model(config, self.trainer, self.program.older_reward, self.pool)
         self.teachers = read_teachers(config)
         self.trained = self._read_trained(config)
@@ -121,13 +133,18 @@ class VerlJob(Job):
         return "text"
 
     def size(self) -> tuple[int, int]:
-        """Return as many nodes as the pools have, each with as many accelerators as the largest pool has per node."""
+        """Return as many nodes as the pools have, each with as many accelerators as the largest pool has per node.
+
+        Those of a partition are stated, and its pools share them.
+        """
         teachers = None if self.teachers is None else self.teachers.pool
         if self.critics_pool is not None:
             nodes = max(self.whole_pool.nodes // 2 * 2, 1)
             return nodes, self.whole_pool.gpus_per_node
         pools = [self.pool, self.rollout.pool, self.reward.pool, teachers]
         used = [pool for pool in pools if pool is not None and pool.nodes]
+        if self.partition is not None:
+            used = [self.partition.divided, *used[2:]]
         return sum(pool.nodes for pool in used), max(pool.gpus_per_node for pool in used)
 
     def place(self, placer: Placer) -> None:

@@ -67,6 +67,10 @@ TRAINER_GENERATES = tuple(
     for name in ("use_trainer_do_validate", "use_dynamic_resource_scheduling")
 )
 
+_SPLIT = "the parts of shared nodes of an asynchronous training and its rollout"
+PARTITIONED = switch("async_training.hybrid_res_pool", f"whether `partition` has {_SPLIT}")
+PARTITION = text(f"{ACTOR_ROLLOUT_REF}.partition", _SPLIT)
+
 _ADAPTER = "an adapter, which needs no reference model"
 LORA_RANK = size(f"{MODEL}.lora_rank", _ADAPTER, least=0, fallbacks=(f"{MODEL}.lora.rank",))
 LORA_SECTION_RANK = size(f"{MODEL}.lora.rank", _ADAPTER, least=0, fallbacks=("worker.actor.model.lora.rank",))
