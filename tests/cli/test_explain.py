@@ -21,6 +21,7 @@ WARNINGS = {
     "rules-not-read",
     "job-changed",
     "engine-address",
+    "assumed-nodes",
 }
 WARNINGS_OF_THE_CORE = {"group-spans", "rail-mismatch", "times-grow"}
 

@@ -333,6 +333,19 @@ class Placer:
                 name, pool, engine.where, each, sizes=engine.parallel, share=share, engines=engines, facts=facts
             )
 
+    def check_addresses(
+        self, system: str, nodes: Sequence[int], together: int, node_gpus: int, at: Where, help: str
+    ) -> None:
+        """Warn at a place of engines that a trainer gives the address or the ports of others, as it counts them.
+
+        See `rankplan.dialects.placing.addresses.address_fault` for the arguments.
+        """
+        from rankplan.dialects.placing.addresses import address_fault  # few trainers count engines
+
+        warning = address_fault(system, nodes, together, node_gpus, help)
+        if warning is not None:
+            self.faults.warn(at, warning)
+
     def finish(self) -> None:
         """Raise `PlacementError` with every fault so far if there is any."""
         self.faults.finish()

@@ -355,7 +355,17 @@ class NemoRlJob(Job):
         if count > len(taken) > 0:
             placer.too_many(self.server_gpus_at, "sglang", count, len(taken), "the nodes of inference have")
             return
-        placer.engines("generation", taken.slice(0, count), self._generating.gpus, self.engine, share)
+        engines = taken.slice(0, count)
+        placer.engines("generation", engines, self._generating.gpus, self.engine, share)
+        if self.backend == "sglang" and engines and not placer.faults:
+            self._check_addresses(placer, engines, self.engine)
+
+    def _check_addresses(self, placer: Placer, engines: Taken, engine: Engine) -> None:
+        """Warn of an engine of SGLang that gets the address of another node, or the ports of another process."""
+        gpus = self._generating.gpus
+        nodes = engines.nodes(placer.inventory.core, min(engine.size, gpus))
+        help = "set cluster.gpus_per_node to the GPUs of a node"
+        placer.check_addresses("NeMo-RL", nodes, max(1, gpus // engine.size), gpus, engine.path, help)
 
     def _place_teacher(self, placer: Placer, teacher: _Teacher) -> None:
         """Place a teacher on nodes of its own."""

@@ -131,6 +131,23 @@ def nodes_not_free(num_nodes: int, each: int, free_nodes: int, *, states_devices
     return Diagnostic("resource-out-of-range", message, help)
 
 
+def engine_off_its_nodes(role: str, worker: int, nodes: RankSet, expected: RankSet) -> Diagnostic:
+    """Return the warning of an engine of SGLang on other nodes than ROLL expects by the number of its worker."""
+    message = (
+        f"worker {worker} of {role}, on {nodes_text(nodes)}, lacks accelerator 0 of {nodes_text(expected)}: there, "
+    )
+    message += "by the number of the worker, ROLL starts the other processes of its engine of SGLang"
+    help = "give it whole nodes from node 0 on, worker after worker, or engines that fit on a node"
+    return Diagnostic("assumed-nodes", message, help, warning=True)
+
+
+def uneven_nodes(sizes: Sequence[int]) -> Diagnostic:
+    """Return the warning of nodes with several numbers of accelerators, of which ROLL knows one."""
+    counts = " or ".join(map(str, sizes))
+    message = f"these nodes have {counts} accelerators: ROLL takes as many of each as the driver's node has"
+    return Diagnostic("assumed-nodes", message, "use nodes with equally many accelerators", warning=True)
+
+
 def not_devices(mapping: Any) -> Diagnostic:
     """Return the fault of a ``device_mapping`` that is neither a text nor a list."""
     allowed = must_be("device_mapping", mapping, "text or a list", WRITE_DEVICES)

@@ -32,16 +32,17 @@ from rankplan.trainers.roll.device_mapping import devices_of
 from rankplan.trainers.roll.requests import Nodes, requests_on
 
 _VLLM = "vllm"
+_SGLANG = "sglang"
 _POLICIES = ("actor_train", "actor_infer", "reference")
 """Roles whose models ROLL downloads, in each of its pipelines (``BasePipeline.download_models``)."""
 _CPUS_OF_DOWNLOADS = 3
 """CPUs of a node with which half of them, less those of workers, suffice for a task."""
-_AS_STATED = frozenset({"hf_infer", "sglang"})
+_AS_STATED = frozenset({"hf_infer", _SGLANG})
 """Strategies that use ``num_gpus_per_worker`` as stated."""
 
 _SIZES: Mapping[str, Mapping[str, Key[Any] | Sequence[Key[Any]]]] = {
     _VLLM: keys.VLLM_SIZES,
-    "sglang": keys.SGLANG_SIZES,
+    _SGLANG: keys.SGLANG_SIZES,
 }
 """The keys of parallel sizes of engines, by strategy; the others have Megatron's."""
 
@@ -59,6 +60,7 @@ class _Role:
     world_size: int = 0
     gpus_per_worker: int = 1
     sizes: Sizes = field(default_factory=Sizes)
+    is_sglang: bool = False
 
     @property
     def highest(self) -> int | None:
@@ -220,8 +222,12 @@ class RollJob(Job):
                 share = placer.share(users[role.name])
                 sizes = role.sizes
                 placer.component(role.name, role.devices, role.where, role.gpus_per_worker, sizes=sizes, share=share)
+                self._check_engines(placer, role)
         if placer.faults:
             return  # a number of accelerators that no node has is no size of a bundle
+        sizes_of_nodes = sorted(size for size in placer.inventory.core.nodes_by_size() if size)
+        if len(sizes_of_nodes) > 1 and placing:
+            placer.faults.warn(self.gpus_per_node_at, faults.uneven_nodes(sizes_of_nodes))
         core = placer.inventory.core
         nodes = [Nodes(role.name, role.devices.used_nodes(core)) for role in self.roles if role.devices]
         placer.requests += requests_on(placer.inventory, nodes, self.gpus_per_node)
@@ -234,6 +240,23 @@ class RollJob(Job):
         """Return the nodes on which ROLL certainly starts a task that downloads models: those of policies."""
         policies = (role.devices for role in self.roles if role.name in _POLICIES and role.devices)
         return RankSet().union(*(devices.used_nodes(inventory.core) for devices in policies))
+
+    def _check_engines(self, placer: Placer, role: _Role) -> None:
+        """Warn of an engine of SGLang over n nodes that are not the nodes n * worker to n * worker + n - 1, wholly.
+
+        ROLL looks there for the accelerators 0 (``SgLangStrategy.initialize`` in roll/distributed/strategy, 8eb27cc).
+        """
+        each, core = role.gpus_per_worker, placer.inventory.core
+        if not role.is_sglang or not role.devices or placer.faults or role.devices.torn(core, each) is None:
+            return
+        for row in placer.components[-1]:
+            nodes = RankSet(node for node, _ in row.devices)
+            count = len(nodes)
+            expected = RankSet(range(row.rank * count, (row.rank + 1) * count))
+            first_accelerators = [node for node, index in row.devices if index == 0]
+            if count > 1 and RankSet(first_accelerators) != expected:
+                placer.faults.warn(role.where, faults.engine_off_its_nodes(role.name, row.rank, nodes, expected))
+                return
 
 
 def _other_sizes(inventory: Inventory, each: int) -> dict[int, int]:
@@ -339,7 +362,8 @@ def _on_accelerators(role: Config, name: str) -> _Role | None:
         breaks = decided_by[0] if len(devices) % strategy.sizes.parallel.tp else decided_by[-1]
         role.faults.add(breaks.where, faults.undivided(len(devices), each, decided_by))
         return None
-    return _Role(name, where, devices, 0, each, strategy.sizes)
+    is_sglang = role.raw(keys.STRATEGY_NAME) == _SGLANG
+    return _Role(name, where, devices, 0, each, strategy.sizes, is_sglang)
 
 
 def _devices(role: Config, where: Where) -> Taken:

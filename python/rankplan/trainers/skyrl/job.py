@@ -14,13 +14,13 @@ and ``create_inference_servers`` (a956457), and ``translate_legacy_config`` (sky
 
 from __future__ import annotations
 
-from rankplan import Diagnostic, Parallel, Request
+from rankplan import Diagnostic, Parallel, RankSet, Request
 from rankplan._core import Requests
 from rankplan.dialects.placing.engines import engine_sizes
 from rankplan.dialects.placing.sharing import Shape, differing
 from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Job, NodeOrder, Placer, Sizes, Taken, must_be
-from rankplan.trainers.skyrl import keys
+from rankplan.trainers.skyrl import faults, keys
 
 _ENGINES = "generator"
 """The component of the engines."""
@@ -175,10 +175,23 @@ class SkyrlJob(Job):
                     share = 0.75
             sizes = self.parallel[name]
             placer.component(name, own, sizes.where, sizes=sizes, share=share)
+            self._check_first_ranks(placer, model, own)
         if self.num_engines:
             share = placer.share(_SHARED) if self.all else 1.0
             sizes = self.engine_sizes
             placer.component(_ENGINES, engines, sizes.where, self.each, sizes=sizes, share=share, engines=self.data)
+
+    def _check_first_ranks(self, placer: Placer, model: Shape, own: Taken) -> None:
+        """Warn of a node without a process that is the first of its node by its number.
+
+        Only these make the folders of checkpoints, and download the model (``PPORayActorGroup._initiate_actors`` in
+        skyrl/backends/skyrl_train/workers/worker.py, ``save_checkpoint`` and ``init_model``, a956457).
+        """
+        nodes = own.nodes(placer.inventory.core)
+        each = model.gpus_per_node
+        lacking = RankSet(nodes) - RankSet(nodes[::each])
+        if lacking:
+            placer.faults.warn(self.places[model.name], faults.no_first_rank(model.name, each, lacking))
 
     def _take_all(self, placer: Placer) -> dict[str, Taken]:
         """Take the accelerators of the engines, and of the models that share none."""

@@ -12,11 +12,6 @@ def colocated_async() -> Diagnostic:
     return Diagnostic("invalid-value", message, help)
 
 
-def wrong_engine_address(engine: int, node: int, leader: int, leader_node: int, node_gpus: int) -> Diagnostic:
-    """Return the warning of an engine to which slime gives the address of an engine on another node."""
-    message = (
-        f"slime gives engine {engine} on node {node} the address of engine {leader} on node {leader_node}: it expects "
-        f"that every node has {node_gpus} GPUs, and that the rollout starts with a whole one"
-    )
-    help = f"give the training a multiple of {node_gpus} GPUs, and set num_gpus_per_node to the GPUs of a node"
-    return Diagnostic("engine-address", message, help, warning=True)
+def whole_nodes(gpus: int) -> str:
+    """Return the help for engines that slime expects on nodes with so many GPUs."""
+    return f"give the training a multiple of {gpus} GPUs, and set num_gpus_per_node to the GPUs of a node"

@@ -149,30 +149,25 @@ class SlimeJob(Job):
         rollout = pool.slice(self.rollout_offset, self.rollout_offset + self.rollout)
         sizes = _decisive(self.engine, self.rollout)
         engines = self.per_engine // each
-        self._check_addresses(placer, rollout)
+        self._check_addresses(placer, rollout, each)
         placer.component("rollout", rollout, sizes.where, each, sizes=sizes, share=_ENGINE_SHARE, engines=engines)
 
     def _place_training(self, placer: Placer, name: str, taken: Taken) -> None:
         sizes = _decisive(self.parallel, len(taken))
         placer.component(name, taken, sizes.where, sizes=sizes, share=_TRAINING_SHARE)
 
-    def _check_addresses(self, placer: Placer, rollout: Taken) -> None:
-        """Warn of an engine that gets the address of an engine on another node.
+    def _check_addresses(self, placer: Placer, rollout: Taken, each: int) -> None:
+        """Warn of an engine that gets the address of another node, or the ports of another process.
 
-        slime counts engines instead of asking where they are: the first of as many as fit on a node gives all of these
-        its host and ports (``_allocate_rollout_engine_addr_and_ports_normal`` in slime/ray/rollout.py, slime#2373).
+        slime counts processes, each of ``each`` GPUs, instead of asking where they are.
         """
-        node_gpus = self.per_node or ASSUMED
-        together = node_gpus // self.per_engine
-        if together <= 1:
+        if not rollout:
             return
-        nodes = rollout.nodes(placer.inventory.core, self.per_engine)
-        for engine, node in enumerate(nodes):
-            leader = engine // together * together
-            if nodes[leader] != node:
-                warning = faults.wrong_engine_address(engine, node, leader, nodes[leader], node_gpus)
-                placer.faults.warn(self._config.where(keys.ENGINE_GPUS), warning)
-                return
+        node_gpus = self.per_node or ASSUMED
+        nodes = rollout.nodes(placer.inventory.core, each)
+        together = max(1, node_gpus // self.per_engine)
+        where, help = self._config.where(keys.ENGINE_GPUS), faults.whole_nodes(node_gpus)
+        placer.check_addresses("slime", nodes, together, node_gpus, where, help)
 
     def _take(self, placer: Placer, *, colocated: bool) -> Taken:
         """Take the GPUs of all sides; too few are a fault, with those that there are."""

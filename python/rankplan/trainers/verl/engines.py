@@ -26,6 +26,7 @@ class Engines:
     engine: Engine
     fault: Diagnostic | None = None
     fault_at: Where = NOWHERE
+    is_vllm: bool = True
 
     @property
     def size(self) -> int:
@@ -36,6 +37,7 @@ class Engines:
         """Place engines one after the other on a pool with ``per_node`` accelerators per node, unless it is empty."""
         self._check(placer)
         placer.engines(name, taken, per_node, self.engine, share)
+        self._check_sockets(placer, name, taken, min(per_node, self.size))
 
     def place_alone(self, placer: Placer, name: str, pool: Pool, prefix: str) -> None:
         """Place engines that each have nodes of their own (verl: ``RolloutReplica.init_standalone``).
@@ -65,6 +67,22 @@ class Engines:
         share = placer.share(_USERS)
         sizes = engine.parallel
         placer.component(name, taken, engine.where, per_process, sizes=sizes, share=share, engines=processes)
+        self._check_sockets(placer, name, taken, per_process)
+
+    def _check_sockets(self, placer: Placer, name: str, taken: Taken, each: int) -> None:
+        """Warn of an engine with two groups of ``each`` accelerators on one node, whose processes share sockets.
+
+        A process is numbered in its group (``ServerAdapter.__init__`` in verl/workers/rollout/vllm_rollout, 1dda039).
+        """
+        groups = self.size // each
+        if not self.is_vllm or groups < 2 or not taken or placer.faults:
+            return
+        nodes = taken.nodes(placer.inventory.core, each)
+        for engine in range(len(nodes) // groups):
+            own = nodes[engine * groups : (engine + 1) * groups]
+            if len(set(own)) < groups:
+                placer.faults.warn(self.engine.path, faults.shared_sockets(name, engine, own[0], each))
+                return
 
     def _check(self, placer: Placer) -> None:
         if self.fault is not None:
@@ -92,8 +110,9 @@ def read_engines(section: Config) -> Engines:
         section.where(keys.ENGINE_SIZES[largest]),
         section.place,
     )
+    is_vllm = section[keys.ENGINE_NAME] in (None, "vllm")
     if experts == 1 or is_whole or section[keys.ENGINE_NAME] == "trtllm":
-        return Engines(engine)
+        return Engines(engine, is_vllm=is_vllm)
     fault = faults.experts_of_engine(experts, tensor * data)
     return Engines(engine, fault, section.where(keys.ENGINE_EXPERTS))
 

@@ -145,6 +145,14 @@ def torn_engine(engine: int, component: str, gpus: int, keys: str, free: int) ->
     return Diagnostic("spans-nodes", message, "use smaller engines, or nodes with more accelerators")
 
 
+def shared_sockets(component: str, engine: int, node: int, each: int) -> Diagnostic:
+    """Return the warning of an engine with two groups of ``each`` accelerators on a node."""
+    message = f"verl gives processes of engine {engine} of the {component} on node {node} the same sockets: it numbers "
+    message += f"them in each group of {each} accelerators, and expects a group on each node"
+    help = f"set n_gpus_per_node to the accelerators of a node, or use engines of at most {each}"
+    return Diagnostic("engine-address", message, help, warning=True)
+
+
 # Topologies
 
 
