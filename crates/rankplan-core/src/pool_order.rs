@@ -3,7 +3,7 @@
 //! A trainer sorts the nodes of a pool among themselves. So each pool gets its own nodes back, sorted, on the same node
 //! ranks. Pools that share a node are sorted as one: if all of their nodes are sorted, those of each pool are.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use crate::ids::NodeRank;
 use crate::inventory::Inventory;
@@ -39,7 +39,7 @@ pub fn joined(pools: impl IntoIterator<Item = SortedNodes>, together: bool) -> V
 struct Groups {
     groups: Vec<Option<SortedNodes>>,
     /// By order and node, a group that it was in.
-    owners: BTreeMap<(&'static str, u32), usize>,
+    owners: HashMap<NodeOrder, Vec<Option<usize>>>,
     /// By group, itself or the one that it has joined.
     into: Vec<usize>,
 }
@@ -47,18 +47,21 @@ struct Groups {
 impl Groups {
     /// Add the nodes of a pool, and those of all groups that share one with it.
     fn add(&mut self, order: NodeOrder, nodes: RankSet, together: bool) {
-        let name = order.name();
+        let owners = self.owners.entry(order).or_default();
+        let size = nodes.last().map_or(0, |last| last as usize + 1);
+        owners.resize(owners.len().max(size), None);
         let mut joins: Vec<usize> = if together {
             let same = |group: &Option<SortedNodes>| group.as_ref().is_some_and(|(other, _)| *other == order);
             (0..self.groups.len()).filter(|&number| same(&self.groups[number])).collect()
         } else {
-            nodes.iter().filter_map(|node| self.owners.get(&(name, node)).map(|&owner| self.last(owner))).collect()
+            let owners = nodes.iter().filter_map(|node| owners[node as usize]);
+            owners.map(|owner| last_of(&self.into, owner)).collect()
         };
         joins.sort_unstable();
         joins.dedup();
         let new = self.groups.len();
         self.into.push(new);
-        self.owners.extend(nodes.iter().map(|node| ((name, node), new)));
+        nodes.iter().for_each(|node| owners[node as usize] = Some(new));
         let mut sets = vec![nodes];
         for number in joins {
             self.into[number] = new;
@@ -66,20 +69,21 @@ impl Groups {
         }
         self.groups.push(Some((order, RankSet::union_of(&sets))));
     }
+}
 
-    /// The group that a group has become.
-    fn last(&self, mut number: usize) -> usize {
-        while self.into[number] != number {
-            number = self.into[number];
-        }
-        number
+/// The group that a group has become.
+fn last_of(into: &[usize], mut number: usize) -> usize {
+    while into[number] != number {
+        number = into[number];
     }
+    number
 }
 
 /// Which node each node rank should have so that no pool of requests is sorted otherwise. `None` if all are sorted, as far
 /// as it is known by what. `ids` are Ray's ids of the nodes; `together`: see [`joined`].
 pub fn order_of_pools(requests: &Requests, inventory: &Inventory, ids: &[String], together: bool) -> Option<Vec<u32>> {
     let mut pools: Vec<SortedNodes> = Vec::new();
+    let mut of_last = None;
     let mut is_sorted = true;
     for pool in requests.pools() {
         let nodes = distinct_nodes(requests, &pool);
@@ -87,17 +91,19 @@ pub fn order_of_pools(requests: &Requests, inventory: &Inventory, ids: &[String]
         if let Some(places) = inventory.places(pool.order, &all, ids) {
             is_sorted = is_sorted && nodes.is_sorted_by_key(|&node| places.of(node));
             pools.push((pool.order, all));
+            of_last = Some(places);
         }
     }
     if is_sorted {
         return None;
     }
+    let of_only = of_last.filter(|_| pools.len() == 1);
     let mut found: Vec<u32> = (0..inventory.num_nodes()).collect();
     for (order, nodes) in joined(pools, together) {
-        let Some(places) = inventory.places(order, &nodes, ids) else { continue };
-        let mut sorted: Vec<u32> = nodes.iter().collect();
-        sorted.sort_by_key(|&node| places.of(NodeRank(node)));
-        for (rank, node) in nodes.iter().zip(sorted) {
+        let Some(places) = of_only.clone().or_else(|| inventory.places(order, &nodes, ids)) else { continue };
+        let mut sorted: Vec<(u32, u32)> = places.iter().map(|(node, place)| (place, node.0)).collect();
+        sorted.sort_unstable();
+        for (rank, (_, node)) in nodes.iter().zip(sorted) {
             found[rank as usize] = node;
         }
     }
@@ -106,6 +112,10 @@ pub fn order_of_pools(requests: &Requests, inventory: &Inventory, ids: &[String]
 
 /// The nodes of the bundles of a pool in their order, each once.
 fn distinct_nodes(requests: &Requests, pool: &Pool) -> Vec<NodeRank> {
+    let nodes: Vec<NodeRank> = nodes_of(requests, pool).stretches().map(|(node, _)| node).collect();
+    if nodes.is_sorted_by(|one, other| one < other) {
+        return nodes;
+    }
     let mut seen = HashSet::new();
-    nodes_of(requests, pool).stretches().map(|(node, _)| node).filter(|&node| seen.insert(node)).collect()
+    nodes.into_iter().filter(|&node| seen.insert(node)).collect()
 }

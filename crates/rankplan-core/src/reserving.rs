@@ -5,15 +5,18 @@
 //! room for, more in all than all nodes have. And what cannot be reserved on the nodes *of the plan*: what its bundles on a
 //! node ask for together, and actors for which nothing is left beside them. Ray may find other nodes for the second kind.
 //!
-//! A node with unknown amounts may have any: nothing is claimed of it, nor of all nodes together. Each question is one pass
-//! over the nodes for each resource and each kind of bundle.
+//! A node with unknown amounts may have any: nothing is claimed of it, nor of all nodes together. Nodes in a row that are
+//! alike are looked at once for each resource and each kind of bundle; only what the plan has on each node is counted node by
+//! node.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::actors::Actors;
 use crate::amounts::{Amount, Amounts};
 use crate::ids::NodeRank;
 use crate::inventory::Inventory;
+use crate::node::Node;
 use crate::rank_set::RankSet;
 use crate::requests::{Bundle, Kind, Requests, Row};
 
@@ -91,12 +94,25 @@ impl Lack {
     }
 }
 
-/// A node that may be used.
-struct Candidate {
-    rank: u32,
+/// Nodes in a row that may be used and are alike.
+struct Alike<'a> {
+    ranks: Range<u32>,
     accelerators: u32,
-    /// What it has of the resource, if it is known.
+    /// What each has, as far as it is known.
+    amounts: &'a Amounts,
+}
+
+/// Nodes in a row with as much of a resource, if it is known.
+struct Candidates {
+    ranks: Range<u32>,
+    accelerators: u32,
     amount: Option<u64>,
+}
+
+impl Candidates {
+    fn len(&self) -> u64 {
+        u64::from(self.ranks.end - self.ranks.start)
+    }
 }
 
 /// The requests and the actors that must be reserved.
@@ -118,13 +134,14 @@ pub fn lacking(
 ) -> Vec<Lack> {
     let asked = Asked { requests, actors, bundles: kinds_of_bundles(requests) };
     let resources: BTreeSet<Resource> = asked.amounts().flat_map(resources_of).collect();
+    let alike = nodes_alike(inventory, excluded, unused);
     let mut never = Vec::new();
     let mut planned = Vec::new();
     for resource in resources {
-        let nodes = candidates(inventory, &resource, excluded, unused);
+        let nodes = candidates(inventory, &alike, &resource);
         let fault = asked.never(&resource, &nodes);
         if fault.is_empty() {
-            planned.extend(asked.planned(&resource, &nodes));
+            planned.extend(asked.planned(&resource, &nodes, inventory.num_nodes()));
         }
         never.extend(fault);
     }
@@ -153,27 +170,53 @@ fn resources_of(amounts: &Amounts) -> Vec<Resource> {
     cpus.into_iter().chain(memory).chain(custom).collect()
 }
 
-/// The nodes that may be used, with what they have of a resource.
-///
-/// A custom resource that some node states is lacking on the others that state anything; one that no node states is unknown.
-fn candidates(inventory: &Inventory, resource: &Resource, excluded: &RankSet, unused: &RankSet) -> Vec<Candidate> {
-    let is_custom = matches!(resource, Resource::Custom(_));
-    let is_stated = inventory.entries().any(|(_, record)| resource.of(&record.reservable).is_some());
-    let mut found = Vec::new();
+/// The nodes that may be used, as runs of nodes that have the same.
+fn nodes_alike<'a>(inventory: &'a Inventory, excluded: &RankSet, unused: &RankSet) -> Vec<Alike<'a>> {
+    let mut found: Vec<Alike<'a>> = Vec::new();
     for (nodes, record) in inventory.stretches() {
-        let mut amount = resource.of(&record.reservable);
-        if amount.is_none() && is_custom && is_stated && !record.reservable.is_empty() {
-            amount = Some(0);
-        }
         for rank in nodes.filter(|&rank| !unused.contains(rank)) {
-            let accelerators = inventory.accelerators_of(NodeRank(rank)).map_or(0, |range| {
-                let all = RankSet::from_ranges([range]);
-                if excluded.is_empty() { all.len() } else { all.difference(excluded).len() }
+            let all = inventory.accelerators_of(NodeRank(rank));
+            let accelerators = all.map_or(0, |range| {
+                if excluded.is_empty() { range.len() } else { RankSet::from_ranges([range]).difference(excluded).len() }
             });
-            found.push(Candidate { rank, accelerators, amount });
+            match found.last_mut() {
+                Some(last)
+                    if last.ranks.end == rank
+                        && last.accelerators == accelerators
+                        && *last.amounts == record.reservable =>
+                {
+                    last.ranks.end += 1;
+                }
+                _ => found.push(Alike { ranks: rank..rank + 1, accelerators, amounts: &record.reservable }),
+            }
         }
     }
     found
+}
+
+/// These nodes with what they have of a resource.
+///
+/// A custom resource that some node states is lacking on the others that state anything; one that no node states is unknown.
+fn candidates(inventory: &Inventory, alike: &[Alike<'_>], resource: &Resource) -> Vec<Candidates> {
+    let is_custom = matches!(resource, Resource::Custom(_));
+    let states = |record: &Node| resource.of(&record.reservable).is_some();
+    let is_stated = is_custom && inventory.stretches().any(|(_, record)| states(record));
+    let amount = |amounts: &Amounts| {
+        let lacks = is_stated && !amounts.is_empty();
+        resource.of(amounts).or(if lacks { Some(0) } else { None })
+    };
+    let candidates = alike.iter().map(|nodes| Candidates {
+        ranks: nodes.ranks.clone(),
+        accelerators: nodes.accelerators,
+        amount: amount(nodes.amounts),
+    });
+    candidates.collect()
+}
+
+/// What a node has, and what the bundles of the plan leave of it.
+struct Left {
+    present: u64,
+    amount: u64,
 }
 
 impl Asked<'_> {
@@ -183,15 +226,16 @@ impl Asked<'_> {
     }
 
     /// What can never be reserved of a resource; nothing if a node has an unknown amount.
-    fn never(&self, resource: &Resource, nodes: &[Candidate]) -> Vec<Lack> {
-        let known: Option<Vec<u64>> = nodes.iter().map(|node| node.amount).collect();
+    fn never(&self, resource: &Resource, nodes: &[Candidates]) -> Vec<Lack> {
+        let known: Option<Vec<u64>> = nodes.iter().map(|some| some.amount).collect();
         let Some(known) = known else { return Vec::new() };
         let largest = known.iter().copied().max().unwrap_or(0);
         let mut lacks = self.too_large(resource, largest);
         if lacks.is_empty() {
             lacks = self.too_many(resource, nodes);
         }
-        let (needed, present) = (self.total(resource, nodes.len()), known.iter().sum());
+        let needed = self.total(resource, nodes.iter().map(Candidates::len).sum());
+        let present = known.iter().zip(nodes).map(|(amount, some)| amount * some.len()).sum();
         if lacks.is_empty() && needed > present {
             lacks.push(Lack::new(Asking::All, resource, needed, present));
         }
@@ -223,22 +267,23 @@ impl Asked<'_> {
     }
 
     /// Kinds of bundles for which all nodes together have too little room, although their accelerators would suffice.
-    fn too_many(&self, resource: &Resource, nodes: &[Candidate]) -> Vec<Lack> {
+    fn too_many(&self, resource: &Resource, nodes: &[Candidates]) -> Vec<Lack> {
         let mut lacks = Vec::new();
         for (name, bundle, count) in &self.bundles {
             let each = resource.of(&bundle.amounts).filter(|&each| each > 0);
             let Some(each) = each.filter(|_| bundle.accelerators > 0) else { continue };
-            let by_accelerators = |node: &Candidate| u64::from(node.accelerators / bundle.accelerators);
-            let room = |node: &Candidate| by_accelerators(node).min(node.amount.unwrap_or(0) / each);
-            let total: u64 = nodes.iter().map(room).sum();
-            if total >= *count || nodes.iter().map(by_accelerators).sum::<u64>() < *count {
+            let by_accelerators = |node: &Candidates| u64::from(node.accelerators / bundle.accelerators);
+            let room = |node: &Candidates| by_accelerators(node).min(node.amount.unwrap_or(0) / each);
+            let total: u64 = nodes.iter().map(|some| room(some) * some.len()).sum();
+            let most: u64 = nodes.iter().map(|some| by_accelerators(some) * some.len()).sum();
+            if total >= *count || most < *count {
                 continue;
             }
             let asking = Asking::Bundles((*name).to_owned(), *count as u32, total as u32);
             let mut lack = Lack::new(asking, resource, *count * each, total * each);
-            for node in nodes.iter().filter(|node| room(node) < by_accelerators(node)) {
-                let amounts = (node.amount.unwrap_or(0), by_accelerators(node) * each);
-                lack.nodes.entry(amounts).or_default().push(node.rank);
+            for some in nodes.iter().filter(|some| room(some) < by_accelerators(some)) {
+                let amounts = (some.amount.unwrap_or(0), by_accelerators(some) * each);
+                lack.nodes.entry(amounts).or_default().extend(some.ranks.clone());
             }
             lacks.push(lack);
         }
@@ -246,63 +291,67 @@ impl Asked<'_> {
     }
 
     /// What everything asks for together.
-    fn total(&self, resource: &Resource, nodes: usize) -> u64 {
+    fn total(&self, resource: &Resource, nodes: u64) -> u64 {
         let bundles = self.bundles.iter().map(|(_, bundle, count)| resource.of(&bundle.amounts).unwrap_or(0) * count);
         let lasting = self.actors.iter().filter(|actors| !actors.brief);
         let actors = lasting.map(|actors| {
-            let times = if actors.each_node { nodes as u64 } else { 1 };
+            let times = if actors.each_node { nodes } else { 1 };
             resource.of(&actors.amounts).unwrap_or(0) * u64::from(actors.count) * times
         });
         bundles.chain(actors).sum()
     }
 
-    /// What cannot be reserved on the nodes of the plan: bundles, or else actors on what these leave.
-    fn planned(&self, resource: &Resource, nodes: &[Candidate]) -> Vec<Lack> {
-        let mut needed: BTreeMap<u32, u64> = BTreeMap::new();
+    /// What cannot be reserved on the nodes of the plan, of which there are so many: bundles, or else actors on what these
+    /// leave.
+    fn planned(&self, resource: &Resource, nodes: &[Candidates], num_nodes: u32) -> Vec<Lack> {
+        let mut needed = vec![0; num_nodes as usize];
         for row in self.requests.rows().iter().filter(|row| !row.kind.optional) {
             self.add_row(resource, row, &mut needed);
         }
         let mut lack = Lack::new(Asking::OnNodes, resource, 0, 0);
-        let mut left: Vec<u64> = Vec::new();
+        let mut left: Vec<Left> = Vec::new();
         let mut is_known = true;
-        for node in nodes {
-            let each = needed.get(&node.rank).copied().unwrap_or(0);
-            let Some(present) = node.amount else {
+        for some in nodes {
+            let Some(present) = some.amount else {
                 is_known = false;
                 continue;
             };
-            if each > present {
-                lack.nodes.entry((present, each)).or_default().push(node.rank);
-                lack.needed += each;
-                lack.present += present;
+            for rank in some.ranks.clone() {
+                let each = needed.get(rank as usize).copied().unwrap_or(0);
+                if each > present {
+                    lack.nodes.entry((present, each)).or_default().push(rank);
+                    lack.needed += each;
+                    lack.present += present;
+                }
+                left.push(Left { present, amount: present.saturating_sub(each) });
             }
-            left.push(present.saturating_sub(each));
         }
         if !lack.nodes.is_empty() {
             return vec![lack];
         }
-        if is_known { self.beside(resource, nodes, left) } else { Vec::new() }
+        if is_known { self.beside(resource, left) } else { Vec::new() }
     }
 
     /// Add what the bundles of a row ask for on each node.
-    fn add_row(&self, resource: &Resource, row: &Row, needed: &mut BTreeMap<u32, u64>) {
+    fn add_row(&self, resource: &Resource, row: &Row, needed: &mut [u64]) {
+        let mut add = |node: NodeRank, amount: u64| {
+            if let Some(total) = needed.get_mut(node.0 as usize) {
+                *total += amount;
+            }
+        };
         if let [run] = &row.kind.bundles[..] {
             let each = resource.of(&run.each.amounts).unwrap_or(0);
-            for (node, count) in row.nodes.stretches() {
-                *needed.entry(node.0).or_default() += each * u64::from(count);
-            }
+            row.nodes.stretches().for_each(|(node, count)| add(node, each * u64::from(count)));
             return;
         }
         let each: Vec<u64> = row.kind.each().map(|bundle| resource.of(&bundle.amounts).unwrap_or(0)).collect();
-        for (node, amount) in row.nodes.iter().zip(each.into_iter().cycle()) {
-            *needed.entry(node.0).or_default() += amount;
-        }
+        row.nodes.iter().zip(each.into_iter().cycle()).for_each(|(node, amount)| add(node, amount));
     }
 
     /// Actors for which no node has enough left. Those of every node come first and leave less for the others; a node that
     /// has nothing at all, such as a head that takes no work, gets none of them. Of the others, equal actors are tried
     /// alone, on the node with the most left: for these this is exact, for all together it would be no proof.
-    fn beside(&self, resource: &Resource, nodes: &[Candidate], mut left: Vec<u64>) -> Vec<Lack> {
+    fn beside(&self, resource: &Resource, mut left: Vec<Left>) -> Vec<Lack> {
         let mut lacks = Vec::new();
         let amount = |actors: &Actors| resource.of(&actors.amounts).unwrap_or(0);
         let mut actors: Vec<&Actors> = self.actors.iter().filter(|actors| amount(actors) > 0).collect();
@@ -312,13 +361,13 @@ impl Asked<'_> {
             let mut missing = None;
             if actors.each_node {
                 let each = each * u64::from(actors.count);
-                let in_use = left.iter().zip(nodes).filter(|(_, node)| node.amount != Some(0));
-                missing = in_use.map(|(&left, _)| left).min().filter(|&least| least < each);
+                let in_use = left.iter().filter(|node| node.present > 0);
+                missing = in_use.map(|node| node.amount).min().filter(|&least| least < each);
                 if !actors.brief {
-                    left.iter_mut().for_each(|left| *left = left.saturating_sub(each));
+                    left.iter_mut().for_each(|node| node.amount = node.amount.saturating_sub(each));
                 }
             } else {
-                let mut free = left.clone();
+                let mut free: Vec<u64> = left.iter().map(|node| node.amount).collect();
                 for _ in 0..actors.count {
                     match free.iter_mut().max() {
                         Some(most) if *most >= each => *most -= each,
