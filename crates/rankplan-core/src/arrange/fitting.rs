@@ -251,3 +251,162 @@ impl<'a> Search<'a> {
         fits
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test that expects too much fails, as it should")]
+
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use crate::arrange::demand::Demand;
+    use crate::arrange::fitting::{Fit, fitted};
+    use crate::arrange::hierarchy::{Hierarchy, UNKNOWN};
+    use crate::arrange::objective::{Assignment, Problem};
+
+    /// Nodes by outer and inner label and class, and node ranks by outer and inner piece and class: what each needs.
+    #[derive(Clone, Debug)]
+    struct Case {
+        nodes: Vec<(u32, u32, u32)>,
+        ranks: Vec<(u32, u32, Option<u32>)>,
+        caps: Vec<Vec<u32>>,
+        fixed: Vec<usize>,
+    }
+
+    impl Case {
+        fn problem(&self) -> Problem {
+            let labels =
+                [self.nodes.iter().map(|node| node.0).collect(), self.nodes.iter().map(|node| node.1).collect()];
+            Problem {
+                domains: Hierarchy::new(self.nodes.len() as u32, &labels).expect("a label per node"),
+                node_class: self.nodes.iter().map(|node| node.2).collect(),
+                rank_class: self.ranks.iter().map(|rank| rank.2).collect(),
+                unfit: BTreeMap::new(),
+                demand: Demand { edges: Vec::new(), processes: Vec::new(), visitors: Vec::new() },
+                bonds: Vec::new(),
+                preferred: Vec::new(),
+                balanced: Vec::new(),
+                caps: self.caps.clone(),
+                pinned: vec![None; self.ranks.len()],
+                old: Vec::new(),
+                segment: 1,
+            }
+        }
+
+        /// By level and node rank, the first node rank of its piece that needs a node.
+        fn first_of(&self) -> Vec<Vec<u32>> {
+            let first = |same: &dyn Fn(usize, usize) -> bool| -> Vec<u32> {
+                (0..self.ranks.len())
+                    .map(|rank| (0..rank).find(|&other| same(other, rank)).unwrap_or(rank) as u32)
+                    .collect()
+            };
+            let needed = |rank: usize| self.ranks[rank].2.is_some();
+            let outer = |one: usize, other: usize| needed(one) && self.ranks[one].0 == self.ranks[other].0;
+            let inner = |one: usize, other: usize| outer(one, other) && self.ranks[one].1 == self.ranks[other].1;
+            vec![first(&outer), first(&inner)]
+        }
+
+        /// The node ranks that are fixed, as far as their classes allow: each on the first free node of its own class.
+        fn assignment(&self, problem: &Problem) -> Assignment {
+            let mut nodes: Assignment = vec![None; self.ranks.len()];
+            for &rank in self.fixed.iter().filter(|&&rank| rank < self.ranks.len()) {
+                let free = (0..self.nodes.len() as u32)
+                    .find(|&node| problem.fits(rank as u32, node) && !nodes.contains(&Some(node)));
+                if nodes[rank].is_none() {
+                    nodes[rank] = free;
+                }
+            }
+            nodes
+        }
+    }
+
+    /// Whether pieces are within domains, and domains within their caps, for these nodes.
+    fn holds(problem: &Problem, first_of: &[Vec<u32>], nodes: &Assignment) -> bool {
+        let within = |level: usize, rank: usize, node: u32| {
+            nodes[first_of[level][rank] as usize]
+                .is_none_or(|first| problem.domains.of(level, first) == problem.domains.of(level, node))
+        };
+        let whole = (0..problem.domains.levels())
+            .all(|level| (0..nodes.len()).all(|rank| nodes[rank].is_none_or(|node| within(level, rank, node))));
+        whole
+            && (0..problem.domains.levels()).all(|level| {
+                (0..problem.domains.count(level)).all(|domain| {
+                    let used =
+                        nodes.iter().flatten().filter(|&&node| problem.domains.of(level, node) == domain).count();
+                    used as u32 <= problem.cap(level, domain)
+                })
+            })
+    }
+
+    /// Whether any nodes of the right classes for the other node ranks keep all pieces together: all are tried.
+    fn possible(problem: &Problem, first_of: &[Vec<u32>], nodes: &mut Assignment, rank: usize) -> bool {
+        if rank == nodes.len() {
+            return holds(problem, first_of, nodes);
+        }
+        if nodes[rank].is_some() || problem.rank_class[rank].is_none() {
+            return possible(problem, first_of, nodes, rank + 1);
+        }
+        for node in 0..problem.domains.nodes() {
+            if problem.fits(rank as u32, node) && !nodes.contains(&Some(node)) {
+                nodes[rank] = Some(node);
+                if possible(problem, first_of, nodes, rank + 1) {
+                    nodes[rank] = None;
+                    return true;
+                }
+                nodes[rank] = None;
+            }
+        }
+        false
+    }
+
+    fn cases() -> impl Strategy<Value = Case> {
+        let node = (0..2_u32, 0..3_u32, 0..2_u32);
+        let rank = (0..3_u32, 0..2_u32, prop::option::weighted(0.9, 0..2_u32));
+        let caps = prop_oneof![
+            3 => Just(Vec::new()),
+            1 => prop::collection::vec(prop::collection::vec(0..4_u32, 0..5), 2),
+        ];
+        let nodes = prop::collection::vec(node, 1..8);
+        let fixed = prop_oneof![2 => Just(Vec::new()), 1 => prop::collection::vec(0..6_usize, 1..3)];
+        (nodes, prop::collection::vec(rank, 1..7), caps, fixed).prop_map(|(nodes, ranks, caps, fixed)| Case {
+            nodes,
+            ranks,
+            caps,
+            fixed,
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// The search finds domains if and only if some nodes keep all pieces together, and its domains have such nodes.
+        #[test]
+        fn pieces_fit_where_any_nodes_keep_them_together(case in cases()) {
+            let (problem, first_of) = (case.problem(), case.first_of());
+            let mut fixed = case.assignment(&problem);
+            prop_assume!(holds(&problem, &first_of, &fixed));
+            let expected = possible(&problem, &first_of, &mut fixed, 0);
+            match fitted(&first_of, &problem, &fixed, 100_000) {
+                Fit::OutOfBudget => prop_assert!(false, "so few pieces need no such budget"),
+                Fit::Impossible => prop_assert!(!expected),
+                Fit::Found(leaves) => {
+                    prop_assert!(expected);
+                    let mut nodes = fixed.clone();
+                    for (rank, &leaf) in leaves.iter().enumerate() {
+                        let open = fixed[rank].is_none() && problem.rank_class[rank].is_some();
+                        prop_assert_eq!(leaf != UNKNOWN, open);
+                        let free = |&node: &u32| problem.fits(rank as u32, node) && !nodes.contains(&Some(node));
+                        let inside = |&node: &u32| problem.domains.of(1, node) == leaf;
+                        if open {
+                            let node = (0..problem.domains.nodes()).filter(inside).find(free);
+                            prop_assert!(node.is_some());
+                            nodes[rank] = node;
+                        }
+                    }
+                    prop_assert!(holds(&problem, &first_of, &nodes));
+                }
+            }
+        }
+    }
+}
