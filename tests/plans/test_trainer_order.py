@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError, Plan, RankSet, Request, plan
+from rankplan import Chunks, Inventory, PlacementError, Plan, RankSet, Request, plan
 from rankplan._core import joined_pools
 from rankplan.front.job import read_job
+from rankplan.plans.component import Component
 from rankplan.plans.node_order import in_pools_order, in_trainers_order
 from rankplan.plans.requests import NodeOrder
 from support.configs import from_overrides
@@ -221,3 +222,38 @@ def test_the_order_of_pools_gives_each_pool_its_own_nodes() -> None:
     assert in_pools_order(shared, together=True) == [4, 1, 0, 3, 2, 5, 6, 7]
     by_text = Plan(inventory, [], None, "verl", [Request("a", "a0", [1, 1], [2, 1], order="text")])
     assert in_pools_order(by_text) is None
+
+
+def test_bundles_smaller_than_their_nodes_are_exchanged_with_the_accelerators_of_their_component() -> None:
+    """Half of each node belongs to another component, so that a bundle of two is not the first half of its node."""
+    inventory = cluster([4, 4, 4], ["10.0.0.1", "10.0.0.2", "10.0.0.3"])
+    upper = Component.place("b", inventory, ("cluster",), Chunks([2, 3, 6, 7, 10, 11], 2))
+    lower = Component.place("a", inventory, ("cluster",), Chunks([0, 1, 4, 5, 8, 9], 2))
+    requests = [Request("a", None, [2, 2, 2], [0, 1, 2]), Request("b", None, [2, 2, 2], [0, 1, 2], order="id")]
+    found, changes = in_trainers_order(Plan(inventory, [lower, upper], None, "skyrl", requests), ["c", "b", "a"])
+    assert [(change.code, change.warning) for change in changes] == [("order-not-kept", True)]
+    assert [request.nodes for request in found.requests] == [(0, 1, 2), (2, 1, 0)]
+    assert devices(found, "b") == [(2, 2), (2, 3), (1, 2), (1, 3), (0, 2), (0, 3)]
+    assert devices(found, "a") == devices(Plan(inventory, [lower]), "a")
+
+
+def test_the_accelerators_of_a_bundle_are_those_after_the_earlier_requests_of_its_component() -> None:
+    inventory = cluster([4, 4, 4], ["10.0.0.1", "10.0.0.2", "10.0.0.3"])
+    part = Component.place("a", inventory, ("cluster",), Chunks([0, 1, 4, 5, 8, 2, 3, 6, 7, 9], 1))
+    earlier = Request("a", None, [1, 1, 1, 1, 1], [0, 0, 1, 1, 2])
+    later = Request("a", None, [2, 2, 1], [0, 1, 2], order="id")
+    found, _ = in_trainers_order(Plan(inventory, [part], None, "skyrl", [earlier, later]), ["b", "a", "c"])
+    assert devices(found, "a")[:5] == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+    assert devices(found, "a")[5:] == [(1, 2), (1, 3), (0, 2), (0, 3), (2, 1)]
+
+
+def test_a_pool_whose_bundles_would_be_torn_is_refused() -> None:
+    """A bundle of four is on the first node; the trainer sorts a node of two before it."""
+    inventory = cluster([4, 2], ["10.0.0.1", "10.0.0.2"])
+    part = Component.place("a", inventory, ("cluster",), Chunks([0, 1, 2, 3, 4, 5], 1))
+    request = Request("a", None, [4, 2], [0, 1], order="id")
+    plan_of_two = Plan(inventory, [part], None, "skyrl", [request])
+    assert in_trainers_order(plan_of_two, ["a", "b"]) == (plan_of_two, [])
+    with pytest.raises(PlacementError) as refused:
+        in_trainers_order(plan_of_two, ["b", "a"])
+    assert refused.value.code == "order-not-kept"

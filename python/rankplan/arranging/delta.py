@@ -316,12 +316,10 @@ class _Sizing:
         label, *others = part.node_groups
         later = [one for one, part in self._plan.items() if label in part.node_groups[:-1]]
         if label not in (CLUSTER, NODE) and (others or later):
-            message = f"{(later or [name])[0]} counts the resources of several node groups, `{label}` not as the last"
-            raise PlacementError([Diagnostic("invalid-value", message, "give it a node group of its own")])
+            raise PlacementError([faults.several_node_groups((later or [name])[0], label)])
         rule = grown_rule(part, resources, step)
         if rule is None:
-            message = f"no rule can express {name} with {counted(len(resources), 'more resource')}"
-            raise PlacementError([Diagnostic("invalid-value", message, "plan it again, with more data groups")])
+            raise PlacementError([faults.no_larger_rule(name, len(resources))])
         return rule
 
     def fault(self, grow: Mapping[str, int]) -> Diagnostic:

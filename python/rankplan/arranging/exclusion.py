@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 
 from rankplan._core import RankSet
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.arranging import faults
+from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.entries import Marks, add_mark
 from rankplan.nodes.inventory import Inventory
-from rankplan.words import shown
 
 
 @frozen
@@ -33,9 +33,9 @@ class Exclusion:
         found = cls(dict(inventory.marks))
         for name in _names(planned):
             if (named := planned.names.by_rank(name)) is None:
-                marks, faults = inventory.names.marks([name], missing=[name])
-                if faults:
-                    raise PlacementError([fault for _, fault in faults])
+                marks, ambiguous = inventory.names.marks([name], missing=[name])
+                if ambiguous:
+                    raise PlacementError([fault for _, fault in ambiguous])
                 for node, local in marks.items():
                     add_mark(found.marks, node, local)
                 continue
@@ -79,16 +79,15 @@ def still_excluded(planned: Inventory, inventory: Inventory, names: Iterable[str
     `PlacementError` with every name that is not excluded.
     """
     left = list(_names(planned))
-    faults = []
+    unknown = []
     for name in names:
         covered = inventory.names.find(name)
         back = [one for one in left if one == name or _covers(covered, inventory.names.find(one))]
         if not back:
-            help = f"the plan excludes {', '.join(left)}" if left else "the plan excludes nothing"
-            faults.append(Diagnostic("invalid-value", f"the plan does not exclude {shown(name)}", help))
+            unknown.append(faults.not_excluded(name, left))
         left = [one for one in left if one not in back]
-    if faults:
-        raise PlacementError(faults)
+    if unknown:
+        raise PlacementError(unknown)
     return left
 
 

@@ -31,7 +31,7 @@ from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.pools import reserves
 from rankplan.plans.rules import Balance, Cap, Keep, Prefer, Segments
 from rankplan.read.facts import with_stated
-from rankplan.words import as_int, did_you_mean, must_be, nodes_text
+from rankplan.words import as_int, must_be
 
 
 def replan(
@@ -88,20 +88,17 @@ def replan(
     """
     check_plan(plan)
     if not plan:
-        help = "plan a config that has components"
-        raise PlacementError([Diagnostic("plan-mismatch", "the plan has no components", help)])
+        raise PlacementError([faults.no_components()])
     others = rules.plans_beside(beside)
     if any(other == plan for other in others):
-        help = "leave it out: `beside` takes the plans of other jobs"
-        raise PlacementError([Diagnostic("invalid-value", "`beside` has the plan itself", help)])
+        raise PlacementError([faults.beside_itself()])
     stated = {"keep": keep, "segment": segment, "prefer": prefer, "balance": balance, "cap": cap}
     replaced = with_stated(plan.rules, {name: value for name, value in stated.items() if value is not None})
     inventory = rules.beside(inventory_of(inventory), others)
     known = same_nodes(plan.inventory, inventory)
     names, fewer, more = _sizes(plan, shrink, grow or {})
     if all(known[rank] is None for rank in used_nodes(plan.values())):
-        help = "pass the inventory of the cluster that the plan was made for"
-        raise PlacementError([Diagnostic("plan-mismatch", "no node of the plan is in the inventory", help)])
+        raise PlacementError([faults.another_cluster()])
     gone = {plan.inventory.node(rank).name for rank, node in enumerate(known) if node is None}
     _ = inventory.domains  # found once: what is lost changes no labels
     lost = list(hardware_names(without))
@@ -129,14 +126,13 @@ def _sizes(
 
     Raises `PlacementError` with every unknown component and every wrong number.
     """
-    help = 'write the number of data groups by component: {}={{"rollout": 2}}'
     if not isinstance(grow, Mapping):
-        raise PlacementError([must_be(("grow",), grow, "a mapping", help.format("grow"))])
+        raise PlacementError([must_be(("grow",), grow, "a mapping", faults.sizes_help("grow"))])
     stated: Iterable[tuple[str, int | None]]
     if isinstance(shrink, Mapping):
         stated = shrink.items()
     else:
-        stated = [(name, None) for name in one_or_several("shrink", shrink, help.format("shrink"))]
+        stated = [(name, None) for name in one_or_several("shrink", shrink, faults.sizes_help("shrink"))]
     wrong: list[Diagnostic] = []
     numbers: list[dict[str, int]] = [{}, {}]
     for found, what, sizes in zip(numbers, ("shrink", "grow"), (stated, grow.items()), strict=True):
@@ -144,22 +140,16 @@ def _sizes(
             if name in plan and (size is None or size) and (fault := fault_of_shared(plan, name, what)) is not None:
                 wrong.append(fault)
             elif name not in plan:
-                help = did_you_mean(str(name), plan, "the components are")
-                wrong.append(Diagnostic("unknown-component", f"unknown component `{name}` to {what}", help))
+                wrong.append(faults.unknown_to_resize(name, what, plan))
             elif size is not None or what == "grow":
                 count = as_int(size)
                 if count is None or count < 0:
-                    wrong.append(wrong_number(name, size))
+                    wrong.append(faults.wrong_number(name, size))
                 elif count:
                     found[name] = count
     if wrong:
         raise PlacementError(wrong)
     return [name for name, size in dict(stated).items() if size is None], numbers[0], numbers[1]
-
-
-def wrong_number(name: str, number: object) -> Diagnostic:
-    """Return the fault of a component's number of data groups."""
-    return must_be((name,), number, "a whole number of 1 or more", "write a number of data groups")
 
 
 class _Failure:
@@ -263,8 +253,7 @@ class _Failure:
             for run in part.rows.runs():
                 nodes = lost.intersection(range(run.node, run.node + run.nodes))
                 if nodes and (kind := run.pattern.resource_type) in types:
-                    message = f"{name} uses the {kind} of {nodes_text(RankSet(nodes))}, which no other node has"
-                    raise PlacementError([Diagnostic("no-spare", message, "repair the node, or plan without it")])
+                    raise PlacementError([faults.hardware_lost(name, kind, RankSet(nodes))])
 
     def _arranged(
         self, shrinking: Shrinking, order: TrainerOrder, places: Sequence[int | None], were: Sequence[int]

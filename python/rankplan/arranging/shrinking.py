@@ -8,9 +8,10 @@ from dataclasses import replace
 from itertools import accumulate, chain
 
 from rankplan._core import Hierarchy, Placements, Problem, RankSet
+from rankplan.arranging import faults
 from rankplan.arranging.repair import lists_of, rule_of
 from rankplan.arranging.units import Together, first_ranks, num_data_groups, resized, sets_together
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import PlacementError
 from rankplan.plans.component import Component
 from rankplan.plans.plan import Plan
 from rankplan.plans.pools import size_faults
@@ -155,9 +156,7 @@ def removed(plan: Plan, name: str, count: int, *, renumber: bool) -> tuple[Seque
     component = plan[name]
     total = num_data_groups(component)
     if count >= total:
-        message = f"{name} has {counted(total, 'data group')}; at least one must stay"
-        help = f"shrink by at most {total - 1}" if total > 1 else f"remove `--shrink {name}`"
-        raise PlacementError([Diagnostic("invalid-value", message, help)])
+        raise PlacementError([faults.nothing_left(name, total)])
     if renumber:
         return _chosen(plan, name, count)
     try:
@@ -166,7 +165,7 @@ def removed(plan: Plan, name: str, count: int, *, renumber: bool) -> tuple[Seque
         help = "allow other numbers (`--renumber`)"
         raise PlacementError([replace(one, help=help) for one in error.diagnostics]) from None
     if count % together.groups:
-        raise PlacementError([_joined(name, together.groups, total)])
+        raise PlacementError([faults.shrinks_together(name, together.groups, total)])
 
     def apart(groups: int) -> bool:
         first = len(component) - groups // together.groups * together.processes
@@ -174,35 +173,19 @@ def removed(plan: Plan, name: str, count: int, *, renumber: bool) -> tuple[Seque
 
     if not apart(count):
         sizes = range(together.groups, min(total, _MOST_SIZES * together.groups), together.groups)
-        raise PlacementError([_part_of_a_node(name, [groups for groups in sizes if apart(groups)])])
+        raise PlacementError([faults.node_is_shared(name, [groups for groups in sizes if apart(groups)])])
     kept = len(component) - count // together.groups * together.processes
     rule = first_ranks(component, kept)
     if rule is None:
-        message = f"no rule can express the first {counted(kept, 'process', 'processes')} of {name}"
-        raise PlacementError([Diagnostic("invalid-value", message, "shrink by another number")])
+        raise PlacementError([faults.no_smaller_rule(name, kept)])
     smaller = resized(component, component.inventory, rule, total - count)
-    if faults := list(size_faults(plan.rules.pools, {**plan, name: smaller}, {name: 0})):
-        raise PlacementError(faults)
+    if wrong := list(size_faults(plan.rules.pools, {**plan, name: smaller}, {name: 0})):
+        raise PlacementError(wrong)
     return range(kept), smaller
 
 
 _MOST_SIZES = 64
 """The numbers of data groups that are tried for a help."""
-
-
-def _joined(name: str, groups: int, total: int) -> Diagnostic:
-    message = f"{counted(groups, 'data group')} of {name} go together"
-    return Diagnostic("invalid-value", message, _possible(range(groups, total, groups)))
-
-
-def _part_of_a_node(name: str, sizes: Sequence[int]) -> Diagnostic:
-    message = f"data groups of {name} that stay are on a node of those that go"
-    return Diagnostic("invalid-value", message, _possible(sizes))
-
-
-def _possible(sizes: Sequence[int]) -> str:
-    """Return the help that names the first of the numbers by which a component can shrink."""
-    return f"shrink by {' or '.join(map(str, sizes[:2]))}" if sizes else "shrink another component"
 
 
 def _used(rows: Placements) -> RankSet:
@@ -222,10 +205,9 @@ def _chosen(plan: Plan, name: str, count: int) -> tuple[Sequence[int], Component
     groups = num_data_groups(component) // sum(map(len, cells))
     sizes = sorted({len(cell) * groups for cell in cells})
     if len(sizes) > 1:
-        message = f"nodes or segments of {name} have different numbers of data groups: {', '.join(map(str, sizes))}"
-        raise PlacementError([Diagnostic("invalid-value", message, "shrink without `--renumber`")])
+        raise PlacementError([faults.uneven_cells(name, sizes)])
     if count % sizes[0]:
-        raise PlacementError([_joined(name, sizes[0], num_data_groups(component))])
+        raise PlacementError([faults.shrinks_together(name, sizes[0], num_data_groups(component))])
     nodes = [set().union(*(shrinking.nodes(name, group) for group in cell)) for cell in cells]
     others = set().union(*(one.used_nodes() for other, one in plan.items() if other != name)) - set().union(*nodes)
     places: list[set[int]] = [*nodes, *({node} for node in sorted(others))]
@@ -250,8 +232,7 @@ def _chosen(plan: Plan, name: str, count: int) -> tuple[Sequence[int], Component
     )
     stay = sorted(node for node in problem.solve().nodes[:left] if node is not None)
     if not shrinking.leave(name, sorted(group for cell in stay for group in cells[cell])):
-        message = shrinking.obstacle or f"no rule can express {name} without {counted(count, 'data group')}"
-        raise PlacementError([Diagnostic("invalid-value", message, "shrink without `--renumber`")])
+        raise PlacementError([faults.no_rule_without(name, count, shrinking.obstacle)])
     return shrinking.kept(name), shrinking.parts[name]
 
 

@@ -9,13 +9,13 @@ from fractions import Fraction
 from math import gcd, lcm
 
 from rankplan._core import ACCELERATOR, Packed, Placement, RankMap, RankSet
+from rankplan.arranging import faults
 from rankplan.arranging.repair import lists_of, placed, rule_of
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER, NO_SIZES, Parallel
 from rankplan.plans.component import Component, Rule
-from rankplan.words import counted
 
 
 def num_data_groups(component: Component) -> int:
@@ -36,9 +36,7 @@ def resized(component: Component, inventory: Inventory, rule: Rule, data_groups:
 def reject_without_groups(component: Component) -> None:
     """Raise `PlacementError` (``invalid-value``) for a component whose data groups are not known."""
     if not (component.parallel.stated or component.engines > 1 or component.parallel.order == ENGINE_ORDER):
-        message = f"the number of data groups of {component.name} is unknown: no parallel size above 1 is stated"
-        help = f"state it: `parallel: {{dp: {len(component)}}}` if each process is a data group"
-        raise PlacementError([Diagnostic("invalid-value", message, help)])
+        raise PlacementError([faults.unknown_groups(component.name, len(component))])
 
 
 @frozen
@@ -60,9 +58,7 @@ class Together:
         kinds = parallel.order.split("-")
         inside = [kind for kind in kinds[kinds.index("dp") + 1 :] if getattr(parallel, kind) != 1]
         if inside:
-            message = f"the last data group of {component.name} is not its last ranks: {inside[0]} comes after dp"
-            help = f"use an order with dp last, such as {ENGINE_ORDER}"
-            raise PlacementError([Diagnostic("invalid-value", message, help)])
+            raise PlacementError([faults.inside_of_dp(component.name, inside[0], ENGINE_ORDER)])
         count, each = num_data_groups(component), len(layout.slots_of(len(component) - 1))
         groups = lcm(_sharded(parallel), each // gcd(each, parallel.dense))
         processes = groups * parallel.dense // each
@@ -129,11 +125,9 @@ class Step:
         """Return how often this many data groups take the step. Raises `PlacementError` (``invalid-value``)."""
         if count % self.groups == 0:
             return count // self.groups
-        message = f"one data group of {name} uses {_part(self.each)}"
         if (self.each * self.groups).denominator == 1 and (self.each * count).denominator == 1:
-            message = f"{counted(self.groups, 'data group')} of {name} go together"
-        help = f"grow by {self.groups}, {2 * self.groups}, ..."
-        raise PlacementError([Diagnostic("invalid-value", message, help)])
+            raise PlacementError([faults.part_of_groups_together(name, self.groups)])
+        raise PlacementError([faults.part_of_a_step(name, _part(self.each), self.groups)])
 
 
 def _resources(component: Component, row: Placement) -> int:
@@ -142,8 +136,7 @@ def _resources(component: Component, row: Placement) -> int:
         return 1
     if row.resource_type == ACCELERATOR:
         return component.inventory.node(row.cluster_node_rank).num_accelerators
-    message = f"{component.name} uses the {row.resource_type} of its nodes, which no other node has"
-    raise PlacementError([Diagnostic("invalid-value", message, "add its hardware to the config, and plan again")])
+    raise PlacementError([faults.hardware_not_grown(component.name, row.resource_type)])
 
 
 def _part(nodes: Fraction) -> str:

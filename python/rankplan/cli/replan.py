@@ -9,9 +9,8 @@ from typing import Any
 
 import click
 
-from rankplan.arranging.faults import not_a_plan, with_inventory
+from rankplan.arranging.faults import not_a_plan, with_inventory, wrong_number
 from rankplan.arranging.replan import replan as repaired
-from rankplan.arranging.replan import wrong_number
 from rankplan.cli.commands import no_guests_option
 from rankplan.cli.common import Choice, beside_option, inventory_options, others_beside, restore_option, save_option
 from rankplan.cli.output import faults_end_it
