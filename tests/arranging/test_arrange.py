@@ -325,14 +325,15 @@ def test_components_have_segments_of_their_own() -> None:
     assert len({found.node(rank).labels["nvlink"] for rank in range(4)}) == 1
 
 
-def test_node_ranks_without_processes_are_counted_by_their_hardware() -> None:
+def test_only_nodes_with_processes_are_needed() -> None:
     def nodes(*accelerators: int) -> Inventory:
         return Inventory.from_dict({"nodes": [{"ranks": r, "accelerators": n} for r, n in enumerate(accelerators)]})
 
     config = {"cluster": {"num_nodes": 4, "component_placement": {"actor": "0-7"}}}
     plan = ComponentPlacement(config, nodes(8, 8, 4, 4)).plan()
-    with pytest.raises(PlacementError, match="needs 2 nodes with 8 NV_GPU; 1 can be used"):
-        arrange(plan, nodes(8, 2, 2, 2))
+    assert arrange(plan, nodes(2, 8)).inventory.to_dict() == nodes(8, 2).to_dict()
+    with pytest.raises(PlacementError, match="needs 1 node with 8 NV_GPU; 0 can be used"):
+        arrange(plan, nodes(4, 4, 2, 2))
 
 
 def test_segments_need_known_domains() -> None:
