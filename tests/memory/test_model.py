@@ -66,7 +66,7 @@ def test_parameters_are_counted_exactly(name: str) -> None:
 
 
 def test_every_name_of_the_table_survives_a_round_trip() -> None:
-    assert len(Model.names()) == 41
+    assert len(Model.names()) == 42
     for name in Model.names():
         model = Model.of(name)
         assert Model.of(json.loads(json.dumps(model.plain(), allow_nan=False))) == model
@@ -75,12 +75,82 @@ def test_every_name_of_the_table_survives_a_round_trip() -> None:
 
 def test_aliases_and_near_misses() -> None:
     assert Model.of("deepseek-ai/DeepSeek-R1") == Model.of("deepseek-ai/DeepSeek-V3")
-    with pytest.raises(PlacementError) as caught:
-        Model.of("Qwen/Qwen3-8b")
-    found = caught.value.diagnostics[0]
-    assert (found.code, found.help) == ("unknown-model", "did you mean `Qwen/Qwen3-8B`?")
+    assert _help("Qwn/Qwn3-8B") == "did you mean `Qwen/Qwen3-8B`?"
     assert _code("") == "unknown-model"
     assert _code("/nowhere/at/all") == "unknown-model"
+
+
+def _help(name: str) -> str | None:
+    with pytest.raises(PlacementError) as caught:
+        Model.of(name)
+    assert caught.value.diagnostics[0].code == "unknown-model"
+    return caught.value.diagnostics[0].help
+
+
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-9B", "Qwen/Qwen3-8C", "Qwen/Qwen2.5-70B", "meta-llama/Llama-3.1-80B"])
+def test_another_size_is_never_meant(name: str) -> None:
+    assert "did you mean" not in (_help(name) or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("/data/models/Qwen3-8B", "Qwen/Qwen3-8B"),
+        ("/data/models/Qwen3-8B/", "Qwen/Qwen3-8B"),
+        ("unsloth/Qwen3-8B", "Qwen/Qwen3-8B"),
+        ("Qwen/Qwen3-8b", "Qwen/Qwen3-8B"),
+        ("/models/models--Qwen--Qwen3-8B/snapshots/abc", "Qwen/Qwen3-8B"),
+        ("Qwen/Qwen2.5-Coder-7B-Instruct", "Qwen/Qwen2.5-7B"),
+        ("Qwen/Qwen2.5-Math-72B", "Qwen/Qwen2.5-72B"),
+        ("Qwen/Qwen3-30B-A3B-Thinking-2507", "Qwen/Qwen3-30B-A3B"),
+        ("Qwen/Qwen3-Coder-30B-A3B-Instruct", "Qwen/Qwen3-30B-A3B"),
+        ("meta-llama/Llama-3.1-8B-Base", "meta-llama/Meta-Llama-3.1-8B"),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "Qwen/Qwen2.5-32B"),
+        ("agentica-org/DeepScaleR-1.5B-Preview", "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B"),
+    ],
+)
+def test_a_folder_another_owner_and_a_sibling_have_the_sizes_of_a_model(name: str, known: str) -> None:
+    assert Model.of(name) == Model.of(known)
+
+
+def test_a_name_states_how_weights_are_stored() -> None:
+    plain = Model.of("Qwen/Qwen3-8B")
+    for name, stored in (("Qwen/Qwen3-8B-FP8", 1.0), ("Qwen/Qwen3-8B-AWQ", 0.5), ("x/Qwen3-8B-GPTQ-Int4", 0.5)):
+        assert Model.of(name) == replace(plain, stored=stored)
+
+
+def test_what_has_other_layers_is_no_sibling() -> None:
+    for name in ("Qwen/Qwen3-Embedding-0.6B-Omni", "Qwen/Qwen2.5-Omni-7B", "Qwen/Qwen2.5-VL-72B-Instruct"):
+        assert _code(name) == "unknown-model"
+
+
+def test_the_tied_and_the_untied_model_have_other_sizes() -> None:
+    tied, untied = Model.of("Qwen/Qwen2.5-1.5B"), Model.of("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B")
+    assert untied.params - tied.params == 151_936 * 1536
+
+
+def test_the_cache_of_hugging_face_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "hub" / "models--owner--own-name"
+    for commit, layers in (("aaa", 16), ("bbb", 8)):
+        (folder / "snapshots" / commit).mkdir(parents=True)
+        (folder / "snapshots" / commit / "config.json").write_text(json.dumps(LLAMA | {"num_hidden_layers": layers}))
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("aaa\n")
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    assert Model.of("owner/own-name").layers == 16
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "elsewhere"))
+    assert _code("owner/own-name") == "unknown-model"
+
+
+def test_layers_that_quantization_leaves_out_widen_the_bounds() -> None:
+    quantized = {"quant_method": "fbgemm_fp8", "modules_to_not_convert": ["lm_head", "model.layers.0.self_attn"]}
+    usual = Model.of(LLAMA | {"quantization_config": quantized})
+    assert usual.stated is None
+    quantized["modules_to_not_convert"].append("model.layers.31.mlp.down_proj")
+    wide = Model.of(LLAMA | {"quantization_config": quantized})
+    assert wide.stated is not None
+    assert wide.stated[0] == usual.params and math.isinf(wide.stated[1])
 
 
 def test_a_file_and_its_folder_give_the_model_of_the_table(tmp_path: Path) -> None:

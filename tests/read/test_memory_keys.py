@@ -88,7 +88,7 @@ def test_typos_get_a_suggestion() -> None:
     assert _faults({"trainig": "fsdp"})[0][::2] == ("unknown-key", "did you mean `training`?")
     assert _faults({"engine": "vlm"})[0][2] == "did you mean `vllm`?"
     assert _faults("bind")[0][2] == "write `memory_binding: bind`"
-    assert _faults({"training": "fsdp"}, model="Qwen/Qwen3-8b") == [
+    assert _faults({"training": "fsdp"}, model="Qwn/Qwn3-8B") == [
         ("unknown-model", "cluster.model", "did you mean `Qwen/Qwen3-8B`?")
     ]
     assert _faults({"training": "fsdp"}, accelerator_memory="80 XB")[0][:2] == (

@@ -42,6 +42,7 @@ _INTERVAL = 0.3
 @config_options
 @format_option("text", "json", "sarif", "github")
 @click.option("--memory", is_flag=True, help="Also show what each phase needs on an accelerator, and whether it fits.")
+@click.option("--model", metavar="MODEL", help="Model of components whose own is unknown: a name, or a folder.")
 @memory_options
 @click.option(
     "--verbose",
@@ -62,6 +63,7 @@ def check(
     form: str,
     *,
     memory: bool,
+    model: str | None,
     reserve: float | None,
     costs: str | None,
     verbose: bool,
@@ -80,7 +82,7 @@ def check(
     file that cannot be parsed and has no key of a job is no job. A file that a job file names is checked once, under
     the job file. A table ends the report.
     """
-    options = {"memory": memory, "reserve": reserve, "costs": costs, "verbose": verbose}
+    options = {"memory": memory, "model": model, "reserve": reserve, "costs": costs, "verbose": verbose}
     if watched:
         with faults_end_it():
             watch(paths, lambda: _check_all(paths, excluded, choice, form, **options), excluded)

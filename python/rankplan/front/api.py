@@ -48,6 +48,7 @@ def check(
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
     memory: bool = False,
+    model: str | None = None,
     reserve: float | str | None = None,
     costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None = None,
     verbose: bool = False,
@@ -55,8 +56,9 @@ def check(
     """Find every fault and warning of a config, as ``rankplan check`` does. See `plan` for the arguments.
 
     ``verbose`` reports values that are known only at run time also if they decide no placement.
-    ``memory`` tells what each phase needs, too. ``reserve`` is what other programs use of each accelerator, in bytes or
-    as a text (``"2 GiB"``), and ``costs`` may have measured peaks, as `tune` takes them.
+    ``memory`` tells what each phase needs, too. ``model`` is the name, or the path, of the model of components whose
+    own is unknown. ``reserve`` is what other programs use of each accelerator, in bytes or as a text (``"2 GiB"``), and
+    ``costs`` may have measured peaks, as `tune` takes them.
 
     Raises ``OSError`` if a file cannot be read, ``ValueError`` for an unknown dialect or a reserve that is no size.
     """
@@ -72,7 +74,7 @@ def check(
         used = UsedMemory(None if reserve is None else reserved, peaks).or_stated(job_file_of(config))
         plan = saved_plan(config, nodes, dialect, overrides, without)
         if plan is None:
-            job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
+            job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without, model=model)
             read = job.config
             job.announce()
             plan, sources = job.kept()
@@ -88,6 +90,8 @@ def check(
 
             warnings += tuple(located(read.reader, sources, name, warning) for name, warning in memory_unknown(needs))
             warnings += tuple(sources.unknown_models.values())
+            if needs.silent:
+                warnings += tuple(warning for warning in read.reader.warnings if _names_model(warning))
     except PlacementError as error:
         plan, warnings = None, error.diagnostics
     is_stated = job is not None and job.labelled
@@ -96,6 +100,12 @@ def check(
     omitted = len(read.reader.warnings) - len(deciding)
     shown = needs if memory else None
     return Report(name, plan, (*deciding, *warnings), omitted, shown, unchecked)
+
+
+def _names_model(warning: Diagnostic) -> bool:
+    """Whether a value that only the run knows is the name of a model: the reason why nothing is said of its memory."""
+    key = (warning.path or "").rpartition(".")[2]
+    return warning.code == "not-run" and key in ("path", "model_path", "model_name", "pretrain", "model_name_or_path")
 
 
 def plan(

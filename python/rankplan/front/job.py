@@ -248,9 +248,13 @@ def read_job(
     dialect: str | None = None,
     overrides: Sequence[str] = (),
     without: Sequence[str] = (),
+    model: str | None = None,
 ) -> Job:
-    """Read a config, or a job file with its config, and its nodes; see `plan`."""
-    job = unplaced_job(config, dialect=dialect, overrides=overrides)
+    """Read a config, or a job file with its config, and its nodes; see `plan`.
+
+    ``model`` is for components whose own model is unknown.
+    """
+    job = unplaced_job(config, dialect=dialect, overrides=overrides, model=model)
     stated = job.stated
     if nodes is not None or stated is None or (stated.nodes is None and stated.ray is None):
         inventory = job.dialect.assumed_inventory(job.config) if nodes is None else inventory_from(nodes)
@@ -265,7 +269,9 @@ def read_job(
     return replace(job, inventory=inventory, assumed=assumed, labelled=labelled)
 
 
-def unplaced_job(config: Config, *, dialect: str | None = None, overrides: Sequence[str] = ()) -> Job:
+def unplaced_job(
+    config: Config, *, dialect: str | None = None, overrides: Sequence[str] = (), model: str | None = None
+) -> Job:
     """Read a config whose nodes are known later: see `Job.on`. Until then, it has one node with one accelerator."""
     name, stated = name_of(config), job_file_of(config)
     overrides = checked_overrides(overrides)
@@ -288,6 +294,10 @@ def unplaced_job(config: Config, *, dialect: str | None = None, overrides: Seque
 
         check_processes(stated, None if chosen.name == OWN else chosen.system)
     read = chosen.read(content)
+    if model is not None:
+        from rankplan.plans.model import Model
+
+        read.values.model = Model.of(model)
     if stated is not None and stated.memory.model is not None:
         from rankplan.jobs.joining import model_of
 

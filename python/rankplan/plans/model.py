@@ -15,7 +15,7 @@ from rankplan._core import model_params
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
 from rankplan.plans.shape import Experts, Latent, Shape
-from rankplan.words import did_you_mean, shown
+from rankplan.words import shown
 
 ROUNDED = 0.03
 """Published numbers of parameters are rounded by up to this part."""
@@ -60,23 +60,33 @@ class Model:
         """
         if isinstance(source, Mapping) and "name" in source:
             return _from_plain(source)
-        if not isinstance(source, Mapping) and (entry := _names().get(os.fspath(source))) is not None:
-            return _from_table(*entry)
-        from rankplan.plans.model_config import from_file, from_keys, keys_fault  # most models are in the table
-
         if isinstance(source, Mapping):
+            from rankplan.plans.model_config import from_keys  # most models are in the table
+
             return cls(*from_keys(Path("the model"), source))
         text = os.fspath(source)
-        path = Path(text)
-        path = path / "config.json" if path.is_dir() else path
+        entry = _names().get(text)
+        return cls._on_disk(text) if entry is None else _from_table(*entry)
+
+    @classmethod
+    def _on_disk(cls, text: str) -> Model:
+        """Return the model of a file or a folder, of the cache of Hugging Face, or else one with such a name."""
+        from rankplan.plans.model_config import from_file, keys_fault
+        from rankplan.plans.model_names import alike, cached_config, near
+
+        path = Path(text) / "config.json" if Path(text).is_dir() else Path(text)
         if path.is_file():
             return cls(*from_file(path))
-        message = f"model {shown(text)} is in no table, and there is no such file or folder"
-        if Path(text).is_dir() and text:
+        if (cached := cached_config(text)) is not None:
+            return cls(*from_file(cached))
+        named = alike(text, {name: first for name, (first, _) in _names().items()})
+        if named is not None:
+            model = _from_table(*_names()[named.name])
+            return model if named.stored is None else replace(model, stored=named.stored)
+        if text and Path(text).is_dir():
             raise keys_fault(Path(text), "has no config.json")
-        near = did_you_mean(text, _names()) if text else ""
-        help = near if near.startswith("did you mean") else _PARAMS
-        raise PlacementError([Diagnostic("unknown-model", message, help)])
+        message = f"model {shown(text)} is in no table, and there is no such file or folder"
+        raise PlacementError([Diagnostic("unknown-model", message, near(text, _names()) or _PARAMS)])
 
     def scoring(self) -> Model:
         """Return the model as one that scores sequences (a critic, a reward model), which may lack an output layer."""
@@ -113,7 +123,13 @@ def _table() -> dict[str, dict[str, Any]]:
 
 @cache
 def _names() -> dict[str, tuple[str, dict[str, Any]]]:
-    return {name: (first, entry) for first, entry in _table().items() for name in (first, *entry.get("aliases", ()))}
+    from rankplan.plans.model_names import plain_name
+
+    names: dict[str, tuple[str, dict[str, Any]]] = {}
+    for first, entry in _table().items():
+        for name in (first, *entry.get("aliases", ())):
+            names[plain_name(name)] = (first, entry)
+    return names
 
 
 def _from_table(name: str, entry: Mapping[str, Any]) -> Model:

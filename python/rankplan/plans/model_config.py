@@ -57,6 +57,11 @@ _CHUNKED = 4
 """One of so many layers of Llama 4 looks at the whole sequence (``no_rope_layer_interval``)."""
 
 
+_LEFT_OUT = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "llm_int8_skip_modules")
+"""Lists of layers that keep their precision, by who writes them: Transformers, vLLM, llm-compressor, ModelOpt."""
+_WIDE = re.compile("lm_head|embed|norm|attn|attention|router|gate$|visual|vision|proj_out")
+
+
 class ReadModel(NamedTuple):
     """What a file says of a model: the fields of a `Model`."""
 
@@ -156,6 +161,8 @@ class _Facts:
             return whole._replace(shape=replace(shape, cached_layers=0), stated=(float(least), math.inf))
         if self._other_layers():
             return whole._replace(stated=(float(self._attention_only(shape)), math.inf))
+        if self._leaves_out_more():
+            return whole._replace(stated=(float(params), math.inf))
         if cached is None or self._unread(_OF_CACHE):
             return whole._replace(shape=replace(shape, cached_layers=0), stated=(float(params), float(params)))
         return whole
@@ -190,6 +197,20 @@ class _Facts:
         if not isinstance(quantization, dict):
             return 2.0
         return 1.0 if quantization.get("quant_method") == "fp8" else 0.5
+
+    def _leaves_out_more(self) -> bool:
+        """Whether quantization leaves out other layers than attention, both ends, norms and routers.
+
+        For these an engine's upper bound of its weights has 16 bits in any case.
+        """
+        quantization = self.content.get("quantization_config")
+        if not isinstance(quantization, dict):
+            return False
+        for key in _LEFT_OUT:
+            names = quantization.get(key)
+            if isinstance(names, list) and not all(_WIDE.search(str(name)) for name in names):
+                return True
+        return False
 
     def _other_layers(self) -> bool:
         types = self.content.get("layer_types")

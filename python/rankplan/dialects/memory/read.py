@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key, Kind
 from rankplan.dialects.keys.roles import GUESSED, Role, Setting
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
+from rankplan.dialects.memory.faults import unknown_model, variable_in_model
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.plans.memory_settings import COUNTS, FITTING, LARGEST_COUNT, MemorySettings
 from rankplan.plans.model import Model
+from rankplan.plans.model_names import last_part
 from rankplan.plans.shape import LARGEST
 from rankplan.read.sources import Sources
 from rankplan.words import as_int, must_be
@@ -98,6 +100,8 @@ class MemoryReader:
         """Return the model with a name, which is at a path; ``None`` if it is unknown, which is kept for an answer."""
         if isinstance(name, Model):
             return name
+        if isinstance(name, Unset):
+            return self._with_variable(name.text, path)
         if not isinstance(name, str):
             return self._model
         if name not in self._models:
@@ -106,9 +110,26 @@ class MemoryReader:
             except (PlacementError, OSError, ValueError) as error:
                 self._models[name] = None
                 if path is not None and isinstance(error, PlacementError) and self._model is None:
-                    warning = _unknown_model(error.diagnostics[0])
+                    warning = unknown_model(error.diagnostics[0])
                     self.sources.unknown_models[path] = self._config.place_of(path).locate(warning)
         return self._models[name] or self._model
+
+    def _with_variable(self, text: str, path: KeyPath | None) -> Model | None:
+        """Return the model of a path with a variable: its folder may have the name of one. Else it is the reason."""
+        folder = last_part(text)
+        if folder and "$" not in folder and self._model is None:
+            with suppress(PlacementError):
+                return Model.of(folder)
+        if path is not None and self._model is None:
+            warning = variable_in_model(text)
+            self.sources.unknown_models[path] = self._config.place_of(path).locate(warning)
+        return self._model
+
+
+class Unset(NamedTuple):
+    """The text of a model's name that only the run resolves: it has a variable."""
+
+    text: str
 
 
 class _Subject(NamedTuple):
@@ -158,7 +179,10 @@ class _Reading:
         if not isinstance(kind, dict):
             return None
         self.settings = role.applying(kind)
-        model = self._reader.model(self._setting(role.model), self.paths.get("model"))
+        name = self._setting(role.model)
+        path = self.paths.get("model")
+        text = self._values.at(path) if name is RUN_TIME and path is not None else None
+        model = self._reader.model(name if text is None else Unset(str(text)), path)
         if model is None:
             self._check_types()
             return None
@@ -234,14 +258,6 @@ def _count_fault(settings: MemorySettings) -> Diagnostic | None:
         if count is not None and count > LARGEST_COUNT:
             return must_be((name,), count, f"{LARGEST_COUNT} or less", f"use {LARGEST_COUNT} or less")
     return None
-
-
-def _unknown_model(found: Diagnostic) -> Diagnostic:
-    """Return the warning of a trainer's model: its config has no number of parameters to state instead."""
-    near = found.help if found.help and found.help.startswith("did you mean") else None
-    return replace(
-        found, help=near or "use a name of the table, or the path of a folder with its config.json", warning=True
-    )
 
 
 _WITH_UNIT = re.compile(r"[0-9.]+[kmgt]")

@@ -1,0 +1,26 @@
+"""The texts of warnings about models that the keys of a trainer name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from rankplan.errors import Diagnostic
+from rankplan.words import shown
+
+_PASS = "pass its name, `--model Qwen/Qwen3-8B`, or the folder of its config.json"
+_VARIABLE = re.compile(r"\$(?:\{(?:oc\.env:)?)?([A-Za-z_][A-Za-z0-9_.]*)")
+
+
+def unknown_model(found: Diagnostic) -> Diagnostic:
+    """Return the warning of a trainer's model: its config has no number of parameters to state instead."""
+    near = found.help if found.help and found.help.startswith("did you mean") else None
+    return replace(found, help=near or _PASS, warning=True)
+
+
+def variable_in_model(text: str) -> Diagnostic:
+    """Return the warning of a model whose name has a variable that nothing sets."""
+    names = dict.fromkeys(_VARIABLE.findall(text))
+    variables = " and ".join(f"`{name}`" for name in names) or shown(text)
+    message = f"the name of the model depends on {variables}, which is not set: {shown(text)}"
+    return Diagnostic("unknown-model", message, _PASS, warning=True)
