@@ -168,7 +168,7 @@ def test_a_saved_plan_outlives_its_guest(tmp_path: Path, job: Path) -> None:
     environment.uninstall("tinyrl-rankplan")
     assert rankplan(environment, "check", "plan.json", folder=job).returncode == 0
     assert rankplan(environment, "show", "plan.json", folder=job).returncode == 0
-    command = ("emit", "plan.json", "--to", "torchrun", "--command", "train.py")
+    command = ("emit", "plan.json", "--to", "slurm", "--command", "train.py")
     assert rankplan(environment, *command, folder=job).returncode == 0
     program = """
 import rankplan

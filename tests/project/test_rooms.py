@@ -328,8 +328,8 @@ assert len(own) <= MODULES, sorted(module.__name__ for module in own)
 lines = sum(len(open(one.__file__).readlines()) for one in own if one.__file__.endswith(".py"))
 assert lines <= LINES, lines
 """.replace("written_memory(full)", 'full.to_dict()["components"]["engine"]["memory"]')
-        .replace("MODULES", "48")
-        .replace("LINES", "6400"),
+        .replace("MODULES", "50")
+        .replace("LINES", "6700"),
         str(tmp_path / "plan.json"),
     )
 
@@ -376,7 +376,7 @@ def test_nothing_in_the_package_has_the_name_of_a_public_function() -> None:
 
 CHECKED = {
     "verl": (
-        16_650,
+        16_850,
         {"pydantic", "fractions", "hashlib", "ctypes", "rankplan.memory.changes", "rankplan.rlinf.section"},
     ),
     "rlinf": (16_200, {"pydantic", "memory", "network", "node_groups", "parallel", "pools", "hardware"}),

@@ -155,3 +155,22 @@ def test_later_entries_win(
     for name in ("first", "second"):
         (folder / f"{name}.yaml").write_text(str(values[name]))
     assert load_config(folder / "conf.yaml").to_dict() == expected
+
+
+def test_a_word_of_the_command_chooses_a_file_of_a_group(tmp_path: Path) -> None:
+    """As in Hydra, ``agent/backend=other`` takes the place of the file that ``defaults`` names."""
+    folder = tmp_path / "config" / "agent" / "backend"
+    folder.mkdir(parents=True)
+    (folder.parents[1] / "base.yaml").write_text("defaults: [{agent/backend: verl}, _self_]\nname: x\n")
+    verl = "trainer: {nnodes: 3, n_gpus_per_node: 8}\nactor_rollout_ref: {rollout: {name: vllm}}\n"
+    (folder / "verl.yaml").write_text(f"# @package _global_\n{verl}")
+    (folder / "larger.yaml").write_text(f"# @package _global_\n{verl.replace('3', '5')}")
+    (folder / "hosted.yaml").write_text("url: none\n")
+    command = "python3 -m agents.train --config-path config --config-name base"
+    for words, nodes in (("", 3), (" agent/backend=larger", 5)):
+        (tmp_path / "run.sh").write_text(f"{command}{words}\n")
+        assert plan(tmp_path / "run.sh").inventory.num_nodes == nodes
+    (tmp_path / "run.sh").write_text(f"{command} agent/backend=hosted\n")
+    with pytest.raises(PlacementError) as caught:
+        plan(tmp_path / "run.sh")
+    assert caught.value.code == "no-components"

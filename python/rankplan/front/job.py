@@ -295,6 +295,8 @@ def unplaced_job(
         check_processes(stated, None if chosen.name == OWN else chosen.system)
     read = chosen.read(content)
     if model is not None:
+        if not isinstance(model, (str, os.PathLike)):
+            raise wrong_type("model", model, "a name or a path: Qwen/Qwen3-8B, model/config.json")
         from rankplan.plans.model import Model
 
         read.values.model = Model.of(model)

@@ -56,10 +56,10 @@ def compose(config: Mapping[str, Any]) -> str:
     return f"pass the config that Hydra has composed{lacking}"
 
 
-def composed(section: Section, parse: Callable[[str], Any]) -> Section:
+def composed(section: Section, parse: Callable[[str], Any], choices: Mapping[str, str]) -> Section:
     """Return the content of a file with those of its defaults that exist; ``defaults`` keeps the names of the others.
 
-    ``parse`` reads a file without its defaults.
+    ``parse`` reads a file without its defaults. ``choices`` are the names that a command line gives to files of groups.
     """
     file, entries = section.document.file, section.get("defaults")
     if file is None or not isinstance(entries, list):
@@ -67,6 +67,9 @@ def composed(section: Section, parse: Callable[[str], Any]) -> Section:
     if any(isinstance(entry, str) and entry.endswith((".yaml", ".yml")) for entry in entries):
         return section  # NeMo-RL's, which are paths
     tree = _Tree([Path(file).parent, *_search_path(section, file)], parse)
+    for key, name in choices.items():
+        path, _, where = key.partition("@")
+        tree.chosen[tuple(path.split("/")), where or None] = name
     layers = list(tree.layers(section, (), (), 0))
     merged: dict[str, Any] = {}
     for package, layer in layers:

@@ -73,8 +73,13 @@ def _load(
     given: Mapping[str, str] = MappingProxyType({}),
     text: str | None = None,
     kind: Kind = CONFIG,
+    choices: Mapping[str, str] = MappingProxyType({}),
 ) -> Section:
-    """Return the content of a file with those that it extends; ``given`` are environment variables of a script."""
+    """Return the content of a file with those that it extends.
+
+    ``given`` are environment variables of a script, ``choices`` the names that a command line gives to files of Hydra's
+    config groups.
+    """
     document, value = _read(file, given, text, kind)
     if not isinstance(value, Section):
         raise PlacementError([replace(kind.fault(value), file=document.file)])
@@ -83,7 +88,7 @@ def _load(
     from rankplan.read.text.extends import extended
     from rankplan.read.text.hydra import composed
 
-    return composed(extended(value, _load, (*above, file)), lambda name: _read(name)[1])
+    return composed(extended(value, _load, (*above, file)), lambda name: _read(name)[1], choices)
 
 
 def _read(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path as FilePath
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import read_text
@@ -69,6 +69,12 @@ _SLURM = {
 """Options of sbatch, and the variables that Slurm sets to their number."""
 
 
+class Load(Protocol):
+    """Reads the config file that a command names; ``choices`` are names of files of Hydra's config groups."""
+
+    def __call__(self, file: str, /, *, choices: Mapping[str, str] = ...) -> Section: ...
+
+
 @frozen
 class _Token(Override):
     """An override in a script; with ``causes``, its value is known only when the script runs."""
@@ -105,9 +111,7 @@ class _Values(NamedTuple):
     is_strict: bool
 
 
-def parse_script(
-    origin: Text | Entrypoint, text: str, load: Callable[[str], Section], given: Mapping[str, str]
-) -> Section:
+def parse_script(origin: Text | Entrypoint, text: str, load: Load, given: Mapping[str, str]) -> Section:
     """Return the config that a script passes to the trainer that it starts.
 
     The trainer is the known program with the most ``key=value`` words or flags, or else any program. ``given`` are
@@ -167,7 +171,7 @@ def _commands(followed: Followed, sources: Sources) -> list[_Started]:
     return [_started(command, sources, guests=True) for command in commands]
 
 
-def _values(started: _Started, lines: Sources, load: Callable[[str], Section], warnings: list[Diagnostic]) -> _Values:
+def _values(started: _Started, lines: Sources, load: Load, warnings: list[Diagnostic]) -> _Values:
     """Return what a command passes: a config file, which a flag or a word names, and the values that change it."""
     config_names = [  # the key under which Hydra keeps the name
         _Token("", "hydra.job.config_name", name, place, place, causes)
@@ -195,7 +199,7 @@ def _part(
     started: _Started,
     origin: Text | Entrypoint,
     sources: Sources,
-    load: Callable[[str], Section],
+    load: Load,
     warnings: list[Diagnostic],
 ) -> Section:
     """Return the values of a program that is another part of the job."""
@@ -402,12 +406,10 @@ def _options(command: Command, lines: Sources, flags: Sequence[str]) -> Iterator
             yield value if equals else _text(named), place, tuple(named.causes)
 
 
-def _base(
-    started: _Started, lines: Sources, load: Callable[[str], Section], warnings: list[Diagnostic]
-) -> Section | None:
+def _base(started: _Started, lines: Sources, load: Load, warnings: list[Diagnostic]) -> Section | None:
     """Return the config file that a command names; without it, its values are unknown."""
     if (hydra := _hydra_config(started, lines, warnings)) is not None:
-        return load(str(hydra))
+        return load(str(hydra), choices=_choices(started.tokens))
     if "@" in started.program.takes:
         return _merged(started.command, lines, load, warnings)
     suffixes = (".yaml", ".yml", *started.program.suffixes)
@@ -415,6 +417,11 @@ def _base(
         if name.endswith(suffixes) and (base := _loaded(name, place, started.command, load, warnings)) is not None:
             return base
     return None
+
+
+def _choices(tokens: Sequence[_Token]) -> dict[str, str]:
+    """Return the names that words such as ``optim/kind=adam`` choose of Hydra's config groups."""
+    return {token.key: str(token.value) for token in tokens if "/" in token.key and not token.causes}
 
 
 def _files(command: Command, lines: Sources) -> list[tuple[str, Place]]:
@@ -430,9 +437,7 @@ def _files(command: Command, lines: Sources) -> list[tuple[str, Place]]:
     return files
 
 
-def _merged(
-    command: Command, lines: Sources, load: Callable[[str], Section], warnings: list[Diagnostic]
-) -> Section | None:
+def _merged(command: Command, lines: Sources, load: Load, warnings: list[Diagnostic]) -> Section | None:
     """Return the config files after ``@`` as one config: a value of a later one counts."""
     read = [_loaded(name, place, command, load, warnings) for name, place in _files(command, lines)]
     layers = [section for section in read if section is not None]
@@ -444,9 +449,7 @@ def _merged(
     return cast("Section", relocated(merged, Layers([((), layer) for layer in reversed(layers)])))
 
 
-def _loaded(
-    name: str, place: Place, command: Command, load: Callable[[str], Section], warnings: list[Diagnostic]
-) -> Section | None:
+def _loaded(name: str, place: Place, command: Command, load: Load, warnings: list[Diagnostic]) -> Section | None:
     """Return the config file with a name; without it, its values are unknown."""
     if _UNKNOWN not in name and (path := nearest_file(name, place.file, command.folder)) is not None:
         return load(str(path))
