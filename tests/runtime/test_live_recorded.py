@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 from rankplan import PlacementError, Plan, plan
-from rankplan.plans.node_order import in_order
 from rankplan.runtime.live.compare import compare
 from rankplan.runtime.live.look import look
 from rankplan.runtime.live.model import Live
 from support.goldens import lines
 from support.live_tables import MINE, OTHER, recorded
 from support.outcomes import some
-from support.recorded_trainers import cluster, config
+from support.recorded_trainers import cluster, config, in_order
 
 LINES = [line for line in lines("trainer_requests") if "ends" in line["alone"] or "ends" in line.get("pinned", {})]
 RUNS = [(line, which) for line in LINES for which in ("alone", "pinned") if "ends" in line.get(which, {})]

@@ -212,7 +212,9 @@ def test_processes_reserve_what_their_component_states(cluster: Cluster) -> None
 
     amounts = {"cpus_per_process": 2.5, "host_memory_per_process": 64}
     made = plan(cluster, actor={"placement": "2-4", **amounts}, env={"placement": "3", "cpus_per_process": 0})
-    cpus, memory = left("CPU"), left("memory")
+    resources = {node["NodeID"]: node["Resources"] for node in ray.nodes()}
+    cpus, memory = ([resources[cluster.nodes.ids[node]][name] for node in range(2)] for name in ("CPU", "memory"))
+    when(lambda: (left("CPU"), left("memory")) == (cpus, memory))  # the ranks of other tests have gone
     with Parent.create_group().launch(cluster, made["actor"], name="actor"):
         when(lambda: left("CPU") == [cpus[0] - 5, cpus[1] - 2.5])
         when(lambda: left("memory") == [memory[0] - (128 << 20), memory[1] - (64 << 20)])

@@ -50,7 +50,7 @@ def pinned(
     components = named.values() if only is None else [named[only]]
     planned = Plan(named.inventory, components, named.mode, named.dialect, requests)
     nodes = Nodes((found.ids[SECOND], found.ids[FIRST]), planned.inventory)
-    binding = Binding("run", planned, nodes, pins_of(requests))
+    binding = Binding("run", planned, nodes, pins_of(requests), {})
     watch = Watch(binding, head(found, claims), lambda told: None, 600.0, strict=strict)  # type: ignore[arg-type]
     watch.look()
     return watch

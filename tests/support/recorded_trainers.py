@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,9 @@ def _nemo_rl(asked: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def in_order(inventory: Inventory, order: NodeOrder) -> Inventory:
-    """The nodes in an order of trainers; as they are if what it sorts by is unknown."""
-    ranks = inventory.core.other_order(order)
+def in_order(inventory: Inventory, order: NodeOrder, node_ids: Sequence[str] = ()) -> Inventory:
+    """The nodes in an order of trainers; as they are if what it sorts by is unknown. ``node_ids`` are Ray's."""
+    ranks = inventory.core.other_order(order, node_ids)
     return inventory if ranks is None else reordered(inventory, ranks)
 
 

@@ -45,7 +45,7 @@ def other_hardware(before: NodeSpec, after: NodeSpec) -> Diagnostic:
 def placed_on_dead(component: str, rank: int, node: str) -> Diagnostic:
     """Return the fault of a process that the plan after places on hardware that is out of use."""
     message = f"the plan after places {component} rank {rank} on {node}, which is out of use"
-    help = "repair the plan first: `rankplan replan PLAN --without NODE -o AFTER`"
+    help = "repair the plan first: `rankplan replan PLAN --without NODE --save AFTER`"
     return Diagnostic("excluded-resource", message, help)
 
 
