@@ -118,7 +118,7 @@ codes! {
     NoSchedule = "no-schedule", "no schedule of the components to tune fits on the accelerators";
     TimesGrow = "times-grow", "a component takes longer on more accelerators";
     // Transitions.
-    OtherJob = "other-job", "two plans are not of the same job";
+    OtherJob = "other-job", "two plans are of different jobs";
     TransitionStuck = "transition-stuck", "no safe order of the steps from one plan to another exists";
     // Job files.
     JobConflict = "job-conflict", "a job file and another file, or two keys of it, contradict each other";

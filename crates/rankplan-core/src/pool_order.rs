@@ -79,8 +79,8 @@ fn last_of(into: &[usize], mut number: usize) -> usize {
     number
 }
 
-/// Which node each node rank should have so that no pool of requests is sorted otherwise. `None` if all are sorted, as far
-/// as it is known by what. `ids` are Ray's ids of the nodes; `together`: see [`joined`].
+/// The node that each node rank should have for every pool of requests to be in its trainer's order. `None` if all are;
+/// a pool counts as in order if the order is unknown. `ids` are Ray's ids of the nodes; `together`: see [`joined`].
 pub fn order_of_pools(requests: &Requests, inventory: &Inventory, ids: &[String], together: bool) -> Option<Vec<u32>> {
     let mut pools: Vec<SortedNodes> = Vec::new();
     let mut of_last = None;

@@ -98,7 +98,7 @@ impl Lack {
 struct Alike<'a> {
     ranks: Range<u32>,
     accelerators: u32,
-    /// What each has, as far as it is known.
+    /// What each has; an unknown amount is missing.
     amounts: &'a Amounts,
 }
 

@@ -394,8 +394,9 @@ impl Requests {
         self.0.pools().into_iter().map(|pool| (pool.order.name(), numbers(pool.requests))).collect()
     }
 
-    /// Return which node each node rank should have so that the trainer sorts no pool otherwise; `None` if all are sorted, as
-    /// far as it is known by what. `ids` are Ray's ids of the nodes. With `together`, all pools are sorted as one.
+    /// Return the node that each node rank should have for every pool to be in its trainer's order; `None` if all are; a
+    /// pool counts as in order if the order is unknown. `ids` are Ray's ids of the nodes. With `together`, all pools are sorted
+    /// as one.
     #[pyo3(signature = (inventory, ids, *, together = false))]
     fn order_of_pools(
         &self,

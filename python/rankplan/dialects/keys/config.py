@@ -11,7 +11,6 @@ from rankplan.dialects.keys.key import Key, Kind, flag_name, in_section, path_of
 from rankplan.dialects.keys.sisters import is_size, same_size
 from rankplan.errors import Diagnostic, Faults, KeyPath, Where
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
-from rankplan.read.text.nearby import is_file, nearest_file
 from rankplan.read.text.reader import Reader, misspelt_key, number_fault
 from rankplan.read.text.sizes import Sizes
 from rankplan.read.text.unresolved import RESOLVE, unresolved
@@ -279,16 +278,19 @@ class Config:
 
         A name that starts with dots is relative to the program.
         """
+        from rankplan.read.text.nearby import is_file, nearest_file  # only a launch script has a program
+
         program = self.program_file
         inner = name.lstrip(".").replace(".", "/")
         if name.startswith("."):
-            folder = Path(program).parents[len(name) - len(name.lstrip(".")) - 1]
-            return next(filter(is_file, [folder / f"{inner}.py"]), None)
+            above = len(name) - len(name.lstrip(".")) - 1
+            folders = [*Path(program).parents][above : above + 1]  # none, if the name leads above the root
+            return next(filter(is_file, [folder / f"{inner}.py" for folder in folders]), None)
         return nearest_file(f"{inner}.py", program)
 
     @property
     def file(self) -> str:
-        """The path of the file of the config, empty if it has none."""
+        """The path of the config's file, empty for a mapping."""
         return self._reader.file
 
     def part(self, name: str) -> Config | None:

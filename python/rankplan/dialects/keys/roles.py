@@ -49,7 +49,7 @@ class Setting:
 
     @cached_property
     def of_defaults(self) -> Any:
-        """The value of the setting in a config that has none of its keys."""
+        """The value of the setting in a config without its keys."""
         return self.by(*(key.default for key in self.keys))
 
     @cached_property

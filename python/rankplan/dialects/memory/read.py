@@ -11,12 +11,10 @@ from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key, Kind
 from rankplan.dialects.keys.roles import GUESSED, Role, Setting
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
-from rankplan.dialects.memory.faults import unknown_model, variable_in_model
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.plans.memory_settings import COUNTS, FITTING, LARGEST_COUNT, MemorySettings
 from rankplan.plans.model import Model
-from rankplan.plans.model_names import last_part
 from rankplan.plans.shape import LARGEST
 from rankplan.read.sources import Sources
 from rankplan.words import as_int, must_be
@@ -108,6 +106,8 @@ class MemoryReader:
             try:
                 self._models[name] = Model.of(name)
             except (PlacementError, OSError, ValueError) as error:
+                from rankplan.dialects.memory.faults import unknown_model  # most models are in the table
+
                 self._models[name] = None
                 if path is not None and isinstance(error, PlacementError) and self._model is None:
                     warning = unknown_model(error.diagnostics[0])
@@ -116,6 +116,9 @@ class MemoryReader:
 
     def _with_variable(self, text: str, path: KeyPath | None) -> Model | None:
         """Return the model of a path with a variable: its folder may have the name of one. Else it is the reason."""
+        from rankplan.dialects.memory.faults import variable_in_model
+        from rankplan.plans.model_names import last_part
+
         folder = last_part(text)
         if folder and "$" not in folder and self._model is None:
             with suppress(PlacementError):
