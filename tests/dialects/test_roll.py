@@ -45,6 +45,7 @@ DEVICES = {
     "list(range(2)) * 2": [0, 1, 0, 1],
     "2 * [0, 1]": [0, 1, 0, 1],
     "[i for i in range(3)]": [0, 1, 2],
+    "[i for i in range(3) if 0.5 in range(16777216) or 1.0 in range(16777216)]": [0, 1, 2],
     "[8 * i + 1 for i in [0, 2]]": [1, 17],
     "[i - 1 for i in range(1, 3)]": [0, 1],
     "list(list([0]))": [0],

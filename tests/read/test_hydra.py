@@ -174,3 +174,64 @@ def test_a_word_of_the_command_chooses_a_file_of_a_group(tmp_path: Path) -> None
     with pytest.raises(PlacementError) as caught:
         plan(tmp_path / "run.sh")
     assert caught.value.code == "no-components"
+
+
+MAIN = """\
+defaults:
+  - trainer: small
+  - actor@actor_rollout_ref.actor: dp
+  - model: base
+  - exp/size: null
+  - kind: ${trainer}_kind
+  - _self_
+"""
+GROUPS = {
+    "trainer/small": "nnodes: 1\nn_gpus_per_node: 8\n",
+    "trainer/big": "nnodes: 4\nn_gpus_per_node: 8\n",
+    "actor/dp": "strategy: fsdp\n",
+    "actor/mg": "strategy: megatron\n",
+    "model/base": "defaults: [{optim: adam}, _self_]\nname: base\n",
+    "model/optim/adam": "rate: 1\n",
+    "model/optim/sgd": "rate: 2\n",
+    "exp/size/huge": "# @package _global_\ntrainer: {nnodes: 16}\n",
+    "kind/small_kind": "size: few\n",
+    "kind/big_kind": "size: many\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "value"),
+    [
+        ("", "trainer.nnodes", 1),
+        ("trainer=big", "trainer.nnodes", 4),
+        ("trainer=big trainer.val_only=False", "trainer.nnodes", 4),
+        ("trainer=big trainer.nnodes=2", "trainer.nnodes", 2),
+        ("actor@actor_rollout_ref.actor=mg", "actor_rollout_ref.actor.strategy", "megatron"),
+        ("model/optim=sgd", "model.optim.rate", 2),
+        ("exp/size=huge", "trainer.nnodes", 16),
+        ("+exp/size=huge", "trainer.nnodes", 16),
+        ("trainer=big", "kind.size", "many"),
+        ("", "kind.size", "few"),
+    ],
+)
+def test_words_choose_files_of_groups(tmp_path: Path, words: str, path: str, value: Any) -> None:
+    """As Hydra composes them: a name of a group, of one in a package, of one without a file, and of a new one."""
+    for name, text in {"main": MAIN, **GROUPS}.items():
+        file = tmp_path / "conf" / f"{name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (tmp_path / "run.sh").write_text(f"python3 main.py --config-path conf --config-name main {words}\n")
+    found: Any = load_config(tmp_path / "run.sh")
+    for key in path.split("."):
+        found = found[key]
+    assert found == value
+
+
+def test_defaults_that_name_files_twice_end(tmp_path: Path) -> None:
+    (tmp_path / "twice.yaml").write_text("defaults: [twice, twice]\ntrainer: {nnodes: 1}\n")
+    assert load_config(tmp_path / "twice.yaml")["trainer"] == {"nnodes": 1}
+
+
+def test_a_name_that_no_file_can_have_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "long.yaml").write_text(f"defaults: [{'a' * 300}]\ntrainer: {{nnodes: 1}}\n")
+    assert load_config(tmp_path / "long.yaml")["trainer"] == {"nnodes": 1}

@@ -596,6 +596,8 @@ RULES = [
     (below("need_reference_policy(config)"), "", "", False),
     ("def main(config):\n    run_ppo(config)\n", f"{USE}=true", "", True),
     (below(f"config.{KL} > 0 or config.unknown.key"), f"{KL}=0.01", "", True),
+    (below("(config.trainer.n_gpus_per_node or 0) > 4"), "trainer.n_gpus_per_node=8", "", True),
+    (below("(config.trainer.n_gpus_per_node and 2) > 4"), "trainer.n_gpus_per_node=8", "", False),
 ]
 UNREAD = [
     below("helper(config)"),
@@ -603,6 +605,10 @@ UNREAD = [
     below("config.trainer > 0"),
     ALWAYS + "    x = (",
     "def main(config):\n    run(role_worker_mapping)\n",
+    "def main(config):\n    W = ray.remote(A)\n    role_worker_mapping = {Role.A: W, Role.RefPolicy: W}\n",
+    f"{POOLS.strip()}\ndef main(config):\n    add(role_worker_mapping, Role.RefPolicy)\n",
+    below("-config.algorithm.adv_estimator > 0"),
+    below("1" + "+1" * 1500),
 ]
 
 
@@ -780,3 +786,48 @@ def test_a_fault_in_a_text_is_shown_where_it_is_written(tmp_path: Path) -> None:
     path = written(tmp_path, run=f"X=1\nsbatch <<EOF\n{JOB_IN_TEXT} trainer.nnodez=3\nEOF\n")
     (fault,) = check(path).faults
     assert (fault.message, fault.line) == ("unknown key `nnodez`", 3)
+
+
+@pytest.mark.parametrize(
+    ("script", "nodes"),
+    [
+        (
+            "f() { while [ $# -gt 0 ]; do case $1 in --n) N=$2; shift 2; continue;; esac; N=9; shift; done; }\nf --n 2",
+            2,
+        ),
+        ("f() { while [ $# -gt 0 ]; do case $1 in --n) N=$2; shift 2; continue;; esac; N=9; shift; done; }\nf 2", 9),
+        ("N=1\nfor A in 2 4; do [ $A = 4 ] && continue; N=$A; done; N=3", 3),
+        ('f() { [ "$1" = a ] && break; N=5; }\nN=2\nf b', 5),
+        ('f() { [ "$1" = a ] && break; echo; }\nN=2\nf a', 2),
+    ],
+)
+def test_rounds_end_where_the_shell_ends_them(script: str, nodes: int, tmp_path: Path) -> None:
+    path = written(tmp_path, run=f"{script}\n{TRAIN.format(nodes='$N')}")
+    ran = subprocess.run(["bash", "-c", f"{script}\necho $N"], capture_output=True, text=True)
+    assert ran.stdout.split()[-1] == str(nodes)
+    assert check(path).warnings == [] and rankplan.plan(path).inventory.num_nodes == nodes
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        'for A in "$@" 4; do N=$A; done',
+        'for A in "$@"; do if [ -f /a/file ]; then break; fi; N=$A; done',
+    ],
+)
+def test_what_a_loop_may_leave_is_not_known(loop: str, tmp_path: Path) -> None:
+    path = written(tmp_path, run="bash inner.sh 3 5\n", inner=f"N=1\n{loop}\n{TRAIN.format(nodes='$N')}")
+    assert [warning.code for warning in check(path).warnings] == ["not-run"]
+
+
+def test_a_job_for_each_argument_is_found(tmp_path: Path) -> None:
+    path = written(tmp_path, run='for SIZE in "$@"; do\n' + TRAIN.format(nodes=2).strip() + " data.size=$SIZE\ndone\n")
+    assert rankplan.plan(path).inventory.num_nodes == 2
+    assert rankplan.plan(path, overrides=["1=a"]).inventory.num_nodes == 2
+
+
+def test_a_command_beside_a_script_that_is_here_is_not_the_job(tmp_path: Path) -> None:
+    path = written(tmp_path, run="COMMAND=train sbatch train.sh\n", train=TRAIN.format(nodes=2))
+    assert rankplan.plan(path).inventory.num_nodes == 2
+    path = written(tmp_path, run=f'COMMAND="{JOB_IN_TEXT}" sbatch train.sh\n', train='srun bash -c "$COMMAND"\n')
+    assert rankplan.plan(path).inventory.num_nodes == 2

@@ -23,7 +23,7 @@ from rankplan.errors import Diagnostic
 from rankplan.frozen import frozen
 from rankplan.read.text.document import Document, Section
 from rankplan.read.text.layers import Layers, Package, over
-from rankplan.read.text.nearby import folders_above
+from rankplan.read.text.nearby import folders_above, is_file
 from rankplan.read.text.places import relocated
 from rankplan.words import path_text
 
@@ -31,6 +31,8 @@ _SELF = "_self_"
 _HEADER = re.compile(r"#\s*@package\s+(\S+)")
 _KEY = re.compile(r"(?:(?P<mode>override|optional)\s+)?(?P<group>[^@\s]*)(?:@(?P<package>\S*))?")
 _DEEPEST = 20
+_MOST_FILES = 1000
+_CHOSEN_NAME = re.compile(r"\$\{([\w/]+)\}")
 
 
 @frozen
@@ -51,7 +53,7 @@ def compose(config: Mapping[str, Any]) -> str:
     """Return the help for a config that lacks values which a file of its ``defaults`` may have."""
     names = config.get("defaults")
     found = [entry.name for one in (names if isinstance(names, list) else [names]) for entry in _entries(one)]
-    missing = ", ".join(f"`{name}`" for name in found if name != _SELF)
+    missing = ", ".join(f"`{name}`" for name in found if name not in (_SELF, ""))
     lacking = f": {missing} of its `defaults` cannot be found" if missing else ""
     return f"pass the config that Hydra has composed{lacking}"
 
@@ -67,10 +69,16 @@ def composed(section: Section, parse: Callable[[str], Any], choices: Mapping[str
     if any(isinstance(entry, str) and entry.endswith((".yaml", ".yml")) for entry in entries):
         return section  # NeMo-RL's, which are paths
     tree = _Tree([Path(file).parent, *_search_path(section, file)], parse)
+    added: list[_Entry] = []
     for key, name in choices.items():
-        path, _, where = key.partition("@")
-        tree.chosen[tuple(path.split("/")), where or None] = name
+        path, _, where = key.lstrip("+").partition("@")
+        group = tuple(part for part in path.split("/") if part)
+        tree.chosen[group, where or None] = name
+        if key.startswith("+"):
+            added.append(_Entry(group, name, where or None, "optional", absolute=True))
     layers = list(tree.layers(section, (), (), 0))
+    for entry in added:
+        layers += tree._file(entry, (), (), 1)
     merged: dict[str, Any] = {}
     for package, layer in layers:
         own: Any = {key: value for key, value in layer.items() if key != "defaults"}
@@ -106,6 +114,9 @@ class _Tree:
     """The files that are not found, and where their values belong."""
     chosen: dict[tuple[Package, str | None], str] = field(default_factory=dict)
     """The names that `override` gives to files of a group."""
+    names: dict[str, str] = field(default_factory=dict)
+    """The names of the files so far, by their groups: ``${group}`` in a name stands for one."""
+    files: int = 0
 
     def layers(
         self, section: Section, group: Package, package: Package, depth: int
@@ -126,10 +137,16 @@ class _Tree:
 
     def _file(self, entry: _Entry, above: Package, package: Package, depth: int) -> Iterator[tuple[Package, Section]]:
         group = (*above, *entry.group)
-        name = self.chosen.get((entry.group, entry.package), entry.name).removesuffix(".yaml")
+        default = self.chosen.get((entry.group, entry.package), entry.name)
+        name = self.chosen.get((group, entry.package), default).removesuffix(".yaml")
+        name = _CHOSEN_NAME.sub(lambda match: self.names.get(match[1], match[0]), name)
+        if name in ("", "null"):
+            return  # no file of this group
+        self.names["/".join(entry.group)] = name
+        self.files += 1
         paths = (root.joinpath(*group, f"{name}.yaml") for root in self.roots)
-        path = next((path for path in paths if path.is_file()), None)
-        if depth > _DEEPEST or path is None:
+        path = next(filter(is_file, paths), None)
+        if depth > _DEEPEST or self.files > _MOST_FILES or path is None:
             if entry.mode != "optional":
                 self.missing["/".join((*group, name))] = _package(entry, package, None)
         elif isinstance(read := self.parse(os.fspath(path)), Section):  # an empty file is no section
@@ -182,5 +199,7 @@ def _entries(written: Any) -> Iterator[_Entry]:
                 continue
             group = [part for part in found["group"].split("/") if part]
             for name in names if isinstance(names, list) else [names]:
-                if isinstance(name, str):
-                    yield _Entry(tuple(group), name, found["package"], found["mode"], found["group"].startswith("/"))
+                if name is None or isinstance(name, str):
+                    yield _Entry(
+                        tuple(group), name or "", found["package"], found["mode"], found["group"].startswith("/")
+                    )

@@ -192,7 +192,17 @@ def _values(started: _Started, lines: Sources, load: Load, warnings: list[Diagno
 def _config(values: _Values, origin: Text | Entrypoint) -> Section:
     """Return a config file with the values that change it, as far as they are known. Raises `PlacementError`."""
     base = relocated({}, Places(origin.file)) if values.base is None else values.base
-    return overridden(base, [token for token in values.tokens if not token.causes], strict=values.is_strict)
+    tokens = [
+        # A name for a section has chosen its file.
+        replace(token, key=f"/{token.key}") if _is_choice(token, base) else token
+        for token in values.tokens
+        if not token.causes
+    ]
+    return overridden(base, tokens, strict=values.is_strict)
+
+
+def _is_choice(token: _Token, base: Section) -> bool:
+    return isinstance(base.get(token.key), Section) and re.fullmatch(r"[A-Za-z_][\w.-]*", token.value or "") is not None
 
 
 def _part(
@@ -421,7 +431,11 @@ def _base(started: _Started, lines: Sources, load: Load, warnings: list[Diagnost
 
 def _choices(tokens: Sequence[_Token]) -> dict[str, str]:
     """Return the names that words such as ``optim/kind=adam`` choose of Hydra's config groups."""
-    return {token.key: str(token.value) for token in tokens if "/" in token.key and not token.causes}
+    return {
+        ("+" if token.sign == "+" else "") + token.key: token.value or ""
+        for token in tokens
+        if "." not in token.key.partition("@")[0] and not token.causes
+    }
 
 
 def _files(command: Command, lines: Sources) -> list[tuple[str, Place]]:

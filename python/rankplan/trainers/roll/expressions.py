@@ -263,7 +263,8 @@ class _Evaluation:
         if not isinstance(sequence, (range, Items)) or not isinstance(value, (int, float)):
             raise ExpressionFault(node, faults.not_evaluated(short(node)))
         if isinstance(sequence, range):
-            return value in sequence
+            is_whole = isinstance(value, int) or value.is_integer()
+            return is_whole and int(value) in sequence
         items = self._numbers(node, sequence)
         return value in items
 

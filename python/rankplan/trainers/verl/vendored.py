@@ -7,7 +7,7 @@ Forks of verl have rules of their own, whatever their version: always, by coeffi
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,7 @@ def starts_reference(config: Config) -> bool | Rule:
         return Rule.USUAL
     try:
         conditions = [_mapped(mapping, config), *(_flagged(one, config) for one in trees)]
-    except _Unread:
+    except (_Unread, RecursionError):
         return Rule.UNREAD
     return all(conditions)
 
@@ -101,7 +101,7 @@ def _mapped(tree: ast.Module, config: Config) -> bool:
 
     In a mapping that is written out, it always does, unless this stands below conditions.
     """
-    is_mapped = False
+    is_mapped = is_read = False
     for above, node in _with_conditions(tree):
         written = isinstance(node, ast.Dict) and any(key is not None and _is_role(key) for key in node.keys)
         assigned = (
@@ -111,8 +111,9 @@ def _mapped(tree: ast.Module, config: Config) -> bool:
             and "worker" in ast.unparse(node.targets[0].value)
         )
         if assigned or (written and _maps_workers(node)):
+            is_read = True
             is_mapped = is_mapped or all(_holds(test, config) is wanted for test, wanted in above)
-    return is_mapped
+    return is_mapped if is_read else _unread()
 
 
 def _maps_workers(node: ast.AST) -> bool:
@@ -157,13 +158,14 @@ def _value(node: ast.expr, config: Config) -> Any:
         case ast.Constant():
             return node.value
         case ast.BoolOp(op=ast.And()):
-            return all(_holds(part, config) for part in node.values)
+            return _first(node.values, config, stops_at=False)
         case ast.BoolOp():
-            return any(_holds(part, config) for part in node.values)
+            return _first(node.values, config, stops_at=True)
         case ast.UnaryOp(op=ast.Not()):
             return not _holds(node.operand, config)
         case ast.UnaryOp(op=ast.USub()):
-            return -_value(node.operand, config)
+            number = _value(node.operand, config)
+            return -number if isinstance(number, (int, float)) else _unread()
         case ast.Compare(comparators=[right], ops=[ast.In()]) if _is_role(node.left):
             return "mapping" in ast.unparse(right) or _unread()
         case ast.Compare(comparators=[right], ops=[operator]):
@@ -176,6 +178,15 @@ def _value(node: ast.expr, config: Config) -> Any:
         case ast.Attribute():
             return _known(config, _path(node))
     return _unread()
+
+
+def _first(parts: Sequence[ast.expr], config: Config, *, stops_at: bool) -> Any:
+    """Return the first value that decides, else the last one: what `and` and `or` are in Python."""
+    for part in parts[:-1]:
+        value = _value(part, config)
+        if bool(value) is stops_at:
+            return value
+    return _value(parts[-1], config)
 
 
 def _unread() -> Any:

@@ -70,7 +70,12 @@ class Flow(ABC):
         """Whether the script has ended with an exit code that is not 0."""
         self.left = False
         self.broken = False
-        """Whether a round of a loop has ended it."""
+        """Whether a round of a loop has ended: by `break`, or by `continue`."""
+        self.continues = False
+        """Whether `continue` has ended it: the next one follows."""
+        self.may_have_broken = False
+        """Whether a way that may be taken ends the loop."""
+        self.loops = 0
         self.may_have_left = False
         """Whether a way that may be taken returns from the function: how the function ends is unknown then."""
         self.steps = 0
@@ -203,6 +208,7 @@ class Flow(ABC):
             self.scope, self.ended, self.left, self.broken = before.copy(), False, False, False
             self.block(way)
             self.may_have_left |= self.left
+            self.may_have_broken |= self.broken and not self.continues
             if not (self.ended or self.left):
                 scopes.append(self.scope)
         self.scope, self.ended, self.left, self.broken = before, False, False, False
@@ -213,11 +219,28 @@ class Flow(ABC):
     def _loop(self, loop: Loop) -> bool | None:
         """Follow a loop: one over the arguments round by round, any other one as if it ran any number of times."""
         before, known = self.scope.copy(), len(self.commands)
-        if _is_over_arguments(loop) and self._rounds(loop):
+        self.loops += 1
+        outer, self.may_have_broken = self.may_have_broken, False
+        is_known = _is_over_arguments(loop) and self._rounds(loop)
+        self.may_have_broken = outer
+        if is_known:
+            if before.arguments is None:
+                self._possible_commands(loop)
+            self.loops -= 1
             return True
         self.scope, self.ended, self.left, self.broken = before, False, False, False
         del self.commands[known:]
-        return self._unknown_rounds(loop)
+        status = self._unknown_rounds(loop)
+        self.loops -= 1
+        return status
+
+    def _possible_commands(self, loop: Loop) -> None:
+        """Add what a loop runs for each argument that a run passes, and leave the variables as they are."""
+        outside, may_have_left, ended = self.scope, self.may_have_left, (self.ended, self.left)
+        self.scope = outside.copy()
+        self.ended = self.left = False
+        self._unknown_rounds(loop)
+        self.scope, self.may_have_left, (self.ended, self.left) = outside, may_have_left, ended
 
     def _rounds(self, loop: Loop) -> bool:
         """Follow each round of a loop over the arguments; return whether all of them are known.
@@ -225,11 +248,15 @@ class Flow(ABC):
         Without a word about them, a script that is only read has no arguments: there is no round.
         """
         if loop.kind == "for":
-            for argument in self.scope.arguments or ():
+            given = self.scope.arguments or ()
+            self.scope.used |= {str(number + 1) for number in range(len(given))}
+            for argument in given:
                 self.scope.variables[str(loop.variable)] = argument.value
                 self.block(loop.body)
                 if self._leaves():
                     break
+                if self.may_have_broken:
+                    return False
             return True
         for _ in range(_MOST_ROUNDS):
             arguments = self.scope.arguments
@@ -242,13 +269,13 @@ class Flow(ABC):
             self.block(loop.body)
             if self._leaves():
                 return True
-            if arguments is not None and self.scope.arguments is None:
+            if self.may_have_broken or (arguments is not None and self.scope.arguments is None):
                 return False
         return False
 
     def _leaves(self) -> bool:
         """Return whether a round ends the loop."""
-        is_broken, self.broken = self.broken, False
+        is_broken, self.broken, self.continues = self.broken and not self.continues, False, False
         return is_broken or self.ended or self.left
 
     def _unknown_rounds(self, loop: Loop) -> bool | None:
@@ -274,8 +301,8 @@ class Flow(ABC):
 def _is_over_arguments(loop: Loop) -> bool:
     """Return whether a loop goes over the arguments of its script or function."""
     if loop.kind == "for":
-        names = [part.name for word in loop.words for part in word.parts if isinstance(part, Expansion)]
-        return loop.variable is not None and (not loop.words or names in (["@"], ["*"]))
+        words = [[getattr(part, "name", None) for part in word.parts] for word in loop.words]
+        return loop.variable is not None and words in ([], [["@"]], [["*"]])
     return any(name in ("#", "1", "@", "*", "getopts") for name in _read(loop.condition))
 
 

@@ -154,8 +154,8 @@ class _Run(Flow):
             return _status(texts)
         if name in ("source", "."):
             return self._source(found[1:], cause)
-        if name == "break":
-            self.broken = True
+        if name in ("break", "continue"):
+            self.broken, self.continues = self.loops > 0, name == "continue"
             return True
         if name == "getopts" and not self.scope.arguments:
             return False
@@ -205,7 +205,7 @@ class _Run(Flow):
             command = self.scope.variables.get("COMMAND") if "COMMAND" in self.exported | own else None
             if document is not None:
                 text = self.scope.value(document)
-            elif command is not None:
+            elif command is not None and self._runs_command(launch):
                 text = scalar(command)
         elif name == "tmux" and len(found) > 1 and found[1].text in ("send-keys", "send"):
             typed = max(found[2:], key=lambda field: len(field.text or ""), default=None)
@@ -214,6 +214,12 @@ class _Run(Flow):
             pieces = Field(text, simple.start, simple.start)
             launch = Launched("text", None, (), pieces)
         return self._launch(launch, found, simple.start, own)
+
+    def _runs_command(self, launch: Launched) -> bool:
+        """Return whether a script of sbatch uses ``COMMAND``, as far as it can be read."""
+        path = text_of(scalar(self.scope.variables["0"])) or ""
+        script = self.opened(launch.program or "", self.scope.folder, path) if launch.kind == "script" else None
+        return script is None or "COMMAND" in script[0]
 
     def _launch(self, one: Launched, found: tuple[Field, ...], start: int, own: frozenset[str]) -> bool | None:
         """Follow the script that a command runs, or add the command."""
