@@ -8,11 +8,12 @@ from typing import Any
 
 import jsonschema
 import pytest
-from rankplan import PlacementError, Plan, replan, transition
+from rankplan import PlacementError, Plan, plan, replan, transition
 from rankplan.moving.names import Gain, best_numbers
 from rankplan.moving.schema import transition_schema
 from rankplan.moving.simulate import verify
 from rankplan.moving.transition import PlannedStep, Transition
+from rankplan.render.map.moving import _cells
 from support.outcomes import some
 from support.transition_oracle import best
 from support.transitions import EXPERTS, MODEL, hosts, planned, tight_pair, trainer, trainer_pair
@@ -493,13 +494,13 @@ def test_without_memory_parts_are_given() -> None:
 def test_lending_is_sleep_and_wake_alone() -> None:
     actor = {"placement": "0-7", "parallel": {"tp": 4}, "memory": {"resident": "60 GiB", "sleep": "host"}}
     rollout = engines("0-15", 8, sleep="host")
-    plan = planned({"actor": actor, "rollout": rollout}, 2, 8, "80 GiB")
-    found = transition(plan, plan, asleep=(["rollout/0-3"], ["actor"]))
+    stays = planned({"actor": actor, "rollout": rollout}, 2, 8, "80 GiB")
+    found = transition(stays, stays, asleep=(["rollout/0-3"], ["actor"]))
     assert {step.do for step in found.steps} == {"sleep", "wake"} and len(found.steps) == 2 + 4
     wake = next(step for step in found.steps if step.id == "wake rollout/0")
     assert wake.needs == ["sleep actor/0"]
     assert found.answer == "fits" and verify(found).breaches == ()
-    back = transition(plan, plan, asleep=(["actor"], ["rollout/0-3"]))
+    back = transition(stays, stays, asleep=(["actor"], ["rollout/0-3"]))
     assert verify(back).breaches == () and {step.do for step in back.steps} == {"sleep", "wake"}
     actor["memory"] = {"resident": "76 GiB", "sleep": "host"}
     tight = planned({"actor": actor, "rollout": rollout}, 2, 8, "80 GiB")
@@ -596,3 +597,62 @@ def test_something_that_is_no_plan_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="before is"):
         transition("a.json", ONE)  # type: ignore[arg-type]
     assert some(REFUSED)
+
+
+def beside_actor(rollout: str, other: str | None = None) -> Plan:
+    """Return an actor beside a rollout with two processes on each of eight accelerators of 80 GiB."""
+
+    def entry(resident: str, **more: Any) -> dict[str, Any]:
+        return {"placement": "0-7", "memory": {"resident": resident, "sleep": "host"}, **more}
+
+    components = {"actor": entry("30 GiB"), "rollout": entry(rollout, placement="0-7:0-15", parallel={"tp": 2})}
+    return planned(components | ({} if other is None else {"other": entry(other)}), 1, 8, "80 GiB")
+
+
+def test_slots_of_one_step_that_share_an_accelerator_count_together() -> None:
+    stays = beside_actor("30 GiB")
+    found = transition(stays, stays, asleep=(["rollout"], ["actor"]))
+    assert found.answer == "fits" and verify(found).breaches == ()
+    with pytest.raises(PlacementError) as stuck:  # two slots of 30 GiB beside one of 30 that stays
+        both = beside_actor("30 GiB", other="30 GiB")
+        transition(both, both, asleep=(["rollout"], []))
+    assert stuck.value.code == "transition-stuck"
+
+
+def test_an_engine_whose_memory_is_free_while_it_sleeps_sends_nothing() -> None:
+    def engines_of(rollout: str, sleep: str) -> Plan:
+        memory = {"engine": "vllm", "model": QWEN, "share": 0.3, "length": 512, "sleep": sleep}
+        actor = {"placement": "0-7", "parallel": {"tp": 2}, "memory": {**ACTOR["memory"], "sleep": "host"}}
+        return planned(
+            {"actor": actor, "rollout": {"placement": rollout, "parallel": {"tp": 2}, "memory": memory}}, 1, 8, "80 GiB"
+        )
+
+    costs = {"sync": {"from": "actor", "to": "rollout"}}
+    senders = {}
+    for sleep in ("host", "free"):
+        found = transition(engines_of("0-3:0-1", sleep), engines_of("0-7:0-3", sleep), costs=costs)
+        senders[sleep] = {move.sender.component for move in found.moves if move.sender is not None}
+    assert senders["free"] == {"actor"} and "rollout" in senders["host"]
+
+
+@pytest.mark.parametrize("asleep", ["rollout", ["rollout"], (["a"], ["b"], ["c"])])
+def test_what_sleeps_is_two_lists(asleep: Any) -> None:
+    stays = beside_actor("20 GiB")
+    with pytest.raises(PlacementError, match="it must be two lists: what sleeps before, and what sleeps after"):
+        transition(stays, stays, asleep=asleep)
+
+
+def test_a_plan_that_stays_has_no_dead_hardware() -> None:
+    stays = beside_actor("20 GiB")
+    with pytest.raises(PlacementError, match="`without` names dead hardware"):
+        transition(stays, stays, asleep=(["rollout"], ["actor"]), without=["node-0"])
+
+
+def test_a_dead_node_is_drawn_as_lost() -> None:
+    section = {"num_nodes": 2, "component_placement": {"actor": {"placement": "0-7", **ACTOR}}}
+    before = plan({"cluster": {**section, "accelerator_memory": "80 GiB"}}, hosts(3, 4))
+    after = replan(before, hosts(3, 4), without=["h1"]).plan
+    cells, _ = _cells(transition(before, after, without=["h1"]))
+    drawn = {accelerator: [slot.kind for slot in slots] for accelerator, slots in cells.items()}
+    assert [drawn[0, index] for index in range(4)] == [["stay"]] * 4
+    assert sorted(kind for (node, _), kinds in drawn.items() if node != 0 for kind in kinds) == ["lost"] * 4

@@ -85,6 +85,12 @@ class Amounts:
         memory = self.side.component.memory
         return memory is not None and memory.sleep == "host"
 
+    @property
+    def forgets(self) -> bool:
+        """Whether the component sleeps between two steps, and its host has no copy then."""
+        memory = self.side.component.memory
+        return self.rests and memory is not None and memory.sleep == "free"
+
     def loaded(self, slot: Slot, size: Size | None) -> Amount:
         """Return what a slot has after it was loaded, without the cache of an engine."""
         return self._amounts(slot, size)[0]

@@ -120,6 +120,18 @@ def not_a_name(value: str, known: Iterable[str]) -> Diagnostic:
     return Diagnostic("unknown-component", f"unknown instances {shown(value)}", f"write rollout or rollout/2-3; {help}")
 
 
+def bad_asleep(asleep: object) -> Diagnostic:
+    """Return the fault of a wrong ``asleep``."""
+    message = f"`asleep` is {shown(asleep)}; it must be two lists: what sleeps before, and what sleeps after"
+    return Diagnostic("invalid-value", message, 'write asleep=(["rollout/2-3"], ["actor"])')
+
+
+def dead_and_asleep() -> Diagnostic:
+    """Return the fault of dead hardware where only sleep and wake are asked for."""
+    message = "`asleep` is for a plan that stays as it is, but `without` names dead hardware"
+    return Diagnostic("invalid-value", message, "pass the repaired plan as the plan after, or leave out one of the two")
+
+
 def other_places() -> Diagnostic:
     """Return the fault of plans that differ, although only sleep and wake are asked for."""
     message = "`asleep` is for one plan, but the plans before and after differ"

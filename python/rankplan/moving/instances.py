@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from rankplan.moving.cards import Accelerator, Amount, Amounts, Size, Sizes, accelerator_of
-from rankplan.moving.changes import KEEPING, RENAME, STAY, Changes
+from rankplan.moving.changes import KEEPING, RENAME, Changes
 from rankplan.moving.senders import Transfer
-from rankplan.moving.sides import Kind, Side, Slot, has_one_owner
+from rankplan.moving.sides import Kind, Place, Side, Slot, has_one_owner
 
 _MOST_WATCHED = 64
 """Instances of a component of which one is kept serving although nobody asks for it."""
@@ -36,7 +36,6 @@ class Leaving:
     serves: bool
     is_lost: bool
     can_sleep: bool
-    rests: bool
     held: int
     receivers: set[Instance] = field(default_factory=set)
     takes: dict[Accelerator, Amount] = field(default_factory=dict)
@@ -114,70 +113,86 @@ def work_of(components: Mapping[str, Component], transfers: Sequence[Transfer], 
 
 def _add_component(work: Work, name: str, component: Component, sizes: Sizes) -> None:
     """Add the instances of a component, and what its slots that stay have."""
-    before, after, changes = component.before, component.after, component.changes
-    old_amounts, new_amounts = component.old_amounts, component.new_amounts
-    if before is not None and old_amounts is not None:
-        for number, slots in enumerate(before.instances):
-            going = [before.slots[at] for at in slots if at not in changes.kept_before and at not in before.dead]
-            if going:
-                lost = not before.dead.isdisjoint(slots)
-                leaving = Leaving(
-                    Instance(name, number),
-                    going,
-                    before.kind is not Kind.TRAINER,
-                    lost,
-                    old_amounts.sleeps and not old_amounts.rests,
-                    old_amounts.rests,
-                    sum(old_amounts.held(slot) for slot in going),
-                )
-                for slot in going:
-                    _take(leaving.takes, slot, old_amounts.resting(slot, _size(sizes, slot)))
-                    _take(leaving.asleep, slot, old_amounts.asleep(slot, _size(sizes, slot)))
-                work.leaving[leaving.instance] = leaving
-    if after is None or new_amounts is None:
+    before, after = component.before, component.after
+    if before is not None and component.old_amounts is not None:
+        for number in range(len(before.instances)):
+            _add_leaving(work, Instance(name, number), before, component.changes, component.old_amounts, sizes)
+    if after is None or component.new_amounts is None:
         return
-    of_old = {} if before is None else {slot.place: before.instance_of[slot.number] for slot in before.slots}
-    world_changes = any(change.kind != STAY for change in changes.of_after) or bool(changes.gone)
-    for number, slots in enumerate(after.instances):
-        kinds = {at: changes.of_after[at].kind for at in slots}
-        loading = [after.slots[at] for at in slots if kinds[at] not in KEEPING]
-        renamed = [after.slots[at] for at in slots if kinds[at] == RENAME]
-        for at in slots:
-            if kinds[at] in KEEPING:
-                accelerator = accelerator_of(after.slots[at].place)
-                if accelerator is not None:
-                    amount = new_amounts.resting(after.slots[at], _size(sizes, after.slots[at]))
-                    work.fixed[accelerator].append(amount)
-        is_world = after.kind is Kind.TRAINER and world_changes
-        if not (loading or renamed or is_world):
-            continue
-        arriving = Arriving(
-            Instance(name, number),
-            after.kind,
-            loading,
-            renamed,
-            after.kind is not Kind.TRAINER,
-            is_world or (bool(renamed) and len(slots) > 1),
-            rests=new_amounts.rests,
-        )
-        for slot in loading:
-            size = _size(sizes, slot)
-            _take(arriving.loads, slot, new_amounts.loaded(slot, size))
-            _take(arriving.caches, slot, new_amounts.cache(slot, size))
-            _take(arriving.asleep, slot, new_amounts.asleep(slot, size))
-            old = of_old.get(slot.place)
-            if old is None:
-                continue
-            known = Instance(name, old)
-            if known in work.leaving and not work.leaving[known].is_lost:
-                arriving.replaces.add(known)
-            if known in work.leaving and has_one_owner(slot):
-                arriving.waits_for.add(known)
-        if after.kind is Kind.TRAINER:
-            old_world = Instance(name, 0)
-            if old_world in work.leaving and not work.leaving[old_world].is_lost:
-                arriving.replaces.add(old_world)
-        work.arriving[arriving.instance] = arriving
+    _add_fixed(work, after, component.changes, component.new_amounts, sizes)
+    owners = {} if before is None else {slot.place: before.instance_of[slot.number] for slot in before.slots}
+    for number in range(len(after.instances)):
+        arriving = _arriving(Instance(name, number), after, component.changes, rests=component.new_amounts.rests)
+        if arriving is not None:
+            _add_loads(arriving, component.new_amounts, sizes)
+            _wait_for_old_owners(work, arriving, owners)
+            work.arriving[arriving.instance] = arriving
+
+
+def _add_leaving(
+    work: Work, instance: Instance, before: Side, changes: Changes, amounts: Amounts, sizes: Sizes
+) -> None:
+    """Add an instance of the plan before, if something of it ends."""
+    slots = before.instances[instance.number]
+    going = [before.slots[at] for at in slots if at not in changes.kept_before and at not in before.dead]
+    if not going:
+        return
+    leaving = Leaving(
+        instance,
+        going,
+        serves=before.kind is not Kind.TRAINER,
+        is_lost=not before.dead.isdisjoint(slots),
+        can_sleep=amounts.sleeps and not amounts.rests,
+        held=sum(amounts.held(slot) for slot in going),
+    )
+    for slot in going:
+        size = _size(sizes, slot)
+        _take(leaving.takes, slot, amounts.resting(slot, size))
+        _take(leaving.asleep, slot, amounts.asleep(slot, size))
+    work.leaving[instance] = leaving
+
+
+def _add_fixed(work: Work, after: Side, changes: Changes, amounts: Amounts, sizes: Sizes) -> None:
+    """Add what the slots that keep all that they hold have of their accelerators."""
+    for slot in after.slots:
+        accelerator = accelerator_of(slot.place)
+        if accelerator is not None and changes.of_after[slot.number].kind in KEEPING:
+            work.fixed[accelerator].append(amounts.resting(slot, sizes.of(accelerator)))
+
+
+def _arriving(instance: Instance, after: Side, changes: Changes, *, rests: bool) -> Arriving | None:
+    """Return an instance of the plan after; ``None`` if it neither loads, nor is renamed, nor forms a new world."""
+    slots = after.instances[instance.number]
+    loading = [after.slots[at] for at in slots if changes.of_after[at].kind not in KEEPING]
+    renamed = [after.slots[at] for at in slots if changes.of_after[at].kind == RENAME]
+    is_trainer = after.kind is Kind.TRAINER
+    is_world = is_trainer and (changes.stay < len(changes.of_after) or bool(changes.gone))
+    if not (loading or renamed or is_world):
+        return None
+    regroups = is_world or (bool(renamed) and len(slots) > 1)
+    return Arriving(instance, after.kind, loading, renamed, serves=not is_trainer, regroups=regroups, rests=rests)
+
+
+def _add_loads(arriving: Arriving, amounts: Amounts, sizes: Sizes) -> None:
+    """Add what the slots that load take of their accelerators."""
+    for slot in arriving.slots:
+        size = _size(sizes, slot)
+        _take(arriving.loads, slot, amounts.loaded(slot, size))
+        _take(arriving.caches, slot, amounts.cache(slot, size))
+        _take(arriving.asleep, slot, amounts.asleep(slot, size))
+
+
+def _wait_for_old_owners(work: Work, arriving: Arriving, owners: Mapping[Place, int]) -> None:
+    """Note which leaving instances of the component must have stopped or be freed; ``owners`` has them by place."""
+    component = arriving.instance.component
+    replaced = {Instance(component, owners[slot.place]) for slot in arriving.slots if slot.place in owners}
+    exclusive = {slot.place for slot in arriving.slots if has_one_owner(slot)} & owners.keys()
+    arriving.waits_for |= {Instance(component, owners[place]) for place in exclusive} & work.leaving.keys()
+    if arriving.kind is Kind.TRAINER:
+        replaced.add(Instance(component, 0))
+    for old in replaced & work.leaving.keys():
+        if not work.leaving[old].is_lost:
+            arriving.replaces.add(old)
 
 
 def _size(sizes: Sizes, slot: Slot) -> Size | None:

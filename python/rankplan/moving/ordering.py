@@ -53,13 +53,11 @@ class Hold(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What makes a group impossible: an accelerator with the bytes that are needed, or a component that must serve."""
+    """What makes a group impossible: an accelerator, the bytes that are needed there, and those that it has."""
 
-    accelerator: Accelerator | None
+    accelerator: Accelerator
     needed: float
     size: float
-    steps: tuple[str, ...]
-    component: str = ""
 
 
 @dataclass(slots=True)
@@ -260,7 +258,7 @@ class Group:
                     return False
             elif size is not None and total.low > size.most:
                 if self.block is None or total.low - size.most < self.block.needed - self.block.size:
-                    self.block = Block(accelerator, total.low, size.most, ())
+                    self.block = Block(accelerator, total.low, size.most)
                 return False
         return True
 
@@ -511,7 +509,7 @@ def add_room(ordered: Ordered, sizes: Sizes, *, strict: bool) -> None:
                 taken = total.high if strict else total.low
                 if len(others) == 0 or (limit is not None and taken <= limit) or (limit is None and not strict):
                     break
-                if other.given_by is None or position[other.given_by] >= position[step.id]:
+                if other not in others or other.given_by is None or position[other.given_by] >= position[step.id]:
                     continue
                 step.needs.add(other.given_by)
                 others.remove(other)
@@ -531,7 +529,7 @@ def _ancestors(step: Step, position: Mapping[str, int], ancestors: Sequence[int]
 
 def _may_meet(other: Hold, step: Step, position: Mapping[str, int], before: int) -> bool:
     """Whether another hold, taken earlier in the order, may still be there when a step takes its own."""
-    if other.taken_by is not None and position[other.taken_by] >= position[step.id]:
+    if other.taken_by is not None and position[other.taken_by] > position[step.id]:
         return False
     if other.given_by is None:
         return True

@@ -271,10 +271,14 @@ class _Simulation:
             if len(amounts) < 2:
                 continue
             low, high = sum(amount.low for amount in amounts), sum(amount.high for amount in amounts)
+            is_over = size is not None and low > size.most
+            may_be_over = self._transition.answer == "fits" and (size is None or high > size.usable)
+            if not (is_over or may_be_over):
+                continue
             where = f"accelerator {place[1]} of {self._transition.node_name(place[0])}"
-            if size is not None and low > size.most:
+            if is_over:
                 self._add(1, where)
-            if self._transition.answer == "fits" and (size is None or high > size.usable):
+            if may_be_over:
                 self._add(1, f"{where} may be exceeded")
 
     # ------------------------------------------------------------------------------------------------------ senders

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
 from itertools import combinations
@@ -20,7 +20,7 @@ from rankplan.moving.holdings import PARTS
 from rankplan.moving.instances import Component, Instance, Work, work_of
 from rankplan.moving.lent import sleep_and_wake
 from rankplan.moving.names import Naming, named
-from rankplan.moving.ordering import Group, Hold, Step, groups_of, sleeping_choices
+from rankplan.moving.ordering import Group, Hold, Ordered, Step, groups_of, sleeping_choices
 from rankplan.moving.peaks import Peak, Seconds, longest_path, peaks_of
 from rankplan.moving.senders import HOST, STORAGE, Distances, Sender, Sending, Transfer
 from rankplan.moving.sides import Node, Side, check_alive, common_nodes, dead_hardware
@@ -244,6 +244,8 @@ def transition(
     distances = Distances.of(after.inventory)
     known = read_costs(costs, dict.fromkeys([*before, *after]), (*distances.names, HOST, STORAGE))
     if asleep is not None:
+        if without:
+            raise PlacementError([faults.dead_and_asleep()])
         return _lending(before, after, asleep, known)
     nodes, new_nodes = common_nodes(before, after)
     dead = dead_hardware(before, after, nodes, [without] if isinstance(without, str) else without)
@@ -263,7 +265,7 @@ def _check_same_job(before: Plan, after: Plan) -> None:
         found.append(faults.other_dialect(before.dialect, after.dialect))
     elif (before or after) and not set(before) & set(after):
         found.append(faults.nothing_in_common(list(before), list(after)))
-    for name in set(before) & set(after):
+    for name in (name for name in before if name in after):
         old, new = before[name].memory, after[name].memory
         if old is None or new is None:
             if old is not new:
@@ -358,7 +360,9 @@ class _Solving:
     def _attempt(self, avoided: Collection[Instance]) -> _Attempt:
         """Return what follows if these instances send nothing, with orders by upper bounds."""
         changes = {name: component.changes for name, component in self._components.items()}
-        sending = Sending(self._old, self._new, changes, self._costs.syncs, self._distances, avoided)
+        sending = Sending(
+            self._old, self._new, changes, self._costs.syncs, self._distances, {*avoided, *self._silent()}
+        )
         transfers = sending.transfers()
         work = work_of(self._components, transfers, self._sizes, self._serving)
         groups = groups_of(work)
@@ -368,6 +372,13 @@ class _Solving:
             actions = group.order()
             orders.append(None if actions is None else group.steps(actions))
         return _Attempt(sending, transfers, work, groups, orders)
+
+    def _silent(self) -> Iterator[Instance]:
+        """Yield the instances that sleep without a copy: nothing can be read of them."""
+        for name, component in self._components.items():
+            before, amounts = component.before, component.old_amounts
+            if before is not None and amounts is not None and amounts.forgets:
+                yield from (Instance(name, number) for number in range(len(before.instances)))
 
     def _with_other_senders(self, first: _Attempt) -> _Attempt:
         """Return an attempt in which more groups have an order, because other slots of the component send."""
@@ -406,24 +417,11 @@ class _Solving:
                 optimal = optimal and exact
                 if not fits:
                     answer = "unknown"
-                    unknown += self._uncertain(order)
+                    unknown += _uncertain(order, self._sizes, self._after)
             steps += order.steps
             holds += order.holds
         transfers = self._through_hosts(attempt.transfers, slept)
         seconds, missing = step_seconds(steps, transfers, self._components, self._costs)
-        planned = tuple(
-            PlannedStep(
-                step.id,
-                step.do,
-                step.instance.component,
-                step.side,
-                step.instance.number,
-                step.slots,
-                sorted(step.needs),
-                seconds[step.id],
-            )
-            for step in steps
-        )
         received = defaultdict[tuple[str, int], Fraction](Fraction)
         for transfer in transfers:
             received[transfer.component, transfer.slot] += transfer.bytes
@@ -435,7 +433,7 @@ class _Solving:
             stay={name: component.changes.stay for name, component in self._components.items()},
             slots=tuple(self._slots(received)),
             moves=tuple(self._moves(transfers)),
-            steps=planned,
+            steps=_planned(steps, seconds),
             peaks=tuple(peaks_of(steps, holds)),
             seconds=longest_path(steps, seconds),
             missing=tuple(missing),
@@ -478,7 +476,7 @@ class _Solving:
                     block, exhausted = group.block, group.exhausted and not group.is_small
         if exhausted:
             raise PlacementError([faults.no_order_found(sorted({instance.component for _, instance in members}))])
-        if block is None or block.accelerator is None:
+        if block is None:
             names = {instance.component for _, instance in members}
             for name, least in sorted(work.serving.items()):
                 if name in names:
@@ -511,15 +509,6 @@ class _Solving:
             for slot in leaving.slots:
                 on_host[slot.place.node] += 0 if amounts is None else amounts.held(slot)
         return all(size <= (self._sizes.host(node) or float("inf")) for node, size in on_host.items())
-
-    def _uncertain(self, order: Any) -> list[tuple[str, int]]:
-        """Return the accelerators on which the upper bounds may not fit, by node and local index."""
-        places = []
-        for peak in peaks_of(order.steps, order.holds):
-            size = self._sizes.of(peak.accelerator)
-            if size is None or peak.most > size.usable:
-                places.append((self._after.inventory.node(peak.accelerator[0]).name, peak.accelerator[1]))
-        return places
 
     def _through_hosts(self, transfers: Iterable[Transfer], slept: Collection[Instance]) -> list[Transfer]:
         """Return the transfers, those of sleeping senders from their hosts."""
@@ -594,6 +583,33 @@ class _Solving:
         return round(kept)
 
 
+def _uncertain(order: Ordered, sizes: Sizes, after: Plan) -> list[tuple[str, int]]:
+    """Return the accelerators on which the upper bounds may not fit, by node and local index."""
+    places = []
+    for peak in peaks_of(order.steps, order.holds):
+        size = sizes.of(peak.accelerator)
+        if size is None or peak.most > size.usable:
+            places.append((after.inventory.node(peak.accelerator[0]).name, peak.accelerator[1]))
+    return places
+
+
+def _planned(steps: Iterable[Step], seconds: Mapping[str, Seconds]) -> tuple[PlannedStep, ...]:
+    """Return the steps with their seconds."""
+    return tuple(
+        PlannedStep(
+            step.id,
+            step.do,
+            step.instance.component,
+            step.side,
+            step.instance.number,
+            step.slots,
+            sorted(step.needs),
+            seconds[step.id],
+        )
+        for step in steps
+    )
+
+
 def _sizes(component: Component) -> tuple[int, int]:
     """Return the number of slots before and after."""
     before, after = component.before, component.after
@@ -607,6 +623,8 @@ def _stored(transfers: Iterable[Transfer]) -> Fraction:
 
 def _lending(before: Plan, after: Plan, asleep: tuple[Sequence[str], Sequence[str]], costs: MoveCosts) -> Transition:
     """Return the steps with which instances of a plan fall asleep and wake."""
+    if isinstance(asleep, str) or len(asleep) != 2:
+        raise PlacementError([faults.bad_asleep(asleep)])
     if before != after:
         raise PlacementError([faults.other_places()])
     nodes = list(range(after.inventory.num_nodes))
@@ -618,19 +636,6 @@ def _lending(before: Plan, after: Plan, asleep: tuple[Sequence[str], Sequence[st
     }
     order, fits, offload = sleep_and_wake(parts, asleep, sizes, after.inventory)
     seconds, missing = step_seconds(order.steps, (), parts, costs)
-    planned = tuple(
-        PlannedStep(
-            step.id,
-            step.do,
-            step.instance.component,
-            step.side,
-            step.instance.number,
-            step.slots,
-            sorted(step.needs),
-            seconds[step.id],
-        )
-        for step in order.steps
-    )
     return Transition(
         before=before,
         after=after,
@@ -639,7 +644,7 @@ def _lending(before: Plan, after: Plan, asleep: tuple[Sequence[str], Sequence[st
         stay={name: len(side.slots) for name, side in sides.items()},
         slots=(),
         moves=(),
-        steps=planned,
+        steps=_planned(order.steps, seconds),
         peaks=tuple(peaks_of(order.steps, order.holds)),
         seconds=longest_path(order.steps, seconds),
         missing=tuple(missing),
@@ -649,6 +654,7 @@ def _lending(before: Plan, after: Plan, asleep: tuple[Sequence[str], Sequence[st
         kept=None,
         offload=offload,
         serving=0,
+        unknown=() if fits else tuple(_uncertain(order, sizes, after)),
         parts=parts,
         holds=tuple(order.holds),
     )

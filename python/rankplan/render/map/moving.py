@@ -133,7 +133,7 @@ def _cells(transition: Transition) -> tuple[Cells, Cells]:
     got = {(slot.component, slot.slot): slot.bytes for slot in transition.slots}
     for name, component in transition.parts.items():
         changes = component.changes
-        kinds = {change.before.number: change.kind for change in changes.gone if change.before is not None}
+        kinds: dict[int, str] = {}
         for change in changes.of_after:
             if change.before is not None:
                 kinds[change.before.number] = STOP if change.kind == MOVE else change.kind
@@ -141,6 +141,8 @@ def _cells(transition: Transition) -> tuple[Cells, Cells]:
                 number = change.after.number
                 bar = _Bar(name, number, change.kind, got.get((name, number)))
                 after[_place(change.after.place)].append(bar)
+        # Last: what is lost may continue elsewhere, but its old place is that of a lost slot.
+        kinds |= {change.before.number: change.kind for change in changes.gone if change.before is not None}
         for slot in [] if component.before is None else component.before.slots:
             before[_place(slot.place)].append(_Bar(name, slot.number, kinds.get(slot.number, STOP), None))
     return before, after
