@@ -166,3 +166,11 @@ def test_every_order_of_actors_finds_room(actors: list[tuple[int, int]], nodes: 
             node = free.index(max(free))  # as Ray spreads; any node with room would do
             assert free[node] >= cpus - 1e-3
             free[node] -= cpus
+
+
+def test_bundles_without_nodes_reserve_nothing_on_any() -> None:
+    """The request of a guest whose nodes are not planned, of two kinds of bundles."""
+    amounts = [(1, None, ()), (1, None, ()), (2, None, ())]
+    request = Request("actor", None, [1, 1, 2], [], amounts=amounts)
+    plan = Plan(Inventory.uniform(2, 8), (), requests=[request])
+    assert list(node_amounts(plan)) == []

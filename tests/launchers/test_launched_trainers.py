@@ -347,3 +347,9 @@ def test_areal_without_ray_is_warned(folder: Path, scheduler: str) -> None:
     Path("grpo.yaml").write_text(f"{text}\nscheduler: {{type: {scheduler}}}\n")
     done = run("emit", "grpo.yaml", "--to", "kuberay", "--command", "python3 train.py")
     assert (f"warning[not-pinned]: `scheduler.type` is {scheduler}" in done.stderr) == (scheduler != "ray"), done.stderr
+
+
+@pytest.mark.parametrize("first", ["exec", "time", ".", "source", "cd", "command", "export", "ulimit", "eval"])
+def test_words_of_a_shell_run_in_one(first: str) -> None:
+    assert command_words(f"{first} python3 t.py") == ["bash", "-c", f"{first} python3 t.py"]
+    assert command_words(f"python3 {first}") == ["python3", first]

@@ -146,6 +146,26 @@ def test_actors_beside_the_groups() -> None:
     )
 
 
+@pytest.mark.parametrize("actor", [Actors("large", cpus=9), Actors("manager", cpus=6)])
+def test_what_actors_lack_hides_nothing_that_bundles_lack(actor: Actors) -> None:
+    """Ray may have other nodes for the actor, but none for the bundles of a plan that is bound."""
+    inventory = cluster((8, 4), (8, 8))
+    group = request(*[(1, 1)] * 8)
+    plan = Plan(inventory, (), requests=[group], actors=[actor])
+    (fault,) = reservation_faults(plan, bound=True)
+    assert "node 0 has 4 of the 8" in fault.message
+    without = Plan(inventory, (), requests=[group])
+    assert [one.message for one in reservation_faults(without, bound=True)] == [fault.message]
+
+
+def test_bundles_that_fit_nowhere_are_refused_beside_an_actor_that_does_not_fit() -> None:
+    group = request(*[(1, 1)] * 8, nodes=[0] * 4 + [1] * 4)
+    message = "actor asks for 8 bundles with 1 CPU each, but the nodes have room for 4: nodes 0-1 have 2 of the 4 CPUs "
+    for actors in ([], [Actors("large", cpus=3)]):
+        faults, _ = told(cluster((4, 2), (4, 2)), group, actors=actors)
+        assert faults == [f"{message}that their accelerators need"]
+
+
 def test_excluded_nodes_have_nothing_to_reserve() -> None:
     inventory = cluster((8, 8), (8, 8))
     group = request(*[(1, 1)] * 8, nodes=[1] * 8)

@@ -92,6 +92,11 @@ impl Lack {
     pub fn is_final(&self) -> bool {
         !matches!(self.asking, Asking::OnNodes | Asking::Beside(_))
     }
+
+    /// Whether it is an actor that is larger than every node.
+    fn is_of_actor(&self) -> bool {
+        matches!(self.asking, Asking::Actor(_))
+    }
 }
 
 /// Nodes in a row that may be used and are alike.
@@ -142,6 +147,9 @@ pub fn lacking(
         let fault = asked.never(&resource, &nodes);
         if fault.is_empty() {
             planned.extend(asked.planned(&resource, &nodes, inventory.num_nodes()));
+        } else if asked.is_of_actors(&resource, &fault) {
+            let lacks = asked.planned(&resource, &nodes, inventory.num_nodes());
+            never.extend(lacks.into_iter().filter(|lack| lack.asking == Asking::OnNodes));
         }
         never.extend(fault);
     }
@@ -231,15 +239,27 @@ impl Asked<'_> {
         let Some(known) = known else { return Vec::new() };
         let largest = known.iter().copied().max().unwrap_or(0);
         let mut lacks = self.too_large(resource, largest);
-        if lacks.is_empty() {
-            lacks = self.too_many(resource, nodes);
+        if lacks.iter().all(Lack::is_of_actor) {
+            lacks.extend(self.too_many(resource, nodes));
         }
         let needed = self.total(resource, nodes.iter().map(Candidates::len).sum());
         let present = known.iter().zip(nodes).map(|(amount, some)| amount * some.len()).sum();
-        if lacks.is_empty() && needed > present {
+        let needed = if lacks.is_empty() { needed } else { self.of_bundles(resource) };
+        if lacks.iter().all(Lack::is_of_actor) && needed > present {
             lacks.push(Lack::new(Asking::All, resource, needed, present));
         }
         lacks
+    }
+
+    /// Whether the bundles fit without the actors, which may be on nodes that the plan does not have.
+    fn is_of_actors(&self, resource: &Resource, lacks: &[Lack]) -> bool {
+        let bundles = self.of_bundles(resource);
+        lacks.iter().all(|lack| lack.is_of_actor() || (lack.asking == Asking::All && bundles <= lack.present))
+    }
+
+    /// What all bundles ask for.
+    fn of_bundles(&self, resource: &Resource) -> u64 {
+        self.bundles.iter().map(|(_, bundle, count)| resource.of(&bundle.amounts).unwrap_or(0) * count).sum()
     }
 
     /// Bundles, groups and actors that are larger than every node, each once for a component.

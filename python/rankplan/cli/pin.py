@@ -170,19 +170,21 @@ def _own_words(config: Config, dialect_name: str | None, changes: Sequence[str])
         file = name_of(config) if stated is None else stated.job
         if not file.endswith(SCRIPTS):
             return ()
-        own = command_of(config, unplaced_job(config, dialect=dialect_name, overrides=changes).dialect, changes)
+        own = command_of(
+            config, unplaced_job(config, dialect=dialect_name, overrides=changes).dialect, changes, is_here=True
+        )
         if own.error is not None:
             raise own.error
         command = own.text
     return () if command is None else tuple(command_words(command))
 
 
-def _check_writable(output: str) -> None:
-    """Raise ``OSError`` if the report could not be written after a run of hours."""
-    folder = Path(output).absolute().parent
+def _check_writable(path: str) -> None:
+    """Raise ``OSError`` now if a file could not be written later."""
+    folder = Path(path).absolute().parent
     if not os.access(folder, os.W_OK):
         code = errno.EACCES if folder.exists() else errno.ENOENT
-        raise OSError(code, os.strerror(code), output)
+        raise OSError(code, os.strerror(code), path)
 
 
 def _tell(told: Diagnostic | str) -> None:

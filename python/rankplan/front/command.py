@@ -19,13 +19,17 @@ class OwnCommand:
     error: PlacementError | None = None
 
 
-def command_of(config: Config, dialect: Dialect, overrides: Sequence[str] = ()) -> OwnCommand:
-    """Return the command that starts the trainer of a config from this folder; ``overrides`` are those of options."""
+def command_of(config: Config, dialect: Dialect, overrides: Sequence[str] = (), *, is_here: bool = False) -> OwnCommand:
+    """Return the command that starts the trainer of a config from this folder; ``overrides`` are those of options.
+
+    ``is_here``: it starts on this machine, and not inside the job of a launcher.
+    """
     stated = job_file_of(config)
     file = name_of(config) if stated is None else stated.job
     given = overrides if stated is None else (*stated.overrides, *overrides)
     try:
-        return OwnCommand(own_command(file, file, given, system=dialect.system, example=dialect.trainer))
+        text = own_command(file, file, given, system=dialect.system, example=dialect.trainer, is_here=is_here)
+        return OwnCommand(text)
     except PlacementError as error:
         return OwnCommand(None, error)
 

@@ -17,11 +17,14 @@ _ARGUMENTS = re.compile(r"\$(?:[@*1-9]|\{[@*1-9])")
 """Where a script passes on what it is started with."""
 
 
-def own_command(file: str, name: str, overrides: Sequence[str] = (), *, system: str, example: str = "") -> str:
+def own_command(
+    file: str, name: str, overrides: Sequence[str] = (), *, system: str, example: str = "", is_here: bool = False
+) -> str:
     """Return the command that starts a job inside it, whose file is a script: ``bash run.sh``.
 
     ``name`` is the path of the script in the command. It gets the ``overrides`` of the plan: variables that it reads
     from its environment, and words if it passes them on. ``system`` is the trainer, ``example`` what starts it.
+    ``is_here``: it starts on this machine, so that an absolute path stays.
 
     Raises `PlacementError` (``emit-command``) for a config, which states no command, and for a script that starts,
     stops or submits to Ray, or takes no overrides; ``OSError`` for a file that cannot be read.
@@ -36,7 +39,8 @@ def own_command(file: str, name: str, overrides: Sequence[str] = (), *, system: 
     words = [one for one in overrides if one not in variables]
     if words and not _ARGUMENTS.search(text):
         raise PlacementError([faults.takes_no_overrides(file, words)])
-    name = PurePath(name).name if PurePath(name).is_absolute() else name
+    if PurePath(name).is_absolute() and not is_here:
+        name = PurePath(name).name
     return " ".join(_words(name, variables, words))
 
 

@@ -26,8 +26,9 @@ from rankplan.launchers.pods import (
     pod_requests,
     template,
 )
-from rankplan.launchers.ray_pods import has_ray, ray_command
+from rankplan.launchers.ray_pods import ray_command
 from rankplan.launchers.scripts import home_nodes
+from rankplan.launchers.trainer import has_driver
 
 CONTAINER = "main"
 _LONGEST = 63
@@ -80,7 +81,7 @@ def _coordinator(draft: Draft, groups: Sequence[PodGroup]) -> Any:
     JobSet labels pods with the address, a label has at most 63 characters, and rankplan reads the label nowhere
     (``jobset_webhook.go: validateCoordinatorLabelValue``).
     """
-    node = min(home_nodes(draft.plan)) if has_ray(draft) else first_nodes(draft)[next(iter(draft.plan))]
+    node = min(home_nodes(draft.plan)) if has_driver(draft) else first_nodes(draft)[next(iter(draft.plan))]
     group = next(one for one in groups if node in one.nodes)
     index = node - group.nodes.start
     if len(_address(draft, group, index)) > _LONGEST:
@@ -113,7 +114,7 @@ def pod_command(
     It starts the ranks of the node; or, for a driver, Ray, which is the same on every node. ``restarted``: see
     `ray_command`.
     """
-    if has_ray(draft):
+    if has_driver(draft):
         words = [escaped(word) for word in ray_command(draft, addresses, restarted=restarted)]
         return lambda components: words
     masters = masters_of(draft, addresses)

@@ -25,7 +25,7 @@ from rankplan.launchers.pods import (
     pod_requests,
     template,
 )
-from rankplan.launchers.ray_pods import has_ray
+from rankplan.launchers.trainer import has_driver
 
 _RESTARTS = (
     "a LeaderWorkerSet starts again what ends: a command that fails runs again, and the pods stay after one that "
@@ -54,7 +54,7 @@ def leader_worker_set(draft: Draft, text: str) -> dict[str, Any]:
         )
     addresses = {node: _address(name, at, size) for group in groups for at, node in enumerate(group.nodes)}
     started = pod_command(draft, addresses, restarted=True)
-    if has_ray(draft):
+    if has_driver(draft):
         draft.notes.append(_RESTARTS)
     pods = []  # of one group, unless the plan is refused
     for one, slices in zip(groups, asked, strict=True):

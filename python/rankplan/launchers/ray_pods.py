@@ -9,18 +9,13 @@ from rankplan.launchers.draft import Draft
 from rankplan.launchers.pods import NODE_RANK, PLAN_FILE
 from rankplan.launchers.ray import CHECK, PORT, TOKEN
 from rankplan.launchers.scripts import Verbatim
-from rankplan.launchers.trainer import driver, driver_read, starts_itself
+from rankplan.launchers.trainer import driver, driver_read
 from rankplan.plans.plan import Plan
 
 _STAYS = "; exec sleep infinity"
 """After a driver whose pods would be started again when they end."""
 _DRIVER = re.compile(rf"^if \(\({NODE_RANK} == [0-9]+\)\); then (?:exec )?(.*?)(?:{re.escape(_STAYS)})?; fi$", re.M)
 _HEAD = "ray start --head"
-
-
-def has_ray(draft: Draft) -> bool:
-    """Whether the pods start Ray and a driver, and no command of a component."""
-    return draft.options.entrypoint is not None or starts_itself(draft.plan)
 
 
 def ray_command(draft: Draft, addresses: Mapping[int, str], *, restarted: bool = False) -> list[str]:

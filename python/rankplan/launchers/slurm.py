@@ -24,12 +24,11 @@ from rankplan.launchers.slurm_steps import (
     PLAN,
     UNBOUND,
     folder_steps,
-    has_ray,
     host_lines,
     ray_lines,
     step_lines,
 )
-from rankplan.launchers.trainer import driver_read
+from rankplan.launchers.trainer import driver_read, has_driver
 from rankplan.plans.plan import Plan
 
 _MOST_BYTES = 4 << 20
@@ -63,7 +62,7 @@ def compose(draft: Draft, head: Head) -> str:
         "  done",
         "}",
         "",
-        *(ray_lines(draft, job) if has_ray(draft) else step_lines(draft, job)),
+        *(ray_lines(draft, job) if has_driver(draft) else step_lines(draft, job)),
     ]
     written = script(head, digest(text), list(head_lines(draft, job, head)), body)
     size = len(written.encode())

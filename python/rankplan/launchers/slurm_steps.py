@@ -14,7 +14,7 @@ from rankplan.launchers.draft import Draft
 from rankplan.launchers.ray import CHECK, PORT, TOKEN
 from rankplan.launchers.scripts import WAIT, Stay, file_names, quoted, shell_words, stays_of
 from rankplan.launchers.slurm_job import Component, pinned_hosts
-from rankplan.launchers.trainer import driver, starts_itself
+from rankplan.launchers.trainer import driver
 
 EXEC = 'rankplan exec "$plan.json"'
 UNBOUND = "--gpu-bind=none --cpu-bind=none"
@@ -99,11 +99,6 @@ def _host_list(one: Component, group: int | None) -> str:
     het, count = "" if group is None else f" --het-group={group}", len(one.nodes)
     step = f"srun{het} --nodes={count} --ntasks={count} --gpu-bind=none"
     return f"""{step} bash -c 'echo "$SLURM_TOPOLOGY_ADDR $SLURMD_NODENAME"' | sort -V | cut -d ' ' -f 2"""
-
-
-def has_ray(draft: Draft) -> bool:
-    """Whether the script starts Ray and a driver, and no step for each component."""
-    return draft.options.entrypoint is not None or starts_itself(draft.plan)
 
 
 def step_lines(draft: Draft, job: Sequence[Component]) -> Iterator[str]:

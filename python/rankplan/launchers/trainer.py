@@ -24,6 +24,10 @@ from rankplan.plans.plan import Plan
 _PLAIN = re.compile(r"[\w@%+:,./-][\w@%+=:,./-]*(?:[ \t]+[\w@%+=:,./-]+)*", re.ASCII)
 """A command that a shell only splits into words."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
+_BUILTINS = frozenset(
+    (".", "builtin", "cd", "command", "eval", "exec", "export", "set", "source", "time", "ulimit", "umask")
+)
+"""First words that only a shell understands."""
 _PIN = re.compile(r"\brankplan\s+pin\b")
 _FILES = (".sh", ".bash", ".py", ".yaml", ".yml", ".json")
 
@@ -33,10 +37,15 @@ def starts_itself(plan: Plan) -> bool:
     return plan.dialect is not None
 
 
+def has_driver(draft: Draft) -> bool:
+    """Whether the file starts Ray and a driver, and no command of a component."""
+    return draft.options.entrypoint is not None or starts_itself(draft.plan)
+
+
 def command_words(command: str) -> list[str]:
     """Return the words that start a command; one that needs a shell runs in bash."""
     text = command.strip()
-    if _PLAIN.fullmatch(text) and not _ASSIGNMENT.match(text):
+    if _PLAIN.fullmatch(text) and not _ASSIGNMENT.match(text) and text.split()[0] not in _BUILTINS:
         return text.split()
     return ["bash", "-c", text]
 

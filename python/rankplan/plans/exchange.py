@@ -236,6 +236,8 @@ def _exchanges(joined: _Joined, kind: Callable[[int], Hashable]) -> Iterator[dic
         if fits and all(_ascends(pool, only, position) for pool in pools):
             yield only
         return
+    if len(nodes) * (len(nodes) + 1) // 2 > _MOST_STEPS:
+        return  # placing each rank looks at all nodes that others have
     before = _before(nodes, pools)
     after: dict[int, set[int]] = {rank: set() for rank in nodes}
     for rank, earlier in before.items():

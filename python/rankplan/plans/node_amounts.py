@@ -59,7 +59,7 @@ def _of_bundles(rows: Iterable[Any]) -> Iterator[tuple[range, NodeAmounts]]:
     """Yield nodes with what bundles reserve on each; see ``Requests.rows``. Optional groups may never come."""
     for _, _, optional, _, bundles, _, groups, node_runs in rows:
         kinds = [(times, NodeAmounts(cpus or 0, memory or 0)) for times, _, (cpus, memory, _) in bundles]
-        if optional or all(each == _NOTHING for _, each in kinds):
+        if optional or not node_runs or all(each == _NOTHING for _, each in kinds):
             continue
         if len(kinds) == 1:
             for first, nodes, bundles_each in node_runs:

@@ -37,8 +37,8 @@ ORDER_WORDS: dict[NodeOrder, str] = {
 def in_pools_order(plan: Plan, node_ids: Sequence[str] = (), *, together: bool = False) -> list[int] | None:
     """Return the node that each node rank should have for every pool of a plan to be in its trainer's order.
 
-    ``None`` if all are; a pool counts as in order if the order is unknown. Only the nodes of a pool change places with each other,
-    and those of pools that share a node; with ``together``, those of all pools. ``node_ids`` are Ray's ids of nodes.
+    ``None`` if all are; a pool counts as in order if the order is unknown. Only the nodes of a pool change places with
+    each other, and those of pools that share a node; with ``together``, those of all pools. ``node_ids`` are Ray's.
     """
     return plan.requests.order_of_pools(plan.inventory.core, node_ids, together=together)
 

@@ -320,7 +320,7 @@ def _planner_of(job: Job, without: Sequence[str], *, isolate: bool | None) -> Pl
 
 
 def _usable(cluster: Inventory, allowed: Inventory | None, stated: JobFile | None) -> Inventory:
-    """Return the nodes of a cluster without those that a job may not use: ``allowed`` has the others.
+    """Return the nodes of a cluster without those that a job may not use, and what is not healthy in ``allowed``.
 
     A node is found by its hostname, else by its address. Labels that the cluster does not show are those of its record
     there. Raises `PlacementError` if the cluster has none of them.
@@ -338,8 +338,15 @@ def _usable(cluster: Inventory, allowed: Inventory | None, stated: JobFile | Non
             record = record.changed(labels={**known.labels, **record.labels})
         records.append(record)
     found = cluster.updated(records)
-    others = [rank for rank in range(cluster.num_nodes) if rank not in places]
-    return found.without([f"node-{rank}" for rank in others]) if others else found
+    unusable: list[str] = []
+    for rank, record in enumerate(records):
+        name = found.names.lasting(rank) or f"node-{rank}"  # a host may be called node-3
+        excluded = allowed.marks.get(places[rank], ()) if rank in places else None
+        if excluded is None:
+            unusable.append(name)
+        else:
+            unusable += [f"{name}/{index}" for index in excluded if index < record.num_accelerators]
+    return found.without(unusable) if unusable else found
 
 
 def planned_to_pin(

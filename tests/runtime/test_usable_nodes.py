@@ -1,0 +1,37 @@
+"""What a job may use of the nodes of a cluster when it is pinned there: those of its inventory, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from rankplan import Inventory
+from rankplan.jobs.reader import job_file
+from rankplan.runtime.live.pinned import _usable
+
+
+def nodes(*names: str, **more: Mapping[str, Any]) -> Inventory:
+    """Nodes with these hostnames; ``more`` are keys of some of them."""
+    content = [
+        {"ranks": rank, "hostname": name, "accelerators": 2, **more.get(name, {})} for rank, name in enumerate(names)
+    ]
+    return Inventory.from_dict({"nodes": content})
+
+
+@pytest.mark.parametrize(
+    ("cluster", "allowed", "excluded"),
+    [
+        (nodes("a", "b", "c"), nodes("c", "b"), {0: None}),
+        (nodes("a", "b"), nodes("b", "a"), {}),
+        (nodes("node-2", "node-0", "node-1"), nodes("node-0", "node-1"), {0: None}),
+        (nodes("node-1", "node-2", "node-3"), nodes("node-1", "node-2"), {2: None}),
+        (nodes("a", "b"), nodes("a", "b", a={"healthy": False}, b={"unhealthy": [1]}), {0: None, 1: "1"}),
+    ],
+)
+def test_nodes_that_a_job_may_not_use_are_excluded(
+    cluster: Inventory, allowed: Inventory, excluded: dict[int, str | None]
+) -> None:
+    """Hosts may have names that are those of ranks elsewhere; what is not healthy there is not used here."""
+    found = _usable(cluster, allowed, job_file({"job": "run.yaml", "nodes": "nodes.yaml"}))
+    assert {rank: None if which is None else str(which) for rank, which in found.marks.items()} == excluded
