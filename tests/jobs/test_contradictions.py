@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import rankplan
 from rankplan import Plan
+from rankplan.cli.pin import _own_words
 from support.commands import run
 
 RLINF = "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n"
@@ -138,3 +141,52 @@ def test_nothing_reserved_on_the_command_line_replaces_what_the_job_file_reserve
     Path("run.job.yaml").write_text(job.replace(", reserve: 70 GiB", ""))
     without = json.loads(run("check", "run.job.yaml", "--memory", "--format", "json").stdout)
     assert nothing == without != stated
+
+
+def test_a_component_may_be_called_job() -> None:
+    config = {"cluster": {"num_nodes": 1, "component_placement": {"actor": "0-3", "job": "4-7"}}}
+    plan = rankplan.plan(config, "1x8")
+    assert rankplan.plan(plan) == plan and not rankplan.check(plan).faults
+
+
+def test_a_job_file_from_a_pipe_gets_the_model_of_the_option() -> None:
+    content = f"job: {Path('verl.yaml').absolute()}\nnodes: 2x8:H100\n"
+    piped = subprocess.run(
+        [sys.executable, "-m", "rankplan", "check", "/dev/stdin", "--model", "Qwen/Qwen3-8B", "--memory"],
+        input=content,
+        capture_output=True,
+        text=True,
+    )
+    Path("run.job.yaml").write_text(content)
+    done = run("check", "run.job.yaml", "--model", "Qwen/Qwen3-8B", "--memory")
+    assert piped.stdout.replace("/dev/stdin", "run.job.yaml") == done.stdout and "actor" in piped.stdout
+
+
+def test_pin_runs_the_script_that_is_named() -> None:
+    """Its own folder may have another one with the same name."""
+    script = Path("elsewhere", "run.sh").absolute()
+    script.parent.mkdir()
+    script.write_text("python3 -m verl.trainer.main_ppo trainer.nnodes=1 trainer.n_gpus_per_node=8\n")
+    assert _own_words(str(script), None, ()) == ("bash", str(script))
+    Path("run.job.yaml").write_text(f"job: {script}\nnodes: 1x8\n")
+    assert _own_words("run.job.yaml", None, ()) == ("bash", str(script))
+
+
+RACKS = """\
+levels: [rack]
+nodes:
+  - {ranks: 0, accelerators: 8, labels: {rack: a}}
+  - {ranks: 1, accelerators: 8, labels: {rack: b}}
+  - {ranks: 2, accelerators: 8, labels: {rack: a}}
+"""
+
+
+def test_nodes_without_names_are_arranged_but_not_saved() -> None:
+    Path("racks.yaml").write_text(RACKS)
+    rankplan.plan("conf.yaml").save("plan.json")
+    for config in ("conf.yaml", "plan.json"):
+        arranged = run("arrange", config, "--inventory", "racks.yaml", "--segment", "2")
+        assert arranged.exit_code == 0 and "0  node 0\n" in arranged.stdout.replace("node-0", "node 0"), arranged.stderr
+        for option in ("-o", "--save"):
+            done = run("arrange", config, "--inventory", "racks.yaml", "--segment", "2", option, "out.json")
+            assert done.exit_code == 1 and "error[invalid-value]" in done.stderr and not Path("out.json").exists()

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from rankplan.arranging import faults, rules
 from rankplan.arranging.exclusion import Exclusion, restored
 from rankplan.arranging.lining_up import lined_up, lines_of
-from rankplan.arranging.of_job import reject_nameless
 from rankplan.arranging.replanned import moved_to, nodes_of, resized_facts
 from rankplan.arranging.rules import Network
 from rankplan.arranging.task import Arrangement, Task
@@ -72,10 +71,8 @@ def arrange(
 def arranged_plan(plan: Plan, arrangement: Arrangement, restore: str | Iterable[str] = ()) -> Plan:
     """Return a plan on an arrangement of other nodes for it: in the same places, with its spares after its own nodes.
 
-    It excludes what it excluded before, by names that are right there, but for what ``restore`` names. Raises
-    `PlacementError` (``invalid-value``) for nodes without a hostname and an address that have a new rank.
+    It excludes what it excluded before, by names that are right there, but for what ``restore`` names.
     """
-    reject_nameless(arrangement.present, arrangement.order)
     names = list(one_or_several("restore", restore, faults.RESTORE_HELP))
     if names:
         before, _ = restored(plan.inventory, plan.inventory, names)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankplan._core import RankSet
-from rankplan.arranging import faults
 from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.lining_up import lined_up, lines_of
 from rankplan.arranging.rules import Network
-from rankplan.arranging.task import Arrangement, Task, nameless
-from rankplan.errors import PlacementError
+from rankplan.arranging.task import Arrangement, Task
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
 from rankplan.plans.pools import reserves
@@ -33,13 +30,6 @@ def arrangement_of(plan: Plan, inventory: Inventory, node_ids: Sequence[str] = (
     planned = _without_facts(plan.inventory)
     task = Task(bare, planned, plan, network, Exclusion(marks), were=range(planned.num_nodes))
     return lined_up(task, lines_of(plan), plan.dialect, node_ids)
-
-
-def reject_nameless(inventory: Inventory, order: Sequence[int]) -> None:
-    """Raise `PlacementError` if a node gets another rank that only its rank tells from others."""
-    unnamed = RankSet(node for node in nameless(inventory) if order[node] != node)
-    if unnamed:
-        raise PlacementError([faults.nameless_nodes_reordered(unnamed)])
 
 
 def _without_facts(inventory: Inventory) -> Inventory:

@@ -65,12 +65,11 @@ class Refusal:
     parts: Sequence[int]
     proved: bool
 
-    def fault(self) -> Diagnostic:
-        """Return the fault of the smallest set that must be within a domain and is not; else that of the caps."""
-        return self.faulty()[1]
-
     def faulty(self) -> tuple[KeyPath, Diagnostic]:
-        """Return the path of the rule that cannot be kept, and its fault; see `fault`."""
+        """Return the path of the rule that cannot be kept, and its fault.
+
+        It is that of the smallest set that must be within a domain and is not, else that of the caps.
+        """
         unproved = "" if self.proved else " (the search ended early)"
         if (short := self._capped()) is not None:
             return _CAP, short

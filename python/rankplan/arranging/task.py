@@ -80,9 +80,7 @@ class Arrangement:
         Raises `PlacementError` (``invalid-value``) for nodes without a hostname and an address that have a new rank:
         the file could not say which machines they are. Raises ``OSError`` if it cannot be written.
         """
-        unnamed = RankSet(node for node in nameless(self.present) if self.order[node] != node)
-        if unnamed:
-            raise PlacementError([faults.nameless_nodes_reordered(unnamed)])
+        reject_nameless(self.present, self.order)
         self.inventory.save(path)
 
 
@@ -476,6 +474,13 @@ class Task:
     def equipment(self, kind: int) -> str:
         """Return the accelerators of a kind of hardware in words."""
         return equipment(*self.hardware[2][kind])
+
+
+def reject_nameless(inventory: Inventory, order: Sequence[int]) -> None:
+    """Raise `PlacementError` if a node gets another rank that only its rank tells from others."""
+    unnamed = RankSet(node for node in nameless(inventory) if order[node] != node)
+    if unnamed:
+        raise PlacementError([faults.nameless_nodes_reordered(unnamed)])
 
 
 def nameless(inventory: Inventory) -> RankSet:

@@ -11,7 +11,7 @@ import click
 from rankplan.arranging.arrange import arrange as arranged
 from rankplan.arranging.arrange import arranged_plan
 from rankplan.arranging.rules import beside as beside_others
-from rankplan.arranging.task import Arrangement
+from rankplan.arranging.task import Arrangement, nameless, reject_nameless
 from rankplan.cli.common import (
     Choice,
     beside_option,
@@ -73,6 +73,7 @@ def arrange(
         if save is not None:
             if plan is None:
                 raise click.UsageError("--with and --save take a saved plan; a config states what it excludes itself")
+            reject_nameless(arrangement.present, arrangement.order)
             plan.save(save)
         if output is None and save is None:
             click.echo("\n".join(node_lines(arrangement)))
@@ -102,7 +103,7 @@ def _arranged(
         return _Arranged(arrangement, moved)
     job = replace(read(config, choice), options=stated)
     job.announce()
-    if job.is_arranged and not restore:
+    if job.is_arranged and not restore and not nameless(job.inventory):
         job = replace(job, inventory=beside_others(job.inventory, others))
         found = job.arranged()
         if found.arrangement is not None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Protocol, TypeVar
 
-from rankplan.arranging.of_job import arrangement_of, reject_nameless
-from rankplan.arranging.task import Arrangement
+from rankplan.arranging.of_job import arrangement_of
+from rankplan.arranging.task import Arrangement, reject_nameless
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.jobs.reader import JobFile

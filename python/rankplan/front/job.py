@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from rankplan.front.warnings import (
     reservation_warnings,
 )
 from rankplan.frozen import frozen
-from rankplan.jobs.recognising import JOB, is_job_file
+from rankplan.jobs.recognising import JOB, SAVED, is_job_file
 from rankplan.marks import is_emitted
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.inventory_file import is_size, neither
@@ -52,8 +51,6 @@ Nodes: TypeAlias = str | os.PathLike[str] | AnyCluster
 
 notes = logging.getLogger("rankplan.notes")
 """Tells which nodes are assumed. A record may have a ``hint``, which names the options of the command."""
-
-_SAVED = re.compile(rb"\s*\{\s*\"rankplan\"\s*:")
 
 
 @frozen
@@ -287,7 +284,7 @@ def unplaced_job(
     else:
         content = load_config(_path(config), overrides)
         if JOB in content:  # from a pipe
-            return unplaced_job(content, dialect=dialect)
+            return unplaced_job(content, dialect=dialect, model=model)
     chosen, guest_warnings = _dialect(dialect, content)
     if stated is not None:
         from rankplan.jobs.joining import check_processes
@@ -335,7 +332,7 @@ def _stated_nodes(inventory: Inventory, stated: JobFile | None) -> Inventory:
 
 def job_file_of(config: Any) -> JobFile | None:
     """Return what a job file states, ``None`` for any other config. Raises `PlacementError`, ``OSError``."""
-    if not is_job_file(config):
+    if isinstance(config, Plan) or not is_job_file(config):
         return None
     from rankplan.jobs.reader import job_file  # most programs read no job file
 
@@ -410,7 +407,7 @@ def is_saved(file: Any) -> bool:
 
 
 def _is_plan(file: str | os.PathLike[str]) -> bool:
-    return _SAVED.match(beginning(file, 256)) is not None or is_emitted(file)
+    return SAVED.match(beginning(file, 256)) is not None or is_emitted(file)
 
 
 def saved_file(config: Config) -> str | None:

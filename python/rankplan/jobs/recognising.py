@@ -15,7 +15,7 @@ JOB = "job"
 """The key by which a mapping is a job file."""
 
 _KEY = re.compile(rb"""(?:^(?:\xef\xbb\xbf)?|[{,])[{ \t]*["']?job["']?[ \t]*:""", re.MULTILINE)
-_SAVED = re.compile(rb"\s*\{\s*\"rankplan\"\s*:")
+SAVED = re.compile(rb"\s*\{\s*\"rankplan\"\s*:")
 """How a saved plan starts, which may be large."""
 
 
@@ -38,4 +38,4 @@ def is_job_file(config: Any) -> bool:
     if file.endswith(SCRIPTS) or not Path(file).is_file() or Path(file).stat().st_size > LARGEST:
         return False
     content = beginning(file, LARGEST)
-    return _KEY.search(content) is not None and not _SAVED.match(content)
+    return _KEY.search(content) is not None and not SAVED.match(content)
