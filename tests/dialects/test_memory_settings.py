@@ -504,3 +504,40 @@ def test_recipes_that_ran_are_read_as_they_say_and_not_refused(row: dict[str, An
         for need in phases.values():
             assert need.lower <= card * GIB
             assert need.starts
+
+
+SCRIPT = """\
+MODEL_PATH=${{MODEL_PATH:-"{folder}"}}
+{command} trainer.nnodes=1 trainer.n_gpus_per_node=8 algorithm.adv_estimator=grpo \\
+  actor_rollout_ref.model.path="$MODEL_PATH" actor_rollout_ref.rollout.name=vllm
+"""
+VERL = "python3 -m verl.trainer.main_ppo"
+
+
+def _actor_of(folder: Path, text: str) -> Any:
+    script = folder / "run.sh"
+    script.write_text(text)
+    return rankplan.plan(script)["actor"].memory
+
+
+def test_the_model_in_a_folder_of_a_variable_is_known(tmp_path: Path) -> None:
+    memory = _actor_of(tmp_path, SCRIPT.format(folder="${HOME}/verl/models/Qwen2.5-32B", command=VERL))
+    assert memory is not None and memory.model == rankplan.Model.of("Qwen/Qwen2.5-32B")
+    slime = "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --colocate --hf-checkpoint $BASE/Qwen3-4B"
+    memory = _actor_of(tmp_path, slime)
+    assert memory is not None and memory.model == rankplan.Model.of("Qwen/Qwen3-4B")
+
+
+@pytest.mark.parametrize("folder", ["${HOME}/models/$NAME", "${HOME}", "$HOME/Qwen3-$SIZE", "$HOME/models/mine"])
+def test_a_variable_in_the_name_itself_says_nothing(folder: str, tmp_path: Path) -> None:
+    assert _actor_of(tmp_path, SCRIPT.format(folder=folder, command=VERL)) is None
+
+
+def test_a_model_that_may_not_be_passed_says_nothing(tmp_path: Path) -> None:
+    text = SCRIPT.format(folder="$HOME/Qwen3-8B", command=VERL).replace(
+        '  actor_rollout_ref.model.path="$MODEL_PATH"', '  "${MORE[@]}"'
+    )
+    assert (
+        _actor_of(tmp_path, 'if test -n "$X"; then MORE=(actor_rollout_ref.model.path="$HOME/Qwen3-8B"); fi\n' + text)
+        is None
+    )

@@ -6,9 +6,10 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from rankplan._core import training_memory
+from rankplan._core import training_likely, training_memory
 from rankplan.errors import PlacementError
 from rankplan.hardware.cards import card_of, size_of, size_text
 from rankplan.memory.settings import GIB, Training
@@ -66,7 +67,7 @@ def test_parameters_are_counted_exactly(name: str) -> None:
 
 
 def test_every_name_of_the_table_survives_a_round_trip() -> None:
-    assert len(Model.names()) == 42
+    assert len(Model.names()) == 63
     for name in Model.names():
         model = Model.of(name)
         assert Model.of(json.loads(json.dumps(model.plain(), allow_nan=False))) == model
@@ -87,7 +88,7 @@ def _help(name: str) -> str | None:
     return caught.value.diagnostics[0].help
 
 
-@pytest.mark.parametrize("name", ["Qwen/Qwen3-9B", "Qwen/Qwen3-8C", "Qwen/Qwen2.5-70B", "meta-llama/Llama-3.1-80B"])
+@pytest.mark.parametrize("name", ["Qwen/Qwen3-13B", "Qwen/Qwen3-8C", "Qwen/Qwen2.5-70B", "meta-llama/Llama-3.1-80B"])
 def test_another_size_is_never_meant(name: str) -> None:
     assert "did you mean" not in (_help(name) or "")
 
@@ -111,6 +112,42 @@ def test_another_size_is_never_meant(name: str) -> None:
 )
 def test_a_folder_another_owner_and_a_sibling_have_the_sizes_of_a_model(name: str, known: str) -> None:
     assert Model.of(name) == Model.of(known)
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("./checkpoint/multiturn-sft-qwen-2.5-7b-instruct/global_step_372", "Qwen/Qwen2.5-7B"),
+        ("/ckpt/Qwen3-8B-SFT/global_step_140/actor/huggingface", "Qwen/Qwen3-8B"),
+        ("virtuoussy/Qwen2.5-7B-Instruct-RLVR", "Qwen/Qwen2.5-7B"),
+        ("Skywork/Skywork-Reward-V2-Llama-3.2-1B", "meta-llama/Llama-3.2-1B"),
+        ("OpenRLHF/Llama-3-8b-rm-700k", "meta-llama/Meta-Llama-3.1-8B"),
+    ],
+)
+def test_a_checkpoint_and_a_fine_tuned_model_have_the_sizes_of_their_model(name: str, known: str) -> None:
+    assert Model.of(name) == Model.of(known)
+
+
+def test_a_folder_of_a_checkpoint_alone_is_no_model() -> None:
+    for name in ("global_step_140/huggingface", "huggingface", "/ckpt/sft/latest"):
+        assert _code(name) == "unknown-model"
+
+
+def _is_likely(source: Any) -> bool:
+    training = Training(framework="fsdp", slots=8, tokens=4096, recompute="full")
+    parts, complete, _ = training_likely(Model.of(source), training)[0]
+    return complete and all(math.isfinite(size) for _, size in parts)
+
+
+def test_layers_of_other_kinds_have_a_likely_size() -> None:
+    assert _is_likely("Qwen/Qwen3.5-27B")
+    assert _is_likely("Qwen/Qwen2.5-VL-7B-Instruct")
+    assert _is_likely(LLAMA | {"vision_config": {"depth": 24}})
+    weights = dict(training_likely(Model.of("Qwen/Qwen3.5-27B"), Training(framework="fsdp", slots=8))[0][0])["weights"]
+    assert weights == pytest.approx(2 * 27e9 / 8)
+    # Of these files, only the embedding is certain.
+    assert not _is_likely(LLAMA | {"model_type": "unheard_of"})
+    assert not _is_likely(LLAMA | {"layer_types": ["linear_attention"] * 32})
 
 
 def test_a_name_states_how_weights_are_stored() -> None:

@@ -60,6 +60,11 @@ pub static MEMORY: Table = Table {
             ),
             optional("length", COUNT, "Tokens of the longest sequence."),
             optional("tokens", COUNT, "The most tokens in a micro-batch, or an engine's step."),
+            optional(
+                "target_tokens",
+                COUNT,
+                "Tokens that a micro-batch is filled up to, if a longer sequence may be one of its own.",
+            ),
             // trainers, and models that only compute
             optional("micro_batch", COUNT, "Sequences in a micro-batch."),
             Field::new(

@@ -100,7 +100,12 @@ class Evaluation:
             return None
         if entry.kind == "engine":
             return likely.of_engine(self.model, self.engines()[1], card)
-        return likely.of_training(self.model, self.trainings()[1])
+        return likely.of_training(self.model, self._usually_filled())
+
+    def _usually_filled(self) -> Training:
+        """Return the settings of the trainer, with micro-batches of the tokens that they are filled up to."""
+        training = self.trainings()[1]
+        return replace(training, tokens=self.entry.target_tokens) if training.tokens is None else training
 
     def likely_switch(self, engine: Evaluation, card: float) -> LikelySlot | None:
         """Return what is measured while the weights of this trainer go to an engine on the same accelerators."""

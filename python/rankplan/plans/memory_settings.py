@@ -15,7 +15,7 @@ KINDS = ("training", "forward", "engine", "resident")
 """A component states one of these: what it uses its memory for."""
 
 _MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "tokens"}
-_COMPUTES = {*_MODEL, "micro_batch", "optimizer_on_host", "shards"}
+_COMPUTES = {*_MODEL, "target_tokens", "micro_batch", "optimizer_on_host", "shards"}
 
 FITTING = {
     "resident": {"resident", "sleep"},
@@ -35,7 +35,17 @@ _FRAMEWORK = {
 }
 """The framework of the keys that only one of them has."""
 
-COUNTS = ("length", "tokens", "micro_batch", "lora", "first_layers", "last_layers", "chunks", "sequences")
+COUNTS = (
+    "length",
+    "tokens",
+    "target_tokens",
+    "micro_batch",
+    "lora",
+    "first_layers",
+    "last_layers",
+    "chunks",
+    "sequences",
+)
 """Settings that are whole numbers from 1 to ``LARGEST_COUNT``."""
 
 LARGEST_COUNT = 10**9
@@ -51,7 +61,8 @@ class MemorySettings:
     (``resident``, also by the number of accelerators). ``params`` takes the place of a ``model``. ``undivided``:
     parallel sizes that are left out are 1, as in a trainer, rather than unknown. ``sleep`` is where it goes while
     others have their turn: ``none``, ``host`` or ``free``. ``length``, ``tokens`` and ``sequences`` count tokens of the
-    longest sequence, tokens of a micro-batch or a step, and requests at once. ``share`` and ``optimizer_on_host`` are
+    longest sequence, tokens of a micro-batch or a step, and requests at once; ``target_tokens`` are those that a
+    micro-batch is filled up to, where a longer sequence may be one of its own. ``share`` and ``optimizer_on_host`` are
     fractions. The schema of configs describes every key (`rankplan schema`).
     """
 
@@ -67,6 +78,7 @@ class MemorySettings:
     length: int | None = None
     tokens: int | None = None
     # trainers, and models that only compute
+    target_tokens: int | None = None
     micro_batch: int | None = None
     optimizer_on_host: float = 0.0
     shards: int | None = None

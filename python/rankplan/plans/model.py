@@ -142,7 +142,9 @@ def _from_table(name: str, entry: Mapping[str, Any]) -> Model:
         facts["latent"] = Latent(rank, mla["kv_lora_rank"], mla["qk_nope"], mla["qk_rope"], mla["v"])
     shape = Shape(**{"ffn": 0, "cached_layers": entry["layers"], **facts})
     params, stated = entry.get("params"), None
-    if params is not None:
+    if isinstance(params, list):
+        stated = (params[0], params[1])
+    elif params is not None:
         stated = (params * (1 - ROUNDED), params * (1 + ROUNDED) if entry["kind"] == "hybrid" else math.inf)
     return Model(name, shape, stated, entry.get("stored", 2.0))
 

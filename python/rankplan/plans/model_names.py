@@ -18,10 +18,13 @@ _REMARK = re.compile(r"\s*\(.*\)$")
 """What the table adds to an alias: ``(untied)``."""
 _SIZE = re.compile(r"(?<![a-z0-9.])([0-9]+(?:\.[0-9]+)?[bm])(?![a-z0-9])")
 _ADDED = """instruct chat base thinking coder math it hf bf16 fp8 awq gptq int4 int8 w4a16 w8a8 nvfp4 mxfp4 dynamic
-    unsloth bnb 4bit 8bit distill reasoning preview torch dist mcore megatron sft dpo rl rm mixture"""
+    unsloth bnb 4bit 8bit distill reasoning preview torch dist mcore megatron sft dpo rl rlvr rm reward mixture
+    multiturn skywork"""
 _ADDED_WORDS = frozenset(_ADDED.split())
-_RELEASE = re.compile(r"[0-9]{4}|v[0-9.]+")
-"""A release: ``2507``, ``v0.3``."""
+_RELEASE = re.compile(r"[0-9]{4}|v[0-9.]+|[0-9]+k")
+"""A release, or samples and lengths of training: ``2507``, ``v0.3``, ``700k``."""
+_CHECKPOINT = re.compile(r"(global_?)?step[-_]?[0-9]+|checkpoint[-_]?[0-9]*|iter_[0-9]+|huggingface|hf|actor|latest")
+"""Folders of a checkpoint, below the one with the name of a model."""
 _STORED = {
     "fp8": 1.0,
     "int8": 1.0,
@@ -53,8 +56,13 @@ def plain_name(alias: str) -> str:
 
 
 def last_part(text: str) -> str:
-    """Return the name of a model at the end of a path, or behind its owner; a folder of the cache has both."""
+    """Return the name of a model at the end of a path, or behind its owner; a folder of the cache has both.
+
+    Folders of a checkpoint say nothing: ``qwen-2.5-7b-sft/global_step_372``.
+    """
     parts = [part for part in re.split(r"[/\\]+", text) if part]
+    while len(parts) > 1 and _CHECKPOINT.fullmatch(parts[-1]):
+        parts.pop()
     cached = [part for part in parts if part.startswith(_CACHE)]
     if cached:
         return cached[0].rpartition("--")[2]
@@ -89,7 +97,8 @@ def alike(text: str, names: Mapping[str, str]) -> Named | None:
     core = _core(last)
     if not any(_SIZE.fullmatch(word) for word in core):
         return None
-    siblings = {first for name, first in names.items() if _core(last_part(name)) == core}
+    # With and without a hyphen: `qwen-2.5-7b`, `qwen2.5-7b`.
+    siblings = {first for name, first in names.items() if "".join(_core(last_part(name))) == "".join(core)}
     return Named(siblings.pop(), stored) if len(siblings) == 1 else None
 
 

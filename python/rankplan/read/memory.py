@@ -131,6 +131,9 @@ MEMORY = Record(
         ),
         "length": _count("Tokens of the longest sequence."),
         "tokens": _count("The most tokens in a micro-batch, or an engine's step."),
+        "target_tokens": _count(
+            "Tokens that a micro-batch is filled up to, if a longer sequence may be one of its own."
+        ),
         # trainers, and models that only compute
         "micro_batch": _count("Sequences in a micro-batch."),
         "optimizer_on_host": Field(

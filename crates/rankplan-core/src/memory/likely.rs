@@ -92,13 +92,17 @@ impl Training {
 
     /// What a slot of a pipeline stage is measured to need.
     pub fn likely(&self, model: &Model, stage: f64) -> Likely {
+        let (model, times) = &model.with_layers_of_attention();
         let mut parts = self.likely_states(model, stage);
+        for part in &mut parts {
+            part.1 *= times;
+        }
         let (Some(shape), Some(tokens)) = (model.known(), self.filled()) else {
             return Likely { parts, complete: false };
         };
         let step = [
             ("gathered", self.likely_gathered(shape, model)),
-            ("activations", tokens * self.likely_activations(shape, stage)),
+            ("activations", times.min(1.0) * tokens * self.likely_activations(shape, stage)),
             ("logits", if stage < self.stages.pp - 1.0 { 0.0 } else { tokens * self.likely_logits(shape) }),
         ];
         let gradients = parts.iter().filter(|part| part.0 == "gradients").map(|part| part.1).sum::<f64>();
@@ -250,6 +254,11 @@ impl Engine {
 
     /// The weights of a rank, between their bounds: of a quantized checkpoint, some layers keep 16 bits.
     fn likely_weights(&self, model: &Model) -> f64 {
+        let (model, times) = &model.with_layers_of_attention();
+        times * self.likely_weights_of(model)
+    }
+
+    fn likely_weights_of(&self, model: &Model) -> f64 {
         let weights = self.weights(model);
         if model.known().is_none() {
             return weights.lower;
@@ -264,7 +273,7 @@ impl Engine {
         let (tokens, sequences) = USUAL_STEP;
         let batch = self.batch.unwrap_or(self.length.unwrap_or(tokens).clamp(tokens, LONGEST_STEP));
         let step = Engine { batch: Some(batch), sequences: Some(self.sequences.unwrap_or(sequences)), ..*self };
-        let most = step.activations(model);
+        let most = step.activations(&model.with_layers_of_attention().0);
         LIBRARIES + if most.is_finite() { STEP * most } else { 0.0 }
     }
 
@@ -282,7 +291,7 @@ impl Engine {
         let starts =
             if left >= SPARE || self.cache_size.is_some() { Some(true) } else { (left < 0.0).then_some(false) };
         let parts = vec![("weights", weights), ("cache", cache.max(0.0)), ("activations", step)];
-        (Likely { parts, complete: model.known().is_some() }, starts)
+        (Likely { parts, complete: model.with_layers_of_attention().0.known().is_some() }, starts)
     }
 }
 

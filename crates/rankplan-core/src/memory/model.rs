@@ -89,6 +89,9 @@ pub struct Shape {
     pub latent: Option<Latent>,
 }
 
+/// A stated number of parameters is that of the counted layers if it has at least this part of them.
+const MOST_OF_IT: f64 = 0.9;
+
 /// What is known of a model.
 #[derive(Clone, Copy, Debug)]
 pub struct Model {
@@ -292,6 +295,23 @@ impl Model {
     /// The layers, if all of them are of known kinds.
     pub fn known(&self) -> Option<&Shape> {
         self.shape.as_ref().filter(|_| self.stated.is_none())
+    }
+
+    /// The model with all of its layers taken for layers of attention, and how many times their parameters it likely has.
+    ///
+    /// Layers of other kinds (state spaces, linear attention) are about as large, and read about as much. Of a model whose stated
+    /// bounds say little about its size, nothing changes.
+    pub fn with_layers_of_attention(&self) -> (Model, f64) {
+        let (Some((least, most)), Some(_)) = (self.stated, self.shape) else {
+            return (*self, 1.0);
+        };
+        let counted = Model { stated: None, ..*self };
+        let layers = counted.params().0;
+        if most.is_finite() {
+            return (counted, f64::midpoint(least, most) / layers);
+        }
+        // Without a bound above, those of a vision tower come on top, for example.
+        if least >= MOST_OF_IT * layers { (counted, (least / layers).max(1.0)) } else { (*self, 1.0) }
     }
 
     /// The parameters of a pipeline stage, at least and at most.

@@ -138,6 +138,10 @@ class Config:
         """Return the value at a path of `paths` as written; ``None`` without one."""
         return self._reader.at(path)
 
+    def partial_text(self, path: KeyPath) -> str | None:
+        """Return the text at a path of `paths` of which a launch script leaves a part open, ``None`` without one."""
+        return self._reader.partial_text(path)
+
     def path_at(self, dotted: str) -> KeyPath:
         """Return where a dotted path is in the section of this config, or the whole config."""
         return self._paths_of(dotted)[-1]

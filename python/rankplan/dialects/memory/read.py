@@ -182,10 +182,8 @@ class _Reading:
         if not isinstance(kind, dict):
             return None
         self.settings = role.applying(kind)
-        name = self._setting(role.model)
-        path = self.paths.get("model")
-        text = self._values.at(path) if name is RUN_TIME and path is not None else None
-        model = self._reader.model(name if text is None else Unset(str(text)), path)
+        name, path = self._model_name(role.model)
+        model = self._reader.model(name, path)
         if model is None:
             self._check_types()
             return None
@@ -197,6 +195,20 @@ class _Reading:
             if not isinstance(value, Unread) and value is not None:
                 found[setting.name] = value
         return self._checked(kind, found, model) if known else None
+
+    def _model_name(self, setting: Setting) -> tuple[Any, KeyPath | None]:
+        """Return what names the model, and its path: `Unset` for a text that has a variable, in a file or a script."""
+        name = self._setting(setting)
+        path = self.paths.get("model")
+        if name is RUN_TIME and path is not None:
+            return Unset(str(self._values.at(path))), path
+        if path is None and not isinstance(name, Model):
+            for key in setting.config_keys:
+                for possible in self._values.paths(key):
+                    text = self._values.partial_text(possible)
+                    if text is not None:
+                        return Unset(text), possible
+        return name, path
 
     def _check_types(self) -> None:
         """Record the faults of the values that the config states; their settings are of no use."""

@@ -63,6 +63,8 @@ class Places:
         """The `rankplan.read.text.programs.StartedProgram` that a script passes the values to."""
         self.parts: dict[str, Section] = {}
         """The values of the programs that are other parts of the job, by the names of these."""
+        self.partial: dict[Path, str] = dict(getattr(base, "partial", {}))
+        """The texts of which a script leaves a part open, with ``$NAME`` for an unset variable."""
         self.used: set[str] = set()
         """The given environment variables that a script reads."""
         self._places: dict[Path, tuple[Place, Place]] = {}

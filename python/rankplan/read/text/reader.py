@@ -140,6 +140,11 @@ class Reader:
         """The values of programs that are other parts of the job of a launch script, by the names of these."""
         return getattr(self._document, "parts", {})
 
+    def partial_text(self, path: KeyPath) -> str | None:
+        """Return the text at a path of which a launch script leaves a part open, ``None`` without one."""
+        partial: Mapping[KeyPath, str] = getattr(self._document, "partial", {})
+        return partial.get(self._prefix + path)
+
     @property
     def paths_read(self) -> frozenset[KeyPath]:
         """The paths of the values that this reader and its forks have read so far."""

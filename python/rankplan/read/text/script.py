@@ -82,6 +82,8 @@ class _Token(Override):
     causes: tuple[Cause, ...] = ()
     submitted: Cause | None = None
     """The option of sbatch in the script that the value depends on."""
+    partial: str = ""
+    """A text that the command surely passes, if a part of it is unknown."""
 
 
 @frozen
@@ -146,6 +148,7 @@ def parse_script(origin: Text | Entrypoint, text: str, load: Load, given: Mappin
         config.document.program = replace(chosen.program, file="" if file is None else os.fspath(file))
         config.document.parts = parts
         config.document.used = followed.used & set(given)
+        config.document.partial |= _partial_texts(values.tokens)
     _reject_own(given, followed, config, sources)
     return config
 
@@ -199,6 +202,15 @@ def _config(values: _Values, origin: Text | Entrypoint) -> Section:
         if not token.causes
     ]
     return overridden(base, tokens, strict=values.is_strict)
+
+
+def _partial_texts(tokens: Sequence[_Token]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the values that a command surely passes and of which a part is known, by their paths: the last counts."""
+    for token in tokens:
+        if token.partial.strip(_UNKNOWN):
+            names = {cause.variable for cause in token.causes}
+            name = names.pop() if len(names) == 1 else ""
+            yield tuple(token.key.split(".")), token.partial.replace(_UNKNOWN, f"${name}" if name else "...")
 
 
 def _is_choice(token: _Token, base: Section) -> bool:
@@ -349,7 +361,13 @@ def _override(field: Field, lines: Sources) -> Iterator[_Token]:
     key = lines.place(start + len(sign), start + found.end("key"))
     place = _value_place(field, found.end("key") + 1, lines)
     submitted = next((one for one in assumed_by(field.pieces) if one.text.startswith("`#SBATCH")), None)
-    yield _Token(sign, found["key"], found["value"], key, place, tuple(field.causes), submitted)
+    partial = _partial(field, found["value"] or "")
+    yield _Token(sign, found["key"], found["value"], key, place, tuple(field.causes), submitted, partial)
+
+
+def _partial(field: Field, text: str) -> str:
+    """Return the text of a field, or a part of it, if it is surely passed and partly unknown."""
+    return text if field.doubt is None and _UNKNOWN in text else ""
 
 
 def _start(field: Field) -> int:
@@ -386,6 +404,7 @@ def _flags(fields: Sequence[Field], lines: Sources) -> Iterator[_Token]:
         causes, start = field.causes, _start(field)
         key = place = lines.place(start, start + len(found[1]) + 2)
         value = "true" if found[2] is None else _as_text(found[2])
+        partial = _partial(field, found[2] or "")
         if found[2] is not None:
             place = _value_place(field, len(found[1]) + 3, lines)
         elif values:
@@ -393,7 +412,8 @@ def _flags(fields: Sequence[Field], lines: Sources) -> Iterator[_Token]:
             value = _as_text(texts[0]) if len(texts) == 1 else f"[{','.join(map(_quoted, texts))}]"
             place = _value_place(values[0], 0, lines)
             causes = [*causes, *values[0].causes]
-        yield _Token("", found[1].replace("-", "_"), value, key, place, tuple(causes))
+            partial = _partial(values[0], _text(values[0])) if len(values) == 1 and field.doubt is None else ""
+        yield _Token("", found[1].replace("-", "_"), value, key, place, tuple(causes), partial=partial)
 
 
 def _as_text(text: str) -> str:

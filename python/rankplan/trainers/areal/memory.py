@@ -10,6 +10,7 @@ from rankplan.sdk import Role, anything, fact, setting, share, size, switch, tex
 
 _BACKEND = fact("backend")
 _PATH = text("@.path")
+_TOKENS = size("@.mb_spec.max_tokens_per_mb")
 _LONGEST = size("train_dataset.max_length"), size("gconfig.max_new_tokens")
 _CHECKPOINTING = switch("@.gradient_checkpointing")
 _OPTIMIZER = text("@.optimizer.type", default="adam")
@@ -51,7 +52,8 @@ _SHARED = (
         anything("@.megatron.ddp.fp8_param_gather"),
         by=convert.precision,
     ),
-    setting("tokens", size("@.mb_spec.max_tokens_per_mb"), *_LONGEST, by=_tokens),
+    setting("tokens", _TOKENS, *_LONGEST, by=_tokens),
+    setting("target_tokens", _TOKENS),
     setting("optimizer_on_host", switch("@.fsdp.offload_params"), by=convert.whole, only="fsdp"),
     setting("sleep", switch("enable_offload"), switch("@.offload"), by=_offloaded),
     unless("@.megatron.use_torch_fsdp2", "@.megatron.use_custom_fsdp", only="megatron"),

@@ -140,7 +140,14 @@ def _tokens(cp: int, by_tokens: Any, tokens: Any, forward: Any, batch: Any, leng
     return None if found is None else max(found if found == longest else found * cp, longest)
 
 
+def _target(cp: int, by_tokens: Any, tokens: Any) -> int | None:
+    """Return the tokens that a micro-batch is filled up to."""
+    return tokens * cp if by_tokens and tokens else None
+
+
 _LONGEST = size("rollout_max_context_len")
+_BY_TOKENS = switch("use_dynamic_batch_size")
+_TOKENS = size("max_tokens_per_gpu")
 _SGLANG_LENGTH = size("sglang_context_length")
 _SIDE = (
     setting("length", _LONGEST),
@@ -167,14 +174,15 @@ _SIDE = (
     setting(
         "tokens",
         fact("cp"),
-        switch("use_dynamic_batch_size"),
-        size("max_tokens_per_gpu"),
+        _BY_TOKENS,
+        _TOKENS,
         size("log_probs_max_tokens_per_gpu"),
         size("micro_batch_size", default=1),
         size("seq_length", default=4096),
         _LONGEST,
         by=_tokens,
     ),
+    setting("target_tokens", fact("cp"), _BY_TOKENS, _TOKENS, by=_target),
     unless(
         "only_train_params_name_list",
         "freeze_params_name_list",

@@ -77,9 +77,12 @@ class Engines:
         groups = self.size // each
         if not self.is_vllm or groups < 2 or not taken or placer.faults:
             return
-        sharing = taken.sharing_numbers(placer.inventory.core, each, groups)
-        if sharing is not None:
-            placer.faults.warn(self.engine.path, faults.shared_sockets(name, *sharing, each))
+        nodes = taken.nodes(placer.inventory.core, each)
+        for engine in range(len(nodes) // groups):
+            own = nodes[engine * groups : (engine + 1) * groups]
+            if len(set(own)) < groups:
+                placer.faults.warn(self.engine.path, faults.shared_sockets(name, engine, own[0], each))
+                return
 
     def _check(self, placer: Placer) -> None:
         if self.fault is not None:
