@@ -10,6 +10,7 @@ import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory
+from rankplan._core import Taken
 from rankplan.dialects.placing.addresses import address_fault
 from support.outcomes import at_least, outcome
 
@@ -126,4 +127,7 @@ def test_the_addresses_are_those_that_counting_gives(nodes: list[int], together:
         ports.append(15_000 + process - leader)
     is_right = hosts == nodes and max(Counter(zip(nodes, ports, strict=True)).values()) == 1
     outcome("right" if is_right else "wrong")
-    assert (address_fault("slime", nodes, together, 8, "") is None) is is_right
+    counts = Counter(nodes)
+    inventory = Inventory.from_dict({"nodes": [{"ranks": node, "accelerators": counts[node]} for node in range(4)]})
+    taken = Taken([(0, len(nodes) - 1)])
+    assert (address_fault("slime", taken, inventory.core, 1, together, 8, "") is None) is is_right

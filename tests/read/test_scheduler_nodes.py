@@ -29,18 +29,18 @@ from rankplan.read.inventories.topology_files import read_slurm
 from support.outcomes import at_least, outcome
 
 RECORD = """NodeName={name} Arch=x86_64 CoresPerSocket=56
-   CPUAlloc=0 CPUEfctv=224 CPUTot=224 CPULoad=0.99
+   CPUAlloc={cpus} CPUEfctv=224 CPUTot=224 CPULoad=0.99
    AvailableFeatures=h100,ib
    ActiveFeatures=h100,ib
-   Gres={gres}
+   Gres={gres}{used}
    NodeAddr={address} NodeHostName={host} Version=24.05.4
    OS=Linux 5.15.0-91-generic #101-Ubuntu SMP Tue Nov 14 13:30:08 UTC 2023
-   RealMemory=2063937 AllocMem=0 FreeMem=1990000 Sockets=2 Boards=1
+   RealMemory=2063937 AllocMem={memory} FreeMem=1990000 Sockets=2 Boards=1
    State={state} ThreadsPerCore=2 TmpDisk=0 Weight=1 Owner=N/A MCS_label=N/A
    Partitions=main
    BootTime=2024-11-18T20:46:45 SlurmdStartTime=2024-12-19T11:41:49
    CfgTRES={configured}
-   AllocTRES=
+   AllocTRES={allocated}
    CurrentWatts=0 AveWatts=0
 {reason}
 """
@@ -49,6 +49,7 @@ RECORD = """NodeName={name} Arch=x86_64 CoresPerSocket=56
 def shown(name: str, gres: str = "gpu:h100:8(S:0-1)", state: str = "IDLE", **more: str) -> str:
     """Return what ``scontrol show node`` writes."""
     usual = {"address": name, "host": name, "configured": "cpu=224,mem=2063937M,billing=224", "reason": ""}
+    usual |= {"cpus": "0", "memory": "0", "allocated": "", "used": ""}
     return RECORD.format(name=name, gres=gres, state=state, **(usual | more))
 
 
@@ -153,10 +154,13 @@ def as_json(text: str, *, old: bool = False) -> dict[str, Any]:
         state, *flags = fields["State"].split("+")
         states = {"state": state.lower(), "state_flags": flags} if old else {"state": [state, *flags]}
         keys = {"name": "NodeName", "hostname": "NodeHostName", "address": "NodeAddr", "tres": "CfgTRES"}
+        keys |= {"tres_used": "AllocTRES"}
         gres = fields["Gres"].replace("(null)", "")
         known: dict[str, Any] = {key: fields[field] for key, field in keys.items()}
         memory: Any = int(fields["RealMemory"])
         known["effective_cpus"] = int(fields["CPUEfctv"])
+        known["alloc_cpus"], known["alloc_memory"] = int(fields["CPUAlloc"]), int(fields["AllocMem"])
+        known["gres_used"] = fields.get("GresUsed", "gpu:0")
         known["real_memory"] = memory if old else {"set": True, "infinite": False, "number": memory}
         nodes.append({"cpus": 256, **known, "gres": gres, "reason": fields.get("Reason", ""), **states})
     return {"nodes": nodes, "last_update": 1, "meta": {"Slurm" if old else "slurm": {"release": "24.05"}}, "errors": []}
@@ -167,6 +171,8 @@ def test_json_of_slurm_says_what_its_text_says(old: bool, tmp_path: Path) -> Non
     reason = "   Reason=gres/gpu count reported lower than configured (0 < 8) [slurm@2024-12-19T11:03:34]"
     text = shown("gpu10", address="10.1.0.10") + shown("gpu2", "(null)", configured="cpu=4,gres/gpu=8", host="gpu2.x")
     text += shown("gpu3", state="IDLE+DRAIN", reason=reason, address="fd00::3") + shown("gpu4", state="DOWN+CLOUD")
+    text += shown("gpu5", state="MIXED", cpus="48", memory="98304", allocated="cpu=48,mem=96G,gres/gpu=3")
+    text += shown("gpu6", state="MIXED", cpus="8", used="\n   GresUsed=gpu:h100:2(IDX:0,5)", allocated="cpu=8")
     found = slurm(tmp_path, json.dumps(as_json(text, old=old)))
     assert found == slurm(tmp_path, text) and found[1].problem
 
@@ -274,9 +280,10 @@ def listed(tmp_path: Path, *nodes: dict[str, Any], keys: tuple[str, ...] = ()) -
     content = {"apiVersion": "v1", "kind": "List", "items": list(nodes)}
     (tmp_path / "nodes.json").write_text(json.dumps(content))
     (tmp_path / "nodes.yaml").write_text(yaml.safe_dump(content))
-    found = read_kubernetes_nodes(tmp_path / "nodes.json", keys)
-    assert found == read_kubernetes_nodes(tmp_path / "nodes.yaml", keys)
-    return found
+    shown_nodes = read_kubernetes_nodes(tmp_path / "nodes.json", keys)
+    assert shown_nodes == read_kubernetes_nodes(tmp_path / "nodes.yaml", keys)
+    problems = {node.name: node.problem for node in shown_nodes if node.problem is not None}
+    return [node.entry for node in shown_nodes], problems
 
 
 @pytest.mark.parametrize(
@@ -338,6 +345,49 @@ def test_what_jobs_can_reserve_in_slurm(fields: str, expected: dict[str, Any], t
     assert node.entry == {"hostname": "a", "accelerators": 8, **expected}
 
 
+@pytest.mark.parametrize(
+    ("record", "changed", "in_use"),
+    [
+        ({"allocated": ""}, {}, None),
+        ({"state": "MIXED", "cpus": "32", "allocated": "cpu=32,gres/gpu=8"}, {"taken": "jobs of Slurm"}, "in use"),
+        (
+            {"state": "MIXED", "cpus": "64", "memory": "512000", "allocated": "cpu=64,mem=500G,gres/gpu=2"},
+            {"accelerators": 6, "cpus": 160, "reservable_memory": 1551937},
+            "6 of 8 accelerators free",
+        ),
+        (
+            {"allocated": "cpu=224,mem=2063937M,billing=224,gres/gpu=8,gres/gpu:h100=8", "cpus": "224"},
+            {"taken": "jobs of Slurm"},
+            "in use",
+        ),
+        ({"state": "MIXED", "cpus": "16", "allocated": "cpu=16"}, {"cpus": 208}, None),
+        ({"state": "ALLOCATED", "cpus": "224", "allocated": "cpu=224"}, {"taken": "jobs of Slurm"}, "in use"),
+        ({"memory": "2063937", "allocated": "mem=2063937M"}, {"taken": "jobs of Slurm"}, "in use"),
+        (
+            {"used": "\n   GresDrain=N/A\n   GresUsed=gpu:h100:7(IDX:0-4,6,7)", "cpus": "7", "allocated": "cpu=7"},
+            {"accelerators": 1, "cpus": 217},
+            "1 of 8 accelerators free",
+        ),
+        (
+            {"state": "MIXED+DRAIN", "cpus": "2", "allocated": "cpu=2,gres/gpu=1"},
+            {"accelerators": 7, "cpus": 222, "healthy": False},
+            "7 of 8 accelerators free",
+        ),
+        ({"cpus": "99999", "allocated": "gres/gpu=99"}, {"taken": "jobs of Slurm"}, "in use"),
+    ],
+)
+def test_what_slurms_jobs_have_is_left_to_them(
+    record: dict[str, str], changed: dict[str, Any], in_use: str | None, tmp_path: Path
+) -> None:
+    (node,) = slurm(tmp_path, shown("a", **record))
+    whole = {"hostname": "a", "accelerators": 8, "accelerator_model": "h100", "cpus": 224, "reservable_memory": 2063937}
+    assert node.entry == whole | changed and node.in_use == in_use
+    assert slurm(tmp_path, json.dumps(as_json(shown("a", **record)))) == [node]
+    (everything,) = read_slurm_nodes(tmp_path / "nodes.txt", ignore_jobs=True)
+    assert everything.entry == whole | ({"healthy": False} if "DRAIN" in record.get("state", "") else {})
+    assert everything.in_use is None
+
+
 def test_nodes_that_kubernetes_does_not_use(tmp_path: Path) -> None:
     gpu = {"nvidia.com/gpu": "8"}
 
@@ -357,6 +407,63 @@ def test_nodes_that_kubernetes_does_not_use(tmp_path: Path) -> None:
     assert [one["hostname"] for one in entries] == ["n2", "n3", "n4", "n5", "n6", "n10"]
     assert problems == {"n10": "not ready: Why", "n2": "not ready: Why", "n3": "cordoned", "n4": "disk-pressure"}
     assert [one.get("healthy", True) for one in entries] == [False, False, False, True, True, False]
+
+
+def container(requests: dict[str, str], **more: Any) -> dict[str, Any]:
+    return {"name": "c", "resources": {"requests": requests}, **more}
+
+
+def pod(name: str, *containers: dict[str, Any], node: str | None = "a", phase: str = "Running", **spec: Any) -> Any:
+    """Return a pod as Kubernetes shows it."""
+    placed = {} if node is None else {"nodeName": node}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "ml"},
+        "spec": {"containers": list(containers), **placed, **spec},
+        "status": {"phase": phase},
+    }
+
+
+FOUR = {"nvidia.com/gpu": "4", "cpu": "32", "memory": "64Gi"}
+
+
+@pytest.mark.parametrize(
+    ("pods", "changed"),
+    [
+        ([], {}),
+        ([pod("p", container(FOUR))], {"accelerators": 4, "cpus": 63, "reservable_memory": 458752}),
+        ([pod("p", container(FOUR), phase="Succeeded"), pod("q", container(FOUR), phase="Failed")], {}),
+        ([pod("p", container(FOUR), node="b"), pod("q", container(FOUR), node=None, phase="Pending")], {}),
+        ([pod("p", container(FOUR), container(FOUR))], {"taken": "ml/p"}),
+        ([pod("p", container(FOUR)), pod("q", container(FOUR), phase="Pending")], {"taken": "2 pods"}),
+        ([pod("p", {"resources": {"limits": {"nvidia.com/gpu": "8"}}})], {"taken": "ml/p"}),
+        ([pod("p", container({"cpu": "1500m"})), pod("q", container({"cpu": "300m"}))], {"cpus": 93}),
+        ([pod("p", container({"cpu": "1"}), initContainers=[container({"cpu": "5"})])], {"cpus": 90}),
+        (
+            [pod("p", container({"cpu": "1"}), initContainers=[container({"cpu": "5"}, restartPolicy="Always")])],
+            {"cpus": 89},
+        ),
+        ([pod("p", container({"cpu": "1"}), overhead={"cpu": "250m"})], {"cpus": 93}),
+        ([pod("p", container({"cpu": "1"}), resources={"requests": {"cpu": "10"}})], {"cpus": 85}),
+        ([pod("p", container({"cpu": "95"}))], {"taken": "pods"}),
+    ],
+)
+def test_what_pods_request_is_left_to_them(pods: list[Any], changed: dict[str, Any], tmp_path: Path) -> None:
+    amounts = {"nvidia.com/gpu": "8", "memory": "512Gi"}
+    nodes = [kubernetes("a", amounts), kubernetes("c", amounts)]
+    (entry, other), _ = listed(tmp_path, *pods, *nodes)
+    whole = {"hostname": "a", "ip": "10.0.0.1", "accelerators": 8, "cpus": 95, "reservable_memory": 524288}
+    assert entry == whole | changed and other == whole | {"hostname": "c"}
+    (everything, _) = read_kubernetes_nodes(tmp_path / "nodes.json", ignore_jobs=True)
+    assert everything.entry == whole
+
+
+def test_slices_of_pods(tmp_path: Path) -> None:
+    slices = {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "3", "nvidia.com/mig-2g.20gb": "2"}
+    pods = [pod("p", container({"nvidia.com/mig-1g.10gb": "2"})), pod("q", container({"nvidia.com/gpu": "1"}))]
+    (entry,), _ = listed(tmp_path, kubernetes("a", slices), *pods)
+    assert entry["accelerators"] == 3
 
 
 def test_labels_that_tell_where_a_node_is_are_kept(tmp_path: Path) -> None:
@@ -387,6 +494,8 @@ WHOLE = kubernetes(
     taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}],
 )
 
+POD = pod("p", container(FOUR), initContainers=[container(FOUR)], overhead={"cpu": "1"})
+
 
 def paths(value: Any) -> list[tuple[Any, ...]]:
     """Return the path of every value inside a value."""
@@ -396,21 +505,23 @@ def paths(value: Any) -> list[tuple[Any, ...]]:
 
 @at_least(read=0.5)
 @given(
-    st.sampled_from(paths(WHOLE)),
+    st.sampled_from([("items", 0, *path) for path in paths(WHOLE)] + [("items", 1, *path) for path in paths(POD)]),
     st.sampled_from(
         [None, True, -1, 10**30, 1.5, float("inf"), "", "x", "-8", "\ud800", "a\nb", [], {}, ["x"], {"a": []}]
     ),
 )
 def test_any_value_of_a_node_is_read_or_refused(path: tuple[Any, ...], value: Any) -> None:
-    node = deepcopy(WHOLE)
-    reduce(getitem, path[:-1], node)[path[-1]] = value
+    content = deepcopy({"items": [WHOLE, POD]})
+    reduce(getitem, path[:-1], content)[path[-1]] = value
     with TemporaryDirectory() as folder:
         file = Path(folder, "nodes.json")
-        file.write_text(json.dumps({"items": [node]}))
+        file.write_text(json.dumps(content))
         try:
-            entries, problems = read_kubernetes_nodes(file)
-            Inventory.from_dict({"nodes": [{"ranks": rank, **entry} for rank, entry in enumerate(entries)]})
-            assert json.dumps([entries, problems], ensure_ascii=False).encode()
+            shown_nodes = read_kubernetes_nodes(file)
+            entries = [{"ranks": rank, **node.entry} for rank, node in enumerate(shown_nodes)]
+            Inventory.from_dict({"nodes": entries})
+            texts = [node.problem or node.in_use or node.name for node in shown_nodes]
+            assert json.dumps([entries, texts], ensure_ascii=False).encode()
             outcome("read")
         except PlacementError as error:
             assert error.message
@@ -482,6 +593,25 @@ def test_nodes_and_network_of_slurm_make_an_inventory(tmp_path: Path) -> None:
     assert (saved.node(0).hostname, saved.node(0).ip, saved.node(1).healthy) == ("host1", "10.0.0.1", False)
 
 
+def test_nodes_in_use_are_not_planned(tmp_path: Path) -> None:
+    (tmp_path / "nodes.txt").write_text(
+        shown("g1", state="MIXED", cpus="32", allocated="cpu=32,gres/gpu=8")
+        + shown("g2")
+        + shown("g3", state="MIXED", cpus="8", allocated="cpu=8,gres/gpu=4")
+    )
+    done = run(tmp_path, "--slurm", "@nodes.txt", "-o", "@saved.yaml")
+    assert done.exit_code == 0, done.output
+    assert done.stderr.splitlines() == [
+        "1 node in use by jobs: g1",
+        "1 node partly in use by jobs: g3 (4 of 8 accelerators free)",
+    ]
+    assert done.stdout.splitlines() == ["3 nodes, 20 NV_GPU; levels: none", "  nodes 0-2 (g1, g2, g3); taken: node 0"]
+    saved = Inventory.load(tmp_path / "saved.yaml")
+    assert list(saved.taken) == [0]
+    everything = run(tmp_path, "--slurm", "@nodes.txt", "--ignore-jobs")
+    assert everything.stdout.startswith("3 nodes, 24 NV_GPU") and not everything.stderr
+
+
 def test_a_script_names_nodes_as_slurm_does(tmp_path: Path) -> None:
     """A node's ``NodeName`` is what ``--nodelist`` and ``--exclude`` take; its hostname may be another one."""
     (tmp_path / "nodes.txt").write_text("".join(shown(f"g{index}", host=f"host{index}.x") for index in range(3)))
@@ -531,6 +661,7 @@ def test_levels_of_a_table(tmp_path: Path) -> None:
         (["--slurm", "@nodes.txt", "--kubernetes", "b"], "each lists the nodes"),
         (["--slurm", "@nodes.txt", "--accelerators", "4"], "use --accelerators only if"),
         (["--kubernetes", "a", "--kueue", "b", "--levels", "c"], "use only one of --kueue and --levels"),
+        (["--inventory", "a", "--ignore-jobs"], "use --ignore-jobs with the nodes that Slurm or Kubernetes shows"),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str, tmp_path: Path) -> None:

@@ -227,6 +227,25 @@ def test_times_that_grow_are_a_warning_at_their_place() -> None:
     assert "costs.yaml:2:26" in done.stderr
 
 
+ONE_RUN = "components:\n  rollout: {seconds: {64: 150.72}}\n  actor: {seconds: {%d: 133.41}}\n"
+
+
+def test_times_of_one_colocated_run_are_a_warning_that_names_the_split_to_measure() -> None:
+    Path("costs.yaml").write_text("mode: async\n" + ONE_RUN % 64)
+    done = tuned("--costs costs.yaml --nodes 8x8")
+    assert "warning[colocated-times]: `rollout` and `actor` were measured on 64 accelerators only" in done.stderr
+    assert "measure one step with `rollout` on 32 and `actor` on 32 accelerators" in done.stderr
+    assert done.stdout.splitlines()[1].split()[:3] == ["1", "284", "s"]  # the ranking is what it was
+
+
+@pytest.mark.parametrize("size", [32, 64])
+@pytest.mark.parametrize("sharing", ["", "sharing: collocated\n"])
+def test_times_are_no_guess_of_a_colocated_run(size: int, sharing: str) -> None:
+    """They are of two sizes, or no placement has separate accelerators."""
+    tuning = tune(yaml.safe_load(sharing + ONE_RUN % size), Inventory.uniform(8, 8))
+    assert bool(tuning.warnings) == (size == 64 and not sharing)
+
+
 @pytest.mark.parametrize("answer", [-1, float("nan"), "fast", True])
 def test_a_cost_function_returns_seconds(answer: Any) -> None:
     with pytest.raises(PlacementError, match="the times of `a` on 1 accelerators"):

@@ -166,10 +166,11 @@ fn chunks(chunks: &Chunks, pool: &Pool, faults: &mut Faults) -> Table {
         let mut rank = range.first();
         while rank <= range.last() {
             if gathered.is_empty() {
-                rank += builder.whole_processes(rank, range.last(), per_process);
-            }
-            if rank > range.last() {
-                break;
+                let written = builder.whole_processes(rank, range.last(), per_process);
+                if written > 0 {
+                    rank += written;
+                    continue;
+                }
             }
             gathered.push(rank);
             rank += 1;

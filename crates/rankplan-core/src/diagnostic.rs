@@ -117,6 +117,7 @@ codes! {
     PrecedenceCycle = "precedence-cycle", "components to tune wait for each other";
     NoSchedule = "no-schedule", "no schedule of the components to tune fits on the accelerators";
     TimesGrow = "times-grow", "a component takes longer on more accelerators";
+    ColocatedTimes = "colocated-times", "the times of separate accelerators are guessed from those of shared ones";
     // Transitions.
     OtherJob = "other-job", "two plans are of different jobs";
     TransitionStuck = "transition-stuck", "no safe order of the steps from one plan to another exists";

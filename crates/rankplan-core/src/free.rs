@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::ids::NodeRank;
 use crate::inventory::Inventory;
-use crate::rank_set::{RankRange, RankSet};
+use crate::rank_set::{RankRange, RankSet, append};
 use crate::steps::{Shares, Steps, ascending, step_sizes, steps_of, whole_first};
 use crate::taken::Taken;
 
@@ -300,7 +300,9 @@ impl Free {
         while rest > 0 {
             let piece = self.pieces[room.piece];
             let here = (piece.len() - room.used).min(rest);
-            taken.extend(RankRange::counted(piece.first() + room.used, here));
+            if let Some(range) = RankRange::counted(piece.first() + room.used, here) {
+                append(taken, 0, range); // whole nodes in a row stay one range
+            }
             rest -= here;
             room.used += here;
             if room.used == piece.len() {

@@ -39,6 +39,7 @@ mod check;
 pub mod chunks;
 pub mod cluster_reader;
 pub mod columns;
+pub mod counted;
 pub mod diagnostic;
 pub mod domains;
 mod fault;

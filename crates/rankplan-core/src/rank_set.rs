@@ -34,6 +34,11 @@ impl RankRange {
         self.last
     }
 
+    /// Whether the union with a range that starts no earlier is a range.
+    fn is_continued_by(self, next: Self) -> bool {
+        self.first <= next.first && next.first <= self.last.saturating_add(1)
+    }
+
     /// The number of ranks, at least 1; it fits because the largest rank is `u32::MAX - 1`.
     #[expect(clippy::len_without_is_empty, reason = "a range is never empty")]
     pub fn len(self) -> u32 {
@@ -68,13 +73,19 @@ pub struct RankSet {
 impl RankSet {
     /// The union of ranges in any order.
     pub fn from_ranges(ranges: impl IntoIterator<Item = RankRange>) -> Self {
-        let mut ranges: Vec<_> = ranges.into_iter().collect();
-        if !ranges.is_sorted() {
+        let mut merged: Vec<RankRange> = Vec::new();
+        for range in ranges {
+            match merged.last_mut() {
+                Some(last) if last.is_continued_by(range) => last.last = last.last.max(range.last),
+                _ => merged.push(range),
+            }
+        }
+        if !merged.is_sorted() {
             // The stable sort merges ascending runs, and the union of two sets consists of two.
-            ranges.sort();
+            merged.sort();
         }
         let mut set = RankSet::default();
-        for range in ranges {
+        for range in merged {
             set.push(range);
         }
         set

@@ -167,6 +167,11 @@ impl Taken {
             .flat_map(|(node, starts)| (0..starts).map(move |_| node))
     }
 
+    /// The nodes on which a chunk of `each` starts.
+    pub fn starting_nodes(&self, inventory: &Inventory, each: u32) -> RankSet {
+        self.nodes(inventory, each).map(|NodeRank(node)| node).collect()
+    }
+
     /// The first chunk of `each` accelerators that starts on one node and ends on another. An incomplete chunk at the end
     /// does not count.
     ///

@@ -100,6 +100,23 @@ impl Taken {
         RankSet(self.0.used_nodes(&inventory.0))
     }
 
+    /// Return the nodes on which a chunk of `each` starts.
+    fn starting_nodes(&self, inventory: &Inventory, each: u32) -> RankSet {
+        RankSet(self.0.starting_nodes(&inventory.0, each))
+    }
+
+    /// Return the first process of `each` that gets the host of another node, or the ports of another process, if a trainer
+    /// counts `together` of them on a node: the process, its node, the other process, and the node of that.
+    fn miscounted(&self, inventory: &Inventory, each: u32, together: u32) -> Option<(u32, u32, u32, u32)> {
+        let found = self.0.miscounted(&inventory.0, each, together)?;
+        Some((found.process, found.node.0, found.other, found.other_node.0))
+    }
+
+    /// Return the first engine with two of its `groups` groups of `each` on one node, and the node of its first group.
+    fn sharing_numbers(&self, inventory: &Inventory, each: u32, groups: u32) -> Option<(u32, u32)> {
+        self.0.sharing_numbers(&inventory.0, each, groups).map(|(engine, node)| (engine, node.0))
+    }
+
     /// Return the first chunk of `each` that starts on one node and ends on another, and these nodes.
     fn torn(&self, inventory: &Inventory, each: u32) -> Option<(u32, u32, u32)> {
         self.0.torn(&inventory.0, each).map(|torn| (torn.chunk, torn.first.0, torn.last.0))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
-from typing import Any
 
 import click
 
@@ -14,13 +12,14 @@ from rankplan.errors import PlacementError
 from rankplan.files import read_text
 from rankplan.nodes.inventory import Inventory
 from rankplan.read.inventories.kubernetes_nodes import read_kubernetes_nodes
-from rankplan.read.inventories.slurm_nodes import SlurmNode, read_slurm_nodes, shows_nodes
+from rankplan.read.inventories.shown_nodes import ShownNode
+from rankplan.read.inventories.slurm_nodes import read_slurm_nodes, shows_nodes
 from rankplan.read.inventories.topology_files import Labels, read_kueue, read_slurm
 from rankplan.render.inventory import hardware_lines, tree_lines
 from rankplan.words import counted, natural
 
 _ASSUMED = 8
-_MOST_PROBLEMS = 8
+_MOST_LISTED = 8
 
 
 @click.command()
@@ -37,7 +36,12 @@ _MOST_PROBLEMS = 8
 @click.option(
     "--topology", metavar="NAME", help="Read this topology of Slurm's topology.yaml (default: that of the cluster)."
 )
-@click.option("--kubernetes", metavar="FILE", type=click.Path(), help="Read the nodes of `kubectl get nodes -o json`.")
+@click.option(
+    "--kubernetes",
+    metavar="FILE",
+    type=click.Path(),
+    help="Read the nodes of `kubectl get nodes -o json`, or `kubectl get nodes,pods -A -o json`.",
+)
 @click.option("--kueue", metavar="FILE", type=click.Path(), help="Use the levels of this Topology object of Kueue.")
 @click.option("--levels", metavar="KEYS", help="Use these keys of node labels as levels, outermost first: block,rack.")
 @click.option(
@@ -46,6 +50,7 @@ _MOST_PROBLEMS = 8
     type=click.IntRange(0),
     help=f"Accelerators of each node, if only Slurm's topology lists the nodes (default: {_ASSUMED}).",
 )
+@click.option("--ignore-jobs", is_flag=True, help="Count what jobs have on the nodes now as free.")
 @without_option
 @output_option("Save the inventory to this file.")
 def inventory(
@@ -59,6 +64,8 @@ def inventory(
     accelerators: int | None,
     without: tuple[str, ...],
     output: str | None,
+    *,
+    ignore_jobs: bool,
 ) -> None:
     """Show the nodes as a tree, with their network and hardware.
 
@@ -81,13 +88,15 @@ def inventory(
             raise click.UsageError(f"use only one of {' and '.join(stated)}: each lists the nodes")
         if not stated and not networks:
             raise click.UsageError("name the nodes with --inventory, --ray, --slurm or --kubernetes")
+        if ignore_jobs and kubernetes is None and not records:
+            raise click.UsageError("use --ignore-jobs with the nodes that Slurm or Kubernetes shows")
         if accelerators is not None and stated:
             raise click.UsageError("use --accelerators only if Slurm's topology alone lists the nodes")
         if kubernetes is not None:
-            entries, problems = read_kubernetes_nodes(kubernetes, chosen or ())
-            found = _ranked(entries, problems)
+            found = _ranked(read_kubernetes_nodes(kubernetes, chosen or (), ignore_jobs=ignore_jobs))
         elif records:
-            found, networks = _of_slurm(read_slurm_nodes(records[0], text=texts[records[0]]), networks)
+            nodes = read_slurm_nodes(records[0], text=texts[records[0]], ignore_jobs=ignore_jobs)
+            found, networks = _of_slurm(nodes, networks)
         else:
             found = _nodes(
                 file, ray, {name: known for one in networks.values() for name, known in one.items()}, accelerators
@@ -108,23 +117,32 @@ def inventory(
             found.save(output)
 
 
-def _of_slurm(nodes: Sequence[SlurmNode], networks: Mapping[str, Labels]) -> tuple[Inventory, dict[str, Labels]]:
+def _of_slurm(nodes: Sequence[ShownNode], networks: Mapping[str, Labels]) -> tuple[Inventory, dict[str, Labels]]:
     """Return the inventory of nodes that Slurm shows, and the labels by their hostnames instead of Slurm's names."""
-    hosts = {one.name: str(one.entry["hostname"]) for one in nodes}
-    found = _ranked([one.entry for one in nodes], {one.name: one.problem for one in nodes if one.problem is not None})
-    return found, {
+    hosts = {node.name: str(node.entry["hostname"]) for node in nodes}
+    return _ranked(nodes), {
         network: {hosts.get(name, name): known for name, known in labels.items()}
         for network, labels in networks.items()
     }
 
 
-def _ranked(entries: Sequence[Mapping[str, Any]], problems: Mapping[str, str]) -> Inventory:
-    """Return the inventory of these entries in their order; say which nodes are not healthy, and why."""
+def _ranked(nodes: Sequence[ShownNode]) -> Inventory:
+    """Return the inventory of nodes in their order; say which are not healthy, and why, and what jobs have of them."""
+    problems = [f"{node.name} ({node.problem})" for node in nodes if node.problem is not None]
     if problems:
-        told = [f"{name} ({problem})" for name, problem in islice(problems.items(), _MOST_PROBLEMS)]
-        told += ["..."] if len(problems) > _MOST_PROBLEMS else []
-        note(f"{counted(len(problems), 'node')} not healthy: {', '.join(told)}", "yellow")
-    return Inventory.from_dict({"nodes": [{"ranks": rank, **entry} for rank, entry in enumerate(entries)]})
+        note(f"{counted(len(problems), 'node')} not healthy: {_some(problems)}", "yellow")
+    taken = [node.name for node in nodes if "taken" in node.entry]
+    if taken:
+        note(f"{counted(len(taken), 'node')} in use by jobs: {_some(taken)}", "yellow")
+    partly = [f"{node.name} ({node.in_use})" for node in nodes if node.in_use and "taken" not in node.entry]
+    if partly:
+        note(f"{counted(len(partly), 'node')} partly in use by jobs: {_some(partly)}", "yellow")
+    return Inventory.from_dict({"nodes": [{"ranks": rank, **node.entry} for rank, node in enumerate(nodes)]})
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = ["..."] if len(texts) > _MOST_LISTED else []
+    return ", ".join([*texts[:_MOST_LISTED], *more])
 
 
 def _nodes(file: str | None, ray: str | None, labels: Labels, accelerators: int | None) -> Inventory:

@@ -33,7 +33,7 @@ class _Tree:
         self._specs: dict[int, NodeSpec] = {}
         """The records of nodes with a name or a fault of their own."""
         for nodes, spec in inventory.stretches():
-            if spec.hostname or spec.ip or spec.unhealthy or not spec.healthy:
+            if spec.hostname or spec.ip or spec.unhealthy or spec.taken is not None or not spec.healthy:
                 self._specs.update((node, spec.at(RankSet([node]))) for node in nodes)
 
     def below(self, depth: int, nodes: list[int], indent: str) -> Iterator[str]:
@@ -70,7 +70,9 @@ class _Tree:
         parts = [nodes_text(broken)] if broken else []
         partly = (spec for spec in here if spec.unhealthy and spec.healthy)
         parts += [f"accelerator {spec.unhealthy} of node {spec.rank}" for spec in partly]
-        return f"{text}; excluded: {', '.join(parts)}" if parts else text
+        text = f"{text}; excluded: {', '.join(parts)}" if parts else text
+        taken = RankSet(spec.rank for spec in here if spec.taken is not None)
+        return f"{text}; taken: {nodes_text(taken)}" if taken else text
 
 
 def hardware_lines(inventory: Inventory) -> list[str]:

@@ -78,6 +78,17 @@ def times_grow(name: str, fewer: tuple[int, float], more: tuple[int, float]) -> 
     return Diagnostic("times-grow", message, help, warning=True)
 
 
+def colocated_times(names: Sequence[str], accelerators: int, separate: str) -> Diagnostic:
+    """Return the warning of times that say little about components on accelerators of their own."""
+    components = " and ".join(f"`{name}`" for name in names)
+    message = (
+        f"{components} were measured on {accelerators} accelerators only, as in a colocated run: "
+        "such times say little about separate accelerators"
+    )
+    help = f"do not rely on the order of the placements; measure one step with {separate} accelerators"
+    return Diagnostic("colocated-times", message, help, warning=True)
+
+
 def no_seconds(name: str, accelerators: int, answer: Any) -> Diagnostic:
     """Return the fault of a cost function that returns something else than seconds."""
     message = f"the times of `{name}` on {accelerators} accelerators are {shown(answer)}; they must be seconds"

@@ -48,4 +48,4 @@ REFUSED = [
     ),
 ]
 
-CODES = {code for _, code, _, _ in REFUSED} | {"size-does-not-fit", "no-schedule", "times-grow"}
+CODES = {code for _, code, _, _ in REFUSED} | {"size-does-not-fit", "no-schedule", "times-grow", "colocated-times"}

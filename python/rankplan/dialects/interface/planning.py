@@ -86,23 +86,10 @@ class JobPlanner:
                 lacks_accelerators(reader.faults, inventory, reader.where(()))
             reader.finish()
         nodes = job.inventory(inventory, reader.faults, pinned=pinned)
-        order = job.node_order()
+        attempts = _Attempts(self, job, reader, nodes, isolate=isolate_accelerator)
+        return attempts.pinned() if pinned else attempts.placed(Packing())
 
-        sorts_nodes = job.sorts_first and order is not None and nodes.core.other_order(order) is not None
-
-        def placed(*, whole: bool, largest_first: bool = False) -> Planned:
-            attempt = reader.fork()
-            packing = Packing(pinned, whole, largest_first, order, job.sorts_first)
-            if sorts_nodes:
-                packing = replace(packing, chosen=_chosen(job, Placer(reader.fork().faults, nodes, packing)))
-            placer = Placer(attempt.faults, nodes, packing, isolate=isolate_accelerator)
-            job.place(placer)
-            return placer.planned(self.dialect, self._memory(attempt, job))
-
-        whole = _in_whole_steps(placed) if pinned else None
-        return placed(whole=False) if whole is None else whole
-
-    def _memory(self, reader: Reader, job: Job) -> MemoryReader | None:
+    def memory(self, reader: Reader, job: Job) -> MemoryReader | None:
         """Return what reads the memory of components from the keys of a config; ``None`` if these say nothing."""
         if not job.states_memory:
             return None
@@ -136,32 +123,63 @@ class JobPlanner:
         return inventory
 
 
-def _chosen(job: Job, placer: Placer) -> RankSet | None:
-    """Return the nodes that a job takes in rank order; ``None`` for all, also if it cannot be placed like that.
+class _Attempts:
+    """Places a job on nodes, in one way after another."""
 
-    A trainer that sorts accelerators before it takes them sorts those that Ray has given it, not those of the cluster.
-    """
-    placer.packing = replace(placer.packing, sorted_first=False)
-    with suppress(PlacementError):
-        job.place(placer)
-    nodes = used_nodes(placer.components)
-    return None if placer.faults or len(nodes) == placer.inventory.num_nodes else nodes
+    def __init__(self, planner: JobPlanner, job: Job, reader: Reader, nodes: Inventory, *, isolate: bool) -> None:
+        self._planner, self._job, self._reader, self._nodes = planner, job, reader, nodes
+        self._isolates = isolate
+        self._order = job.node_order()
+        self._sorts_nodes = (
+            job.sorts_first and self._order is not None and nodes.core.other_order(self._order) is not None
+        )
+        self._has_other_turn = False
+        """Whether pools take in another turn if the largest are first, as far as is known."""
 
+    def placed(self, packing: Packing) -> Planned:
+        """Return the plan in which accelerators are taken like this. Raises `PlacementError`."""
+        attempt = self._reader.fork()
+        packing = replace(packing, order=self._order, sorted_first=self._job.sorts_first)
+        if self._sorts_nodes:
+            packing = replace(packing, chosen=self._chosen(packing))
+        placer = Placer(attempt.faults, self._nodes, packing, isolate=self._isolates)
+        try:
+            self._job.place(placer)
+        finally:
+            self._has_other_turn |= placer.has_other_turn
+        return placer.planned(self._planner.dialect, self._planner.memory(attempt, self._job))
 
-def _in_whole_steps(placed: Callable[..., Planned]) -> Planned | None:
-    """Return the plan in whole steps that keeps most groups on one node; ``None`` if they leave too little.
+    def _chosen(self, packing: Packing) -> RankSet | None:
+        """Return the nodes that the job takes in rank order; ``None`` for all, also if it cannot be placed like that.
 
-    A pool with small steps takes from the first nodes, and may leave less on each of them than a step of a later pool
-    needs. Larger steps that come first leave room for smaller ones: if each size divides the next one, all groups stay
-    on one node wherever they can. The trainer's order is preferred, as its own plan has it.
-    """
-    plans: list[Planned] = []
-    for largest_first in (False, True):
+        A trainer that sorts accelerators before it takes them sorts those that Ray has given it, not those of the
+        cluster.
+        """
+        placer = Placer(self._reader.fork().faults, self._nodes, replace(packing, sorted_first=False))
         with suppress(PlacementError):
-            plans.append(placed(whole=True, largest_first=largest_first))
-            if not _torn(plans[-1].plan):
-                return plans[-1]
-    return min(plans, key=lambda planned: _torn(planned.plan), default=None)
+            self._job.place(placer)
+        nodes = used_nodes(placer.components)
+        return None if placer.faults or len(nodes) == self._nodes.num_nodes else nodes
+
+    def pinned(self) -> Planned:
+        """Return the plan in whole steps that keeps most groups on one node, else one without. Raises `PlacementError`.
+
+        A pool with small steps takes from the first nodes, and may leave less on each of them than a step of a later
+        pool needs. Larger steps that come first leave room for smaller ones: if each size divides the next one, all
+        groups stay on one node wherever they can. The trainer's order is preferred, as its own plan has it.
+        """
+        in_steps = Packing(pinned=True, whole=True)
+        plans: list[Planned] = []
+        for packing in (in_steps, replace(in_steps, largest_first=True)):
+            with suppress(PlacementError):
+                plans.append(self.placed(packing))
+                if not _torn(plans[-1].plan):
+                    return plans[-1]
+            if not self._has_other_turn:
+                break  # the largest pools come first already
+        if not plans:
+            return self.placed(Packing(pinned=True))
+        return min(plans, key=lambda planned: _torn(planned.plan))
 
 
 def _torn(plan: Plan) -> int:

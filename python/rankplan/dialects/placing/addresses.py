@@ -11,26 +11,26 @@ slime#2373) and in NeMo-RL (7ea279a: nemo_rl/models/generation/sglang/utils/ip_p
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from rankplan._core import Inventory, Taken
 from rankplan.errors import Diagnostic
 
 
-def address_fault(system: str, nodes: Sequence[int], together: int, node_gpus: int, help: str) -> Diagnostic | None:
+def address_fault(
+    system: str, taken: Taken, inventory: Inventory, each: int, together: int, node_gpus: int, help: str
+) -> Diagnostic | None:
     """Return the warning of the first process that gets the address of another node, or the ports of another process.
 
-    ``nodes`` are those of the processes of all engines, ``together`` how many of them the trainer expects on a node of
-    ``node_gpus`` GPUs. There is no warning if each node has as many as expected, except the last one.
+    ``taken`` are the GPUs of all engines, ``each`` those of a process, ``together`` the number of processes that the
+    trainer expects on a node of ``node_gpus`` GPUs. There is no warning if each node has as many as expected, except
+    the last one.
     """
-    leaders: dict[int, int] = {}
-    for process, node in enumerate(nodes):
-        leader = process // together * together
-        if nodes[leader] != node:
-            return _other_host(system, (process, node), (leader, nodes[leader]), node_gpus, help)
-        first = leaders.setdefault(node, leader)
-        if first != leader:
-            return _same_ports(system, (process, node), first, node_gpus, help)
-    return None
+    found = taken.miscounted(inventory, each, together)
+    if found is None:
+        return None
+    process, node, other, other_node = found
+    if other_node != node:
+        return _other_host(system, (process, node), (other, other_node), node_gpus, help)
+    return _same_ports(system, (process, node), other, node_gpus, help)
 
 
 def _other_host(system: str, process: tuple[int, int], leader: tuple[int, int], gpus: int, help: str) -> Diagnostic:

@@ -76,6 +76,8 @@ class Placer:
         self.actors: list[Actors] = []
         self.rules: Rules = NO_RULES
         """What the config states about the components."""
+        self.has_other_turn = False
+        """Whether pools would take in another turn if the largest were first."""
         self.mode: PlacementMode | None = None
         """How the roles share accelerators, for a system with such modes."""
         self.facts: dict[str, Mapping[str, Any]] = {}
@@ -119,9 +121,11 @@ class Placer:
 
         ``steps`` has the sizes of the groups of each pool, in the order in which the trainer makes the pools.
         """
-        if not self.packing.largest_first:
-            return list(steps)
-        return sorted(steps, key=lambda name: -max(steps[name]))  # pools with equal steps keep their order
+        largest_first = sorted(
+            steps, key=lambda name: -max(steps[name], default=0)
+        )  # pools with equal steps keep their order
+        self.has_other_turn = largest_first != list(steps)
+        return largest_first if self.packing.largest_first else list(steps)
 
     def take(
         self,
@@ -334,7 +338,7 @@ class Placer:
             )
 
     def check_addresses(
-        self, system: str, nodes: Sequence[int], together: int, node_gpus: int, at: Where, help: str
+        self, system: str, taken: Taken, each: int, together: int, node_gpus: int, at: Where, help: str
     ) -> None:
         """Warn at a place of engines that a trainer gives the address or the ports of others, as it counts them.
 
@@ -342,7 +346,7 @@ class Placer:
         """
         from rankplan.dialects.placing.addresses import address_fault  # few trainers count engines
 
-        warning = address_fault(system, nodes, together, node_gpus, help)
+        warning = address_fault(system, taken, self.inventory.core, each, together, node_gpus, help)
         if warning is not None:
             self.faults.warn(at, warning)
 

@@ -1,4 +1,4 @@
-"""The nodes that Kubernetes shows: the output of ``kubectl get nodes -o json`` or ``-o yaml``.
+"""The nodes that Kubernetes shows: ``kubectl get nodes -o json``, or ``kubectl get nodes,pods -A -o json``; or YAML.
 
 Source: the API of Kubernetes, ``NodeStatus`` and ``NodeSpec``; the labels of NVIDIA's and AMD's operators.
 """
@@ -18,7 +18,9 @@ from rankplan.files import read_text
 from rankplan.kinds import KUBERNETES_NODES
 from rankplan.nodes.topology.domains import RANK_LABELS
 from rankplan.nodes.topology.sources import HOSTNAME, known_key
+from rankplan.read.inventories.pod_requests import usage_of_pods
 from rankplan.read.inventories.quantities import reservable
+from rankplan.read.inventories.shown_nodes import ShownNode, beside_jobs
 from rankplan.read.text.document import Document
 from rankplan.words import natural, shown, whole_number
 
@@ -32,47 +34,62 @@ _CONTROL = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/ma
 
 
 def read_kubernetes_nodes(
-    path: str | os.PathLike[str], keys: Collection[str] = ()
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """Return an entry of an inventory for each node, in natural order of the names, and why nodes are not healthy.
+    path: str | os.PathLike[str], keys: Collection[str] = (), *, ignore_jobs: bool = False
+) -> list[ShownNode]:
+    """Return the nodes of a file, in natural order of their names.
 
     Labels that tell where a node is are kept, and those with these ``keys``. A node is not healthy if it is not ready,
-    cordoned, or tainted by Kubernetes for a problem; nodes of the control plane that take no jobs are left out. Raises
-    `PlacementError` for any other file, ``OSError`` if it cannot be read.
+    cordoned, or tainted by Kubernetes for a problem; nodes of the control plane that take no jobs are left out. What
+    the pods of the file request is left to them, unless ``ignore_jobs``. Raises `PlacementError` for any other file,
+    ``OSError`` if it cannot be read.
     """
     file = os.fspath(path)
-    entries: dict[str, dict[str, Any]] = {}
-    problems: dict[str, str] = {}
-    for node in _nodes(file):
-        name = _at(node, "metadata", "name")
+    nodes: dict[str, Mapping[str, Any]] = {}
+    pods: dict[str, list[Mapping[str, Any]]] = {}
+    for item in _items(file):
+        if item.get("kind") == "Pod":
+            pods.setdefault(str(_at(item, "spec", "nodeName")), []).append(item)
+            continue
+        name = _at(item, "metadata", "name")
         if not _is_text(name) or not name:
             raise _refusal(file, f"a node has the name {shown(name)}", KUBERNETES_NODES.help)
-        if name in entries:
+        if name in nodes:
             raise _refusal(file, f"node {shown(name)} is listed twice", "list each node once")
-        taints = [one for one in _list(node, "spec", "taints") if one.get("effect") in ("NoSchedule", "NoExecute")]
-        if not any(one.get("key") in _CONTROL for one in taints):
-            entries[name] = _entry(node, name, keys)
-            if (problem := _problem(node, taints)) is not None:
-                problems[name] = problem
-                entries[name]["healthy"] = False
-    if not entries:
+        nodes[name] = item
+    shown_nodes = []
+    for name in sorted(nodes, key=natural):
+        taints = [
+            taint
+            for taint in _list(nodes[name], "spec", "taints")
+            if taint.get("effect") in ("NoSchedule", "NoExecute")
+        ]
+        if any(taint.get("key") in _CONTROL for taint in taints):
+            continue
+        entry, in_use = _entry(nodes[name], name, keys), None
+        if not ignore_jobs:
+            entry, in_use = beside_jobs(entry, usage_of_pods(pods.get(name, ()), _counted_keys(nodes[name])))
+        problem = _problem(nodes[name], taints)
+        if problem is not None:
+            entry["healthy"] = False
+        shown_nodes.append(ShownNode(name, entry, problem, in_use))
+    if not shown_nodes:
         raise _refusal(file, "the file has no nodes that take jobs", KUBERNETES_NODES.help)
-    return [entries[name] for name in sorted(entries, key=natural)], problems
+    return shown_nodes
 
 
-def _nodes(file: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the objects of a file, which must be nodes."""
+def _items(file: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the objects of a file, which must be nodes, or pods beside them."""
     text = read_text(file, _LARGEST)
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
         content = Document(file, text).value()
-    listed = content.get("items") if isinstance(content, Mapping) and "items" in content else [content]
-    for one in listed if isinstance(listed, list) else [listed]:
-        kind = one.get("kind", "Node") if isinstance(one, Mapping) and "metadata" in one else None
-        if kind != "Node" or not isinstance(one, Mapping):
-            raise PlacementError([replace(KUBERNETES_NODES.fault(one), file=file)])
-        yield one
+    items = content.get("items") if isinstance(content, Mapping) and "items" in content else [content]
+    for item in items if isinstance(items, list) else [items]:
+        kind = item.get("kind", "Node") if isinstance(item, Mapping) and "metadata" in item else None
+        if not isinstance(item, Mapping) or kind not in ("Node", "Pod"):
+            raise PlacementError([replace(KUBERNETES_NODES.fault(item), file=file)])
+        yield item
 
 
 def _entry(node: Mapping[str, Any], name: str, keys: Collection[str]) -> dict[str, Any]:
@@ -115,18 +132,29 @@ def _reservable(node: Mapping[str, Any]) -> dict[str, Any]:
 
 def _accelerators(node: Mapping[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
     """Return what jobs may have of a node: whole accelerators, or else parts of GPUs (MIG), counted one by one."""
+    amounts, counted_keys = _amounts(node), _counted_keys(node)
+    if not counted_keys:
+        return {"accelerators": 0}
+    accelerators = {"accelerators": sum(whole_number(amounts[key]) or 0 for key in counted_keys)}
+    if counted_keys[0].startswith(_SLICES):
+        name = {"accelerator_model": f"MIG {counted_keys[0].removeprefix(_SLICES)}"} if len(counted_keys) == 1 else {}
+        return accelerators | name
+    kind = next(row.accelerator_type for row in VENDORS if row.resource_key == counted_keys[0])
+    model = next((labels[key] for key in _MODELS if _is_text(labels.get(key))), None)
+    return {
+        **accelerators,
+        **({} if kind == "NV_GPU" else {"accelerator_type": kind}),
+        **({"accelerator_model": model} if model else {}),
+    }
+
+
+def _counted_keys(node: Mapping[str, Any]) -> list[str]:
+    """Return the keys of the amounts that count as accelerators of a node: that of a vendor, or else those of MIG."""
     amounts = _amounts(node)
     for row in VENDORS:
-        if row.resource_key is not None and (count := whole_number(amounts.get(row.resource_key, 0)) or 0):
-            model = next((labels[key] for key in _MODELS if _is_text(labels.get(key))), None)
-            kind = {} if row.accelerator_type == "NV_GPU" else {"accelerator_type": row.accelerator_type}
-            return {"accelerators": count, **kind, **({"accelerator_model": model} if model else {})}
-    slices = {key: whole_number(value) or 0 for key, value in amounts.items() if str(key).startswith(_SLICES)}
-    found = {key: count for key, count in slices.items() if count}
-    if not found:
-        return {"accelerators": 0}
-    name = {"accelerator_model": f"MIG {next(iter(found)).removeprefix(_SLICES)}"} if len(found) == 1 else {}
-    return {"accelerators": sum(found.values()), **name}
+        if row.resource_key is not None and whole_number(amounts.get(row.resource_key, 0)):
+            return [row.resource_key]
+    return [str(key) for key, value in amounts.items() if str(key).startswith(_SLICES) and whole_number(value)]
 
 
 def _problem(node: Mapping[str, Any], taints: list[Mapping[str, Any]]) -> str | None:

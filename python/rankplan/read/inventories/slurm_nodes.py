@@ -9,7 +9,7 @@ import ipaddress
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
@@ -18,16 +18,16 @@ from typing import Any
 from rankplan._core import MAX_LOCAL
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import read_text
-from rankplan.frozen import frozen
 from rankplan.kinds import SLURM_NODES, kind_of
 from rankplan.nodes.facts import SLURM_NAME
 from rankplan.read.inventories.batch_script import BY_NAME
+from rankplan.read.inventories.shown_nodes import ShownNode, Usage, beside_jobs
 from rankplan.words import must_be, natural, shown, whole_number
 
 _RECORD = re.compile(r"^[ \t]*NodeName=", re.MULTILINE)
 _FIELD = re.compile(
-    r"(?<!\S)(NodeName|NodeAddr|NodeHostName|Gres|CfgTRES|State|Reason|CPUTot|CPUEfctv|RealMemory|MemSpecLimit)="
-    r"((?<=Reason=)[^\n]*|\S*)"
+    r"(?<!\S)(NodeName|NodeAddr|NodeHostName|Gres|GresUsed|CfgTRES|AllocTRES|State|Reason"
+    r"|CPUTot|CPUEfctv|CPUAlloc|RealMemory|MemSpecLimit|AllocMem)=((?<=Reason=)[^\n]*|\S*)"
 )
 _GRES = re.compile(
     r"(?P<name>[^:,()]+)(?::(?P<type>[^:,()]+))??(?::(?P<count>[0-9]+)(?P<unit>[KMGkmg]?))?(?:\([^)]*\))?"
@@ -39,14 +39,18 @@ _IN_JSON = {
     "hostname": "NodeHostName",
     "address": "NodeAddr",
     "gres": "Gres",
+    "gres_used": "GresUsed",
     "tres": "CfgTRES",
+    "tres_used": "AllocTRES",
     "reason": "Reason",
 }
 _NUMBERS_IN_JSON = {
     "cpus": "CPUTot",
     "effective_cpus": "CPUEfctv",
+    "alloc_cpus": "CPUAlloc",
     "real_memory": "RealMemory",
     "specialized_memory": "MemSpecLimit",
+    "alloc_memory": "AllocMem",
 }
 _LARGEST = 1 << 30
 """Slurm shows 1 to 4 KiB of each node."""
@@ -59,15 +63,6 @@ _MARKS = "*~#!%$@^-+"
 """Marks of compact states; ``*`` is a node that does not respond."""
 
 
-@frozen
-class SlurmNode:
-    """A node as Slurm shows it: its name, the entry of an inventory without its rank, and why it is not healthy."""
-
-    name: str
-    entry: dict[str, Any]
-    problem: str | None = None
-
-
 def shows_nodes(text: str) -> bool:
     """Return whether a text is the output of ``scontrol show node``, or at least JSON, as no topology is."""
     return _is_json(text) or _RECORD.search(text) is not None
@@ -77,18 +72,20 @@ def _is_json(text: str) -> bool:
     return text.lstrip()[:1] == "{"
 
 
-def read_slurm_nodes(path: str | os.PathLike[str], *, text: str | None = None) -> list[SlurmNode]:
+def read_slurm_nodes(
+    path: str | os.PathLike[str], *, text: str | None = None, ignore_jobs: bool = False
+) -> list[ShownNode]:
     """Return the nodes of ``scontrol show node``, as text or JSON (``--json``), in natural order of their names.
 
-    ``text`` is read in place of the content of the file. Raises `PlacementError` with every fault and its line or path,
-    ``OSError`` if the file cannot be read.
+    What jobs have is left to them, unless ``ignore_jobs``. ``text`` is read in place of the content of the file. Raises
+    `PlacementError` with every fault and its line or path, ``OSError`` if the file cannot be read.
     """
     file, faults = os.fspath(path), list[Diagnostic]()
     text = read_text(file, _LARGEST) if text is None else text
-    nodes: dict[str, SlurmNode] = {}
+    nodes: dict[str, ShownNode] = {}
     for place, fields in _listed_in_json(file, text) if _is_json(text) else _shown(text):
         try:
-            node = _node(fields)
+            node = _node(fields, ignore_jobs=ignore_jobs)
             if node.name in nodes:
                 raise _refusal(f"node {shown(node.name)} is listed twice", "list each node once")
             nodes[node.name] = node
@@ -142,7 +139,7 @@ def _listed_in_json(file: str, text: str) -> Iterator[tuple[dict[str, Any], dict
         yield {"path": f"nodes[{index}]"}, {"NodeName": "", **fields, "State": "+".join(words)}
 
 
-def _node(fields: Mapping[str, str]) -> SlurmNode:
+def _node(fields: Mapping[str, str], *, ignore_jobs: bool) -> ShownNode:
     name = fields["NodeName"]
     if not name or not name.isprintable() or set(name) & set("[],"):
         raise _refusal(f"{shown(name)} is not the name of a node", "pass the output of `scontrol show node`")
@@ -154,12 +151,30 @@ def _node(fields: Mapping[str, str]) -> SlurmNode:
         entry["ip"] = str(ipaddress.ip_address(fields.get("NodeAddr", "")))
     entry |= _accelerators(fields.get("Gres", ""), fields.get("CfgTRES", ""))
     entry |= _reservable(fields)
+    in_use = None
+    if not ignore_jobs:
+        entry, in_use = beside_jobs(entry, _usage(fields))
     down = _down(fields.get("State", ""))
     if not down:
-        return SlurmNode(name, entry)
+        return ShownNode(name, entry, in_use=in_use)
     reason = re.split(r"\s*\[\S+@\S+\]", fields.get("Reason", ""))[0].strip()  # who set it, and when
     problem = "+".join(down) + (f": {reason}" if reason and reason != "none" else "")
-    return SlurmNode(name, entry | {"healthy": False}, problem)
+    return ShownNode(name, entry | {"healthy": False}, problem, in_use)
+
+
+def _usage(fields: Mapping[str, str]) -> Usage:
+    """Return what jobs have of a node.
+
+    ``AllocTRES`` counts the GPUs if Slurm is told to track them (``AccountingStorageTRES``); ``GresUsed``, which only
+    ``--detail`` and JSON show, counts them always.
+    """
+    listed = _listed(fields.get("GresUsed", ""))
+    return Usage(
+        accelerators=_tracked_gpus(fields.get("AllocTRES", "")) or _number_of_accelerators(listed),
+        cpus=whole_number(fields.get("CPUAlloc")) or 0,
+        memory=whole_number(fields.get("AllocMem")) or 0,
+        jobs="jobs of Slurm",
+    )
 
 
 def _reservable(fields: Mapping[str, str]) -> dict[str, int]:
@@ -189,9 +204,9 @@ def _accelerators(gres: str, configured: str) -> dict[str, Any]:
     Parts of GPUs (MIG) count one by one; shards and MPS only share GPUs that are listed, too.
     """
     found = [one for one in _listed(gres) if one[0] is not None]
-    if not found and (counted := re.search(r"(?:^|,)gres/gpu=([0-9]{1,9})(?:,|$)", configured)):
-        found = [("NV_GPU", None, int(counted[1]))]
-    total = sum(count for _, _, count in found)
+    if not found and (tracked := _tracked_gpus(configured)):
+        found = [("NV_GPU", None, tracked)]
+    total = _number_of_accelerators(found)
     if total > MAX_LOCAL:
         raise PlacementError(
             [must_be("`Gres`", gres, f"at most {MAX_LOCAL} accelerators", "check the node in slurm.conf")]
@@ -208,6 +223,16 @@ def _accelerators(gres: str, configured: str) -> dict[str, Any]:
         **({} if kind == "NV_GPU" else {"accelerator_type": kind}),
         **({} if model is None else {"accelerator_model": model}),
     }
+
+
+def _tracked_gpus(resources: str) -> int:
+    """Return the number of GPUs in a list of trackable resources: ``cpu=224,mem=2015G,gres/gpu=8,gres/gpu:h100=8``."""
+    counted = re.search(r"(?:^|,)gres/gpu=([0-9]{1,9})(?:,|$)", resources)
+    return 0 if counted is None else int(counted[1])
+
+
+def _number_of_accelerators(listed: Iterable[tuple[str | None, str | None, int]]) -> int:
+    return sum(count for kind, _, count in listed if kind is not None)
 
 
 def _listed(gres: str) -> Iterator[tuple[str | None, str | None, int]]:

@@ -363,9 +363,9 @@ class NemoRlJob(Job):
     def _check_addresses(self, placer: Placer, engines: Taken, engine: Engine) -> None:
         """Warn of an engine of SGLang that gets the address of another node, or the ports of another process."""
         gpus = self._generating.gpus
-        nodes = engines.nodes(placer.inventory.core, min(engine.size, gpus))
+        each, together = min(engine.size, gpus), max(1, gpus // engine.size)
         help = "set cluster.gpus_per_node to the GPUs of a node"
-        placer.check_addresses("NeMo-RL", nodes, max(1, gpus // engine.size), gpus, engine.path, help)
+        placer.check_addresses("NeMo-RL", engines, each, together, gpus, engine.path, help)
 
     def _place_teacher(self, placer: Placer, teacher: _Teacher) -> None:
         """Place a teacher on nodes of its own."""

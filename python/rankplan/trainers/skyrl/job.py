@@ -14,7 +14,7 @@ and ``create_inference_servers`` (a956457), and ``translate_legacy_config`` (sky
 
 from __future__ import annotations
 
-from rankplan import Diagnostic, Parallel, RankSet, Request
+from rankplan import Diagnostic, Parallel, Request
 from rankplan._core import Requests
 from rankplan.dialects.placing.engines import engine_sizes
 from rankplan.dialects.placing.sharing import Shape, differing
@@ -187,9 +187,8 @@ class SkyrlJob(Job):
         Only these make the folders of checkpoints, and download the model (``PPORayActorGroup._initiate_actors`` in
         skyrl/backends/skyrl_train/workers/worker.py, ``save_checkpoint`` and ``init_model``, a956457).
         """
-        nodes = own.nodes(placer.inventory.core)
-        each = model.gpus_per_node
-        lacking = RankSet(nodes) - RankSet(nodes[::each])
+        core, each = placer.inventory.core, model.gpus_per_node
+        lacking = own.used_nodes(core) - own.starting_nodes(core, each)
         if lacking:
             placer.faults.warn(self.places[model.name], faults.no_first_rank(model.name, each, lacking))
 

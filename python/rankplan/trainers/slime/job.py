@@ -164,10 +164,9 @@ class SlimeJob(Job):
         if not rollout:
             return
         node_gpus = self.per_node or ASSUMED
-        nodes = rollout.nodes(placer.inventory.core, each)
         together = max(1, node_gpus // self.per_engine)
         where, help = self._config.where(keys.ENGINE_GPUS), faults.whole_nodes(node_gpus)
-        placer.check_addresses("slime", nodes, together, node_gpus, where, help)
+        placer.check_addresses("slime", rollout, each, together, node_gpus, where, help)
 
     def _take(self, placer: Placer, *, colocated: bool) -> Taken:
         """Take the GPUs of all sides; too few are a fault, with those that there are."""

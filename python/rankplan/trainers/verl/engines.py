@@ -77,12 +77,9 @@ class Engines:
         groups = self.size // each
         if not self.is_vllm or groups < 2 or not taken or placer.faults:
             return
-        nodes = taken.nodes(placer.inventory.core, each)
-        for engine in range(len(nodes) // groups):
-            own = nodes[engine * groups : (engine + 1) * groups]
-            if len(set(own)) < groups:
-                placer.faults.warn(self.engine.path, faults.shared_sockets(name, engine, own[0], each))
-                return
+        sharing = taken.sharing_numbers(placer.inventory.core, each, groups)
+        if sharing is not None:
+            placer.faults.warn(self.engine.path, faults.shared_sockets(name, *sharing, each))
 
     def _check(self, placer: Placer) -> None:
         if self.fault is not None:
