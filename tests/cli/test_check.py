@@ -207,6 +207,7 @@ def test_reports_as_json() -> None:
         "file": "conf.yaml",
         "fine": True,
         "nodes": 2,
+        "nodes_in_use": 2,
         "components": {"actor": 8, "rollout": 4},
         "mode": "DISAGGREGATED",
         "groups": ["actor: 2 tp groups within nodes", "rollout: 4 tp groups within nodes"],

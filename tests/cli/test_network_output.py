@@ -192,7 +192,7 @@ def test_without_leaves_hardware_out() -> None:
         if "nvlink=a" in names:
             assert done.exit_code == 1 and "resource rank 0 is excluded: node 0" in done.stdout
         else:
-            assert f"small.yaml: fine, 2 components, {rows + 1} processes on 4 nodes\n" in done.stdout
+            assert f"small.yaml: fine, 2 components, {rows + 1} processes on 3 of 4 nodes\n" in done.stdout
             assert "idle" not in done.stdout
     done = run("check", "small.yaml", "--inventory", "nodes.yaml", "--without", "node-7")
     assert done.exit_code == 1 and "unknown node or accelerator 'node-7'" in done.stdout

@@ -91,7 +91,9 @@ class Job:
             each = " each" if len(nodes) > 1 else ""
             kinds.append(f"{counted(len(nodes), 'node')} with {counted(record.num_accelerators, 'accelerator')}{each}")
         hint = {"hint": "set other nodes with --nodes, --inventory or --ray"}
-        notes.warning("%s: assuming %s", self.name, " and ".join(kinds), extra=hint)
+        allocation = self.reader.allocation
+        reason = "" if allocation is None else allocation.reason(self.inventory)
+        notes.warning("%s: assuming %s%s", self.name, " and ".join(kinds), reason, extra=hint)
 
     def announce_unknown(self) -> None:
         """Log how many values of a script decide the placement, and are known only when it runs."""

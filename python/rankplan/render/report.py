@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankplan.errors import Diagnostic, PlacementError, printable
 from rankplan.frozen import frozen
+from rankplan.plans.component import used_nodes
 from rankplan.plans.plan import Plan
 from rankplan.render.lines import group_lines
 from rankplan.words import counted
@@ -67,7 +68,7 @@ class Report:
         counts = (
             counted(len(self.plan), "component"),
             counted(sum(len(rows) for rows in self.plan.values()), "process", "processes"),
-            counted(self.plan.inventory.num_nodes, "node"),
+            nodes_in_use(self.plan),
         )
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
         first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
@@ -95,6 +96,7 @@ class Report:
             "file": self.file,
             "fine": plan is not None,
             "nodes": None if plan is None else plan.inventory.num_nodes,
+            "nodes_in_use": None if plan is None else len(used_nodes(plan.values())),
             "components": None if plan is None else {name: len(rows) for name, rows in plan.items()},
             "mode": None if plan is None or plan.mode is None else plan.mode.name,
             "groups": [] if plan is None else group_lines(plan),
@@ -105,6 +107,12 @@ class Report:
             "error": None,
             **self._plain_memory(),
         }
+
+
+def nodes_in_use(plan: Plan) -> str:
+    """Return the number of nodes that a plan uses, of those of its inventory if it uses fewer: ``4 of 2,000 nodes``."""
+    total, used = plan.inventory.num_nodes, len(used_nodes(plan.values()))
+    return counted(total, "node") if used == total else f"{used:,} of {counted(total, 'node')}"
 
 
 def faults_line(faults: Sequence[Diagnostic]) -> str:

@@ -56,6 +56,13 @@ class Job(ABC):
         """Return what the trainer sorts the nodes from Ray by; ``None`` if it does not sort them."""
         return None
 
+    def largest_node(self) -> int | None:
+        """Return the most accelerators of a node, for a config that does not state its nodes; else ``None``.
+
+        Where no nodes are given, such a job has the fewest on which it fits, at most those of `size`.
+        """
+        return None
+
     def assumed(self) -> Inventory | None:
         """Return the nodes that the config is meant for where none are given; ``None``: those of its `size`."""
         return None

@@ -118,6 +118,10 @@ class JobPlanner:
         if not job.finds_all:
             read.reader.finish()
         inventory = job.assumed() or assumed(read.reader, *job.size())
+        if not read.reader.faults and (job.largest_node() is not None or read.reader.allocation is not None):
+            from rankplan.dialects.interface.fewest import probable_nodes
+
+            inventory = probable_nodes(read, inventory)
         if read.reader.faults:
             self.planned(read, inventory)  # raises them, with those of the places
         return inventory

@@ -56,6 +56,8 @@ def read_kubernetes_nodes(
         if name in nodes:
             raise _refusal(file, f"node {shown(name)} is listed twice", "list each node once")
         nodes[name] = item
+    if pods and not nodes:
+        raise PlacementError([replace(KUBERNETES_NODES.fault({"kind": "Pod", "apiVersion": "v1"}), file=file)])
     shown_nodes = []
     for name in sorted(nodes, key=natural):
         taints = [

@@ -5,11 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankplan.errors import Diagnostic, Label
 from rankplan.frozen import frozen
 from rankplan.read.text.document import AT_KEY, Section, Source
+
+if TYPE_CHECKING:
+    from rankplan.read.text.allocation import Allocation
 
 Path = tuple[str | int, ...]
 
@@ -65,6 +68,8 @@ class Places:
         """The values of the programs that are other parts of the job, by the names of these."""
         self.partial: dict[Path, str] = dict(getattr(base, "partial", {}))
         """The texts of which a script leaves a part open, with ``$NAME`` for an unset variable."""
+        self.allocation: Allocation | None = getattr(base, "allocation", None)
+        """What a batch script asks Slurm for."""
         self.used: set[str] = set()
         """The given environment variables that a script reads."""
         self._places: dict[Path, tuple[Place, Place]] = {}

@@ -13,6 +13,7 @@ from rankplan.errors import Diagnostic, Faults, KeyPath, PlacementError, Where
 from rankplan.kinds import CONFIG, Kind
 from rankplan.read.text.document import Section
 from rankplan.read.text.load import load_config
+from rankplan.read.text.places import Places
 from rankplan.read.text.programs import started
 from rankplan.read.text.scalars import plain_scalar
 from rankplan.read.text.unresolved import RESOLVE, unresolved
@@ -20,6 +21,8 @@ from rankplan.words import as_int, misspelt, must_be, path_text
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from rankplan.read.text.allocation import Allocation
 
 Config = Mapping[str, Any] | str | os.PathLike[str]
 """A mapping (a dict, an OmegaConf object) or the path of a YAML file or a launch script."""
@@ -124,6 +127,11 @@ class Reader:
         """The file of the program, empty if the repository of the launch script does not have it."""
         program = started(self._document)
         return "" if program is None else program.file
+
+    @property
+    def allocation(self) -> Allocation | None:
+        """What a batch script asks Slurm for; ``None`` if the config is of none."""
+        return self._document.allocation if isinstance(self._document, Places) else None
 
     @property
     def file(self) -> str:

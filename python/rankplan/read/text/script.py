@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import read_text
 from rankplan.frozen import frozen
+from rankplan.read.text.allocation import allocation_of
 from rankplan.read.text.document import Section
 from rankplan.read.text.entrypoints import Entrypoint
 from rankplan.read.text.layers import Layers, over
@@ -147,6 +148,7 @@ def parse_script(origin: Text | Entrypoint, text: str, load: Load, given: Mappin
         file = program_file(chosen.program.name, chosen.program.place.file, chosen.command.folder)
         config.document.program = replace(chosen.program, file="" if file is None else os.fspath(file))
         config.document.parts = parts
+        config.document.allocation = allocation_of(text)
         config.document.used = followed.used & set(given)
         config.document.partial |= _partial_texts(values.tokens)
     _reject_own(given, followed, config, sources)

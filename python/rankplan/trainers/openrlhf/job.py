@@ -87,6 +87,10 @@ class OpenrlhfJob(Job):
         nodes = sum(-(-model.gpus // each) for model in apart)
         return nodes + (0 if self.all else -(-self.num_engines * self.tensor // each)), each
 
+    def largest_node(self) -> int:
+        """Return the accelerators of the nodes of `size`: flags state those of each model, not how many nodes exist."""
+        return self.size()[1]
+
     def place(self, placer: Placer) -> None:
         """Place the models, and ``vllm``, whose processes are engines."""
         steps = {name: self._steps(name) for name in self._hosts()}

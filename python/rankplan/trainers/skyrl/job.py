@@ -156,6 +156,10 @@ class SkyrlJob(Job):
                 apart += model.nodes
         return max(1, apart - (-self.servers * self.each // each)), each
 
+    def largest_node(self) -> int:
+        """Return the accelerators of the nodes of `size`: flags state those of each model, not how many nodes exist."""
+        return self.size()[1]
+
     def place(self, placer: Placer) -> None:
         """Place ``policy``, ``ref``, ``critic``, and the servers of the ``generator``."""
         if max(model.gpus_per_node for model in self.models.values()) > 1:

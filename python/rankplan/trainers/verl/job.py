@@ -29,6 +29,7 @@ from rankplan.dialects.interface.job import Job
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.placing.placer import Placer
 from rankplan.plans.requests import NodeOrder
+from rankplan.read.components import ASSUMED
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.actors import read_actors
 from rankplan.trainers.verl.pools import USERS, Pool, read_pool
@@ -137,15 +138,25 @@ class VerlJob(Job):
 
         Those of a partition are stated, and its pools share them.
         """
-        teachers = None if self.teachers is None else self.teachers.pool
         if self.critics_pool is not None:
             nodes = max(self.whole_pool.nodes // 2 * 2, 1)
             return nodes, self.whole_pool.gpus_per_node
+        pools = self._pools_with_nodes()
+        return sum(pool.nodes for pool in pools), max(pool.gpus_per_node for pool in pools)
+
+    def largest_node(self) -> int | None:
+        """Return the accelerators of a node that several pools may share; one pool states its nodes."""
+        pools = self._pools_with_nodes()
+        if self.critics_pool is not None or len(pools) == 1:
+            return None
+        return max(ASSUMED, *(pool.gpus_per_node for pool in pools))
+
+    def _pools_with_nodes(self) -> list[Pool]:
+        """Return the pools that have nodes of their own."""
+        teachers = None if self.teachers is None else self.teachers.pool
         pools = [self.pool, self.rollout.pool, self.reward.pool, teachers]
         used = [pool for pool in pools if pool is not None and pool.nodes]
-        if self.partition is not None:
-            used = [self.partition.divided, *used[2:]]
-        return sum(pool.nodes for pool in used), max(pool.gpus_per_node for pool in used)
+        return used if self.partition is None else [self.partition.divided, *used[2:]]
 
     def place(self, placer: Placer) -> None:
         """Place the training and its engines, the reward model, the teachers, and engines with nodes of their own.
