@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rankplan.front.api import plan as plan
     from rankplan.front.api import requests as requests
     from rankplan.front.api import tune as tune
+    from rankplan.front.api import tune_async as tune_async
     from rankplan.guests.doors import without_guests as without_guests
     from rankplan.launchers.emit import emit as emit
     from rankplan.launchers.options import EmitOptions as EmitOptions
@@ -103,6 +104,8 @@ if TYPE_CHECKING:
     from rankplan.tuning.search import Sweep as Sweep
     from rankplan.tuning.search import Tuning as Tuning
     from rankplan.tuning.search import sweep as sweep
+    from rankplan.tuning.splits import AsyncTuning as AsyncTuning
+    from rankplan.tuning.splits import SplitTime as SplitTime
 
 _NAMES = {
     "_core": ("Chunks", "Groups", "Packed", "Placement", "Placements", "RankMap", "RankSet", "error_codes"),
@@ -124,7 +127,7 @@ _NAMES = {
         *("ResourceOutOfRangeError", "WorkerError"),
     ),
     "render.report": ("Report",),
-    "front.api": ("check", "plan", "requests", "tune"),
+    "front.api": ("check", "plan", "requests", "tune", "tune_async"),
     "plans.model": ("Model",),
     "moving.transition": ("Transition", "transition"),
     "nodes.clusters": ("SupportsInventory",),
@@ -156,6 +159,7 @@ _NAMES = {
     "tuning.costs": ("ComponentCosts", "Costs", "WeightSync"),
     "tuning.schedule": ("Schedule", "Sensitivity"),
     "tuning.search": ("Ranked", "Rejected", "Sweep", "Tuning", "sweep"),
+    "tuning.splits": ("AsyncTuning", "SplitTime"),
 }
 """The public names by the module that has them."""
 

@@ -23,7 +23,7 @@ WARNINGS = {
     "engine-address",
     "assumed-nodes",
 }
-WARNINGS_OF_THE_CORE = {"group-spans", "rail-mismatch", "times-grow", "colocated-times"}
+WARNINGS_OF_THE_CORE = {"group-spans", "rail-mismatch", "times-grow", "colocated-times", "parts-exceed-step"}
 
 
 def test_the_rules_are_the_codes_of_the_core_and_the_warnings() -> None:

@@ -118,6 +118,10 @@ codes! {
     NoSchedule = "no-schedule", "no schedule of the components to tune fits on the accelerators";
     TimesGrow = "times-grow", "a component takes longer on more accelerators";
     ColocatedTimes = "colocated-times", "the times of separate accelerators are guessed from those of shared ones";
+    NoRuns = "no-runs", "costs of an asynchronous run have no measured run, or none of the kind that they need";
+    BadStaleness = "bad-staleness", "a staleness is no number of 0 or more";
+    BadRule = "bad-rule", "a rule of asynchronous runs is unknown";
+    PartsExceedStep = "parts-exceed-step", "the parts of a measured run take longer than its step";
     // Transitions.
     OtherJob = "other-job", "two plans are of different jobs";
     TransitionStuck = "transition-stuck", "no safe order of the steps from one plan to another exists";

@@ -25,7 +25,7 @@ from rankplan.cli.emit import emit, emit_options
 from rankplan.cli.output import colored, faults_end_it, print_table, silent
 from rankplan.cli.rule_options import kept_levels, segment_sizes
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.front.api import check, tune
+from rankplan.front.api import check, tune, tune_async
 from rankplan.front.job import is_saved
 from rankplan.frozen import frozen
 from rankplan.launchers.emit import emit as emitted
@@ -35,6 +35,7 @@ from rankplan.nodes.node_rank import node_ranks
 from rankplan.plans.exchange import sorted_for_trainer
 from rankplan.plans.plan import Plan
 from rankplan.read.text.load import load_config
+from rankplan.tuning.search import read_costs
 from rankplan.words import did_you_mean
 
 HEAD = "# conf.yaml\ncluster:\n  num_nodes: 2\n  component_placement:\n"
@@ -108,7 +109,9 @@ class Example:
         elif self.file == "nodes.yaml":
             Inventory.load(path)
         elif self.file == "costs.yaml":
-            yield from tune(path, self._inventory).warnings
+            costs = read_costs(path)
+            tuning = tune if costs.asynchronous is None else tune_async
+            yield from tuning(costs, self._inventory).warnings
         else:
             report = check(path, None if is_saved(path) else self._inventory, memory=self.ask == _WITH_MEMORY)
             if report.plan is not None and self.ask is not None and self.ask != _WITH_MEMORY:

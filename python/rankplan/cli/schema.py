@@ -17,18 +17,25 @@ from rankplan.jobs.recognising import JOB
 from rankplan.jobs.schema import job_schema
 from rankplan.moving.schema import transition_schema
 from rankplan.read.hardware import hardware_model
+from rankplan.tuning.schema import splits_schema
 
 
 @click.command()
 @click.option("--transition", is_flag=True, help="Print the schema of what rankplan move --format json prints.")
-def schema(*, transition: bool) -> None:
+@click.option("--splits", is_flag=True, help="Print the schema of what rankplan tune prints for asynchronous runs.")
+def schema(*, transition: bool, splits: bool) -> None:
     """Print a JSON schema of configs and job files, for editors.
 
     A YAML language server applies it to a config that starts with "# yaml-language-server: $schema=FILE". It describes
     the keys of every dialect and the types of their values; rankplan check knows all rules.
     """
     with faults_end_it():
-        click.echo(json.dumps(transition_schema() if transition else config_schema(), indent=2))
+        content = config_schema
+        if transition:
+            content = transition_schema
+        elif splits:
+            content = splits_schema
+        click.echo(json.dumps(content(), indent=2))
 
 
 def config_schema() -> dict[str, Any]:

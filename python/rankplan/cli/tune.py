@@ -14,8 +14,10 @@ from rankplan.cli.output import colored, faults_end_it, print_lines, print_table
 from rankplan.dialects.convert import convert
 from rankplan.files import write_whole
 from rankplan.front.api import tune as tuned
+from rankplan.front.api import tune_async as tuned_async
 from rankplan.front.job import load_plan
 from rankplan.render.lines import sharing_lines
+from rankplan.render.splits import splits_json, splits_lines, splits_table
 from rankplan.render.tables import plan_table
 from rankplan.render.tuning import (
     lending_lines,
@@ -26,7 +28,8 @@ from rankplan.render.tuning import (
     sensitivity_line,
     tuning_json,
 )
-from rankplan.tuning.search import Tuning, sweep
+from rankplan.tuning.search import Tuning, read_costs, sweep
+from rankplan.tuning.splits import AsyncTuning
 
 
 @click.command()
@@ -61,7 +64,8 @@ def tune(
     """Find the fastest placement for measured times.
 
     FILE is a config, which states nodes, parallel sizes and rules. Without --costs, its profile_data has the times.
-    COSTS alone needs --nodes, --inventory or --ray.
+    COSTS alone needs --nodes, --inventory or --ray. Costs with "async" and "runs" are of an asynchronous run, whose
+    trainer does not wait for a whole generation: each split of the accelerators gets its seconds, or a range of them.
 
     Prints a ranking, the measured time that decides it, and the plan, which is checked like that of any config. The
     answer is exact under the model of the guide "Which placement is fastest?".
@@ -69,9 +73,17 @@ def tune(
     if file is None and (costs_file is None or choice.given is None):
         raise click.UsageError("without FILE, use --costs and one of --nodes, --inventory and --ray")
     with faults_end_it():
+        costs = None if costs_file is None else read_costs(costs_file)
+        if costs is not None and costs.asynchronous is not None:
+            if to is not None or lend or present is not None or outputs:
+                raise click.UsageError("costs with `async` take none of --to, --lend, --from and -o")
+            _print_splits(
+                tuned_async(costs, choice.given, file, extrapolate=extrapolate, **config_arguments(choice)), form
+            )
+            return
         before = load_plan(present) if present is not None else None
         options = {"extrapolate": extrapolate, "lend": lend, "present": before} | config_arguments(choice)
-        result = tuned(costs_file, choice.given, file, **options)
+        result = tuned(costs, choice.given, file, **options)
         for warning in (*result.warnings, *result.best.warnings):
             click.echo(warning.render(color=colored(sys.stderr)), err=True)
         for output in outputs:
@@ -91,6 +103,17 @@ def tune(
         click.echo()
         print_table(plan_table(result.plan))
         print_lines(sharing_lines(result.plan))
+
+
+def _print_splits(result: AsyncTuning, form: str) -> None:
+    """Print how long a step of an asynchronous run takes on each split."""
+    for warning in result.warnings:
+        click.echo(warning.render(color=colored(sys.stderr)), err=True)
+    if form == "json":
+        click.echo(splits_json(result), nl=False)
+        return
+    print_table(splits_table(result))
+    print_lines(list(splits_lines(result)))
 
 
 def _write(path: Path, result: Tuning) -> None:

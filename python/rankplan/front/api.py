@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rankplan.memory.needs import Needs
     from rankplan.tuning.costs import Costs
     from rankplan.tuning.search import Tuning
+    from rankplan.tuning.splits import AsyncTuning
 
 
 def check(
@@ -188,6 +189,8 @@ def tune(
     from rankplan.tuning.search import costs_for, read_costs, search  # most programs never tune
 
     read = None if costs is None else read_costs(costs)
+    if read is not None and read.asynchronous is not None:
+        raise ValueError("these costs are of an asynchronous run: call rankplan.tune_async")
     if config is None:
         if read is None or nodes is None:
             raise ValueError("pass a config, or costs and nodes")
@@ -211,3 +214,41 @@ def tune(
         memory=memory,
         finish=finish,
     )
+
+
+def tune_async(
+    costs: Costs | Mapping[str, Any] | str | os.PathLike[str],
+    nodes: Nodes | None = None,
+    config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    *,
+    dialect: str | None = None,
+    overrides: Sequence[str] = (),
+    without: Sequence[str] = (),
+    extrapolate: bool = False,
+) -> AsyncTuning:
+    """Tell how long a step takes on each split of the accelerators, as ``rankplan tune`` does for asynchronous runs.
+
+    ``costs`` have ``async`` and ``runs``: the terms of the run, and the steps that were measured. Each row says how it
+    is known; a guess has a range, and guesses are not ranked. The parallel sizes of the config count where the costs
+    state none. ``extrapolate`` admits splits with far fewer or more accelerators than every run. See `plan` for the
+    other arguments.
+
+    The guide "How long is an asynchronous step?" states the model and its errors. Raises `PlacementError` with every
+    fault, and ``ValueError`` without a config if the nodes are missing, too.
+    """
+    from rankplan.tuning.search import read_costs, with_parallel  # most programs never tune
+    from rankplan.tuning.splits import search_splits
+
+    read = read_costs(costs)
+    if config is None:
+        if nodes is None:
+            raise ValueError("pass a config or nodes")
+        return search_splits(read, inventory_from(nodes).without(without), extrapolate=extrapolate)
+    config = opened(config)
+    if not isinstance(config, Mapping) and is_saved(config):
+        raise PlacementError([faults.not_a_config(name_of(config))])
+    job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
+    job.announce()
+    job.reader.fork().finish()
+    planned = job.dialect.plan(job.config, job.inventory)
+    return search_splits(with_parallel(read, planned), job.inventory, extrapolate=extrapolate)

@@ -21,13 +21,16 @@ from rankplan.kinds import COSTS
 from rankplan.memory.peaks import Peak, Peaks
 from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.read.text.reader import Reader
+from rankplan.tuning.async_terms import AsyncTerms, MeasuredRun
 from rankplan.tuning.faults import (
+    no_async,
     no_bandwidth,
     no_bytes,
     no_components,
     no_environments,
     no_seconds,
     no_times,
+    not_overlapped,
     sends_to_itself,
     several_names,
     times_grow,
@@ -37,6 +40,7 @@ from rankplan.tuning.faults import (
     waits_in_circle,
 )
 from rankplan.tuning.models import SHAPES, TIMES, ComponentModel, CostsModel, SyncModel, plain, validated
+from rankplan.tuning.run_reader import RunReader, exceeding_parts, trainer_and_rollout
 from rankplan.tuning.times import ByEnvironments, Computed, Measured, Times
 from rankplan.words import must_be, shown, unknown
 
@@ -146,7 +150,8 @@ class Costs:
     accelerator. ``bandwidth`` is in bytes per second by level: one of `LEVELS`, or a level of the inventory. ``unit``
     divides every number of accelerators. ``like`` maps components without times of their own to those that they run
     with. ``estimated`` are those whose memory or switch follows from what they keep, as a config states it. ``lend``
-    are the terms on which a trainer lends its accelerators.
+    are the terms on which a trainer lends its accelerators. ``asynchronous`` are the terms of an asynchronous run, and
+    ``runs`` those that were measured: such costs are for `rankplan.tune_async`.
     """
 
     components: Mapping[str, ComponentCosts]
@@ -162,6 +167,8 @@ class Costs:
     estimated: tuple[str, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()
     lend: Lend = Lend()
+    asynchronous: AsyncTerms | None = None
+    runs: tuple[MeasuredRun, ...] = ()
     reader: Reader | None = field(default=None, repr=False, compare=False)
 
     @classmethod
@@ -193,9 +200,16 @@ class Costs:
             "sync": [{"from": sync.sender, "to": sync.receiver, "bytes": sync.bytes} for sync in self.syncs],
             "bandwidth": dict(self.bandwidth),
             "lend": self.lend.plain(),
+            "async": None if self.asynchronous is None else self.asynchronous.plain(),
+            "runs": self._plain_runs(),
             "components": components | {name: {"with": other} for name, other in self.like.items()},
         }
         return {key: value for key, value in found.items() if value not in (None, {}, [])}
+
+    def _plain_runs(self) -> list[dict[str, Any]]:
+        if self.asynchronous is None:
+            return []
+        return [run.plain(self.asynchronous.trainer, self.asynchronous.rollout) for run in self.runs]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a costs file atomically. Raises ``OSError``, and ``ValueError`` for times that a function gives."""
@@ -230,6 +244,7 @@ class _Reading:
         # The values without a fault are still checked together.
         sound = {key: value for key, value in content.items() if key not in faulty}
         self._file = file or CostsModel.model_validate(sound)
+        self._is_async = self._file.asynchronous is not None or self._file.runs is not None
         self._entries = reader.mapping(content, "components", ())
 
     def _check_known(self, name: str, known: Mapping[str, Any], path: KeyPath) -> None:
@@ -251,8 +266,26 @@ class _Reading:
         if len(components) > MOST_COMPONENTS:
             self._reader.add(("components",), too_many_components(len(components), MOST_COMPONENTS))
         result = self._result(components, partners)
+        if self._is_async:
+            result = self._with_runs(result)
         self._reader.finish()
-        return replace(result, warnings=tuple(_rising(result)))
+        return replace(result, warnings=(*_rising(result), *_exceeding(result)))
+
+    def _with_runs(self, costs: Costs) -> Costs:
+        """Return the costs with the terms of an asynchronous run and the runs that were measured."""
+        terms, runs = self._file.asynchronous, self._file.runs
+        if terms is None:
+            self._reader.add(("runs",), no_async())
+            return costs
+        if self._file.mode == "sync":
+            self._reader.add(("mode",), not_overlapped())
+        pair = trainer_and_rollout(list(costs.components), costs.after, costs.lend.trainer)
+        if isinstance(pair, Diagnostic):
+            self._reader.add(("components",), pair)
+            return costs
+        reader = RunReader(self._reader, *pair)
+        asynchronous = reader.terms(terms)
+        return replace(costs, stale=True, asynchronous=asynchronous, runs=reader.runs(runs, asynchronous))
 
     def _read_component(self, name: str, components: dict[str, ComponentCosts], partners: dict[str, str]) -> None:
         """Add the times of a component to ``components``; to ``partners``, the one whose times it has."""
@@ -297,6 +330,8 @@ class _Reading:
             return Computed(_checked(name, function))
         key = "seconds" if model.seconds_by_environments is None else "seconds_by_environments"
         points: dict[int, float] | None = getattr(model, key)
+        if not points and self._is_async and key == "seconds":
+            return Measured({})
         if not points:
             self._reader.add(path if points is None else (*path, key), no_times(name, TIMES))
             return None
@@ -388,6 +423,12 @@ def _rising(costs: Costs) -> Iterator[Diagnostic]:
         for fewer, more in pairwise(points.items()):
             if more[1] > fewer[1]:
                 yield costs.located(("components", name, "seconds", str(more[0])), times_grow(name, fewer, more))
+
+
+def _exceeding(costs: Costs) -> Iterator[Diagnostic]:
+    """Yield a warning for each run whose parts take longer than its step."""
+    for path, warning in exceeding_parts(costs.runs):
+        yield costs.located(path, warning)
 
 
 def _checked(name: str, function: Callable[[int], Any]) -> Callable[[int], float | None]:

@@ -78,6 +78,118 @@ def times_grow(name: str, fewer: tuple[int, float], more: tuple[int, float]) -> 
     return Diagnostic("times-grow", message, help, warning=True)
 
 
+RUN_HELP = "write {cards: 64, step: 365}, or {actor: 32, rollout: 32, step: 189, wait: 28} with separate accelerators"
+
+
+def no_runs() -> Diagnostic:
+    """Return the fault of asynchronous costs without a measured run."""
+    message = "`async` needs `runs`: the step of at least one run that was measured"
+    return Diagnostic("no-runs", message, f"{RUN_HELP}, as items of `runs:`")
+
+
+def no_waiting_run() -> Diagnostic:
+    """Return the fault of lending without a run that tells how long the trainer waits."""
+    message = "the rule `lend` needs a run on separate accelerators with `wait`, the seconds in which the trainer waits"
+    return Diagnostic("no-runs", message, "measure a step without lending, and add it to `runs:`")
+
+
+def no_async() -> Diagnostic:
+    """Return the fault of measured runs without the terms of an asynchronous run."""
+    message = "`runs` needs `async`: what the trainer waits for, and how far generation runs ahead"
+    return Diagnostic("missing-key", message, "add `async: {rule: partial, staleness: 0.5, samples: 8192}`")
+
+
+def no_rule() -> Diagnostic:
+    """Return the fault of terms of an asynchronous run without their rule."""
+    return Diagnostic("missing-key", "`rule` is missing", "add `rule: partial`, or the rule of your trainer")
+
+
+def no_staleness(rule: str) -> Diagnostic:
+    """Return the fault of a rule whose staleness is missing."""
+    message = f"the rule `{rule}` needs `staleness`, the batches that generation may run ahead"
+    return Diagnostic("missing-key", message, "add `staleness: 0.5`, or a list such as [0, 0.5, 1]")
+
+
+def no_samples() -> Diagnostic:
+    """Return the fault of partial rollouts of an unknown number of responses."""
+    message = "the rule `partial` needs `samples`, the responses of a batch"
+    return Diagnostic("missing-key", message, "add `samples:`, prompts times responses of each")
+
+
+def half_of_lengths(stated: str, missing: str) -> Diagnostic:
+    """Return the fault of one length of responses without the other."""
+    return Diagnostic("missing-key", f"`{stated}` needs `{missing}`", "state both, or none")
+
+
+def mean_exceeds(mean: float, longest: float) -> Diagnostic:
+    """Return the fault of a mean length above the longest one."""
+    message = f"`mean` is {mean:g}, but `max` is only {longest:g}"
+    return Diagnostic("invalid-value", message, "write the mean length of a response, and the longest one")
+
+
+def not_overlapped() -> Diagnostic:
+    """Return the fault of costs with ``async`` whose mode says that iterations do not overlap."""
+    return Diagnostic("invalid-value", "`mode` is sync, but `async` is stated", "write mode: async, or remove `async`")
+
+
+def not_trainer_and_rollout(names: Sequence[str]) -> Diagnostic:
+    """Return the fault of an asynchronous run of other than two components."""
+    have = ", ".join(f"`{name}`" for name in names) or "none"
+    message = f"an asynchronous run has two components, a trainer and a rollout; these costs have {have}"
+    help = "add the seconds of others to those of these two, and write `with: NAME` for them"
+    return Diagnostic("invalid-value", message, help)
+
+
+def no_trainer(names: Sequence[str]) -> Diagnostic:
+    """Return the fault of two components of which nothing tells which one trains."""
+    message = f"nothing tells whether `{names[0]}` or `{names[1]}` is the trainer"
+    return Diagnostic("missing-key", message, f"add `after: {{{names[1]}: [{names[0]}]}}`, the trainer first")
+
+
+def no_step(missing: str) -> Diagnostic:
+    """Return the fault of a run without its accelerators or its seconds."""
+    return Diagnostic("missing-key", f"the run has no {missing}", RUN_HELP)
+
+
+def one_part(stated: str, missing: str) -> Diagnostic:
+    """Return the fault of a colocated run with the seconds of one part only."""
+    message = f"the run has the seconds of `{stated}`, but not of `{missing}`"
+    return Diagnostic("missing-key", message, "state the seconds of both, or of none")
+
+
+def only_separate(key: str) -> Diagnostic:
+    """Return the fault of a key of a run on separate accelerators in a colocated one."""
+    message = f"`{key}` is of a run on separate accelerators, but `cards` says that this one is colocated"
+    return Diagnostic("invalid-value", message, "remove `cards`, and write the accelerators of both components")
+
+
+def not_accelerators(name: str, value: float) -> Diagnostic:
+    """Return the fault of a run on separate accelerators whose size is no whole number."""
+    message = f"`{name}` is {value:g}; without `cards`, it must be a number of accelerators"
+    return Diagnostic("invalid-value", message, "add `cards:` if the run is colocated, and these are its seconds")
+
+
+def parts_exceed_step(parts: float, step: float) -> Diagnostic:
+    """Return the warning of a run whose parts take longer than its step."""
+    message = f"the parts of the run take {parts:g} s, but its step only {step:g} s"
+    help = "measure the run again, or state its step only: its parts overlap, or are of other steps"
+    return Diagnostic("parts-exceed-step", message, help, warning=True)
+
+
+def not_asynchronous() -> Diagnostic:
+    """Return the fault of costs that state no asynchronous run."""
+    message = "the costs state no asynchronous run"
+    return Diagnostic("missing-key", message, "add `async:` and `runs:`, or use `rankplan.tune`")
+
+
+def no_near_run(measured: Sequence[int], accelerators: int) -> Diagnostic:
+    """Return the fault of runs on far fewer or more accelerators than there are."""
+    sizes = ", ".join(str(size) for size in sorted(set(measured)))
+    message = f"the runs on {sizes} accelerators tell nothing about {counted(accelerators, 'accelerator')}"
+    help = "measure a run with between half and four times the accelerators of each component, or use --extrapolate"
+    return Diagnostic("size-does-not-fit", message, help)
+
+
 def colocated_times(names: Sequence[str], accelerators: int, separate: str) -> Diagnostic:
     """Return the warning of times that say little about components on accelerators of their own."""
     components = " and ".join(f"`{name}`" for name in names)

@@ -17,15 +17,8 @@ from rankplan.read.read_config import ReadConfig
 from rankplan.read.text.load import load_config
 from rankplan.tuning.costs import Costs
 from rankplan.tuning.profile import batches_of
+from rankplan.tuning.roles import stage_of
 from rankplan.words import as_int
-
-_STAGES = (
-    ("env",),
-    ("rollout", "generation", "actor_infer"),
-    ("inference", "reference", "ref", "reward", "reward_model", "teacher"),
-    ("actor", "actor_train", "policy", "critic", "value"),
-)
-"""The roles of RL trainers in the order of an iteration: each needs the results of the stage before it."""
 
 
 @frozen(slots=False)
@@ -57,7 +50,7 @@ class Run:
     @classmethod
     def of(cls, plan: Plan, config: ReadConfig | None) -> Run:
         """Return what a plan and its config tell: the order of the roles, and the micro-batches of RLinf's configs."""
-        stages = {name: _stage(name) for name in plan}
+        stages = {name: stage_of(name) for name in plan}
         known = sorted({stage for stage in stages.values() if stage is not None})
         after = {}
         for name, stage in stages.items():
@@ -67,15 +60,6 @@ class Run:
         unknown = tuple(name for name, stage in stages.items() if stage is None) if len(plan) > 1 else ()
         batches = None if config is None or config.cluster is None else batches_of(config.reader, plan)
         return cls(after, unknown, batches or 1, _smallest(plan))
-
-
-def _stage(name: str) -> int | None:
-    """Return the stage of a role, also of one of its parts such as ``rollout_planner``."""
-    for stage, roles in enumerate(_STAGES):
-        if name in roles:
-            return stage
-    parts = (stage for stage, roles in enumerate(_STAGES) if name.startswith(tuple(f"{one}_" for one in roles)))
-    return next(parts, None)
 
 
 def _smallest(plan: Plan) -> int | None:

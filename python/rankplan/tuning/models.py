@@ -8,7 +8,15 @@ from dataclasses import replace
 from numbers import Real
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    create_model,
+)
 from pydantic_core import PydanticCustomError
 
 from rankplan._core import MAX_PROCESSES
@@ -19,7 +27,8 @@ from rankplan.read.parallel import read_parallel
 from rankplan.read.text.faults import diagnostics, fault
 from rankplan.read.text.reader import Reader
 from rankplan.read.text.unresolved import RESOLVE, unresolved
-from rankplan.words import as_int, shown, whole_number
+from rankplan.tuning.async_terms import Rule
+from rankplan.words import as_int, listed, shown, whole_number
 
 _ITSELF, _VALUE = "{itself}", "{value}"
 """Stand in a message for the key of the value, and for the value."""
@@ -154,6 +163,35 @@ def plain(reader: Reader, value: Any, path: KeyPath) -> Any:
     return value
 
 
+def _level(value: Any) -> float:
+    """Return a staleness: a finite number of 0 or more."""
+    if (number := _number(value)) is None:
+        message = f"the staleness is {shown(value)}; it must be a number of 0 or more"
+        raise fault("bad-staleness", message, "write the batches that generation may run ahead, such as 0.5")
+    return number
+
+
+def _levels(value: Any) -> list[float]:
+    """Return one staleness or several as a list."""
+    values = value if isinstance(value, list) and value else [value]
+    return sorted({_level(item) for item in values})
+
+
+def _rule_of(value: Any) -> Rule:
+    rules = [rule.value for rule in Rule]
+    if value not in rules:
+        raise fault("bad-rule", f"the rule is {shown(value)}; it must be {listed(rules)}", _RULE_HELP)
+    return Rule(value)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise _error(_rule("be true or false"), value, "write lend: true for a run whose trainer lends")
+    return value
+
+
+_RULE_HELP = "write partial if responses are interrupted for new weights, batch if a whole batch is generated ahead"
+
 _Whole = Annotated[int, BeforeValidator(_whole)]
 _Item = Annotated[int, _valid(_item, f"{_VALUE} is not a whole number of 1 or more", _LIST)]
 _Items = Annotated[list[_Item], _must(_listed, "be a list of whole numbers", _LIST)]
@@ -217,6 +255,39 @@ class LendModel(Model):
     ahead: _Number = None
 
 
+class AsyncModel(Model):
+    """The ``async`` of a costs file; see `rankplan.tuning.async_terms.AsyncTerms`."""
+
+    staleness: Annotated[list[float] | None, BeforeValidator(_levels)] = None
+    rule: Annotated[Rule | None, BeforeValidator(_rule_of)] = None
+    samples: _Whole | None = None
+    mean: _Above0 | None = None
+    max: _Above0 | None = None
+    sync: _Number = None
+    switch: _Number = None
+
+
+class RunModel(Model):
+    """An entry of ``runs``; `run_model` adds the two keys that are named like the components."""
+
+    cards: _Whole | None = None
+    step: _Above0 | None = None
+    staleness: Annotated[float | None, BeforeValidator(_level)] = None
+    wait: _Number = None
+    train: _Number = None
+    lend: Annotated[bool, BeforeValidator(_flag)] = False
+    trainer: _Above0 | None = None
+    rollout: _Above0 | None = None
+
+
+def run_model(trainer: str, rollout: str) -> type[RunModel]:
+    """Return the model of a run of these components: their accelerators, or their seconds if they are colocated."""
+    number: Any = Annotated[float | None, _must(_above_0, "be a number above 0", _NUMBER)]
+    keys: dict[str, Any] = {"trainer": (number, Field(default=None, alias=trainer))}
+    keys["rollout"] = (number, Field(default=None, alias=rollout))
+    return create_model("RunOf", __base__=RunModel, **keys)
+
+
 class ProfileModel(BaseModel):
     """RLinf's ``profile_data``: seconds on all accelerators of a component, or by environments of an instance."""
 
@@ -242,3 +313,5 @@ class CostsModel(Model):
     sync: Any = None
     bandwidth: dict[_Text, _Above0] | None = None
     lend: LendModel | None = None
+    asynchronous: Any = Field(default=None, alias="async")
+    runs: Any = None

@@ -131,18 +131,23 @@ def costs_for(
     with suppress(PlacementError):  # the placement is about to be replaced
         planned = dialect.plan(config, inventory)
     known: Mapping[str, Component] = planned or {}
-    components = {
-        name: replace(one, parallel=known[name].parallel) if name in known and not one.parallel.stated else one
-        for name, one in costs.components.items()
-    }
     node_groups = {} if cluster is None else cluster.node_groups
     keys = [key for key, labels in node_groups.items() if labels == (CLUSTER,)]
     timed = costs.components.keys() | costs.like.keys()
     if untimed := [name for key in keys for name in component_names(key) if name not in timed]:
         raise PlacementError(costs.located(("components",), untimed_component(name)) for name in untimed)
-    costs = replace(costs, components=components)
+    costs = with_parallel(costs, known)
     memory = _memory(known) if cluster is None else {}
     return costs if planned is None else filled(costs, planned, len(inventory.core.accelerators())), memory
+
+
+def with_parallel(costs: Costs, planned: Mapping[str, Component]) -> Costs:
+    """Return the costs with the parallel sizes of a plan for the components that state none."""
+    components = {
+        name: replace(one, parallel=planned[name].parallel) if name in planned and not one.parallel.stated else one
+        for name, one in costs.components.items()
+    }
+    return replace(costs, components=components)
 
 
 def _memory(components: Mapping[str, Component]) -> dict[str, Any]:

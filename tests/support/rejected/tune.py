@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 ONE = "components: {a: {seconds: {8: 3}}}\n"
+PAIR = "components: {rollout: {}, actor: {}}\n"
+RUN = "runs: [{cards: 64, step: 365}]\n"
+BATCH = f"{PAIR}async: {{rule: batch}}\n"
 REFUSED = [
     ("components: {a: {memory: 3}}", "missing-times", "component `a` has no times", "1:14"),
     ("components: {a: {seconds: {}}}", "missing-times", "component `a` has no times", "1:"),
@@ -40,6 +43,63 @@ REFUSED = [
     (f"{ONE}lend: {{ahead: all}}", "invalid-value", "`ahead` is 'all'; it must be a number of 0 or more", "2:15"),
     (f"{ONE}lend: {{form: a}}", "unknown-key", "unknown key `form`", "2:8"),
     (f"{ONE}lend: 3", "invalid-value", "`lend` is 3", "2:7"),
+    (f"{BATCH}runs: []", "no-runs", "`async` needs `runs`", "2:1"),
+    (BATCH, "no-runs", "the step of at least one run that was measured", "2:1"),
+    (f"{PAIR}async: {{rule: lend}}\n{RUN}", "no-runs", "the rule `lend` needs a run on separate accelerators", "2:1"),
+    (
+        f"{PAIR}async: {{rule: lend}}\nruns: [{{actor: 2, rollout: 1, step: 9, wait: 3, lend: true}}]",
+        "no-runs",
+        "the rule `lend` needs a run on separate accelerators with `wait`",
+        "2:1",
+    ),
+    (f"{PAIR}{RUN}", "missing-key", "`runs` needs `async`", "2:1"),
+    (f"{PAIR}async: {{staleness: 1}}\n{RUN}", "missing-key", "`rule` is missing", "2:1"),
+    (
+        f"{PAIR}async: {{rule: late}}\n{RUN}",
+        "bad-rule",
+        "the rule is 'late'; it must be stream, batch, partial,",
+        "2:15",
+    ),
+    (f"{PAIR}async: {{rule: partial, staleness: 1}}\n{RUN}", "missing-key", "`partial` needs `samples`", "2:1"),
+    (f"{PAIR}async: {{rule: whole}}\n{RUN}", "missing-key", "the rule `whole` needs `staleness`", "2:1"),
+    (f"{PAIR}async: {{rule: batch, staleness: -1}}\n{RUN}", "bad-staleness", "the staleness is -1; it must be", "2:"),
+    (f"{PAIR}async: {{rule: batch, staleness: [1, .nan]}}\n{RUN}", "bad-staleness", "the staleness is .nan", "2:"),
+    (f"{PAIR}async: {{rule: batch, staleness: []}}\n{RUN}", "bad-staleness", "the staleness is []", "2:"),
+    (f"{PAIR}async: {{rule: batch, mean: 3}}\n{RUN}", "missing-key", "`mean` needs `max`", "2:1"),
+    (
+        f"{PAIR}async: {{rule: batch, mean: 3, max: 2}}\n{RUN}",
+        "invalid-value",
+        "`mean` is 3, but `max` is only 2",
+        "2:1",
+    ),
+    (f"{PAIR}async: {{rules: batch}}\n{RUN}", "unknown-key", "unknown key `rules`", "2:9"),
+    (f"{PAIR}async: 3\n{RUN}", "invalid-value", "`async` is 3; it must be a mapping", "2:"),
+    (f"{BATCH}{RUN}mode: sync", "invalid-value", "`mode` is sync, but `async` is stated", "4:"),
+    (f"{BATCH}runs: 3", "invalid-value", "`runs` is 3; it must be a list of runs", "3:"),
+    (f"{BATCH}runs: [3]", "invalid-value", "it must be a mapping", "3:"),
+    (f"{BATCH}runs: [{{cards: 64}}]", "missing-key", "the run has no `step`", "3:"),
+    (f"{BATCH}runs: [{{step: 64}}]", "missing-key", "neither `cards` nor both of `actor` and `rollout`", "3:"),
+    (f"{BATCH}runs: [{{cards: 0, step: 6}}]", "invalid-value", "`cards` is 0", "3:16"),
+    (f"{BATCH}runs: [{{cards: 6, step: 0}}]", "invalid-value", "`step` is 0; it must be a number above 0", "3:25"),
+    (f"{BATCH}runs: [{{cards: 6, step: 9, actor: 3}}]", "missing-key", "of `actor`, but not of `rollout`", "3:"),
+    (f"{BATCH}runs: [{{cards: 6, step: 9, wait: 3}}]", "invalid-value", "`wait` is of a run on separate acc", "3:"),
+    (f"{BATCH}runs: [{{cards: 6, step: 9, lend: true}}]", "invalid-value", "`lend` is of a run on separate acc", "3:"),
+    (f"{BATCH}runs: [{{actor: 1.5, rollout: 3, step: 9}}]", "invalid-value", "`actor` is 1.5; without `cards`", "3:"),
+    (f"{BATCH}runs: [{{actor: 1, rollout: 3, step: 9, lend: 1}}]", "invalid-value", "it must be true or false", "3:"),
+    (f"{BATCH}runs: [{{actor: 1, rollout: 3, step: 9, staleness: x}}]", "bad-staleness", "the staleness is 'x'", "3:"),
+    (f"{BATCH}runs: [{{actor: 1, roll: 3, step: 9}}]", "unknown-key", "unknown key `roll`", "3:"),
+    (
+        f"components: {{a: {{}}, b: {{}}}}\nasync: {{rule: batch}}\n{RUN}",
+        "missing-key",
+        "whether `a` or `b` is the",
+        "1:1",
+    ),
+    (
+        f"components: {{a: {{}}, b: {{}}, c: {{}}}}\nasync: {{rule: batch}}\n{RUN}",
+        "invalid-value",
+        "an asynchronous run has two components",
+        "1:1",
+    ),
     (
         "components: {" + ", ".join(f"c{i}: {{seconds: {{8: 3}}}}" for i in range(9)) + "}",
         "invalid-value",
@@ -48,4 +108,10 @@ REFUSED = [
     ),
 ]
 
-CODES = {code for _, code, _, _ in REFUSED} | {"size-does-not-fit", "no-schedule", "times-grow", "colocated-times"}
+CODES = {code for _, code, _, _ in REFUSED} | {
+    "size-does-not-fit",
+    "no-schedule",
+    "times-grow",
+    "colocated-times",
+    "parts-exceed-step",
+}
