@@ -22,6 +22,7 @@ from rankplan.dialects.keys.roles import Role, Setting
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("rules.md", "language.md", "differences.md", "coming-from.md")
 RULES, LANGUAGE, DIFFERENCES, SYSTEMS = (ROOT / "docs" / name for name in PAGES)
+ASYNC = ROOT / "docs" / "async.md"
 HELP, GOLDEN = ROOT / "tests" / "help", ROOT / "tests" / "golden" / "differences.json"
 
 INTRODUCTION = """\
@@ -40,7 +41,7 @@ def generated() -> dict[Path, str]:
         DIFFERENCES: differences_page(),
         SYSTEMS: systems_page(),
     }
-    return pages | help_pages()
+    return pages | asynchronous_page() | help_pages()
 
 
 def rules_page() -> str:
@@ -149,6 +150,15 @@ def memory_key(role: Role, key: Key[Any]) -> str:
     paths = " or ".join(dict.fromkeys(f"`{below(section, dotted)}`" for dotted in key.paths))
     default = str(key.default).lower() if isinstance(key.default, bool) else key.default
     return paths if default is None else f"{paths} ({default})"
+
+
+def asynchronous_page() -> dict[Path, str]:
+    """Return the page of asynchronous runs with the errors on published ones, and their picture."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from support import async_errors
+
+    page = with_table(ASYNC, "tests/golden/measured_runs.jsonl", async_errors.table_lines())
+    return {ASYNC: page, ASYNC.with_suffix(".svg"): async_errors.picture()}
 
 
 def with_table(page: Path, source: str, lines: list[str]) -> str:

@@ -22,8 +22,10 @@ from rankplan.tuning.lending import Split, lending_seconds
 from rankplan.tuning.schema import splits_schema
 from rankplan.tuning.split_times import run_times
 from rankplan.tuning.splits import Known, SplitTime, Verdict
+from support import async_errors
 from support import oracle_async as oracle
 from support.commands import run
+from support.paths import DOCS
 from support.published_runs import NEAR, ROWS, Prediction, guesses, near
 
 COLOCATED = {"cards": 64, "step": 365.28, "rollout": 150.72, "actor": 133.41}
@@ -297,6 +299,26 @@ def test_a_colocated_run_alone_is_never_put_before_a_split_in_whose_range_it_is(
     assert faster == {(32, 32)} and not tuning.against_baseline(Verdict.SLOWER)
     inside = [row for row in tuning.separate if row.low <= 365.28 <= row.high]
     assert inside and set(tuning.against_baseline(Verdict.UNDECIDED)) == set(inside)
+
+
+def test_the_errors_on_tables_that_a_fit_left_out() -> None:
+    """Numbers that are fitted without a table stay near the usual ones, and the errors on it are not much larger."""
+    errors = {line.table: async_errors.left_out(line.table) for line in async_errors.lines()}
+    with_parts = errors["verl-fully-async-7b"] + errors["verl-validate-7b"]
+    step_only = [error for table, found in errors.items() if table.startswith(("nemo", "verl-v1")) for error in found]
+    assert (len(with_parts), len(step_only)) == (10, 24)
+    assert median(with_parts) < 0.165 and median(step_only) < 0.105 and max(with_parts + step_only) < 0.5
+    for table, found in errors.items():
+        numbers = async_errors.without(table)
+        assert numbers.kappa <= 0.6 and 0.8 <= numbers.leave <= 0.9 and numbers.tail >= 0.4
+        assert bool(found) == (table not in ("verl-omni-575", "marin-8955"))
+
+
+def test_the_guide_has_the_errors_and_the_picture_of_this_model() -> None:
+    page = (DOCS / "async.md").read_text()
+    assert "\n".join(async_errors.table_lines()) in page
+    drawn = (DOCS / "async.svg").read_text()
+    assert drawn == async_errors.picture() and drawn.count("<circle") == len(GUESSES) + len(NEAR_ROWS)
 
 
 # ----------------------------------------------------------------------------------------------------------- the splits

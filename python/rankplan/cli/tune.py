@@ -15,7 +15,7 @@ from rankplan.dialects.convert import convert
 from rankplan.files import write_whole
 from rankplan.front.api import tune as tuned
 from rankplan.front.api import tune_async as tuned_async
-from rankplan.front.job import load_plan
+from rankplan.front.job import inventory_from, load_plan
 from rankplan.render.lines import sharing_lines
 from rankplan.render.splits import splits_json, splits_lines, splits_table
 from rankplan.render.tables import plan_table
@@ -28,8 +28,47 @@ from rankplan.render.tuning import (
     sensitivity_line,
     tuning_json,
 )
+from rankplan.tuning.costs import Costs
+from rankplan.tuning.logs import LoggedRun, costs_with_log, read_log
 from rankplan.tuning.search import Tuning, read_costs, sweep
 from rankplan.tuning.splits import AsyncTuning
+from rankplan.words import counted, whole_number
+
+
+def _split(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, int] | None:
+    """Return the accelerators of trainer and rollout in a text such as ``32:32``."""
+    if value is None:
+        return None
+    sizes = [whole_number(part) for part in value.split(":")]
+    if len(sizes) != 2 or not all(sizes):
+        raise click.BadParameter(f"{value!r} is no split; write the accelerators of trainer and rollout, such as 32:32")
+    return sizes[0] or 0, sizes[1] or 0
+
+
+def _accelerators(choice: Choice, split: tuple[int, int] | None) -> int:
+    """Return the accelerators of the run of a log: those of its split, or of all nodes."""
+    if split is not None:
+        return sum(split)
+    if choice.given is None:
+        raise click.UsageError("a log does not tell its accelerators: use --nodes, --inventory, --ray or --split")
+    return len(inventory_from(choice.given).without(choice.without).core.accelerators())
+
+
+def _read_costs(
+    path: str, log: str | None, choice: Choice, split: tuple[int, int] | None, staleness: float | None
+) -> Costs:
+    """Return the costs in a file, with the run of a log."""
+    if log is None:
+        return read_costs(path)
+    return costs_with_log(Path(path), read_log(Path(log), _accelerators(choice, split), split, staleness))
+
+
+def _print_log(logged: LoggedRun) -> None:
+    """Print the run of a log as it stands in a costs file, with what each number is made of."""
+    click.echo(f"# {logged.trainer}: means of {counted(logged.steps, 'step')}")
+    for note in logged.notes:
+        click.echo(f"# {note}")
+    click.echo(yaml.safe_dump(logged.content(), sort_keys=False, default_flow_style=None), nl=False)
 
 
 @click.command()
@@ -38,6 +77,9 @@ from rankplan.tuning.splits import AsyncTuning
 @config_options
 @format_option("table", "json")
 @click.option("--to", type=WrittenName(refuse=True), help="Print the placement as a config of this dialect.")
+@click.option("--log", metavar="LOG", type=click.Path(), help="Read a measured run from what the trainer has printed.")
+@click.option("--split", metavar="T:R", callback=_split, help="The log's accelerators of trainer and rollout.")
+@click.option("--staleness", type=click.FloatRange(min=0), help="The log's batches that generation ran ahead.")
 @click.option("--extrapolate", is_flag=True, help="Also use sizes far from every measured one; the result marks them.")
 @click.option("--lend", is_flag=True, help="Also let the trainer lend its accelerators to the rollout while it waits.")
 @click.option("--from", "present", metavar="PLAN", type=click.Path(), help="Prefer few moves from this saved plan.")
@@ -56,6 +98,9 @@ def tune(
     choice: Choice,
     form: str,
     to: str | None,
+    log: str | None,
+    split: tuple[int, int] | None,
+    staleness: float | None,
     extrapolate: bool,
     lend: bool,
     present: str | None,
@@ -66,14 +111,21 @@ def tune(
     FILE is a config, which states nodes, parallel sizes and rules. Without --costs, its profile_data has the times.
     COSTS alone needs --nodes, --inventory or --ray. Costs with "async" and "runs" are of an asynchronous run, whose
     trainer does not wait for a whole generation: each split of the accelerators gets its seconds, or a range of them.
+    Such a run is read from the log of verl, slime, NeMo-RL or SkyRL: --log prints it, and with --costs adds it to them.
 
     Prints a ranking, the measured time that decides it, and the plan, which is checked like that of any config. The
     answer is exact under the model of the guide "Which placement is fastest?".
     """
+    if log is None and (split is not None or staleness is not None):
+        raise click.UsageError("--split and --staleness are of --log")
+    if log is not None and costs_file is None:
+        with faults_end_it():
+            _print_log(read_log(Path(log), _accelerators(choice, split), split, staleness))
+        return
     if file is None and (costs_file is None or choice.given is None):
         raise click.UsageError("without FILE, use --costs and one of --nodes, --inventory and --ray")
     with faults_end_it():
-        costs = None if costs_file is None else read_costs(costs_file)
+        costs = None if costs_file is None else _read_costs(costs_file, log, choice, split, staleness)
         if costs is not None and costs.asynchronous is not None:
             if to is not None or lend or present is not None or outputs:
                 raise click.UsageError("costs with `async` take none of --to, --lend, --from and -o")

@@ -63,24 +63,37 @@ def _against_colocated(tuning: AsyncTuning) -> Iterator[str]:
     if tuning.baseline is None:
         yield f"no colocated run on {counted(tuning.accelerators, 'accelerator')} was measured, so no gain is known"
         return
-    seconds = seconds_text(tuning.baseline.seconds)
-    if faster := tuning.against_baseline(Verdict.FASTER):
-        verb, whole = ("is", "its whole range is") if len(_groups(faster)) == 1 else ("are", "their whole ranges are")
-        yield f"{_names(faster, tuning)} {verb} faster than colocated: {whole} below {seconds}"
-    if slower := tuning.against_baseline(Verdict.SLOWER):
-        verb, whole = ("is", "its whole range is") if len(_groups(slower)) == 1 else ("are", "their whole ranges are")
-        yield f"{_names(slower, tuning)} {verb} slower than colocated: {whole} above {seconds}"
+    others = [row for row in tuning.rows if row is not tuning.baseline]
+    yield from _told_apart(tuning, tuning.baseline, others)
     if undecided := tuning.against_baseline(Verdict.UNDECIDED):
+        seconds = seconds_text(tuning.baseline.seconds)
         yield f"undecided: {_names(undecided, tuning)} against colocated: {seconds} is inside the range"
 
 
+def _told_apart(tuning: AsyncTuning, reference: SplitTime, rows: Sequence[SplitTime]) -> Iterator[str]:
+    """Yield which rows are faster or slower than another one."""
+    seconds = f"{seconds_text(reference.low)}"
+    if reference.high > reference.low:
+        seconds = f"{_range_text(reference)}"
+    for verdict, side in ((Verdict.FASTER, "below"), (Verdict.SLOWER, "above")):
+        if chosen := [row for row in rows if row.against(reference) is verdict]:
+            verb, whole = (
+                ("is", "its whole range is") if len(_groups(chosen)) == 1 else ("are", "their whole ranges are")
+            )
+            name = "colocated" if reference.split is None else _name(reference, tuning)
+            yield f"{_names(chosen, tuning)} {verb} {verdict.value} than {name}: {whole} {side} {seconds}"
+
+
 def _sure_rows(tuning: AsyncTuning) -> Iterator[str]:
-    """Yield which rows between measured runs are not told apart from the fastest one."""
+    """Yield which rows are not told apart from the fastest one of their kind, and which guesses are."""
     for known in (Known.MEASURED, Known.NEAR):
         rows = [row for row in tuning.separate if row.known is known]
         undecided = [row for row in rows[1:] if row.against(rows[0]) is Verdict.UNDECIDED]
         if undecided:
             yield f"undecided: {_names(undecided, tuning)} against {_name(rows[0], tuning)}: their ranges overlap"
+    first = next((row for row in tuning.separate if row.known is not Known.GUESS), None)
+    if first is not None:
+        yield from _told_apart(tuning, first, [row for row in tuning.separate if row.known is Known.GUESS])
 
 
 def _undecided(tuning: AsyncTuning) -> Iterator[str]:

@@ -190,6 +190,31 @@ def no_near_run(measured: Sequence[int], accelerators: int) -> Diagnostic:
     return Diagnostic("size-does-not-fit", message, help)
 
 
+def no_logged_steps(file: str, forms: Sequence[str]) -> Diagnostic:
+    """Return the fault of a log that has the times of no step."""
+    message = "the log has no step with its times, as verl, slime, NeMo-RL and SkyRL print them"
+    help = "pass what the trainer prints to the console, with lines such as\n" + "\n".join(forms)
+    return Diagnostic("missing-times", message, help, file=file)
+
+
+def no_logged_time(file: str, trainer: str, names: Sequence[str]) -> Diagnostic:
+    """Return the fault of a log whose steps lack the time of a part."""
+    message = f"the steps of this log of {trainer} have none of the times {', '.join(names)}"
+    return Diagnostic("missing-times", message, "pass the whole log, with these timers", file=file)
+
+
+def not_colocated(file: str, trainer: str, names: Sequence[str]) -> Diagnostic:
+    """Return the fault of a log of a run on separate accelerators whose split is not stated."""
+    message = f"this log of {trainer} is of a run on separate accelerators: it has {', '.join(names)}"
+    return Diagnostic("missing-key", message, "pass the accelerators of trainer and rollout: --split 32:32", file=file)
+
+
+def not_separate(file: str, trainer: str) -> Diagnostic:
+    """Return the fault of a split that is stated for the log of a colocated run."""
+    message = f"this log of {trainer} is of a colocated run, but --split says that it is not"
+    return Diagnostic("invalid-value", message, "remove --split", file=file)
+
+
 def colocated_times(names: Sequence[str], accelerators: int, separate: str) -> Diagnostic:
     """Return the warning of times that say little about components on accelerators of their own."""
     components = " and ".join(f"`{name}`" for name in names)
