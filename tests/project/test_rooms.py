@@ -376,11 +376,11 @@ def test_nothing_in_the_package_has_the_name_of_a_public_function() -> None:
 
 CHECKED = {
     "verl": (
-        16_750,
+        17_100,
         {"pydantic", "fractions", "hashlib", "ctypes", "rankplan.memory.changes", "rankplan.rlinf.section"},
     ),
-    "rlinf": (16_150, {"pydantic", "memory", "network", "node_groups", "parallel", "pools", "hardware"}),
-    "groups": (18_650, {"pydantic", "pools", "hardware"}),
+    "rlinf": (16_500, {"pydantic", "memory", "network", "node_groups", "parallel", "pools", "hardware"}),
+    "groups": (19_100, {"pydantic", "pools", "hardware"}),
 }
 """By config of `benches/start.py`: the most lines of rankplan that its check imports, and modules that it must not."""
 

@@ -18,6 +18,7 @@ from rankplan.runtime.live.commands import JOB_CONFIG, check_command, command_en
 from rankplan_hook.names import METADATA, VARIABLE, site
 
 VERL = "trainer: {nnodes: 1, n_gpus_per_node: 2}\nalgorithm: {adv_estimator: grpo}\n"
+PRIME_RL = "[orchestrator]\n[trainer]\n[inference.vllm]\n"
 RLINF = "cluster: {num_nodes: 1, component_placement: {actor: 0-1}}\n"
 
 
@@ -27,6 +28,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     Path("verl.yaml").write_text(VERL)
     Path("rlinf.yaml").write_text(RLINF)
+    Path("rl.toml").write_text(PRIME_RL)
     plan("verl.yaml", "1x2").save("plan.json")
     return tmp_path
 
@@ -47,6 +49,11 @@ def run(*words: str) -> tuple[int, str]:
         (["verl.yaml", "--", "./verl.yaml"], 126, "error: ./verl.yaml: Permission denied"),
         (["none.yaml", "--", "true"], 1, "none.yaml: No such file or directory"),
         (["rlinf.yaml", "--", "true"], 1, "error[plan-mismatch]: rlinf.yaml asks Ray for no placement groups"),
+        (
+            ["rl.toml", "--", "true"],
+            1,
+            "error[plan-mismatch]: rl.toml is a job of prime-rl, which starts its processes",
+        ),
         (["verl.yaml", "--set", "trainer.nnodes=x", "--", "true"], 1, "error[invalid-value]"),
         (["verl.yaml", "--", "true"], 1, "no Ray cluster answers at"),
         (["verl.yaml", "--ray", "ray://h:1", "--", "true"], 1, "ray://h:1 is a Ray Client address"),
@@ -63,6 +70,12 @@ def run(*words: str) -> tuple[int, str]:
 )
 def test_bad_input_is_reported_before_anything_starts(words: list[str], code: int, message: str) -> None:
     assert run(*words)[0] == code and message in run(*words)[1]
+
+
+def test_run_refuses_a_system_without_ray() -> None:
+    done = CliRunner().invoke(main, ["run", "rl.toml", "--simulate", "1x8"])
+    assert done.exit_code == 1 and "rl.toml is a job of prime-rl, which starts its processes without Ray" in done.output
+    assert "rankplan emit --to slurm" in done.output
 
 
 @pytest.mark.parametrize(

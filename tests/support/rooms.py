@@ -23,6 +23,7 @@ ROOMS = [
     "trainers.areal",
     "trainers.nemo_rl",
     "trainers.openrlhf",
+    "trainers.prime_rl",
     "trainers.skyrl",
     "trainers.roll",
     "trainers.slime",

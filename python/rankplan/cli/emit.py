@@ -150,7 +150,7 @@ def _planned(config: Config, choice: Choice) -> Plan:
         return planned(config, choice)
     job = unplaced_job(config, dialect=choice.dialect, overrides=overrides())
     announce_without_ray(job)
-    return planned(config, choice, pinned=not job.dialect.no_groups)
+    return planned(config, choice, pinned=job.dialect.asks_ray)
 
 
 def emit_options(plan: Plan, given: Mapping[str, Any]) -> EmitOptions:

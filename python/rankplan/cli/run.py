@@ -31,6 +31,7 @@ from rankplan.cli.common import (
 )
 from rankplan.cli.output import faults_end_it, print_table
 from rankplan.errors import PlacementError, RankplanError
+from rankplan.front.command import reject_without_ray
 from rankplan.front.job import Config, inventory_from, is_saved, job_file_of, name_of, opened, unplaced_job
 from rankplan.nodes.facts import NODE_ORDERS
 from rankplan.nodes.inventory import Inventory
@@ -233,6 +234,7 @@ def _planner(
         saved = planned(file, Choice(without=without, dialect=dialect), isolate=isolate)
         return saved.fitted, None, saved
     found = unplaced_job(file, dialect=dialect, overrides=changes)
+    reject_without_ray(found)
 
     def plan(inventory: Inventory) -> Plan:
         inventory = inventory.without(without) if without else inventory

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rankplan.dialects import Dialect
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.front.faults import starts_processes
 from rankplan.front.job import Config, Job, job_file_of, name_of, notes
 from rankplan.frozen import frozen
 from rankplan.jobs.command import own_command
@@ -32,6 +33,12 @@ def command_of(config: Config, dialect: Dialect, overrides: Sequence[str] = (), 
         return OwnCommand(text)
     except PlacementError as error:
         return OwnCommand(None, error)
+
+
+def reject_without_ray(job: Job) -> None:
+    """Raise `PlacementError` for a job whose system starts its processes without Ray."""
+    if job.dialect.starts == "processes":
+        raise PlacementError([starts_processes(job.name, job.dialect.system)])
 
 
 def announce_without_ray(job: Job) -> None:

@@ -43,6 +43,13 @@ def job_changed(present: str, plan: str) -> Diagnostic:
     return Diagnostic("job-changed", message, help, file=plan, warning=True)
 
 
+def starts_processes(name: str, system: str) -> Diagnostic:
+    """Return the fault of a job without Ray, for commands that bind or start ranks on Ray."""
+    message = f"{name} is a job of {system}, which starts its processes without Ray"
+    help = "start its components with `rankplan exec`, or write a file that does: `rankplan emit --to slurm`"
+    return Diagnostic("plan-mismatch", message, help)
+
+
 def size_not_read(path: str, count: Any, system: str) -> Diagnostic:
     """Return the warning of a number of nodes or GPUs that a system does not know: a part of a fork's own."""
     message = f"`{path}` is {shown(count)}, but {system} does not know it: what has these nodes or GPUs is not planned"

@@ -11,10 +11,11 @@ DIALECTS = {
     "slime": "rankplan.trainers.slime.dialect:DIALECT",
     "roll": "rankplan.trainers.roll.dialect:DIALECT",
     "openrlhf": "rankplan.trainers.openrlhf.dialect:DIALECT",
+    "prime_rl": "rankplan.trainers.prime_rl.dialect:DIALECT",
 }
 """The value of each dialect, as help texts list them."""
 
-ASKED = ("nemo_rl", "areal", "skyrl", "verl", "openrlhf", "slime", "roll")
+ASKED = ("nemo_rl", "areal", "skyrl", "verl", "openrlhf", "slime", "roll", "prime_rl")
 """The dialects whose keys recognise a config, in the order in which they are asked: older flags of OpenRLHF are also
 flags of slime."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rankplan._core import Requests
 from rankplan.dialects.interface.cluster import ClusterForms
@@ -58,6 +58,10 @@ class Dialect:
     ``no_groups`` is empty if the system asks Ray for placement groups, which `pin` binds to nodes. Otherwise it says
     why there are none, and what to use instead.
 
+    ``starts`` says how the system starts the processes of a job: on ``ray``, or as ``processes`` without it. `pin` and
+    `run` refuse a config of the latter by name. Each component of such a job has a command of its own, which
+    ``rankplan exec`` and the files of launchers start (``--run``, ``--command``).
+
     ``resized`` returns what the system asks Ray for once components of a plan have other sizes, ``None`` if that is
     unknown: such a plan cannot grow or shrink.
 
@@ -84,11 +88,17 @@ class Dialect:
     unplaced: Unplaced | str | None = None
     formats: Mapping[str, Format] = field(default_factory=dict)
     no_groups: str = ""
+    starts: Literal["ray", "processes"] = "ray"
     resized: Resized | str | None = None
     has_own_nodes: Callable[[Plan], bool] | str | None = None
     resembles: tuple[str, ...] = ()
     writers: Mapping[str, Writer | str] = field(default_factory=dict)
     cluster: ClusterForms | None = None
+
+    @property
+    def asks_ray(self) -> bool:
+        """Whether the system asks Ray for placement groups, which `pin` binds to nodes."""
+        return self.starts == "ray" and not self.no_groups
 
     @cached_property
     def _planner(self) -> Planner:
@@ -97,7 +107,7 @@ class Dialect:
             return planner
         from rankplan.dialects.interface.planning import JobPlanner
 
-        return JobPlanner(None if self.no_groups else self.name, self.keys, resolved(self.job))
+        return JobPlanner(self.name if self.asks_ray else None, self.keys, resolved(self.job))
 
     def read(self, config: Any) -> ReadConfig:
         """Read and validate a config, once; see `Planner.read`."""

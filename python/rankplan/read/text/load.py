@@ -1,4 +1,4 @@
-"""Reads a config file: YAML, or the script that launches a job; and the files that a config extends."""
+"""Reads a config file: YAML, TOML, or the script that launches a job; and the files that a config extends."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 """The suffixes of launch scripts."""
 _YAML = (".yaml", ".yml", ".json")
 """The suffixes of files that no guest reads."""
+_TOML = ".toml"
 _SHEBANG = re.compile(r"#![^\n]*\b(?:ba|da|z|k)?sh\b")
 
 
@@ -40,10 +41,11 @@ def load_config(
 ) -> Section:
     """Read a config file and return its mapping; later faults point into the file.
 
-    YAML is read by YAML 1.2's core rules. A shell script (``.sh``, ``.bash``, ``.slurm``, ``.sbatch``, or a first line
-    such as ``#!/bin/bash``) gives the ``key=value`` words or the flags of the command that starts the job; it is never
-    executed. So does the entrypoint of a RayJob. ``defaults: base.yaml`` extends other files, as in NeMo-RL; the files
-    that Hydra's ``defaults`` names are read if they exist. ``overrides`` change values as on Hydra's command line:
+    YAML is read by YAML 1.2's core rules, and a file that ends in ``.toml`` is TOML. A shell script (``.sh``,
+    ``.bash``, ``.slurm``, ``.sbatch``, or a first line such as ``#!/bin/bash``) gives the ``key=value`` words or the
+    flags of the command that starts the job; it is never executed. So does the entrypoint of a RayJob.
+    ``defaults: base.yaml`` extends other files, as in NeMo-RL; the files that Hydra's ``defaults`` names are read if
+    they exist. ``overrides`` change values as on Hydra's command line:
     ``key=value``, ``+key=value``, ``++key=value``, ``~key``; ``X=value`` sets a variable that a script reads from its
     environment, ``1=value`` its argument ``$1``. ``text`` is read in place of the content of the file, as of one that
     an editor has not saved. ``kind`` says what a file without keys should be.
@@ -104,11 +106,16 @@ def _read(
         text = text.replace("\r\n", "\n")
         script = parse_script(Text(file, text), text, _load, given)
         return script.document, script
+    if file.endswith(_TOML):
+        from rankplan.read.text.toml import read_toml
+
+        content = read_toml(file, text)
+        return content.document, content
     if kind is CONFIG and Path(file).suffix and not file.endswith(_YAML):
         from rankplan.read.text.formats import read_format
 
-        if (content := read_format(file, text)) is not None:
-            return content.document, content
+        if (formatted := read_format(file, text)) is not None:
+            return formatted.document, formatted
     document = Document(file, text)
     value = document.value()
     if isinstance(value, Section) and value.get("kind") == "RayJob":

@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol
 
-from rankplan.errors import Diagnostic
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.frozen import frozen
 from rankplan.guests.built_in import ASKED, DIALECTS
 from rankplan.guests.doors import Door, GuestError, Table
@@ -63,6 +63,14 @@ class Program:
     released: str = ""
 
 
+class HasSections(Protocol):
+    """What the reader of scripts uses of the keys of a dialect."""
+
+    @property
+    def known(self) -> Mapping[KeyPath, Any]:
+        """The sections of the keys, by their paths."""
+
+
 class HasPrograms(Protocol):
     """What the reader of scripts uses of a dialect."""
 
@@ -81,6 +89,10 @@ class HasPrograms(Protocol):
     @property
     def formats(self) -> Mapping[str, Any]:
         """The formats of its files besides YAML, by suffix."""
+
+    @property
+    def keys(self) -> HasSections:
+        """The keys by which the system places."""
 
 
 class _Owned(NamedTuple):
@@ -115,6 +127,8 @@ class StartedProgram:
     """Its file of Python, if it is in the repository of the script."""
     suffixes: tuple[str, ...] = ()
     """The suffixes of its config files besides those of YAML."""
+    sections: frozenset[KeyPath] = frozenset()
+    """The sections of its config that have keys of its dialect, for a program that takes files after ``@``."""
     otherwise: Diagnostic | None = None
     """The fault of the script if its values have the keys of no system."""
 
@@ -171,6 +185,7 @@ def _matching(programs: Sequence[_Owned], name: str, word: str, place: Place) ->
                 configs=program.configs,
                 is_released=not program.released or re.fullmatch(program.released, dotted) is not None,
                 suffixes=tuple(dialect.formats),
+                sections=frozenset(dialect.keys.known if "@" in program.takes else ()),
             )
     return None
 

@@ -13,6 +13,7 @@ from rankplan.errors import Diagnostic, PlacementError
 from rankplan.files import read_text
 from rankplan.frozen import frozen
 from rankplan.read.text.allocation import allocation_of
+from rankplan.read.text.at_files import SIGN, divided, negated, ordered
 from rankplan.read.text.document import Section
 from rankplan.read.text.entrypoints import Entrypoint
 from rankplan.read.text.layers import Layers, over
@@ -85,6 +86,8 @@ class _Token(Override):
     """The option of sbatch in the script that the value depends on."""
     partial: str = ""
     """A text that the command surely passes, if a part of it is unknown."""
+    is_bare: bool = False
+    """Whether it is a flag without a value."""
 
 
 @frozen
@@ -106,12 +109,14 @@ class _Started:
 class _Values(NamedTuple):
     """What a program gets from a command: a config file, if there is one, and the values that change it.
 
-    ``is_strict``: a value must have a key of the file, as Hydra demands.
+    ``is_strict``: a value must have a key of the file, as Hydra demands. ``has_groups``: a name for a section chooses a
+    file of one of Hydra's config groups.
     """
 
     base: Section | None
     tokens: Sequence[_Token]
     is_strict: bool
+    has_groups: bool = True
 
 
 def parse_script(origin: Text | Entrypoint, text: str, load: Load, given: Mapping[str, str]) -> Section:
@@ -191,7 +196,8 @@ def _values(started: _Started, lines: Sources, load: Load, warnings: list[Diagno
         tokens.remove(word)
         base = _loaded(str(word.value), word.value_place, started.command, load, warnings)
     is_whole = base is not None and "defaults" not in base
-    return _Values(base, tokens, is_strict=is_whole and word is None)
+    is_of_hydra = SIGN not in started.program.takes
+    return _Values(base, tokens, is_strict=is_whole and is_of_hydra and word is None, has_groups=is_of_hydra)
 
 
 def _config(values: _Values, origin: Text | Entrypoint) -> Section:
@@ -199,7 +205,7 @@ def _config(values: _Values, origin: Text | Entrypoint) -> Section:
     base = relocated({}, Places(origin.file)) if values.base is None else values.base
     tokens = [
         # A name for a section has chosen its file.
-        replace(token, key=f"/{token.key}") if _is_choice(token, base) else token
+        replace(token, key=f"/{token.key}") if values.has_groups and _is_choice(token, base) else token
         for token in values.tokens
         if not token.causes
     ]
@@ -280,8 +286,8 @@ def _started(command: Command, sources: Sources, *, guests: bool = False) -> _St
     configured = next(_options(command, sources, (*_FILES, *_NAMES)), None) is not None
     word = (command.arguments[0].text or "") if command.arguments else ""
     program = program_of(name, place, word=word, guests=guests)
-    configured = configured or ("@" in program.takes and bool(_files(command, sources)))
-    return _Started(command, _tokens(command, sources, program.takes), program, configured)
+    configured = configured or (SIGN in program.takes and bool(divided(command.arguments).files))
+    return _Started(command, _tokens(command, sources, program), program, configured)
 
 
 def _is_job(started: _Started) -> bool:
@@ -328,12 +334,15 @@ def _reject_own(given: Mapping[str, str], followed: Followed, config: Section, s
         raise PlacementError(faults)
 
 
-def _tokens(command: Command, lines: Sources, takes: Sequence[str] = ()) -> list[_Token]:
+def _tokens(command: Command, lines: Sources, program: StartedProgram) -> list[_Token]:
     """Return the values of a command in the ways that its program takes them.
 
     Unless these are known, they are its overrides, or its flags if it has no override with a nested key.
     """
     fields = list(command.fields if command.program is None else command.arguments)
+    takes = program.takes
+    if SIGN in takes:
+        return list(_flags_beside_files(divided(fields).others, lines, program)) if "flags" in takes else []
     overrides = [token for field in fields for token in _override(field, lines)]
     if takes:
         words = overrides if "words" in takes else []
@@ -415,12 +424,37 @@ def _flags(fields: Sequence[Field], lines: Sources) -> Iterator[_Token]:
             place = _value_place(values[0], 0, lines)
             causes = [*causes, *values[0].causes]
             partial = _partial(values[0], _text(values[0])) if len(values) == 1 and field.doubt is None else ""
-        yield _Token("", found[1].replace("-", "_"), value, key, place, tuple(causes), partial=partial)
+        name = found[1].replace("-", "_")
+        is_bare = found[2] is None and not values
+        yield _Token("", name, value, key, place, tuple(causes), partial=partial, is_bare=is_bare)
+
+
+def _flags_beside_files(fields: Sequence[Field], lines: Sources, program: StartedProgram) -> Iterator[_Token]:
+    """Yield the flags of a program that takes files after ``@``.
+
+    A value in brackets is a list or a mapping of JSON. A flag without a value is a section, if the system has one of
+    this name, else it is true; ``--no-x`` turns ``x`` off.
+    """
+    for token in _flags(fields, lines):
+        if token.is_bare:
+            key = negated(token.key)
+            token = token if key is None else replace(token, key=key, value="false")
+            if token.path in program.sections:
+                token = replace(token, value="{}" if key is None else "null")
+        text = token.value or ""
+        if text[:2] in ("'[", "'{"):
+            token = replace(token, value=_unquoted(text))
+        yield token
 
 
 def _as_text(text: str) -> str:
     """Return the value of a flag as an override has it: brackets and quotes are a part of its text."""
     return _quoted(text) if text[:1] in ("[", "{", "'", '"') else text
+
+
+def _unquoted(text: str) -> str:
+    """Return the text that `_quoted` was given."""
+    return re.sub(r"(\\+)('|\Z)", lambda end: end[1][: len(end[1]) // 2] + end[2], text[1:-1])
 
 
 def _quoted(text: str) -> str:
@@ -442,9 +476,9 @@ def _base(started: _Started, lines: Sources, load: Load, warnings: list[Diagnost
     """Return the config file that a command names; without it, its values are unknown."""
     if (hydra := _hydra_config(started, lines, warnings)) is not None:
         return load(str(hydra), choices=_choices(started.tokens))
-    if "@" in started.program.takes:
+    if SIGN in started.program.takes:
         return _merged(started.command, lines, load, warnings)
-    suffixes = (".yaml", ".yml", *started.program.suffixes)
+    suffixes = (".yaml", ".yml", ".toml", *started.program.suffixes)
     for name, place, _ in _options(started.command, lines, _FILES):
         if name.endswith(suffixes) and (base := _loaded(name, place, started.command, load, warnings)) is not None:
             return base
@@ -460,29 +494,30 @@ def _choices(tokens: Sequence[_Token]) -> dict[str, str]:
     }
 
 
-def _files(command: Command, lines: Sources) -> list[tuple[str, Place]]:
-    """Return the files that a command names after ``@``, also without a blank between, and their places."""
-    fields = command.arguments
-    files = []
-    for index, field in enumerate(fields):
-        text = _text(field)
-        if text == "@" and index + 1 < len(fields):
-            files.append((_text(fields[index + 1]), _value_place(fields[index + 1], 0, lines)))
-        elif text.startswith("@") and len(text) > 1:
-            files.append((text[1:], _value_place(field, 1, lines)))
-    return files
-
-
 def _merged(command: Command, lines: Sources, load: Load, warnings: list[Diagnostic]) -> Section | None:
-    """Return the config files after ``@`` as one config: a value of a later one counts."""
-    read = [_loaded(name, place, command, load, warnings) for name, place in _files(command, lines)]
-    layers = [section for section in read if section is not None]
+    """Return the config files after ``@`` as one config."""
+    fields = command.arguments
+    layers: list[tuple[tuple[str, ...], Section]] = []
+    for file in ordered(divided(fields).files):
+        field = fields[file.word]
+        name = _text(field)[file.start :]
+        section = _loaded(name, _value_place(field, file.start, lines), command, load, warnings)
+        if section is not None:
+            layers.append((file.section, section))
     if not layers:
         return None
     merged: dict[Any, Any] = {}
-    for layer in layers:
-        merged = over(merged, layer)
-    return cast("Section", relocated(merged, Layers([((), layer) for layer in reversed(layers)])))
+    for path, section in layers:
+        merged = over(merged, _nested(path, section))
+    return cast("Section", relocated(merged, Layers(list(reversed(layers)))))
+
+
+def _nested(path: Sequence[str], section: Section) -> dict[Any, Any]:
+    """Return a mapping with a section at a path."""
+    content: dict[Any, Any] = section
+    for name in reversed(path):
+        content = {name: content}
+    return content
 
 
 def _loaded(name: str, place: Place, command: Command, load: Load, warnings: list[Diagnostic]) -> Section | None:

@@ -16,7 +16,7 @@ from rankplan_hook.wrap import unwrap, wrap
 from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
-from rankplan.front.command import announce_without_ray
+from rankplan.front.command import announce_without_ray, reject_without_ray
 from rankplan.front.job import Config, Job, job_file_of, opened, saved_plan, unplaced_job
 from rankplan.front.warnings import reject_saved
 from rankplan.frozen import frozen
@@ -295,6 +295,7 @@ def _planner(
 
 def _planner_of(job: Job, without: Sequence[str], *, isolate: bool | None) -> Planner:
     """Return the function from the nodes of a cluster to the plan of a config; its faults are raised now."""
+    reject_without_ray(job)
     if job.dialect.no_groups:
         raise PlacementError([no_groups(job.name, job.dialect.no_groups)])
     job.reader.fork().finish()

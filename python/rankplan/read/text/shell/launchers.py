@@ -22,6 +22,14 @@ _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".sub")
 """The suffixes of scripts of a shell, and of batch scripts."""
 _SUBCOMMANDS = {"ray": ("job", "submit"), "uv": ("run",), "accelerate": ("launch",), "conda": ("run",)}
 _VALUED = frozenset({"-X", "-W", "-Q", "--check-hash-based-pycs"})
+_VALUED_OF_UV = frozenset(
+    (
+        *("--extra", "--no-extra", "--group", "--no-group", "--only-group", "--with", "-w", "--with-editable"),
+        *("--with-requirements", "--env-file", "--python", "-p", "--package", "--project", "--directory"),
+        *("--index", "--index-url", "-i", "--extra-index-url", "--find-links", "-f", "--cache-dir", "--config-file"),
+    )
+)
+"""Options of ``uv run`` that take the next word."""
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+", re.ASCII)
 _WORD = re.compile(r"[^-0-9]")
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
@@ -79,6 +87,8 @@ def _inner(texts: Sequence[str | None], position: int) -> int | None:
     wanted = _SUBCOMMANDS.get(name, ())
     if tuple(texts[position + 1 : position + 1 + len(wanted)]) != wanted:
         return None
+    if name == "uv":
+        return _behind_uv(texts, position + 2)
     for index in rest:
         text = texts[index]
         if text == "--":
@@ -89,6 +99,20 @@ def _inner(texts: Sequence[str | None], position: int) -> int | None:
             name in _PREFIXES and text and not _VARIABLE.fullmatch(text) and text[0] not in "-0123456789"
         ):
             return index
+    return None
+
+
+def _behind_uv(texts: Sequence[str | None], position: int) -> int | None:
+    """Return where the command of ``uv run`` starts, or ``-m``; ``None`` if it runs none."""
+    while position < len(texts):
+        text = texts[position] or ""
+        if text in ("-m", "--module"):
+            return position
+        if text == "--":
+            return position + 1 if position + 1 < len(texts) else None
+        if not text.startswith("-"):
+            return position
+        position += 2 if text in _VALUED_OF_UV else 1
     return None
 
 
