@@ -480,6 +480,26 @@ def test_seconds_are_those_of_the_longest_path() -> None:
     assert crowded.high is not None and crowded.high > crowded.low  # both read the same slots
 
 
+def test_engines_abort_if_only_that_has_a_cost() -> None:
+    before = planned({"rollout": engines("0-3", 2)}, 1, 8, "80 GiB")
+    after = planned({"rollout": engines("0-1", 1)}, 1, 8, "80 GiB")
+    for steps, do, seconds in (({"abort": 2}, "abort", 2), ({"abort": 2, "drain": 9}, "drain", 9), ({}, "drain", 0)):
+        found = transition(before, after, costs={"components": {"rollout": steps}})
+        assert ids(found) == ["stop-routing rollout/1", f"{do} rollout/1", "free rollout/1"]
+        assert found.seconds.low == seconds and verify(found).breaches == ()
+
+
+def test_a_node_that_only_the_plan_after_has_may_be_dead() -> None:
+    before = planned({"rollout": engines("0-3", 2)}, 1, 8, "80 GiB")
+    after = planned({"rollout": engines("0-3", 2)}, 3, 8, "80 GiB")
+    assert not transition(before, after, without="h2")
+    with pytest.raises(PlacementError, match="rollout rank 2 on h1, which is out of use"):
+        transition(before, planned({"rollout": engines("0-3,8-9", 3)}, 3, 8, "80 GiB"), without=["h1"])
+    with pytest.raises(PlacementError) as unknown:
+        transition(before, after, without=["h7", "h2", "h8"])
+    assert len(unknown.value.diagnostics) == 2
+
+
 def test_without_memory_parts_are_given() -> None:
     before = planned({"a": {"placement": "0-1", "parallel": {"tp": 2}}}, 1, 4)
     after = planned({"a": {"placement": "0-3", "parallel": {"tp": 2}}}, 1, 4)
@@ -581,6 +601,15 @@ REFUSED: list[tuple[Plan, dict[str, Any], str, str]] = [
     (ONE, {"costs": {"bandwidth_of": "accelerator", "bandwidth": {"node": 0}}}, "invalid-value", "node is 0"),
     (ONE, {"costs": {"sync": {"from": "actor", "to": "roll"}}}, "unknown-component", "unknown component `roll`"),
     (ONE, {"costs": {"sync": 3}}, "invalid-value", "sync is 3; it must be a list of mappings"),
+    (ONE, {"costs": {"sync": {"from": "actor", "to": "actor"}}}, "invalid-value", "`sync` is from `actor` to itself"),
+    (
+        planned(
+            {"actor": {"placement": "0-3", **ACTOR}, "ref": {"placement": "4"}, "rollout": {"placement": "5"}}, 2, 8
+        ),
+        {"costs": {"sync": [{"from": name, "to": "rollout"} for name in ("actor", "ref")]}},
+        "invalid-value",
+        "`sync` has two senders for `rollout`: `actor` and `ref`; it must have one",
+    ),
 ]
 CODES = {"other-job", "transition-stuck"}
 

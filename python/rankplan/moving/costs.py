@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Any
 
 from rankplan.frozen import frozen
-from rankplan.moving.faults import bandwidth_of_what, unknown_cost, unknown_level
+from rankplan.moving.faults import bandwidth_of_what, syncs_itself, two_senders, unknown_cost, unknown_level
 from rankplan.read.text.load import load_config
 from rankplan.read.text.reader import Reader
 from rankplan.words import must_be, shown, unknown
@@ -37,6 +37,11 @@ class MoveCosts:
     def seconds(self, component: str, step: str) -> float | None:
         """Return the seconds of a step of a component, ``None`` if they are not stated."""
         return self.components.get(component, {}).get(step)
+
+    @property
+    def aborting(self) -> set[str]:
+        """The components that abort their requests when an instance leaves: they state `abort`, and no `drain`."""
+        return {name for name, steps in self.components.items() if "abort" in steps and "drain" not in steps}
 
 
 NO_COSTS = MoveCosts()
@@ -138,5 +143,10 @@ class _Reading:
                 if entry[key] not in self._components:
                     name = entry[key] if isinstance(entry[key], str) else shown(entry[key])
                     self._reader.add(("sync",), unknown_cost(name, self._components))
-            syncs[str(entry["to"])] = str(entry["from"])
+            sender, receiver = str(entry["from"]), str(entry["to"])
+            if sender == receiver:
+                self._reader.add(("sync",), syncs_itself(sender))
+            elif syncs.get(receiver, sender) != sender:
+                self._reader.add(("sync",), two_senders(receiver, syncs[receiver], sender))
+            syncs[receiver] = sender
         return syncs

@@ -114,6 +114,18 @@ def bandwidth_of_what() -> Diagnostic:
     return Diagnostic("missing-key", message, "add `bandwidth_of: accelerator`")
 
 
+def syncs_itself(component: str) -> Diagnostic:
+    """Return the fault of a component that would get weights from itself."""
+    message = f"`sync` is from `{component}` to itself; it must name who sends weights, and another one who gets them"
+    return Diagnostic("invalid-value", message, "write the trainer in `from`: {from: actor, to: rollout}")
+
+
+def two_senders(component: str, first: str, second: str) -> Diagnostic:
+    """Return the fault of a component that would get weights from two others."""
+    message = f"`sync` has two senders for `{component}`: `{first}` and `{second}`; it must have one"
+    return Diagnostic("invalid-value", message, "remove one of them")
+
+
 def not_a_name(value: str, known: Iterable[str]) -> Diagnostic:
     """Return the fault of instances that no component has."""
     help = did_you_mean(value.partition("/")[0], known, "the components are")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -11,6 +11,8 @@ from rankplan.moving.cards import Accelerator, Amount, Amounts, Size, Sizes, acc
 from rankplan.moving.changes import KEEPING, RENAME, Changes
 from rankplan.moving.senders import Transfer
 from rankplan.moving.sides import Kind, Place, Side, Slot, has_one_owner
+
+DRAIN, ABORT = "drain", "abort"
 
 _MOST_WATCHED = 64
 """Instances of a component of which one is kept serving although nobody asks for it."""
@@ -28,7 +30,8 @@ class Leaving:
     """An instance of the plan before of which something ends.
 
     ``slots`` are those that are freed, ``receivers`` the instances that read them. ``is_lost``: one of its slots is on
-    dead hardware. ``takes`` and ``asleep`` are what the slots have of each accelerator, before and after they sleep.
+    dead hardware. ``ends`` is the step with which it stops to work: ``drain``, or ``abort``. ``takes`` and ``asleep``
+    are what the slots have of each accelerator, before and after they sleep.
     """
 
     instance: Instance
@@ -37,6 +40,7 @@ class Leaving:
     is_lost: bool
     can_sleep: bool
     held: int
+    ends: str = DRAIN
     receivers: set[Instance] = field(default_factory=set)
     takes: dict[Accelerator, Amount] = field(default_factory=dict)
     asleep: dict[Accelerator, Amount] = field(default_factory=dict)
@@ -100,14 +104,23 @@ class Component(NamedTuple):
     new_amounts: Amounts | None
 
 
-def work_of(components: Mapping[str, Component], transfers: Sequence[Transfer], sizes: Sizes, serving: int) -> Work:
-    """Return the instances that leave and arrive."""
+def work_of(
+    components: Mapping[str, Component],
+    transfers: Sequence[Transfer],
+    sizes: Sizes,
+    serving: int,
+    aborting: Collection[str] = (),
+) -> Work:
+    """Return the instances that leave and arrive. Serving instances of ``aborting`` abort, all others drain."""
     work = Work({}, {}, defaultdict(list), {}, {})
     for name, component in components.items():
         _add_component(work, name, component, sizes)
         _count_serving(work, name, component, serving)
     for transfer in transfers:
         _connect(work, components, transfer)
+    for leaving in work.leaving.values():
+        if leaving.serves and leaving.instance.component in aborting:
+            leaving.ends = ABORT
     return work
 
 

@@ -28,7 +28,7 @@ def sleep_and_wake(
 
     Raises `PlacementError`: ``unknown-component``, and ``transition-stuck`` if what is awake at the end does not fit.
     """
-    before, after = (_instances(components, names) for names in asleep)
+    before, after = (instances_of(components, names) for names in asleep)
     ordered = Ordered([], [])
     offload = 0
     for instance in sorted(after - before):
@@ -100,7 +100,7 @@ def _on(components: Mapping[str, Component], place: Accelerator) -> set[Instance
     return on[place]
 
 
-def _instances(components: Mapping[str, Component], names: Sequence[str]) -> set[Instance]:
+def instances_of(components: Mapping[str, Component], names: Sequence[str]) -> set[Instance]:
     """Return the instances of texts such as ``rollout/2-3``. Raises `PlacementError` for one that does not exist."""
     chosen: set[Instance] = set()
     for text in [names] if isinstance(names, str) else names:

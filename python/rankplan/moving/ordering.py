@@ -322,20 +322,19 @@ class Group:
             if leaving.is_lost:
                 return
             last = None
-            for name in ["stop-routing", "drain"] if leaving.serves else ["drain"]:
+            for name in ["stop-routing", leaving.ends] if leaving.serves else [leaving.ends]:
                 step = Step(_id(name, instance), name, instance, "before", slots, set() if last is None else {last})
                 ordered.steps.append(step)
                 last = step.id
         elif do == "sleep":
-            ordered.steps.append(
-                Step(_id("sleep", instance), "sleep", instance, "before", slots, {_id("drain", instance)})
-            )
+            ended = {_id(leaving.ends, instance)}
+            ordered.steps.append(Step(_id("sleep", instance), "sleep", instance, "before", slots, ended))
         else:
             needs = {_id("sync", receiver) for receiver in leaving.receivers}
             if instance in self._sleeping:
                 needs.add(_id("sleep", instance))
             elif not leaving.is_lost:
-                needs.add(_id("drain", instance))
+                needs.add(_id(leaving.ends, instance))
             ordered.steps.append(Step(_id("free", instance), "free", instance, "before", slots, needs))
 
     def _keep_serving(
@@ -392,7 +391,7 @@ class Group:
         for name in names:
             step = Step(_id(name, instance), name, instance, "after", numbers, {last})
             if name == "verify":
-                step.needs |= {_id("drain", old) for old in arriving.replaces}
+                step.needs |= {_id(self._work.leaving[old].ends, old) for old in arriving.replaces}
             if name == "route" and arriving.rests:
                 asleep = Step(_again("sleep", instance), "sleep", instance, "after", numbers, {last})
                 ordered.steps.append(asleep)

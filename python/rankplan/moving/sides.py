@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from enum import Enum
 from fractions import Fraction
 from typing import NamedTuple
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet
 from rankplan.arranging.units import sets_together
-from rankplan.errors import PlacementError
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
 from rankplan.moving.faults import other_hardware, placed_on_dead
 from rankplan.moving.holdings import Holding, Keeper, Key
 from rankplan.nodes.entries import Marks, add_mark
+from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
@@ -193,15 +195,39 @@ def dead_hardware(before: Plan, after: Plan, nodes: list[Node], without: Collect
     ``nodes`` are those of the plan before. Raises `PlacementError` for unknown names.
     """
     dead: Marks = {}
-    inventory = before.inventory.without(without) if without else before.inventory
-    for rank, local in inventory.marks.items():
+    old, new = before.inventory, after.inventory
+    unknown: list[Diagnostic] = []
+    for name in without:
+        try:
+            old, new = _without(old, new, name)
+        except PlacementError as error:
+            unknown += error.diagnostics
+    if unknown:
+        raise PlacementError(unknown)
+    for rank, local in old.marks.items():
         add_mark(dead, nodes[rank], local)
-    for node, local in after.inventory.marks.items():
+    for node, local in new.marks.items():
         add_mark(dead, node, local)
     for node in nodes:
         if node < 0:
             dead[node] = None
     return dead
+
+
+def _without(old: Inventory, new: Inventory, name: str) -> tuple[Inventory, Inventory]:
+    """Return both inventories without the hardware of a name, which one of them may lack.
+
+    Raises `PlacementError` if both lack it.
+    """
+    try:
+        old = old.without([name])
+    except PlacementError as error:
+        with suppress(PlacementError):
+            return old, new.without([name])
+        raise error
+    with suppress(PlacementError):
+        new = new.without([name])
+    return old, new
 
 
 def check_alive(sides: Iterable[Side]) -> None:

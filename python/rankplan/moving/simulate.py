@@ -128,8 +128,9 @@ class _Simulation:
         full = (1 << len(self._steps)) - 1
         while open_states and len(visited) <= most:
             done = open_states.pop()
-            self._check(done)
-            for number in self._ready(done):
+            ready = self._ready(done)
+            self._check(done, ready)
+            for number in ready:
                 after = done | 1 << number
                 if after not in visited:
                     visited.add(after)
@@ -138,12 +139,10 @@ class _Simulation:
         if not every:
             for _ in range(_ORDERS):
                 done = 0
-                while done != full:
-                    ready = self._ready(done)
-                    if not ready:
-                        break
+                while ready := self._ready(done):
+                    self._check(done, ready)
                     done |= 1 << rng.choice(ready)
-                    self._check(done)
+                self._check(done, ready)
         if full not in visited and every:
             self._add(9, "some step can never start")
         self._check_end()
@@ -349,7 +348,8 @@ class _Simulation:
                 if before is None or slot.number in before.dead | component.changes.kept_before:
                     continue
                 instance = Instance(name, before.instance_of[slot.number])
-                drains = self._step("drain", instance, "before")
+                ends = [self._step(do, instance, "before") for do in ("drain", "abort")]
+                drains = next((number for number in ends if number is not None), None)
                 if drains is not None and self._step("free", instance, "before") is not None:
                     yield _Old(name, slot.place, drains)
 
@@ -396,7 +396,7 @@ class _Simulation:
                 for do in sequence[: sequence.index(step.do)]:
                     earlier = self._step(do, instance, side)
                     if earlier is not None:
-                        invariant = 6 if step.do in ("route", "drain") else 4
+                        invariant = 6 if step.do in ("route", "drain", "abort") else 4
                         yield self._index[step.id], earlier, invariant, f"{step.id} before {do}"
             if step.do == "route" and self._step("verify", instance, "after") is None:
                 self._add(6, f"{step.id} without verify")
@@ -429,10 +429,10 @@ class _Simulation:
             if routing < least:
                 self._add(8, f"{routing} of {name}")
 
-    def _check(self, done: int) -> None:
-        """Check a state, with all steps running that could."""
+    def _check(self, done: int, ready: Collection[int]) -> None:
+        """Check a state, with all steps running that are ready."""
         started = done
-        for number in self._ready(done):
+        for number in ready:
             started |= 1 << number
         self._check_memory(done, started)
         self._check_senders(done, started)

@@ -15,7 +15,7 @@ from rankplan.frozen import frozen
 from rankplan.moving import faults
 from rankplan.moving.cards import Amounts, Sizes, accelerator_of, resting
 from rankplan.moving.changes import STAY, SlotChange, changes_of
-from rankplan.moving.costs import MoveCosts, read_costs
+from rankplan.moving.costs import NO_COSTS, MoveCosts, read_costs
 from rankplan.moving.holdings import PARTS
 from rankplan.moving.instances import Component, Instance, Work, work_of
 from rankplan.moving.lent import sleep_and_wake
@@ -95,7 +95,7 @@ class Transition:
     other order that keeps what each step ``needs``. ``answer`` is ``fits`` if nothing exceeds an accelerator on the way
     even at most, and else ``unknown``. ``rollback`` names the trainers that load their last checkpoint. ``optimal``:
     no names are better, and no fewer bytes could sleep. ``missing`` are the costs that ``seconds`` lacks. ``parts`` are
-    the components in both plans, ``holds`` what the steps have of accelerators.
+    the components in both plans, ``holds`` what the steps have of accelerators. ``costs`` and ``asleep`` are as given.
     """
 
     before: Plan
@@ -118,6 +118,8 @@ class Transition:
     unknown: tuple[tuple[str, int], ...] = ()
     parts: Mapping[str, Component] = field(default_factory=dict, repr=False)
     holds: tuple[Hold, ...] = field(default=(), repr=False)
+    costs: MoveCosts = field(default=NO_COSTS, repr=False)
+    asleep: tuple[tuple[str, ...], tuple[str, ...]] | None = None
 
     @property
     def total(self) -> int | None:
@@ -364,7 +366,7 @@ class _Solving:
             self._old, self._new, changes, self._costs.syncs, self._distances, {*avoided, *self._silent()}
         )
         transfers = sending.transfers()
-        work = work_of(self._components, transfers, self._sizes, self._serving)
+        work = work_of(self._components, transfers, self._sizes, self._serving, self._costs.aborting)
         groups = groups_of(work)
         orders = []
         for members in groups:
@@ -446,6 +448,7 @@ class _Solving:
             unknown=tuple(unknown),
             parts=self._components,
             holds=tuple(holds),
+            costs=self._costs,
         )
 
     def _broken(
@@ -657,4 +660,10 @@ def _lending(before: Plan, after: Plan, asleep: tuple[Sequence[str], Sequence[st
         unknown=() if fits else tuple(_uncertain(order, sizes, after)),
         parts=parts,
         holds=tuple(order.holds),
+        costs=costs,
+        asleep=(_names(asleep[0]), _names(asleep[1])),
     )
+
+
+def _names(instances: Sequence[str]) -> tuple[str, ...]:
+    return (instances,) if isinstance(instances, str) else tuple(instances)
