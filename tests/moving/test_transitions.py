@@ -648,6 +648,15 @@ def test_slots_of_one_step_that_share_an_accelerator_count_together() -> None:
     assert stuck.value.code == "transition-stuck"
 
 
+def test_whoever_wakes_waits_for_who_sleeps_also_where_no_bound_is_known() -> None:
+    plan = planned({"actor": {"placement": "0-1"}, "rollout": {"placement": "0-1"}}, 1, 4)
+    found = transition(plan, plan, asleep=(["rollout"], ["actor"]))
+    assert found.answer == "unknown"
+    assert {step.id: step.needs for step in found.steps if step.needs} == {
+        f"wake rollout/{number}": [f"sleep actor/{number}"] for number in (0, 1)
+    }
+
+
 def test_an_engine_whose_memory_is_free_while_it_sleeps_sends_nothing() -> None:
     def engines_of(rollout: str, sleep: str) -> Plan:
         memory = {"engine": "vllm", "model": QWEN, "share": 0.3, "length": 512, "sleep": sleep}

@@ -52,16 +52,12 @@ def sleep_and_wake(
             size = sizes.of(place)
             awake = amounts.loaded(slot, size).plus(amounts.cache(slot, size))
             ordered.holds += _holds(place, awake, amounts.asleep(slot, size), step, is_asleep=instance in before)
-    for strict in (True, False):
-        trial = Ordered(
-            [Step(one.id, one.do, one.instance, one.side, one.slots) for one in ordered.steps], ordered.holds
-        )
-        add_room(trial, sizes, strict=strict)
-        worst = _worst(trial, sizes, strict=strict)
-        if worst is None:
-            return trial, strict, offload
+    # Whoever wakes waits for as much room as there will be, whether or not that surely is enough.
+    add_room(ordered, sizes, strict=True)
+    fits = _worst(ordered, sizes, strict=True) is None
+    worst = _worst(ordered, sizes, strict=False)
     if worst is None:
-        raise LookupError("the loop returns if nothing is exceeded")
+        return ordered, fits, offload
     place, total, limit = worst  # by lower bounds
     names = sorted({instance.component for instance in _on(components, place) if instance not in after})
     where = f"accelerator {place[1]} of {inventory.node(place[0]).name}"
