@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from numbers import Real
 
 from rankplan.errors import Diagnostic
@@ -66,6 +67,7 @@ SMALLEST_SIZE, LARGEST_SIZE = 1 << 20, 1 << 60
 """No stated size is smaller or larger: 80 is a forgotten unit."""
 
 
+@lru_cache(1024)
 def card_of(model: str) -> tuple[float, float] | None:
     """Return the least and the most bytes of an accelerator model such as ``NVIDIA H100 80GB HBM3``, or of a size.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -13,9 +12,11 @@ from rankplan._core import ACCELERATOR
 from rankplan.frozen import frozen
 from rankplan.moving.boxes import Box
 from rankplan.moving.changes import LOST, RESHAPE, RESTART, Changes, missing
-from rankplan.moving.holdings import STATES, WEIGHTS, Piece
+from rankplan.moving.holdings import STATES, WEIGHTS, Holding, Piece
 from rankplan.moving.sides import Kind, Place, Side, has_one_owner
 from rankplan.nodes.inventory import Inventory
+
+_NONE = Fraction(0)
 
 DEVICE, NODE, NETWORK, HOST, STORAGE = "device", "node", "network", "host", "storage"
 
@@ -74,7 +75,7 @@ class Holders:
         self._distances = distances
         for sender, place in slots:
             for heaps, domain in zip(self._heaps, distances.domains(place), strict=True):
-                heaps.setdefault(domain, []).append((Fraction(0), sender))
+                heaps.setdefault(domain, []).append((_NONE, sender))
 
     def nearest(self, place: Place, loads: Mapping[Sender, Fraction]) -> tuple[Sender, str]:
         """Return the nearest holder, the least loaded of equally near ones, then the lowest; and its level."""
@@ -84,7 +85,7 @@ class Holders:
             heap = heaps.get(domain)
             if heap is None:
                 continue
-            while heap[0][0] < loads.get(heap[0][1], Fraction(0)):
+            while heap[0][0] < loads.get(heap[0][1], _NONE):
                 sender = heap[0][1]
                 heapq.heapreplace(heap, (loads[sender], sender))
             return heap[0][1], level
@@ -108,30 +109,59 @@ class Tiles:
                 yield self._boxes[index], common
 
 
+_Slots = list[tuple[Sender, Place]]
+
+
 class Source:
-    """A group of slots that may send: those that keep a part, those that hold it, or those of another component."""
+    """A group of slots that may send: those that keep a part, those that hold it, or those of another component.
+
+    Many slots hold the same, and the pieces of what they hold are together in the same slots. So slots are grouped by
+    what they hold, and pieces with the same slots have their holders in common.
+    """
 
     def __init__(self, distances: Distances) -> None:
         self._distances = distances
-        self._slots: dict[Piece, dict[Box, list[tuple[Sender, Place]]]] = defaultdict(lambda: defaultdict(list))
-        self._holders: dict[tuple[Piece, Box], Holders] = {}
-        self._tiles: dict[Piece, Tiles] = {}
+        self._groups: dict[int, tuple[Holding, _Slots]] = {}
+        self._tiles: dict[Piece, Tiles] | None = None
+        self._groups_of: dict[Piece, dict[Box, list[int]]] = {}
+        self._holders: dict[tuple[int, ...], Holders] = {}
 
-    def add(self, piece: Piece, box: Box, sender: Sender, place: Place) -> None:
-        """Add a slot that holds a box."""
-        self._slots[piece][box].append((sender, place))
+    def add(self, holding: Holding, sender: Sender, place: Place) -> None:
+        """Add a slot; slots that hold the same pass the same object."""
+        group = self._groups.get(id(holding))
+        if group is None:
+            group = self._groups[id(holding)] = holding, []
+        group[1].append((sender, place))
 
     def overlapping(self, piece: Piece, box: Box) -> Iterator[tuple[Holders, Box]]:
         """Yield the holders of each part of a box that some slot of the group holds."""
-        if piece not in self._slots:
+        if self._tiles is None:
+            self._divide()
+        if self._tiles is None or piece not in self._tiles:
             return
-        if piece not in self._tiles:
-            self._tiles[piece] = Tiles(self._slots[piece])
         for tile, common in self._tiles[piece].overlapping(box):
-            key = piece, tile
-            if key not in self._holders:
-                self._holders[key] = Holders(self._slots[piece][tile], self._distances)
-            yield self._holders[key], common
+            yield self._holders_of(tuple(self._groups_of[piece][tile])), common
+
+    def _divide(self) -> None:
+        """Collect who holds each box of each piece."""
+        for key, (holding, _) in self._groups.items():
+            for piece, box in holding.items():
+                self._groups_of.setdefault(piece, {}).setdefault(box, []).append(key)
+        self._tiles = {piece: Tiles(boxes) for piece, boxes in self._groups_of.items()}
+
+    def _holders_of(self, keys: tuple[int, ...]) -> Holders:
+        """Return the slots of these groups."""
+        if keys not in self._holders:
+            slots = [slot for key in keys for slot in self._groups[key][1]]
+            self._holders[keys] = Holders(sorted(slots, key=lambda slot: slot[0]), self._distances)
+        return self._holders[keys]
+
+
+class _Cut(NamedTuple):
+    """A part of a box, with the slots that have it (``None``: storage), and its bytes."""
+
+    holders: Holders | None
+    bytes: Fraction
 
 
 class Sending:
@@ -150,6 +180,7 @@ class Sending:
         self._before, self._after, self._changes = before, after, changes
         self._syncs, self._distances, self._avoided = syncs, distances, avoided
         self._loads: dict[Sender, Fraction] = {}
+        self._cuts: dict[tuple[str, Piece, int], tuple[Box, list[_Cut]]] = {}
         self.rollback: list[str] = []
 
     def transfers(self) -> list[Transfer]:
@@ -181,21 +212,31 @@ class Sending:
         self, name: str, side: Side, number: int, place: Place, piece: Piece, box: Box, sources: Sequence[Source]
     ) -> Iterator[Transfer]:
         """Yield the transfers of a box: each part from the first group that has it."""
+        known = self._cuts.get((name, piece, id(box)))
+        if known is None:  # slots that hold the same have the same boxes: the box is kept, so that its id is its own
+            known = self._cuts[name, piece, id(box)] = box, list(self._divided(side, piece, box, sources))
+        for holders, size in known[1]:
+            if holders is None:
+                yield Transfer(name, number, None, piece, size, STORAGE)
+                continue
+            sender, level = holders.nearest(place, self._loads)
+            self._loads[sender] = self._loads.get(sender, _NONE) + size
+            yield Transfer(name, number, sender, piece, size, level)
+
+    def _divided(self, side: Side, piece: Piece, box: Box, sources: Sequence[Source]) -> Iterator[_Cut]:
+        """Yield the parts of a box, each with those that have it in the first group that does."""
         left = [box]
         for source in sources:
             rest: list[Box] = []
             for part in left:
                 remaining = [part]
                 for holders, common in source.overlapping(piece, part):
-                    sender, level = holders.nearest(place, self._loads)
-                    size = side.keeper.bytes(piece, common)
-                    self._loads[sender] = self._loads.get(sender, Fraction(0)) + size
-                    yield Transfer(name, number, sender, piece, size, level)
+                    yield _Cut(holders, side.keeper.bytes(piece, common))
                     remaining = [cut for other in remaining for cut in other.without(common)]
                 rest += remaining
             left = rest
         for part in left:
-            yield Transfer(name, number, None, piece, side.keeper.bytes(piece, part), STORAGE)
+            yield _Cut(None, side.keeper.bytes(piece, part))
 
     def _from_storage(self, name: str, side: Side) -> Iterator[Transfer]:
         """Yield the transfers of a component that loads its last checkpoint."""
@@ -217,18 +258,20 @@ class Sending:
             for change in changes.of_after
             if change.before and change.after and change.kind == RESHAPE
         }
+        common: dict[tuple[int, int], Holding] = {}
         for slot in old.slots:
             if slot.number in restarted or has_one_owner(slot) or (name, old.instance_of[slot.number]) in self._avoided:
                 continue
-            sender = Sender(name, slot.number)
-            for piece, box in old.holding(slot).items():
-                holding.add(piece, box, sender, slot.place)
-                if slot.number in changes.kept_before:
-                    keeping.add(piece, box, sender, slot.place)
-                elif slot.number in reshaped:
-                    kept = new.holding(reshaped[slot.number]).get(piece)
-                    if kept is not None and box & kept == box:
-                        keeping.add(piece, box, sender, slot.place)
+            sender, held = Sender(name, slot.number), old.holding(slot)
+            holding.add(held, sender, slot.place)
+            if slot.number in changes.kept_before:
+                keeping.add(held, sender, slot.place)
+            elif slot.number in reshaped:
+                kept = new.holding(reshaped[slot.number])
+                keys = id(held), id(kept)
+                if keys not in common:
+                    common[keys] = _still_held(held, kept)
+                keeping.add(common[keys], sender, slot.place)
         yield keeping
         yield holding
 
@@ -238,14 +281,25 @@ class Sending:
         if other is None or _model(other) != _model(side):
             return
         source = Source(self._distances)
+        sent: dict[int, Holding] = {}
         for slot in other.slots:
             if slot.number in other.dead or (other.component.name, other.instance_of[slot.number]) in self._avoided:
                 continue
-            for piece, box in other.holding(slot).items():
-                if piece.state in (WEIGHTS, STATES):
-                    sent = Piece(WEIGHTS, piece.tensor)
-                    source.add(sent, box, Sender(other.component.name, slot.number), slot.place)
+            held = other.holding(slot)
+            if id(held) not in sent:
+                sent[id(held)] = _weights_of(held)
+            source.add(sent[id(held)], Sender(other.component.name, slot.number), slot.place)
         yield source
+
+
+def _still_held(before: Holding, after: Holding) -> Holding:
+    """Return the boxes that a slot holds as a whole before and after."""
+    return {piece: box for piece, box in before.items() if piece in after and box & after[piece] == box}
+
+
+def _weights_of(holding: Holding) -> Holding:
+    """Return what a slot holds as weights for another component."""
+    return {Piece(WEIGHTS, piece.tensor): box for piece, box in holding.items() if piece.state in (WEIGHTS, STATES)}
 
 
 def _model(side: Side) -> object:
