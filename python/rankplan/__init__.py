@@ -80,11 +80,16 @@ if TYPE_CHECKING:
     from rankplan.rlinf.strategies import PlacementStrategy as PlacementStrategy
     from rankplan.rlinf.strategies import parse_placement as parse_placement
     from rankplan.runtime.cluster import Cluster as Cluster
+    from rankplan.runtime.group.apply import ActiveStep as ActiveStep
+    from rankplan.runtime.group.apply import StepTime as StepTime
+    from rankplan.runtime.group.apply import apply as apply
     from rankplan.runtime.group.crew import Failure as Failure
     from rankplan.runtime.group.group import Call as Call
     from rankplan.runtime.group.group import WorkerGroup as WorkerGroup
     from rankplan.runtime.group.job import launch as launch
     from rankplan.runtime.group.spec import GroupSpec as GroupSpec
+    from rankplan.runtime.group.unfinished import Running as Running
+    from rankplan.runtime.group.unfinished import TransitionError as TransitionError
     from rankplan.runtime.group.worker import Worker as Worker
     from rankplan.runtime.live.live import live as live
     from rankplan.runtime.live.model import Live as Live
@@ -142,8 +147,10 @@ _NAMES = {
     "plans.requests": ("Actors", "Request"),
     "plans.weights": ("WeightMap",),
     "runtime.cluster": ("Cluster",),
+    "runtime.group.apply": ("ActiveStep", "StepTime", "apply"),
     "runtime.group.group": ("Call", "WorkerGroup"),
     "runtime.group.spec": ("GroupSpec",),
+    "runtime.group.unfinished": ("Running", "TransitionError"),
     "runtime.group.crew": ("Failure",),
     "runtime.group.job": ("launch",),
     "runtime.group.worker": ("Worker",),

@@ -10,11 +10,12 @@ from types import FrameType
 from typing import Any, cast
 
 import pytest
-from rankplan import Component, Inventory, Worker, WorkerError, plan
+from rankplan import Component, Inventory, Plan, Transition, Worker, WorkerError, plan, transition
 from rankplan.runtime.group import crew as crew_module
 from rankplan.runtime.group.crew import Crew, LiveRank, Master, Terms
 from rankplan.runtime.group.group import Call, WorkerGroup
 from rankplan.runtime.group.restart import answers_of
+from rankplan.runtime.group.unfinished import Unfinished
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.rank.spec import RankSpec
@@ -279,3 +280,38 @@ def test_the_answers_of_ranks_that_leave_are_found_in_linear_time() -> None:
         return instructions(lambda: answers_of(ranks[count // 2 :]))
 
     assert cost(100) > 200 and cost(200) < 2.2 * cost(100)
+
+
+def moved() -> Transition:
+    """Two engines that move to another node: each sends its weights to its successor before it is freed."""
+
+    def engines(placement: str) -> Plan:
+        entry = {"placement": placement, "parallel": {"tp": 2}}
+        section = {"num_nodes": 2, "component_placement": {"rollout": entry}}
+        return plan({"cluster": section}, Inventory.uniform(2, 4))
+
+    return transition(engines("0-3:0-1"), engines("4-7:0-1"))
+
+
+ARRIVES = ("load", "regroup", "sync", "verify", "route")
+
+
+@pytest.mark.parametrize(
+    ("done", "undone"),
+    [
+        ((), {("before", 0), ("before", 1), ("after", 0), ("after", 1)}),
+        (("load 0", "regroup 0", "sync 0"), {("before", 0), ("before", 1), ("after", 0), ("after", 1)}),
+        (("load 0", "regroup 0", "sync 0", "verify 0", "route 0"), {("before", 0), ("before", 1), ("after", 1)}),
+        (("load 0", "regroup 0", "sync 0", "stop-routing 0", "drain 0", "free 0"), {("before", 1), ("after", 1)}),
+        (("stop-routing 0", "drain 0"), {("before", 0), ("before", 1), ("after", 0), ("after", 1)}),
+        (tuple(f"{do} {at}" for at in (0, 1) for do in ARRIVES), {("before", 0), ("before", 1)}),
+    ],
+)
+def test_what_a_transition_that_stops_can_undo(done: tuple[str, ...], undone: set[tuple[str, int]]) -> None:
+    """What has arrived stays, and so does what has got the last copy of a state."""
+    ids = [text.replace(" ", " rollout/") for text in done]
+    found = Unfinished(moved(), {}, ids)
+    assert {key[1:] for key in found._undone} == undone
+    assert found._done <= set(ids)
+    kept = {step.id for step in moved().steps if (step.side, step.instance) not in undone}
+    assert found._done == set(ids) & kept

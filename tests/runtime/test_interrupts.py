@@ -12,13 +12,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 import rankplan.runtime
-from rankplan import Cluster, ComponentPlacement, NodePlacementStrategy, WorkerGroup
+from rankplan import (
+    Cluster,
+    ComponentPlacement,
+    NodePlacementStrategy,
+    Transition,
+    TransitionError,
+    WorkerGroup,
+    apply,
+    transition,
+)
 from rankplan.runtime.rank.ports import PORTS
 from rankplan.runtime.ray.internals import available_resources
 from rankplan.runtime.ray.signals import Uninterrupted
@@ -73,6 +83,17 @@ class CtrlC:
             return None
         finally:
             sys.setprofile(None)
+
+    def cause(self, work: Callable[[], Any]) -> BaseException | None:
+        """Do the work, and return the cause of the interrupt, if there is one."""
+        try:
+            sys.setprofile(self)
+            work()
+        except KeyboardInterrupt as interrupt:
+            return interrupt.__cause__
+        finally:
+            sys.setprofile(None)
+        return None
 
 
 def points(work: Callable[[], Any], most: int) -> list[int]:
@@ -170,6 +191,47 @@ def test_an_interrupted_change_of_size(two_nodes: Cluster) -> None:
             taken = len(PORTS.taken(socket.gethostname()))
             assert (len(present()), len(reserve._claimed)) == (size * names, size * 4), point
             assert taken <= 2, point
+    group.shutdown()
+    assert left(two_nodes) == NOTHING
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_an_interrupted_transition(two_nodes: Cluster) -> None:
+    """The group runs what the cause of the interrupt says, and the rest of the transition goes on from there."""
+    section = {"num_nodes": 2, "component_placement": {"actor": "0-3:0"}}
+    small = ComponentPlacement({"cluster": section}, two_nodes).plan()
+    section["component_placement"] = {"actor": "0-7:0-1"}
+    large = ComponentPlacement({"cluster": section}, two_nodes).plan()
+    group = Reader.create_group().launch(two_nodes, small["actor"], reserve=True)
+    (pid,), names = group.pid().wait(), len(present())
+
+    def change(changed: Transition) -> list[Any]:
+        return [apply(changed, {"actor": group}, calls={"sync": lambda step: step.ranks.pid().wait()})]
+
+    grow, shrink = transition(small, large), transition(large, small)
+    stopped = 0
+    for changed, back in ((grow, shrink), (shrink, grow)):
+        found = points(partial(change, changed), 2)
+        for point in found:
+            change(back)
+            error = CtrlC(point).cause(partial(change, changed))
+            size = group.world_size
+            assert [report.rank for report in group.verify()] == list(range(size)), point
+            assert group.execute_on(0).pid().wait() == [pid]
+            if isinstance(error, TransitionError):
+                stopped += 1
+                assert [one.state for one in error.running] == ["running"] * size, point
+                change(error.rest)
+            elif size == len(changed.before["actor"]):
+                change(changed)
+            assert group.world_size == len(changed.after["actor"]), point
+            deadline = time.monotonic() + 20
+            while len(present()) != group.world_size * names and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert len(present()) == group.world_size * names, point
+            assert len(reserve._claimed) == group.world_size * 4 and len(PORTS.taken(socket.gethostname())) <= 2, point
+    assert stopped
     group.shutdown()
     assert left(two_nodes) == NOTHING
 

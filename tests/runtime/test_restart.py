@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import ray
 from rankplan import (
+    ActiveStep,
     Cluster,
     ClusterError,
     ComponentPlacement,
@@ -26,10 +27,13 @@ from rankplan import (
     LaunchError,
     PlacementError,
     Plan,
+    TransitionError,
     WorkerError,
     WorkerGroup,
+    apply,
     diff,
     replan,
+    transition,
 )
 from rankplan.runtime.rank.ports import PORTS
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
@@ -270,8 +274,21 @@ def test_nodes_join_come_back_and_die(raylets: Raylets, cluster: Cluster, tmp_pa
         busy = group.execute_on(0, 1).wait_for(tmp_path / "go")
         raylets.kill(6)
         assert set(failure_of(group).dead_nodes) == {4}
-        moved = replan(made, cluster.refresh()).plan
-        assert [report.rank for report in group.restart(moved["actor"])] == [2, 3]
+        moved = replan(made, cluster.refresh(), without=["127.0.0.2"]).plan
+        spare = str(moved.inventory.node(4).ip)
+
+        def lose_the_spare(step: ActiveStep) -> None:
+            raylets.kill(int(spare.rpartition(".")[2]) - 2)
+            step.ranks.wait_for(tmp_path / "never").wait(60)
+
+        with pytest.raises(TransitionError, match="the transition stopped at `sync actor/2`") as error:
+            apply(transition(made, moved), {"actor": group}, calls={"sync": lose_the_spare})
+        assert (error.value.done, error.value.plan) == ((), None)
+        assert [str(one) for one in error.value.running] == ["actor/0 as before", "actor/1 as before"]
+        assert group.world_size == 4 and group.execute_on(0, 1).pid is not None
+        moved = replan(made, cluster.refresh(), without=["127.0.0.2"]).plan
+        assert str(moved.inventory.node(4).ip) not in (spare, "127.0.0.8")
+        apply(transition(made, moved), {"actor": group}, calls={"sync": lambda step: step.ranks.pid().wait()})
         (tmp_path / "go").touch()
         assert busy.wait(60) == before[:2] and [report.pid for report in group.verify()][:2] == before[:2]
         assert group.node_id().wait()[2:] == [node_id(moved, 4)] * 2

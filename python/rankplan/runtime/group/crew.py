@@ -6,7 +6,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -53,12 +53,20 @@ class Master:
 
 
 @frozen
+class Home:
+    """The component, and the nodes in the order of its plan, that the row of a rank is of."""
+
+    component: Component
+    nodes: Nodes
+
+
+@frozen
 class LiveRank:
     """A rank that was started: its spec, its row in the plan that the group runs, its actor, and its pid once up.
 
     ``masters`` are those that its environment may have, the latest one last. ``ports`` are the blocks that it was
     given, with their machine, and ``calls`` those that the program still refers to, with its answers. Copies share
-    these two.
+    these two. ``home`` is what the row is of, if it is not the plan that the group runs: during a transition.
     """
 
     spec: RankSpec
@@ -68,6 +76,12 @@ class LiveRank:
     masters: tuple[Master, ...] = ()
     ports: list[tuple[str, range]] = field(default_factory=list, compare=False)
     calls: WeakKeyDictionary[object, Answer] = field(default_factory=WeakKeyDictionary, compare=False)
+    home: Home | None = None
+
+    @property
+    def number(self) -> int:
+        """Its process rank."""
+        return self.placement.rank
 
 
 @dataclass(slots=True)
@@ -181,10 +195,10 @@ class Crew:
             self._sending.discard(token)
 
     def retire(self, ranks: Sequence[LiveRank]) -> None:
-        """Send no more calls to these ranks, the last ones; return when those on the way to them have been sent."""
+        """Send no more calls to these ranks; return when those on the way to them have been sent."""
         with Uninterrupted(), self._lock:
             actors = {rank.actor for rank in ranks}
-            self.leaving = [rank for rank in self.ranks if rank.actor in actors]
+            self.leaving += [rank for rank in self.ranks if rank.actor in actors]
             self.ranks[:] = [rank for rank in self.ranks if rank.actor not in actors]
         before = set(self._sending)
         while not before.isdisjoint(self._sending):
@@ -207,9 +221,10 @@ class Crew:
         with Uninterrupted(), self._lock:
             if not self.ended:
                 actors, before = {rank.actor for rank in ranks}, [*self.ranks, *self.leaving]
-                replaced = [rank for rank in before if rank.actor not in actors]
+                replaced = [rank for rank in [*before, *self.newcomers] if rank.actor not in actors]
                 known, masters = {rank.actor: rank for rank in before}, self._masters()
-                self.ranks[:] = [replace(known.get(one.actor, one), placement=one.placement) for one in ranks]
+                present = [replace(known.get(one.actor, one), placement=one.placement) for one in ranks]
+                self.ranks[:] = [replace(one, home=None) for one in present]
                 self.terms.component, self.nodes, self.master, self.restarts = component, nodes, master, restarts
                 self.newcomers, self.leaving, self._announced = [], [], ([], nodes)
                 PORTS.move(search, self)
@@ -221,9 +236,8 @@ class Crew:
                 for rank in replaced:
                     if (heir := heirs.get(rank.placement.rank)) is not None:
                         heir.ports.extend(rank.ports)
-                        continue
-                    for machine, block in rank.ports:
-                        PORTS.give_back(self, machine, block)
+                    else:
+                        self._return_ports(rank)
                 for notice in outdated:
                     notice.withdraw()
                 return
@@ -232,7 +246,7 @@ class Crew:
 
     def _masters(self) -> set[Master]:
         """Return those that a rank knows, or is to know."""
-        known = {master for rank in [*self.ranks, *self.leaving] for master in rank.masters}
+        known = {master for rank in [*self.ranks, *self.leaving, *self.newcomers] for master in rank.masters}
         return known if self.master is None else {self.master, *known}
 
     def _return_masters(self, before: set[Master]) -> None:
@@ -240,13 +254,26 @@ class Crew:
         for master in before - self._masters():
             PORTS.give_back(self, master.machine, [master.port])
 
+    def _return_ports(self, rank: LiveRank) -> None:
+        """Return the ports that a rank was given."""
+        for machine, block in rank.ports:
+            PORTS.give_back(self, machine, block)
+
+    def home_of(self, rank: LiveRank) -> Home:
+        """Return what the row of a rank is of."""
+        return rank.home or Home(self.terms.component, self.nodes)
+
+    def places_of(self, ranks: Iterable[LiveRank]) -> set[Place]:
+        """Return the places that these ranks use."""
+        return {place for rank in ranks for place in places([rank.placement], self.home_of(rank).nodes)}
+
     def places(self) -> set[Place]:
         """Return the places that its ranks use, and those that are about to start; none after its end."""
         with self._lock:
             if self.ended:
                 return set()
-            running = places([rank.placement for rank in [*self.ranks, *self.leaving]], self.nodes)
-            return running | places(*self._announced)
+            arrived = [rank for rank in self.newcomers if rank.home is not None]
+            return self.places_of([*self.ranks, *self.leaving, *arrived]) | places(*self._announced)
 
     def _shut_down(self) -> LaunchError:
         return LaunchError(f"{self.component}: the group was shut down meanwhile", self.component)
@@ -262,8 +289,7 @@ class Crew:
                 raise self._shut_down()
             latest = () if self.master is None else (self.master,)
             for index, rank in enumerate(self.ranks):
-                coordinates = self.terms.component.coordinates(rank.placement.rank)
-                spec = replace(rank.spec, placement=rank.placement, coordinates=coordinates)
+                spec = spec_at(rank, self.home_of(rank).component)
                 masters = tuple(one for one in rank.masters if one not in latest)
                 self.ranks[index] = replace(rank, spec=spec, masters=masters + latest)
             return list(self.ranks), send(self.ranks)
@@ -279,17 +305,66 @@ class Crew:
                         present[index] = replace(rank, masters=masters)
             self._return_masters(before)
 
-    def dismiss(self) -> None:
-        """End the newcomers, and withdraw their notice; the ranks stay, also those that were leaving."""
+    def arrive(self, up: Sequence[LiveRank], search: object) -> None:
+        """Take note that these newcomers are up, and take over the ports of the search; they get no calls yet."""
+        with Uninterrupted(), self._lock:
+            if not self.ended:
+                known = {rank.actor: rank for rank in up}
+                self.newcomers = [known.get(rank.actor, rank) for rank in self.newcomers]
+                PORTS.move(search, self)
+                return
+        self.check_open()
+        raise self._shut_down()
+
+    def admit(self, ranks: Sequence[LiveRank], search: object = None) -> None:
+        """Send calls to these newcomers from now on, or give ranks their new rows; take over the ports of a search.
+
+        Raises ``LaunchError`` if the crew has ended.
+        """
+        with Uninterrupted(), self._lock:
+            if self.ended:
+                raise self._shut_down()
+            before, admitted = self._masters(), {rank.actor for rank in ranks}
+            others = [rank for rank in self.ranks if rank.actor not in admitted]
+            self.newcomers = [rank for rank in self.newcomers if rank.actor not in admitted]
+            self.ranks[:] = sorted([*others, *ranks], key=lambda rank: rank.number)
+            if search is not None:
+                PORTS.move(search, self)
+            self._return_masters(before)
+
+    def remove(self, ranks: Sequence[LiveRank]) -> None:
+        """End these ranks, which get no more calls, and return their ports."""
         with Uninterrupted(), self._lock:
             if self.ended:
                 return
-            self.ranks += self.leaving
-            self.leaving = []
-            newcomers, self.newcomers = self.newcomers, []
+            before, removed = self._masters(), {rank.actor for rank in ranks}
+            self.leaving = [rank for rank in self.leaving if rank.actor not in removed]
             if self.connection.is_current:
-                _kill(self.component, newcomers)
+                _kill(self.component, ranks)
+            for rank in ranks:
+                self._return_ports(rank)
+            self._return_masters(before)
+
+    def dismiss(self, keep: Collection[ActorHandle[Any]] = ()) -> None:
+        """End the newcomers, and withdraw their notice; the ranks stay, also those that were leaving.
+
+        Newcomers and leaving ranks with one of the actors ``keep`` stay as they are, without calls.
+        """
+        with Uninterrupted(), self._lock:
+            if self.ended:
+                return
+            masters = self._masters()
+            back = [rank for rank in self.leaving if rank.actor not in keep]
+            self.ranks[:] = sorted([*self.ranks, *back], key=lambda rank: rank.number)
+            self.leaving = [rank for rank in self.leaving if rank.actor in keep]
+            gone = [rank for rank in self.newcomers if rank.actor not in keep]
+            self.newcomers = [rank for rank in self.newcomers if rank.actor in keep]
+            if self.connection.is_current:
+                _kill(self.component, gone)
             self._announced = [], self.nodes
+            self._return_masters(masters)
+            if any(rank.home is not None for rank in [*self.ranks, *self.leaving, *self.newcomers]):
+                return  # some have the places of the new notice
             while len(self._notices) > 1:
                 self._notices.pop().withdraw()
 
@@ -330,7 +405,7 @@ class Crew:
     def located(self) -> list[tuple[LiveRank, str]]:
         """Return the ranks, each with the machine that it runs on."""
         with self._lock:
-            return [(rank, self.nodes.machine(rank.placement.cluster_node_rank)) for rank in self.ranks]
+            return [(rank, self.home_of(rank).nodes.machine(rank.placement.cluster_node_rank)) for rank in self.ranks]
 
     def check_present(self, method: str, ranks: Iterable[LiveRank], present: Iterable[LiveRank]) -> None:
         """Raise ``WorkerError`` if the crew has ended, or some of these ranks are not present any more."""
@@ -341,6 +416,11 @@ class Crew:
         if gone := [rank.placement.rank for rank in ranks if rank.actor not in actors]:
             text = f"{where}: a restart has removed or replaced {ranks_text(gone)} meanwhile; call it again"
             raise WorkerError(text, self.component)
+
+
+def spec_at(rank: LiveRank, component: Component) -> RankSpec:
+    """Return the spec of a rank in its row of a component."""
+    return replace(rank.spec, placement=rank.placement, coordinates=component.coordinates(rank.number))
 
 
 def _kill(component: str, ranks: Sequence[LiveRank]) -> None:

@@ -129,7 +129,10 @@ class RankSelection:
     def _some(self, all_ranks: Sequence[LiveRank]) -> Sequence[LiveRank]:
         """Return the selected ones of all ranks that run now: a restart replaces some."""
         ranks = all_ranks if self._crew.is_running else []
-        return ranks if self._selected is None else [ranks[rank] for rank in self._selected if rank < len(ranks)]
+        if self._selected is None:
+            return ranks
+        by_number = {rank.number: rank for rank in ranks}
+        return [by_number[number] for number in self._selected if number in by_number]
 
     @property
     def _ranks(self) -> Sequence[LiveRank]:
@@ -230,11 +233,12 @@ class WorkerGroup(RankSelection):
         Raises ``ValueError`` for an unknown or repeated rank, and ``WorkerError`` after the shutdown.
         """
         running = self._running("execute_on")
-        unknown = [rank for rank in ranks if as_int(rank) not in range(len(running))]
+        numbers = {rank.number for rank in running}
+        unknown = [rank for rank in ranks if as_int(rank) not in numbers]
         if unknown or not ranks or len(set(ranks)) < len(ranks):
             given = ", ".join(map(shown, ranks)) or "none"
             raise ValueError(
-                f"{self._crew.component} has {ranks_text(range(len(running)))}; pass some of them to execute_on(), "
+                f"{self._crew.component} has {ranks_text(numbers)}; pass some of them to execute_on(), "
                 f"each once, not {given}"
             )
         return RankSelection(self._crew, ranks)

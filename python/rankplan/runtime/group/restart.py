@@ -20,7 +20,8 @@ from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
-from rankplan.runtime.group.crew import Answer, Crew, LiveRank, dead_ranks
+from rankplan.runtime.group import faults
+from rankplan.runtime.group.crew import Answer, Crew, Home, LiveRank, dead_ranks
 from rankplan.runtime.group.launch import new_master, started
 from rankplan.runtime.group.ranks import check_interpreters, rank_specs
 from rankplan.runtime.nodes.nodes import Nodes
@@ -31,7 +32,7 @@ from rankplan.runtime.ray.answers import Failed, Unanswered, collect, ranks_text
 from rankplan.runtime.ray.asking import answers_within
 from rankplan.runtime.ray.connection import using_session
 from rankplan.runtime.ray.signals import Uninterrupted
-from rankplan.runtime.reserve.reserve import Wanted, places
+from rankplan.runtime.reserve.reserve import Wanted
 from rankplan.words import counted, ranges_text, wrong_type
 
 if TYPE_CHECKING:
@@ -77,20 +78,19 @@ class _Change:
 
         Raises ``ValueError`` if another number of ranks changes those that stay.
         """
-        old, here = list(crew.ranks), crew.nodes
-        nodes, component = _fitted(crew, given)
+        old = list(crew.ranks)
+        nodes, component = fitted(crew, given)
         dead = {rank.placement.rank for rank in dead_ranks(old)}
         lost = _lost_ranks(crew, given.inventory)
         if len(component) != len(old):
             _check_staying(crew, component, nodes, dead | lost)
-        before = crew.terms.component
         kept: dict[int, LiveRank] = {}
-        for rank, row in zip(old, component, strict=False):
-            same = _place(rank.placement, here) == _place(row, nodes) and _same_groups(before, component, row.rank)
-            if same and row.rank not in dead:
-                kept[row.rank] = replace(rank, placement=row)
+        for rank in old:
+            stays = rank.number < len(component) and rank.number not in dead
+            if stays and is_at(crew.home_of(rank), rank, Home(component, nodes), component[rank.number]):
+                kept[rank.number] = replace(rank, placement=component[rank.number])
         starting = RankSet(row.rank for row in component if row.rank not in kept)
-        return cls(component, nodes, dead, lost, kept, starting, old[len(component) :])
+        return cls(component, nodes, dead, lost, kept, starting, [one for one in old if one.number >= len(component)])
 
     def ranks(self, newcomers: Sequence[LiveRank]) -> list[LiveRank]:
         """Return all ranks of the component, those that were started among them."""
@@ -100,7 +100,7 @@ class _Change:
 
 def _carry_out(crew: Crew, change: _Change, timeout: float | None) -> list[RankReport]:
     """Start ranks, end others, and let the crew have the new ones, or leave it as it was. Return their reports."""
-    component, nodes, leaving, here = change.component, change.nodes, change.leaving, crew.nodes
+    component, nodes, leaving = change.component, change.nodes, change.leaving
     specs = []
     if change.starting or not component.rows:
         specs = rank_specs(nodes, component, crew.terms.prove, change.starting)
@@ -119,12 +119,12 @@ def _carry_out(crew: Crew, change: _Change, timeout: float | None) -> list[RankR
             if leaving:
                 crew.retire(leaving)
             if leaving and not change.dead:  # calls in flight may wait for dead ranks
-                _finish(crew, leaving, timeouts.FINISH if timeout is None else timeout)
+                finish(crew, leaving, timeouts.FINISH if timeout is None else timeout, faults.NOT_RESTARTED)
             with Uninterrupted():
+                left = crew.places_of(one for one in leaving if one.number not in change.dead | change.lost)
                 crew.settle(change.ranks(newcomers), component, nodes, master, restarts, search)
-                left = [rank.placement for rank in leaving if rank.placement.rank not in change.dead | change.lost]
                 if crew.reservation is not None and left:
-                    crew.reservation.vacate(places(left, here))
+                    crew.reservation.vacate(left)
     except BaseException:
         if crew.restarts < restarts:
             with Uninterrupted():
@@ -159,17 +159,22 @@ def _component(crew: Crew, plan: Plan | Component | None) -> Component:
     return plan
 
 
-def _fitted(crew: Crew, component: Component) -> tuple[Nodes, Component]:
+def fitted(crew: Crew, component: Component) -> tuple[Nodes, Component]:
     """Return the component on the nodes of the cluster, in the order of its plan."""
     terms = crew.terms
     nodes, (component,) = terms.nodes().fitted(component.inventory, [replace(component, name=terms.planned)])
+    return nodes, as_launched(crew, component)
+
+
+def as_launched(crew: Crew, component: Component) -> Component:
+    """Return the component with the name and the visibility that the group was launched with."""
     component = replace(component, name=crew.component)
-    if terms.visibility is not None:
-        component = component.with_settings(visibility=terms.visibility)
-    return nodes, component
+    if crew.terms.visibility is not None:
+        component = component.with_settings(visibility=crew.terms.visibility)
+    return component
 
 
-def _place(row: Placement, nodes: Nodes) -> tuple[Any, ...]:
+def place_of(row: Placement, nodes: Nodes) -> tuple[Any, ...]:
     """Return the machines, devices and settings that a process is bound to."""
     devices = [(nodes.ids[node], index) for node, index in row.devices]
     seen = row.visible_accelerators, row.accelerator_type, row.visibility
@@ -178,16 +183,16 @@ def _place(row: Placement, nodes: Nodes) -> tuple[Any, ...]:
 
 def _check_staying(crew: Crew, component: Component, nodes: Nodes, lost: set[int]) -> None:
     """Raise ``ValueError`` if a plan with more or fewer ranks changes a rank that stays and is not lost."""
-    before, here, why = crew.terms.component, crew.nodes, ""
-    if _sizes(before) != _sizes(component):
+    why = ""
+    if _sizes(crew.terms.component) != _sizes(component):
         why = "has other parallel sizes"
-    for rank, row in zip(crew.ranks, component, strict=False):
-        old = rank.placement
-        if why or row.rank in lost:
+    for rank in crew.ranks:
+        if why or rank.number in lost or rank.number >= len(component):
             continue
-        if _place(old, here) != _place(row, nodes):
-            why = f"moves rank {row.rank} from {_where(old, here)} to {_where(row, nodes)}"
-        elif _coordinates(before, row.rank) != _coordinates(component, row.rank):
+        old, row, home = rank.placement, component[rank.number], crew.home_of(rank)
+        if place_of(old, home.nodes) != place_of(row, nodes):
+            why = f"moves rank {row.rank} from {where(old, home.nodes)} to {where(row, nodes)}"
+        elif _coordinates(home.component, row.rank) != _coordinates(component, row.rank):
             why = f"gives rank {row.rank} other coordinates in its parallel groups"
     if why:
         name, there = crew.terms.planned, counted(len(component), "rank")
@@ -200,9 +205,16 @@ def _check_staying(crew: Crew, component: Component, nodes: Nodes, lost: set[int
 
 def _lost_ranks(crew: Crew, planned: Inventory) -> set[int]:
     """Return the ranks whose nodes or accelerators the inventory of a plan lacks, or marks as out of use."""
-    found = same_nodes(crew.nodes.inventory, planned)
-    rows = [rank.placement for rank in crew.ranks]
-    return {row.rank for row in rows if any(_is_lost(planned, found[node], local) for node, local in _uses(row))}
+    lost = set()
+    by_order: dict[tuple[str, ...], list[int | None]] = {}
+    for rank in crew.ranks:
+        nodes = crew.home_of(rank).nodes
+        if nodes.ids not in by_order:
+            by_order[nodes.ids] = same_nodes(nodes.inventory, planned)
+        names = by_order[nodes.ids]
+        if any(_is_lost(planned, names[node], local) for node, local in _uses(rank.placement)):
+            lost.add(rank.number)
+    return lost
 
 
 def _uses(row: Placement) -> Sequence[tuple[int, int | None]]:
@@ -220,7 +232,7 @@ def _is_lost(inventory: Inventory, node: int | None, local: int | None) -> bool:
     return marked is None or (local is not None and local in marked)
 
 
-def _where(row: Placement, nodes: Nodes) -> str:
+def where(row: Placement, nodes: Nodes) -> str:
     """Return the node of a process, with its accelerators there, as a message names them."""
     home = nodes.address(row.cluster_node_rank)
     local = [local for node, local in _uses(row) if node == row.cluster_node_rank and local is not None]
@@ -232,9 +244,12 @@ def _sizes(component: Component) -> tuple[Parallel, int]:
     return replace(component.parallel, dp=None), component.engines
 
 
-def _same_groups(before: Component, after: Component, rank: int) -> bool:
-    """Whether a rank has the same place in parallel groups of the same sizes."""
-    return _sizes(before) == _sizes(after) and _coordinates(before, rank) == _coordinates(after, rank)
+def is_at(home: Home, rank: LiveRank, new_home: Home, row: Placement) -> bool:
+    """Whether a rank already has the place of a row, in parallel groups of the same sizes."""
+    before, after = home.component, new_home.component
+    if place_of(rank.placement, home.nodes) != place_of(row, new_home.nodes) or _sizes(before) != _sizes(after):
+        return False
+    return _coordinates(before, rank.number) == _coordinates(after, row.rank)
 
 
 def _coordinates(component: Component, rank: int) -> list[dict[str, int]]:
@@ -242,13 +257,13 @@ def _coordinates(component: Component, rank: int) -> list[dict[str, int]]:
     return [{kind: at for kind, at in slot.items() if at} for slot in component.coordinates(rank)]
 
 
-def _finish(crew: Crew, leaving: Sequence[LiveRank], timeout: float) -> None:
+def finish(crew: Crew, leaving: Sequence[LiveRank], timeout: float, undone: faults.Undone) -> None:
     """Wait until these ranks, which get no more calls, have finished those that they have received.
 
     Raises ``LaunchError`` after ``timeout`` seconds, or if a rank of the group dies: calls may wait for it forever.
+    ``undone`` says what is not done then.
     """
-    name, which = crew.component, ranks_text(rank.placement.rank for rank in leaving)
-    undone = "so the group is not restarted"
+    name, which = crew.component, RankSet(rank.number for rank in leaving)
     deadline = time.monotonic() + timeout
     with crew.connection.progress() as report:
 
@@ -257,8 +272,8 @@ def _finish(crew: Crew, leaving: Sequence[LiveRank], timeout: float) -> None:
             report(f"{name}: {done} of {len(leaving)} ranks that leave have finished their calls")
             gone = dead_ranks(list(crew.ranks))
             if gone and not crew.ended:
-                text = f"{ranks_text(rank.placement.rank for rank in gone)} died while {which} finished their calls"
-                raise LaunchError(f"{name}: {text}, {undone}; restart it again: then these end at once", name)
+                text = faults.died_meanwhile(name, RankSet(rank.number for rank in gone), which, undone)
+                raise LaunchError(text, name)
 
         try:
             collect([rank.actor.finish.remote() for rank in leaving], timeout, tell)
@@ -267,18 +282,12 @@ def _finish(crew: Crew, leaving: Sequence[LiveRank], timeout: float) -> None:
             if crew.ended:  # by another thread
                 return
             row, fault, also = failed.culprit([rank.placement for rank in leaving])
-            text = f"{name} rank {row.rank}, which the plan lacks, did not finish its calls: it {fault.reason}{also}"
-            advice = f"{undone}; restart it again: then the others end at once"
-            raise LaunchError(f"{text}, {advice}", name, row.rank, row.cluster_node_rank) from fault.cause
+            text = faults.calls_failed(name, row, f"{fault.reason}{also}", undone)
+            raise LaunchError(text, name, row.rank, row.cluster_node_rank) from fault.cause
         except Unanswered as unanswered:
             late = [leaving[index].placement for index in unanswered.pending]
-            raise LaunchError(
-                f"{name}: calls on {ranks_text(row.rank for row in late)}, which the plan lacks, did not end within "
-                f"{timeout:g} s, {undone}; end these calls first, or allow more time (timeout)",
-                name,
-                late[0].rank,
-                late[0].cluster_node_rank,
-            ) from None
+            text = faults.calls_go_on(name, RankSet(row.rank for row in late), timeout, undone)
+            raise LaunchError(text, name, late[0].rank, late[0].cluster_node_rank) from None
     # the last answers are on their way
     if answers := answers_of(leaving):
         left = max(timeouts.ANSWER, deadline - time.monotonic())
@@ -297,7 +306,13 @@ def renewals(crew: Crew) -> tuple[list[LiveRank], list[Answer]]:
         rendezvous = restart_environment(crew.restarts)
         if crew.master is not None:
             rendezvous |= zip(MASTER_VARIABLES, (crew.master.address, str(crew.master.port)), strict=True)
-        nodes = ray.put(pickle.dumps(crew.nodes))
-        return [rank.actor.renew.remote(rank.spec, rendezvous, nodes) for rank in ranks]
+        sent: dict[tuple[str, ...], Any] = {}
+        answers: list[Answer] = []
+        for rank in ranks:
+            nodes = crew.home_of(rank).nodes
+            if nodes.ids not in sent:
+                sent[nodes.ids] = ray.put(pickle.dumps(nodes))
+            answers.append(rank.actor.renew.remote(rank.spec, rendezvous, sent[nodes.ids]))
+        return answers
 
     return crew.renew(send)

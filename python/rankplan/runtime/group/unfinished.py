@@ -1,0 +1,368 @@
+"""A transition that stops on the way: what is undone, what runs then, and the ways on and back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from rankplan._core import RankSet
+from rankplan.arranging.repair import lists_of, placed, rule_of
+from rankplan.errors import PlacementError, RankplanError
+from rankplan.frozen import frozen
+from rankplan.moving.instances import Instance
+from rankplan.moving.lent import instances_of
+from rankplan.moving.transition import AS_PLANNED, PlannedStep, Transition
+from rankplan.moving.transition import transition as transition_of
+from rankplan.plans.component import Component
+from rankplan.plans.plan import Plan
+from rankplan.runtime.group import faults
+from rankplan.runtime.group.company import Company
+from rankplan.runtime.group.crew import LiveRank, dead_ranks
+from rankplan.runtime.ray.asking import HeadSilent
+from rankplan.words import counted, ranges_text
+
+_Key = tuple[str, str, int]
+"""A component, a side, and an instance."""
+
+RUNNING, STOPPED, ASLEEP, LOADED = "running", "stopped", "asleep", "loaded"
+
+
+@frozen
+class Running:
+    """An instance that runs after a transition has stopped on the way.
+
+    ``plan`` is ``before`` or ``after``, and ``instance`` its number there. ``ranks`` are those that live, of ``size``.
+    ``state`` is ``running``; ``stopped`` if it gets no calls any more, ``asleep``, or ``loaded`` if it gets none yet.
+    """
+
+    component: str
+    instance: int
+    plan: str
+    ranks: RankSet
+    size: int
+    state: str
+
+    def __str__(self) -> str:
+        text = f"{self.component}/{self.instance} as {self.plan}"
+        if len(self.ranks) < self.size:
+            text += f" with {counted(len(self.ranks), 'rank')} of {self.size}"
+        return text if self.state == RUNNING else f"{text} ({self.state})"
+
+
+class TransitionError(RankplanError, RuntimeError):
+    """A transition stopped on the way; ``__cause__`` is why.
+
+    ``at`` are the ids of the steps that failed, ``done`` those of the steps that are done, and ``running`` what runs
+    now. ``plan`` is the plan that describes it, ``None`` if none does. ``rest`` is the transition from here to the plan
+    after, ``back`` the one to the plan before (``None``: there is no safe way back); `apply` carries them out.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        at: Sequence[str],
+        done: Sequence[str],
+        running: Sequence[Running],
+        plan: Plan | None,
+        rest: Transition,
+        back: Transition | None,
+    ) -> None:
+        super().__init__(message)
+        self.message, self.at, self.done, self.running = message, tuple(at), tuple(done), tuple(running)
+        self.plan, self.rest, self.back = plan, rest, back
+
+
+class Unfinished:
+    """What is left of a transition that stops after these steps."""
+
+    def __init__(self, transition: Transition, companies: Mapping[str, Company], done: Iterable[str]) -> None:
+        self._transition, self._companies = transition, companies
+        by_instance: dict[_Key, list[PlannedStep]] = defaultdict(list)
+        for step in transition.steps:
+            by_instance[step.component, step.side, step.instance].append(step)
+        self._steps = dict(by_instance)
+        self._begun = set(done)
+        self._undone = self._undoable()
+        undone = {step.id for key in self._undone for step in self._steps[key]}
+        self._done = self._begun - undone
+
+    def _undoable(self) -> set[_Key]:
+        """Return the instances that become what they were: those on the way on which nothing that is done depends.
+
+        An instance that has gone to sleep stays asleep: only the trainer can wake it.
+        """
+        candidates = set()
+        for key, steps in self._steps.items():
+            ids = {step.id for step in steps}
+            slept = any(step.do in ("sleep", "wake") and step.id in self._begun for step in steps)
+            if not slept and not ids <= self._begun:
+                candidates.add(key)
+        changed = True
+        while changed:
+            changed = False
+            held = {
+                need
+                for key, steps in self._steps.items()
+                for step in steps
+                if key not in candidates and step.id in self._begun
+                for need in step.needs
+            }
+            for key in sorted(candidates):
+                if any(step.id in held for step in self._steps[key]):
+                    candidates.discard(key)
+                    changed = True
+        return candidates
+
+    def abandon(self, companies: Iterable[Company]) -> None:
+        """Undo what can be undone."""
+        for company in companies:
+            name = company.crew.terms.planned
+            kept = []
+            for key, steps in self._steps.items():
+                if key[0] == name and key not in self._undone and any(step.id in self._begun for step in steps):
+                    kept.append(key[1:])
+            company.abandon(kept)
+
+    def error(self, at: Sequence[str], cause: BaseException) -> TransitionError:
+        """Return what has happened."""
+        running = list(self._running())
+        plan, rest, back = self._plan(running), self._rest(), self._back()
+        reason = str(cause).partition("\n")[0] or type(cause).__name__
+        ways = "apply(error.rest, groups) goes on"
+        if not self._done:
+            ways = "nothing has changed; " + ways
+        elif back is not None:
+            ways += ", apply(error.back, groups) goes back"
+        steps = self._transition.steps
+        texts = [str(one) for one in _merged(running)]
+        message = faults.stopped(at, reason, len(self._done), len(steps), texts, ways)
+        done = [step.id for step in steps if step.id in self._done]
+        return TransitionError(message, at, done, running, plan, rest, back)
+
+    # ------------------------------------------------------------------------------------------------------- what runs
+
+    def _running(self) -> Iterable[Running]:
+        """Yield what runs."""
+        for name, company in self._companies.items():
+            members, part = company.members, company.part
+            dead = _dead(company)
+            leaving = {rank.actor for rank in company.crew.leaving}
+            arriving = {rank.actor for rank in company.crew.newcomers}
+            by_actor = {rank.actor: rank for rank in company.live([*company.old.values(), *company.new.values()])}
+            sides = []
+            if part.before is not None:
+                for number, slots in enumerate(part.before.instances):
+                    ranks = {part.before.slots[at].rank for at in slots}
+                    sides.append(("before", number, ranks, company.old))
+            if part.after is not None:
+                for number in members.loading:
+                    sides.append(("after", number, set(members.loading[number]), company.new))
+            for side, number, ranks, actors in sides:
+                present = [by_actor[actors[rank]] for rank in ranks if actors.get(rank) in by_actor]
+                alive = RankSet(rank.number for rank in present if rank.actor not in dead)
+                if not alive:
+                    continue
+                state = RUNNING
+                if self._is_asleep(name, side, number):
+                    state = ASLEEP
+                elif any(rank.actor in leaving for rank in present):
+                    state = STOPPED
+                elif any(rank.actor in arriving for rank in present):
+                    state = LOADED
+                yield Running(name, number, side, alive, len(ranks), state)
+
+    def _is_asleep(self, name: str, side: str, number: int) -> bool:
+        """Whether the instance was put to sleep in this transition, or has slept since before it."""
+        dos = {step.do for step in self._steps.get((name, side, number), ()) if step.id in self._done}
+        if self._transition.asleep is None or "sleep" in dos:
+            return "sleep" in dos
+        woken = {step.id for step in self._steps.get((name, "after", number), ())} & self._done
+        slept = instances_of(self._transition.parts, self._transition.asleep[0])
+        return Instance(name, number) in slept and not woken
+
+    # ------------------------------------------------------------------------------------------------------- a plan
+
+    def _plan(self, running: Sequence[Running]) -> Plan | None:
+        """Return the plan that describes what runs, if one does."""
+        before, after = self._transition.before, self._transition.after
+        if any(one.state in (STOPPED, LOADED) or len(one.ranks) < one.size for one in running):
+            return None
+        if not self._done or before == after:
+            return before
+        if self._done.issuperset(step.id for step in self._transition.steps):
+            return after
+        names = _node_names(before)
+        if names != _node_names(after)[: len(names)]:
+            return None
+        components = []
+        for name, component in after.items():
+            company = self._companies.get(name)
+            mixed = component if company is None else _mixed(company, before[name], component)
+            if mixed is None:
+                return None
+            components.append(mixed)
+        return after.placed(after.inventory, components)
+
+    # ------------------------------------------------------------------------------------------------------- ways
+
+    def _rest(self) -> Transition:
+        """Return the steps that are left."""
+        return _with_steps(self._transition, [step for step in self._transition.steps if step.id not in self._done])
+
+    def _back(self) -> Transition | None:
+        """Return the way back, without what has not begun; ``None`` if a safe one is not known.
+
+        It is the transition from the plan after to the plan before. What still runs of the plan before need not be
+        loaded, and what does not run of the plan after need not leave. These steps count as done. In a state of the
+        transition back, what a done step needs is done as well: so such steps come first, as long as they only make
+        room. Otherwise, and if a sender does not run, there is no way back that is known to be safe.
+        """
+        forward = self._transition
+        turned = None if forward.asleep is None else (forward.asleep[1], forward.asleep[0])
+        try:
+            back = transition_of(
+                forward.after,
+                _on_nodes_of(forward.before, forward.after),
+                costs=forward.costs,
+                names=AS_PLANNED,
+                asleep=turned,
+                serving=forward.serving,
+            )
+        except PlacementError:
+            return None
+        done = {step.id for step in back.steps if self._is_so(step)}
+        ancestors = _ancestors(back.steps, done) - done
+        first = [step for step in back.steps if step.id in ancestors]
+        if any(step.side == "after" for step in first):
+            return None
+        left = [step for step in back.steps if step.id not in done]
+        receiving = {(step.component, at) for step in left if step.do == "sync" for at in step.slots}
+        for move in back.moves:
+            if (move.component, move.slot) not in receiving or move.sender is None:
+                continue
+            company = self._companies.get(move.sender.component)
+            if company is not None and not _has_slot(company, move.sender.slot):
+                return None
+        steps = []
+        for step in left:
+            if step.side == "after" and step.do in ("load", "wake"):
+                step = step._replace(needs=[*step.needs, *sorted(ancestors - set(step.needs))])
+            steps.append(step)
+        return _with_steps(back, _in_order(steps))
+
+    def _is_so(self, step: PlannedStep) -> bool:
+        """Whether the way back need not do this step: what it is about has not begun, on the way here."""
+        side = "after" if step.side == "before" else "before"
+        ids = {one.do: one.id for one in self._steps.get((step.component, side, step.instance), ())}
+        if step.do in ("sleep", "wake") and ("wake" in ids or "sleep" in ids) and "free" not in ids:
+            return not self._done.intersection(ids.values())
+        if step.side == "before":
+            return "load" in ids and ids["load"] not in self._done
+        return "free" in ids and ids["free"] not in self._done
+
+
+def _with_steps(transition: Transition, steps: Sequence[PlannedStep]) -> Transition:
+    """Return a transition with these steps, which need each other only."""
+    ids = {step.id for step in steps}
+    left = [step._replace(needs=[need for need in step.needs if need in ids]) for step in steps]
+    return replace(transition, steps=tuple(left))
+
+
+def _in_order(steps: Sequence[PlannedStep]) -> list[PlannedStep]:
+    """Return the steps so that each comes after those that it needs."""
+    left, ordered, ids = list(steps), list[PlannedStep](), {step.id for step in steps}
+    placed_ids: set[str] = set()
+    while left:
+        ready = next((step for step in left if placed_ids.issuperset(ids.intersection(step.needs))), left[0])
+        left.remove(ready)
+        ordered.append(ready)
+        placed_ids.add(ready.id)
+    return ordered
+
+
+def _ancestors(steps: Sequence[PlannedStep], of: Iterable[str]) -> set[str]:
+    """Return the steps that come before these ones in every order."""
+    needs = {step.id: step.needs for step in steps}
+    found: set[str] = set()
+    open_steps = list(of)
+    while open_steps:
+        for need in needs[open_steps.pop()]:
+            if need not in found:
+                found.add(need)
+                open_steps.append(need)
+    return found
+
+
+def _dead(company: Company) -> set[object]:
+    """Return the actors that are dead, as far as the head says so."""
+    crew = company.crew
+    with suppress(HeadSilent):
+        return {rank.actor for rank in dead_ranks([*crew.ranks, *crew.leaving, *crew.newcomers])}
+    return set()
+
+
+def _has_slot(company: Company, slot: int) -> bool:
+    """Whether a slot of the plan after runs."""
+    side = company.part.after
+    if side is None:
+        return False
+    rank = side.slots[slot].rank
+    actor = company.new.get(rank) or company.old.get(company.members.kept.get(rank, -1))
+    return actor is not None and bool(company.live([actor]))
+
+
+def _on_nodes_of(plan: Plan, other: Plan) -> Plan:
+    """Return a plan on the nodes of another one that has more, which are not out of use then, if its places stay."""
+    names = _node_names(plan)
+    if names != _node_names(other)[: len(names)]:
+        return plan
+    with suppress(PlacementError):
+        moved = plan.placed(other.inventory, [placed(one, other.inventory, one.rule) for one in plan.values()])
+        if all(_rows(moved[name]) == _rows(component) for name, component in plan.items()):
+            return moved
+    return plan
+
+
+def _rows(component: Component) -> list[tuple[object, ...]]:
+    return [(row.cluster_node_rank, row.devices, row.local_hardware_ranks) for row in component]
+
+
+def _node_names(plan: Plan) -> list[str]:
+    return [plan.inventory.node(rank).name for rank in range(plan.inventory.num_nodes)]
+
+
+def _mixed(company: Company, before: Component, after: Component) -> Component | None:
+    """Return the component whose ranks run, some as in each plan; ``None`` if no component has them."""
+    ranks: list[LiveRank] = sorted(company.crew.ranks, key=lambda rank: rank.number)
+    if [rank.number for rank in ranks] != list(range(len(ranks))) or not ranks:
+        return None
+    new = set(company.new.values())
+    old_lists, new_lists = lists_of(before), lists_of(after)
+    lists = [(new_lists if rank.actor in new else old_lists)[rank.number] for rank in ranks]
+    rule = rule_of(lists, after.rule)
+    if rule is None:
+        return None
+    with suppress(PlacementError):
+        mixed = placed(after, after.inventory, rule)
+        old_rows, new_rows = _rows(before), _rows(after)
+        rows = [(new_rows if rank.actor in new else old_rows)[rank.number] for rank in ranks]
+        if rows == _rows(mixed):
+            return mixed
+    return None
+
+
+def _merged(running: Sequence[Running]) -> list[str]:
+    """Return what runs in words, instances that are alike together."""
+    alike: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    texts = []
+    for one in running:
+        if len(one.ranks) == one.size:
+            alike[one.component, one.plan, one.state].append(one.instance)
+        else:
+            texts.append(str(one))
+    for (component, plan, state), numbers in alike.items():
+        note = "" if state == RUNNING else f" ({state})"
+        texts.append(f"{component}/{ranges_text(RankSet(numbers))} as {plan}{note}")
+    return sorted(texts)
