@@ -148,7 +148,7 @@ fn label_fault(label: &str) -> Option<Diagnostic> {
 
 fn path_mode(value: &Value, at: &Place<'_>, _names: Option<&Names>) -> Result<Read, Vec<Fault>> {
     match value {
-        Value::Text(word) if ["prepend", "replace"].contains(&word.as_str()) => Ok(Read::Text(word.clone())),
+        Value::Text(word) if ["prepend", "replace"].contains(&word.as_str()) => Ok(Read::Text(word.to_string())),
         _ => {
             let help = "remove it: PATH and other lists of folders are then prepended";
             Err(vec![Fault::at(at, must_be("`path_env`", value, "prepend or replace", help))])
@@ -267,7 +267,7 @@ fn variable_text(name: &str, content: &Value, reserved: bool) -> Result<String, 
     }
     let named = format!("variable `{name}`");
     let (text, is_unicode) = match content {
-        Value::Text(text) => (text.clone(), true),
+        Value::Text(text) => (text.to_string(), true),
         Value::Int(number) => (number.text(), true),
         Value::Float(number) => (number.text(), true),
         Value::Other(other) if other.text.is_some() => (other.text.clone().unwrap_or_default(), false),

@@ -1,7 +1,7 @@
 //! The record of a node: its accelerators, names, labels, marks and hardware facts. Equal nodes share one.
 
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::amounts::{Amount, Amounts, custom_value};
 use crate::machine::groups_text;
@@ -23,6 +23,25 @@ pub struct NodeSpec {
     pub accelerator_type: String,
     /// The node's own name of each accelerator, by local index: `["0", "1"]`, UUIDs, MIG ids.
     pub accelerator_ids: Vec<String>,
+}
+
+/// The most accelerators of a node whose record is kept for all nodes alike.
+const MOST_SHARED: usize = 16;
+
+static SHARED: [OnceLock<Arc<NodeSpec>>; MOST_SHARED + 1] = [const { OnceLock::new() }; MOST_SHARED + 1];
+
+impl NodeSpec {
+    /// So many accelerators of the usual type whose ids are their indices, or no accelerators.
+    pub fn usual(number: usize) -> Arc<Self> {
+        let new = || {
+            let accelerator_type = if number == 0 { NO_ACCEL } else { USUAL_TYPE }.to_owned();
+            Arc::new(NodeSpec {
+                accelerator_type,
+                accelerator_ids: (0..number).map(|index| index.to_string()).collect(),
+            })
+        };
+        SHARED.get(number).map_or_else(new, |shared| shared.get_or_init(new).clone())
+    }
 }
 
 /// Everything that is known of a node, but its rank.
@@ -227,9 +246,9 @@ fn present<const N: usize>(facts: [(&'static str, Option<Value>); N]) -> Value {
 
 impl Node {
     /// The record of a node with these accelerators, of which nothing else is known.
-    pub fn new(accelerators: NodeSpec) -> Self {
+    pub fn new(accelerators: Arc<NodeSpec>) -> Self {
         Node {
-            accelerators: Arc::new(accelerators),
+            accelerators,
             model: None,
             ip: None,
             hostname: None,
@@ -378,8 +397,12 @@ impl PartialEq for Node {
 impl Eq for Node {}
 
 impl Hash for Node {
+    /// Nodes with names have different ones, so the rest of their records is only compared.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let names = (&self.model, &self.ip, &self.hostname, &self.labels);
+        if self.ip.is_some() || self.hostname.is_some() {
+            return (&self.ip, &self.hostname).hash(state);
+        }
+        let names = (&self.model, &self.labels);
         let marks = (&self.hardware, self.healthy, &self.unhealthy, &self.taken);
         (&self.accelerators, names, marks, &self.reservable, &self.facts).hash(state);
     }
@@ -387,12 +410,12 @@ impl Hash for Node {
 
 impl From<NodeSpec> for Node {
     fn from(accelerators: NodeSpec) -> Self {
-        Node::new(accelerators)
+        Node::new(Arc::new(accelerators))
     }
 }
 
 impl From<NodeSpec> for Arc<Node> {
     fn from(accelerators: NodeSpec) -> Self {
-        Arc::new(Node::new(accelerators))
+        Arc::new(accelerators.into())
     }
 }

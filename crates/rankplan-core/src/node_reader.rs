@@ -174,7 +174,7 @@ fn read_nodes(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> Option<
 pub fn read_node(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> Option<(RankSet, Node)> {
     let mut record = reader.record(value, at, &NODE)?;
     let ranks = record.take("ranks").map(Read::into_ranks).unwrap_or_default();
-    let mut node = Node::new(NodeSpec { accelerator_type: NO_ACCEL.to_owned(), accelerator_ids: Vec::new() });
+    let mut node = Node::new(NodeSpec::usual(0));
     let stated = record.0.iter().map(|(name, _)| *name).collect();
     let before = reader.faults.len();
     let counted = set_accelerators(&mut node, &mut record, reader, at);
@@ -312,13 +312,14 @@ fn set_accelerators(node: &mut Node, record: &mut Record, reader: &mut Reader<'_
         let help = "write their type, e.g. NV_GPU, or remove the accelerators";
         reader.add(at, contradiction(format!("{accelerators} of type {NO_ACCEL}"), help));
     }
-    let accelerator_type = match kind {
-        _ if counted.number == 0 => NO_ACCEL.to_owned(),
-        Some(kind) if kind != NO_ACCEL => kind,
-        _ => USUAL_TYPE.to_owned(),
-    };
-    let accelerator_ids = ids.unwrap_or_else(|| (0..counted.number).map(|index| index.to_string()).collect());
-    node.accelerators = Arc::new(NodeSpec { accelerator_type, accelerator_ids });
+    let mut accelerators = NodeSpec::usual(counted.number);
+    if let Some(kind) = kind.filter(|kind| counted.number > 0 && kind != NO_ACCEL && kind != USUAL_TYPE) {
+        Arc::make_mut(&mut accelerators).accelerator_type = kind;
+    }
+    if let Some(ids) = ids {
+        Arc::make_mut(&mut accelerators).accelerator_ids = ids;
+    }
+    node.accelerators = accelerators;
     if let Some(devices) = devices {
         Arc::make_mut(&mut node.facts).devices = devices;
     }
@@ -472,7 +473,7 @@ pub fn read_levels(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> Op
     for (index, item) in items.iter().enumerate() {
         match item {
             Value::Text(key) if !key.trim().is_empty() && all_printable(key) && key != INNERMOST => {
-                levels.push(key.clone());
+                levels.push(key.to_string());
             }
             Value::Text(key) if key == INNERMOST => {
                 let message = format!("the level `{INNERMOST}` is always the innermost one");

@@ -36,7 +36,7 @@ pub fn content(parts: Parts<'_>, components: Vec<(String, Value)>) -> Value {
     let levels = parts.levels.map(|levels| ("levels", texts(levels)));
     let inventory = Value::map(levels.into_iter().chain([("nodes", parts.inventory.described())]));
     let requests = Some(requests_value(parts.requests)).filter(|requests| !requests.is_empty());
-    let components = components.into_iter().map(|(name, component)| (Value::Text(name), component)).collect();
+    let components = components.into_iter().map(|(name, component)| (name.into(), component)).collect();
     let fields = [
         ("rankplan", Some(Value::from(VERSION))),
         ("inventory", Some(inventory)),
@@ -55,7 +55,7 @@ const COMPONENTS: &str = "components";
 
 /// A component: its place, the settings that it states, and the components beside it, by the fields of their table.
 pub fn component(placed: Value, settings: &Value, beside: Vec<(String, Value)>) -> Value {
-    let beside = Value::Map(beside.into_iter().map(|(name, placed)| (Value::Text(name), placed)).collect());
+    let beside = Value::Map(beside.into_iter().map(|(name, placed)| (name.into(), placed)).collect());
     let stated = |name: &'static str| {
         let value = match name {
             "beside" => Some(&beside).filter(|beside| !beside.is_empty()),

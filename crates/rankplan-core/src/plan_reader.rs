@@ -271,7 +271,7 @@ fn read_frame(reader: &mut Reader<'_>, content: &Value) -> Saved {
 }
 
 fn text(value: &Value) -> Option<String> {
-    if let Value::Text(text) = value { Some(text.clone()) } else { None }
+    if let Value::Text(text) = value { Some(text.to_string()) } else { None }
 }
 
 fn read_nodes(reader: &mut Reader<'_>, content: &Value, at: &Place<'_>) -> Option<Stated> {
@@ -302,7 +302,7 @@ fn read_components(reader: &mut Reader<'_>, content: &Value) -> Vec<Entry> {
                 let memory = state.get(MEMORY).filter(|memory| **memory != Value::Null);
                 let at = at.name(MEMORY);
                 let memory = memory.and_then(|memory| read_memory(reader, memory, &at)).map(Record::plain);
-                entries.push(Entry { name: name.clone(), memory, component });
+                entries.push(Entry { name: name.to_string(), memory, component });
             }
             _ => {
                 let message = format!("the component name {} contains unprintable characters", shown(key));

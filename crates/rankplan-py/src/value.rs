@@ -24,7 +24,7 @@ pub fn value_of_keys(mapping: &Bound<'_, PyAny>, keys: &[&str]) -> PyResult<Valu
         let key = key?;
         let Ok(name) = key.extract::<String>() else { continue };
         if keys.contains(&name.as_str()) {
-            pairs.push((Value::Text(name), conversion.value(&mapping.get_item(key)?, 0)?));
+            pairs.push((name.into(), conversion.value(&mapping.get_item(key)?, 0)?));
         }
     }
     Ok(Value::Map(pairs.into()))
@@ -45,7 +45,7 @@ impl<'py> Conversion<'py> {
         }
         if let Ok(text) = object.cast::<PyString>() {
             return match text.to_cow() {
-                Ok(text) => Ok(Value::Text(text.into_owned())),
+                Ok(text) => Ok(Value::from(&*text)),
                 Err(_) => Ok(other(object, Some(text.to_string_lossy().into_owned()))),
             };
         }

@@ -81,7 +81,7 @@ fn by_key(one: &Value, other: &Value) -> Ordering {
 /// A key as text: JSON has no other keys.
 fn key_text(key: &Value) -> String {
     match key {
-        Value::Text(text) => text.clone(),
+        Value::Text(text) => text.to_string(),
         other => json(other),
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use smol_str::SmolStr;
+
 use crate::read::value::{Float, Int, Value};
 
 /// The most lists and mappings within each other. Deeper ones are left to another reader.
@@ -149,7 +151,7 @@ impl Parser<'_> {
         (self.at > start).then_some(self.at - start)
     }
 
-    fn string(&mut self) -> Option<String> {
+    fn string(&mut self) -> Option<SmolStr> {
         self.take(b'"').then_some(())?;
         let mut letters = String::new();
         loop {
@@ -160,10 +162,10 @@ impl Parser<'_> {
             let plain = &self.text[start..self.at];
             if self.take(b'"') {
                 if letters.is_empty() {
-                    return Some(plain.to_owned());
+                    return Some(plain.into());
                 }
                 letters.push_str(plain);
-                return Some(letters);
+                return Some(letters.into());
             }
             letters.push_str(plain);
             self.take(b'\\').then_some(())?;
@@ -207,15 +209,15 @@ impl Parser<'_> {
 struct Members {
     pairs: Vec<(Value, Value)>,
     /// The index of each key, once there are many.
-    known: HashMap<String, usize>,
+    known: HashMap<SmolStr, usize>,
 }
 
 impl Members {
-    fn insert(&mut self, key: String, value: Value) {
+    fn insert(&mut self, key: SmolStr, value: Value) {
         let count = self.pairs.len();
         if count == FEW {
             let texts = self.pairs.iter().enumerate();
-            self.known = texts.filter_map(|(index, (key, _))| Some((text(key)?.to_owned(), index))).collect();
+            self.known = texts.filter_map(|(index, (key, _))| Some((text(key)?.into(), index))).collect();
         }
         let found = if count < FEW {
             self.pairs.iter().position(|(known, _)| text(known) == Some(&key))

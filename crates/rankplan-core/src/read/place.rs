@@ -71,7 +71,7 @@ impl<'a> Place<'a> {
 /// A key as a step of a path. One of another type than text is shown as Python writes it.
 fn part_of(key: &Value) -> Part {
     match key {
-        Value::Text(text) => Part::Key(text.clone()),
+        Value::Text(text) => Part::Key(text.to_string()),
         Value::Int(number) => Part::Index(number.value),
         Value::Bool(value) => Part::Index(i64::from(*value)),
         Value::Null => Part::Key("None".to_owned()),

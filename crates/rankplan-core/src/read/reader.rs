@@ -141,7 +141,7 @@ impl<'a> Reader<'a> {
 
     fn text(&mut self, value: &Value, at: &Place<'_>) -> Option<String> {
         match value {
-            Value::Text(text) => Some(text.clone()),
+            Value::Text(text) => Some(text.to_string()),
             _ => self.wrong_type(value, at, "text", "write text; quote it if it looks like something else"),
         }
     }
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
     fn label(&mut self, value: &Value, at: &Place<'_>) -> Option<String> {
         match value {
             Value::Int(number) => Some(number.text()),
-            Value::Text(text) if all_printable(text) => Some(text.clone()),
+            Value::Text(text) if all_printable(text) => Some(text.to_string()),
             _ => {
                 let message = format!("{} is not a label", shown(value));
                 self.refuse(at, invalid(message, "write a name, e.g. a800; quote it if it looks like a number"))
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
     fn sizes(&mut self, value: &Value, at: &Place<'_>, table: &'static Table) -> Option<Read> {
         match value {
             Value::Map(_) => self.record(value, at, table).map(Read::Record),
-            Value::Text(text) if !unresolved(value) => Some(Read::Text(text.clone())),
+            Value::Text(text) if !unresolved(value) => Some(Read::Text(text.to_string())),
             _ => {
                 let help = if unresolved(value) { RESOLVE } else { "write {tp: 4, pp: 2}, or text such as d4t2p1" };
                 self.wrong_type(value, at, "a mapping of sizes", help)
@@ -302,7 +302,7 @@ impl<'a> Reader<'a> {
             Value::Text(text) => match parse_rank_set(text) {
                 Ok(ranks) => Some(ranks),
                 Err(diagnostic) => {
-                    self.faults.push(Fault { path: at.path(), diagnostic, text: Some(text.clone()) });
+                    self.faults.push(Fault { path: at.path(), diagnostic, text: Some(text.to_string()) });
                     None
                 }
             },
@@ -618,7 +618,7 @@ pub fn whole_number(value: &Value) -> Option<i64> {
 /// A value as a word that may be misspelt: Python's name of it.
 pub fn as_word(value: &Value) -> String {
     match value {
-        Value::Text(text) => text.clone(),
+        Value::Text(text) => text.to_string(),
         Value::Null => "None".to_owned(),
         Value::Bool(true) => "True".to_owned(),
         Value::Bool(false) => "False".to_owned(),

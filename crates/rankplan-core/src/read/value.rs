@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smol_str::SmolStr;
+
 use crate::rank_set::RankSet;
 
 /// What a file or a program states: the types of YAML and JSON, and anything else by its text.
@@ -17,8 +19,8 @@ pub enum Value {
     Int(Int),
     /// A real number.
     Float(Float),
-    /// A text.
-    Text(String),
+    /// A text. Short ones, as most keys and names are, need no memory of their own.
+    Text(SmolStr),
     /// A sequence.
     List(Arc<[Value]>),
     /// Keys and values, in the order of their source.
@@ -113,13 +115,13 @@ impl Value {
 
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
-        Value::Text(text.to_owned())
+        Value::Text(text.into())
     }
 }
 
 impl From<String> for Value {
     fn from(text: String) -> Self {
-        Value::Text(text)
+        Value::Text(text.into())
     }
 }
 
