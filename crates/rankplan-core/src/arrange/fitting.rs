@@ -18,7 +18,8 @@ pub(crate) enum Fit {
 /// The most pieces of a domain for which a search is tried: it goes one call deeper for each of them.
 const MOST_SEARCHED: usize = 1_000;
 
-/// Search for domains of all pieces, with these node ranks fixed. `first_of` has, by level and node rank, the first one of its
+/// Search for domains of all pieces, with these node ranks fixed: if those of a piece are in several domains, its other node
+/// ranks are put in one of these. `first_of` has, by level and node rank, the first one of its
 /// piece; `budget` limits the domains that are tried.
 pub(crate) fn fitted(first_of: &[Vec<u32>], problem: &Problem, fixed: &Assignment, budget: u32) -> Fit {
     let mut search = Search::new(first_of, problem, fixed, budget);
@@ -324,8 +325,10 @@ mod tests {
     /// Whether pieces are within domains, and domains within their caps, for these nodes.
     fn holds(problem: &Problem, first_of: &[Vec<u32>], nodes: &Assignment) -> bool {
         let within = |level: usize, rank: usize, node: u32| {
-            nodes[first_of[level][rank] as usize]
-                .is_none_or(|first| problem.domains.of(level, first) == problem.domains.of(level, node))
+            let firsts = &first_of[level];
+            let own = nodes.iter().zip(firsts).filter(|&(_, &first)| first == firsts[rank]);
+            own.filter_map(|(other, _)| *other)
+                .all(|other| problem.domains.of(level, other) == problem.domains.of(level, node))
         };
         let whole = (0..problem.domains.levels())
             .all(|level| (0..nodes.len()).all(|rank| nodes[rank].is_none_or(|node| within(level, rank, node))));
