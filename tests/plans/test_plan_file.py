@@ -58,7 +58,7 @@ def test_a_plan_of_version_2_is_read(line: dict[str, Any], tmp_path: Path) -> No
     loaded = Plan.load(file)
     assert loaded == Plan.from_dict(line["plan"])
     if line["config"] is not None:
-        planned = rankplan.plan(ROOT / "examples" / line["config"])
+        planned = rankplan.plan(ROOT / "examples" / line["config"], loaded.inventory)
         requests = map(older, planned.requests)
         shares = OLDER_SHARES.get(line["id"], {})
         components = [
