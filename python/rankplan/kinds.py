@@ -22,7 +22,8 @@ class Kind:
     def instead(self, content: Any) -> str | None:
         """Return the message for the content of a file of another kind; ``None`` if no other kind is known."""
         found = kind_of(content)
-        return None if found in (None, self.name) else f"this is {found}, not {self.name}"
+        are = "these are" if found is not None and found.startswith("nodes ") else "this is"
+        return None if found in (None, self.name) else f"{are} {found}, not {self.name}"
 
     def fault(self, content: Any) -> Diagnostic:
         """Return the fault of a file with this content, which is not of this kind."""
@@ -57,7 +58,8 @@ KUEUE_TOPOLOGY = Kind(
 )
 
 _INVENTORY_FROM = {
-    SLURM_NODES.name: "make one of it: `rankplan inventory --slurm FILE -o nodes.yaml`",
+    SLURM_NODES.name: "make an inventory of them: `rankplan inventory --slurm FILE -o nodes.yaml`",
+    KUBERNETES_NODES.name: "make an inventory of them: `rankplan inventory --kubernetes FILE -o nodes.yaml`",
     SLURM_TOPOLOGY.name: "name its nodes, too: `rankplan inventory --slurm FILE --inventory NODES -o nodes.yaml`",
 }
 """How to make an inventory of a file of another kind."""
@@ -74,6 +76,13 @@ def object_of_kubernetes(content: Mapping[str, Any]) -> str | None:
     return f"a {kind} of Kubernetes" if isinstance(kind, str) and isinstance(content.get("apiVersion"), str) else None
 
 
+def _has_nodes(content: Mapping[str, Any]) -> bool:
+    """Return whether an object of Kubernetes is a node, or a list with nodes."""
+    items = content.get("items")
+    listed = items if isinstance(items, list) else [content]
+    return any(isinstance(item, Mapping) and item.get("kind") == "Node" for item in listed)
+
+
 def kind_of(content: Any) -> str | None:
     """Return what a file with this content is called, by the keys that tell; ``None`` if none does."""
     if isinstance(content, str) and (slurm := _SLURM_TEXT.match(content)) is not None:
@@ -81,7 +90,7 @@ def kind_of(content: Any) -> str | None:
     if not isinstance(content, Mapping):
         return None
     if (found := object_of_kubernetes(content)) is not None:
-        return found
+        return KUBERNETES_NODES.name if _has_nodes(content) else found
     meta = content.get("meta")
     if "nodes" in content and isinstance(meta, Mapping) and any(str(key).lower() == "slurm" for key in meta):
         return SLURM_NODES.name

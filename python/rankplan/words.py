@@ -28,6 +28,8 @@ def nearest(word: str, known: Iterable[str], likeness: float = 0.6) -> str | Non
 
 _SHORTEST = 4
 """A shorter word has too many others one edit away."""
+_LONG = 6
+"""A shorter word with another first letter is a word of its own: ``type`` is no typo of ``dtype``."""
 
 
 def one_edit(word: str, known: Iterable[str]) -> str | None:
@@ -35,7 +37,8 @@ def one_edit(word: str, known: Iterable[str]) -> str | None:
     if len(word) < _SHORTEST:
         return None
     folded = word.lower()
-    return next((name for name in known if len(name) >= _SHORTEST and _differ_once(folded, name.lower())), None)
+    alike = (name for name in known if len(name) >= _SHORTEST and _differ_once(folded, name.lower()))
+    return next((name for name in alike if len(word) >= _LONG or name[0].lower() == folded[0]), None)
 
 
 def _differ_once(one: str, other: str) -> bool:

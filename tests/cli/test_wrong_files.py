@@ -132,7 +132,8 @@ def test_the_message_says_what_the_file_is_and_what_it_must_be(file: str, option
         assert "it must be an object of Kubernetes" in said or "it must have a JobSet" in said
     elif file in KINDS:
         asked = "nodes of Slurm" if option == "inventory --slurm" and file.endswith("json") else wanted
-        assert f"this is {KINDS[file]}, not {asked}\n" in said or "saved plan, not a config" in said
+        are = "these are" if KINDS[file].startswith("nodes") else "this is"
+        assert f"{are} {KINDS[file]}, not {asked}\n" in said or "saved plan, not a config" in said
     elif file == "empty.yaml":
         assert f"the file is empty: it is not {wanted}\n" in said
     elif (option, file) == ("inventory --slurm", "list.yaml"):

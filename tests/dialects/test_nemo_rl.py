@@ -167,8 +167,8 @@ REFUSED: list[tuple[list[str], str]] = [
     ),
     (
         ["ppo={}", "policy.generation.backend=megatron"],
-        "policy.generation.backend invalid-value: `backend` is 'megatron'; it must be vllm: ppo generates with nothing "
-        "else on nodes of its own",
+        "policy.generation.backend invalid-value: `backend` is 'megatron'; it must be vllm: ppo of NeMo-RL at 7ea279a "
+        "generates with nothing else on nodes of its own",
     ),
     (["cluster.num_node=4"], "cluster.num_node unknown-key: unknown key `num_node`"),
 ]

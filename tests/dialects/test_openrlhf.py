@@ -148,8 +148,8 @@ SKYRL = ["trainer.placement.policy_num_gpus_per_node=4", "trainer.placement.ref_
 SKYRL_REFUSED = [
     (
         ["generator.inference_engine.num_engines=2"],
-        "generator.inference_engine.num_engines invalid-value: colocate_all: the policy has 4 GPUs, but the engines "
-        "have 2 (2 engines x 1)",
+        "generator.inference_engine.num_engines invalid-value: colocate_all, the default: the policy has 4 GPUs "
+        "(policy_num_nodes 1 x policy_num_gpus_per_node 4), but the engines have 2 (2 engines x 1)",
     ),
     (
         ["generator.inference_engine.num_engines=4", "trainer.placement.ref_num_nodes=2"],

@@ -220,7 +220,7 @@ def test_arrays_keep_the_places_of_their_words(tmp_path: Path) -> None:
     assert places == {"nnodes": (3, 20), "n_gpus_per_node": (4, 30), "rollout": (6, 8)}
     assert [(one.path, one.line) for one in config.document.warnings] == [("trainer.more", 8)]
     assert "depends on the environment variable EXTRA" not in config.document.warnings[0].message
-    assert "it depends on `if` (line 7)" in config.document.warnings[0].message
+    assert 'it depends on `if [ -n "$EXTRA" ]` (line 7)' in config.document.warnings[0].message
 
 
 def test_a_fault_points_at_the_assignment(tmp_path: Path) -> None:

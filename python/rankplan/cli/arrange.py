@@ -14,6 +14,7 @@ from rankplan.arranging.rules import beside as beside_others
 from rankplan.arranging.task import Arrangement, nameless, reject_nameless
 from rankplan.cli.common import (
     Choice,
+    InputFile,
     beside_option,
     config_options,
     others_beside,
@@ -32,7 +33,7 @@ from rankplan.render.changes import arrangement_line, crossings_table, node_line
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("file", metavar="FILE", type=InputFile())
 @config_options
 @rule_options
 @restore_option

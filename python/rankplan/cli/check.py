@@ -15,6 +15,7 @@ import click
 
 from rankplan.cli.common import (
     Choice,
+    InputFile,
     config_arguments,
     config_options,
     format_option,
@@ -38,7 +39,7 @@ _INTERVAL = 0.3
 
 
 @click.command()
-@click.argument("paths", metavar="FILE...", type=click.Path(), nargs=-1, required=True)
+@click.argument("paths", metavar="FILE...", type=InputFile(), nargs=-1, required=True)
 @config_options
 @format_option("text", "json", "sarif", "github")
 @click.option("--memory", is_flag=True, help="Also show what each phase needs on an accelerator, and whether it fits.")
@@ -183,17 +184,14 @@ class _Checks:
 
 def _print_annotations(reports: Sequence[Report], form: str) -> None:
     """Print the diagnostics for code scanning, or as annotations of a pull request."""
-    from rankplan.render.annotations import github, github_notice, sarif
+    from rankplan.render.annotations import github, sarif
 
     found = [one for report in reports for one in report.diagnostics]
-    remarks = {report.file: report.remark for report in reports if report.remark is not None}
     if form == "sarif":
-        click.echo(json.dumps(sarif(found, remarks), indent=2))
+        click.echo(json.dumps(sarif(found), indent=2))
         return
     for one in found:
         click.echo(github(one))
-    for file, remark in remarks.items():
-        click.echo(github_notice(file, remark))
 
 
 def _print_stated(stated: JobFile, report: Report, choice: Choice) -> None:

@@ -45,6 +45,8 @@ from rankplan.words import did_you_mean
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+_STDIN = "/dev/stdin"
+
 
 class Seconds(click.FloatRange):
     """A finite number of seconds above 0."""
@@ -60,6 +62,14 @@ class Seconds(click.FloatRange):
         if not math.isfinite(seconds):
             self.fail(f"{seconds} is not a finite number of seconds", param, ctx)
         return seconds
+
+
+class InputFile(click.Path):
+    """A file to read; ``-`` is the standard input."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        return super().convert(_STDIN if value == "-" else value, param, ctx)
 
 
 class Nodes(click.ParamType):  # type: ignore[type-arg]

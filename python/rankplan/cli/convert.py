@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import Choice, WrittenName, config_options, output_option, shown_on
+from rankplan.cli.common import Choice, InputFile, WrittenName, config_options, output_option, shown_on
 from rankplan.cli.output import faults_end_it
 from rankplan.dialects import DIALECTS, writers
 from rankplan.dialects.convert import TOPOLOGY, Converted
@@ -18,7 +18,7 @@ from rankplan.front.job import opened
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("file", metavar="FILE", type=InputFile())
 @click.option("--to", required=True, type=WrittenName(), help="Dialect to write.")
 @config_options
 @click.option("--topology", is_flag=True, help="Write the topology section of verl's draft, RFC #7269.")

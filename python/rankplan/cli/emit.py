@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from rankplan.cli.common import Choice, Name, config_options, output_option, overrides, planned
+from rankplan.cli.common import Choice, InputFile, Name, config_options, output_option, overrides, planned
 from rankplan.cli.output import faults_end_it
 from rankplan.dialects import DIALECTS
 from rankplan.errors import PlacementError
@@ -107,7 +107,7 @@ def _launcher_in(args: Sequence[str]) -> str | None:
 
 
 @click.command(cls=_Emit)
-@click.argument("file", metavar="PLAN", type=click.Path())
+@click.argument("file", metavar="PLAN", type=InputFile())
 @click.option("--to", type=Name(LAUNCHERS), help="Launcher to write for (required, unless the job states it).")
 @output_option("Write to this file instead of stdout.")
 @_stated

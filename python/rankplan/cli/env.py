@@ -10,7 +10,16 @@ from collections.abc import Mapping
 
 import click
 
-from rankplan.cli.common import Choice, Component, component_of, config_options, format_option, isolate_option, planned
+from rankplan.cli.common import (
+    Choice,
+    Component,
+    InputFile,
+    component_of,
+    config_options,
+    format_option,
+    isolate_option,
+    planned,
+)
 from rankplan.cli.output import faults_end_it
 from rankplan.environment import (
     MASTER_VARIABLES,
@@ -35,7 +44,7 @@ _ALIKE = frozenset(string.ascii_letters + string.digits + "_./:,@%+=^!?*[]{}#-")
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("file", metavar="FILE", type=InputFile())
 @click.option("--component", metavar="NAME", type=Component(), help="Component (optional if there is only one).")
 @click.option("--rank", type=int, required=True, help="Process rank within the component.")
 @format_option("sh", "dotenv", "json")

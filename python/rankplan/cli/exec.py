@@ -9,7 +9,7 @@ import sys
 
 import click
 
-from rankplan.cli.common import Choice, Component, component_of, config_options, isolate_option, planned
+from rankplan.cli.common import Choice, Component, InputFile, component_of, config_options, isolate_option, planned
 from rankplan.cli.output import cannot_start, faults_end_it, note
 from rankplan.launchers.exec.node import run_ranks
 from rankplan.launchers.exec.process import rank_process
@@ -18,7 +18,7 @@ from rankplan.plans.plan import Plan
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("file", metavar="FILE", type=InputFile())
 @click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("--component", metavar="NAME", type=Component(), help="Component (optional if there is only one).")
 @click.option("--rank", type=click.IntRange(0), help="Process rank within the component.")

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import Choice, dialect_option, output_option, planned_on
+from rankplan.cli.common import Choice, InputFile, dialect_option, output_option, planned_on
 from rankplan.cli.output import faults_end_it
 from rankplan.front.job import is_saved, opened
 from rankplan.jobs.drafting import Draft, from_folder_of, usual_name, write_draft
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("file", metavar="FILE", type=InputFile())
 @click.option("--inventory", metavar="FILE", type=click.Path(), help="The nodes that the job may use.")
 @dialect_option
 @output_option("Write the job file here (default: NAME.job.yaml beside FILE).")

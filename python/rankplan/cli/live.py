@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rankplan.cli import signals
-from rankplan.cli.common import Seconds, Suffixed, dialect_option, format_option, overrides
+from rankplan.cli.common import InputFile, Seconds, Suffixed, dialect_option, format_option, overrides
 from rankplan.cli.output import faults_end_it, table_lines
 from rankplan.files import write_whole
 from rankplan.front.job import is_saved
@@ -24,7 +24,7 @@ _PAUSE = 2.0  # seconds between looks that state none
 
 
 @click.command()
-@click.argument("file", metavar="[FILE]", type=click.Path(), required=False)
+@click.argument("file", metavar="[FILE]", type=InputFile(), required=False)
 @click.option("--ray", metavar="ADDRESS", default="auto", show_default=True, help="Address of the Ray head, host:port.")
 @dialect_option
 @click.option("--job", metavar="ID", help="Show only this job, e.g. 02.")

@@ -13,6 +13,7 @@ import click
 
 from rankplan.cli import signals
 from rankplan.cli.common import (
+    InputFile,
     Seconds,
     cluster_option,
     dialect_option,
@@ -33,7 +34,7 @@ from rankplan.read.text.load import SCRIPTS
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("file", metavar="FILE", type=InputFile())
 @click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @cluster_option
 @dialect_option

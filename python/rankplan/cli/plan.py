@@ -12,6 +12,7 @@ import click
 from rankplan.cli.common import (
     Choice,
     Component,
+    InputFile,
     component_of,
     config_options,
     isolate_option,
@@ -49,7 +50,7 @@ FORMATS = ["table", "json", *_TEXTS, *_FILES]
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("file", metavar="FILE", type=InputFile())
 @config_options
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Default: by the suffix of -o, else table.")
 @click.option("--component", metavar="NAME", type=Component(), help="Show only this component.")

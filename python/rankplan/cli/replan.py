@@ -12,7 +12,15 @@ import click
 from rankplan.arranging.faults import not_a_plan, with_inventory, wrong_number
 from rankplan.arranging.replan import replan as repaired
 from rankplan.cli.commands import no_guests_option
-from rankplan.cli.common import Choice, beside_option, inventory_options, others_beside, restore_option, save_option
+from rankplan.cli.common import (
+    Choice,
+    InputFile,
+    beside_option,
+    inventory_options,
+    others_beside,
+    restore_option,
+    save_option,
+)
 from rankplan.cli.output import faults_end_it
 from rankplan.cli.rule_options import rule_options
 from rankplan.errors import PlacementError
@@ -25,7 +33,7 @@ from rankplan.render.changes import replan_lines
 
 
 @click.command()
-@click.argument("file", metavar="PLAN", type=click.Path())
+@click.argument("file", metavar="PLAN", type=InputFile())
 @inventory_options
 @no_guests_option
 @restore_option

@@ -19,6 +19,7 @@ from rankplan._core import RankSet
 from rankplan.cli import signals
 from rankplan.cli.common import (
     Choice,
+    InputFile,
     Nodes,
     Seconds,
     cluster_option,
@@ -88,7 +89,7 @@ def _no_nodes(ctx: click.Context, param: click.Parameter, value: str | None) -> 
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("file", metavar="FILE", type=InputFile())
 @click.argument("arguments", metavar="[-- KEY=VALUE...]", nargs=-1, callback=_keyword_arguments)
 @click.option(
     "--simulate",

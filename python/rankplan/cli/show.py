@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import Choice, Suffixed, beside_option, config_options, others_beside, shown_on
+from rankplan.cli.common import Choice, InputFile, Suffixed, beside_option, config_options, others_beside, shown_on
 from rankplan.cli.output import faults_end_it, print_lines, text_console
 from rankplan.files import write_whole
 from rankplan.front.job import opened
@@ -23,7 +23,7 @@ _DRAWN: dict[str, Callable[..., str]] = {".svg": svg, ".html": page}
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("file", metavar="FILE", type=InputFile())
 @config_options
 @click.option("--by", type=click.Choice(KINDS), help="Color and number parallel groups of this kind.")
 @beside_option

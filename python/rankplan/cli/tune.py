@@ -8,7 +8,15 @@ from pathlib import Path
 import click
 import yaml
 
-from rankplan.cli.common import Choice, Suffixed, WrittenName, config_arguments, config_options, format_option
+from rankplan.cli.common import (
+    Choice,
+    InputFile,
+    Suffixed,
+    WrittenName,
+    config_arguments,
+    config_options,
+    format_option,
+)
 from rankplan.cli.convert import print_converted
 from rankplan.cli.output import colored, faults_end_it, print_lines, print_table
 from rankplan.dialects.convert import convert
@@ -72,7 +80,7 @@ def _print_log(logged: LoggedRun) -> None:
 
 
 @click.command()
-@click.argument("file", metavar="[FILE]", type=click.Path(), required=False)
+@click.argument("file", metavar="[FILE]", type=InputFile(), required=False)
 @click.option("--costs", "costs_file", metavar="COSTS", type=click.Path(), help="Measured times of the components.")
 @config_options
 @format_option("table", "json")

@@ -10,6 +10,7 @@ from typing import Any
 
 from rankplan.files import read_text
 from rankplan.kinds import CONFIG, COSTS, INVENTORY, SLURM_NODES, kind_of, object_of_kubernetes
+from rankplan.read.text.other_trainers import PASS_A_JOB, trainer_of_config
 from rankplan.words import nearest
 
 _OWN = ("cluster", "component_placement", "rankplan")
@@ -37,8 +38,10 @@ def description(config: Mapping[str, Any], file: str | None) -> tuple[str, str] 
         return "this is a task of SkyPilot, not the config of a job", "pass the config that the command in `run` reads"
     if any(key in config for key in _OWN) or nearest("cluster", [str(key) for key in config], 0.8) is not None:
         return None
-    if (found := kind_of(config)) in _FILES:
-        return f"this is {found}, not {CONFIG.name}", _FILES[found]
+    if (found := kind_of(config)) in _FILES and (message := CONFIG.instead(config)) is not None:
+        return message, _FILES[found]
+    if (trainer := trainer_of_config(config)) is not None:
+        return f"this is a config of {trainer}, whose processes are all alike: it has no placement to check", PASS_A_JOB
     if (option := _option(file)) is not None:
         group, name, user = option
         return f"this is the option `{name}` of the config group `{group}`, not the config of a job", f"pass {user}"

@@ -100,7 +100,8 @@ def check(
     deciding = [warning for warning in read.reader.warnings if verbose or read.decides(warning)]
     omitted = len(read.reader.warnings) - len(deciding)
     shown = needs if memory else None
-    return Report(name, plan, (*deciding, *warnings), omitted, shown, unchecked)
+    diagnostics = (*(warning for warning in deciding if warning not in warnings), *warnings)
+    return Report(name, plan, diagnostics, omitted, shown, unchecked)
 
 
 def _names_model(warning: Diagnostic) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -83,7 +84,10 @@ class Job:
         return self.config.reader
 
     def announce(self) -> None:
-        """Log which nodes are assumed."""
+        """Log which nodes are assumed, and which variables of the environment a script reads."""
+        if environment := self.reader.environment:
+            variables = ", ".join(f"{name}={value}" for name, value in environment.items())
+            notes.warning("%s: from the environment: %s", self.name, variables)
         if not self.assumed:
             return
         kinds = []
@@ -183,7 +187,8 @@ class Job:
     def placed(self, *, isolate: bool | None = None, pinned: bool = False) -> Planned:
         """Return the plan on the nodes in their order, whose rules are not checked, and where the config states it."""
         dialect, isolated = self.dialect, isolate is not False
-        planned = dialect.planned(self.config, self.inventory, isolate_accelerator=isolated, pinned=pinned)
+        with self.naming_unknown_values():
+            planned = dialect.planned(self.config, self.inventory, isolate_accelerator=isolated, pinned=pinned)
         plan = planned.plan
         if self.stated is not None:
             from rankplan.jobs.joining import check_plan, with_rules
@@ -198,6 +203,22 @@ class Job:
         if labels := self.inventory.level_labels:
             plan = plan.with_job((plan.job or PlanJob()).with_level_labels(labels))
         return Planned(plan, planned.sources)
+
+    @contextmanager
+    def naming_unknown_values(self) -> Iterator[None]:
+        """Add to faults of places and sizes the values that only a run knows, and that may be their reason."""
+        try:
+            yield
+        except PlacementError as error:
+            unknown = [found for found in self.reader.warnings if found.code == "not-run" and found.path]
+            deciding = [found for found in unknown if self.config.decides(found)]
+            if not deciding:
+                raise
+            from rankplan.front.unknown_values import with_unknown  # few configs have faults
+
+            faults = [with_unknown(fault, deciding) for fault in error.diagnostics]
+            named = {fault.path for fault in faults}
+            raise PlacementError([*faults, *(found for found in deciding if found.path not in named)]) from None
 
     def with_stated_rules(self, plan: Plan) -> Plan:
         """Return another plan of this job with the rules of its file, on nodes that keep them.
@@ -254,6 +275,12 @@ def read_job(
     ``model`` is for components whose own model is unknown.
     """
     job = unplaced_job(config, dialect=dialect, overrides=overrides, model=model)
+    with job.naming_unknown_values():
+        return _on_nodes(job, nodes, without)
+
+
+def _on_nodes(job: Job, nodes: Nodes | None, without: Sequence[str]) -> Job:
+    """Return a job on the given nodes, on those of its job file, or on those that its config is probably meant for."""
     stated = job.stated
     if nodes is not None or stated is None or (stated.nodes is None and stated.ray is None):
         inventory = job.dialect.assumed_inventory(job.config) if nodes is None else inventory_from(nodes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from rankplan.errors import Diagnostic, printable
@@ -10,18 +10,15 @@ from rankplan.errors import Diagnostic, printable
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
-def sarif(found: Iterable[Diagnostic], remarks: Mapping[str, str]) -> dict[str, Any]:
+def sarif(found: Iterable[Diagnostic]) -> dict[str, Any]:
     """Return faults and warnings as a SARIF 2.1.0 log with one run: a rule per code, a result per diagnostic.
 
-    ``remarks`` are notes about whole files. Columns count characters from 1; the end is exclusive.
+    Columns count characters from 1; the end is exclusive.
     """
     found = list(found)
     codes = list(dict.fromkeys(one.code for one in found))
     rules = [{"id": code, "help": {"text": f"rankplan explain {code}"}} for code in codes]
     results = [_result(one, codes.index(one.code)) for one in found]
-    for file, text in remarks.items():
-        place = {"physicalLocation": {"artifactLocation": {"uri": file.replace("\\", "/")}}}
-        results.append({"level": "note", "message": {"text": text}, "locations": [place]})
     tool = {"driver": {"name": "rankplan", "rules": rules}}
     run = {"tool": tool, "columnKind": "unicodeCodePoints", "results": results}
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -56,11 +53,6 @@ def github(one: Diagnostic) -> str:
     properties = ",".join(f"{key}={_escaped(str(value), ':,')}" for key, value in place if value is not None)
     text = one.message if one.help is None else f"{one.message}\nhelp: {one.help}"
     return f"::{'warning' if one.warning else 'error'} {properties}::{_escaped(text)}"
-
-
-def github_notice(file: str, text: str) -> str:
-    """Return a workflow command of GitHub Actions that remarks on a whole file."""
-    return f"::notice file={_escaped(file, ':,')},title=rankplan::{_escaped(text)}"
 
 
 def _width(one: Diagnostic) -> int:

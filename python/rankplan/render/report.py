@@ -50,20 +50,12 @@ class Report:
         """Whether the file is the config of a job, with or without faults."""
         return all(found.code != "no-components" for found in self.faults)
 
-    @property
-    def remark(self) -> str | None:
-        """One line about the values that are not reported, ``None`` if there are none."""
-        if not self.unreported:
-            return None
-        values = "value is" if self.unreported == 1 else "values are"
-        return f"{self.unreported} more {values} known only at run time: --verbose"
-
     def render(self, *, color: bool = False) -> str:
         """Return the report as the command prints it."""
         told = self._memory_lines()
         if self.plan is None:
             found = PlacementError([*self.faults, *self.warnings]).render(color=color)
-            lines = [f"{found}\n\n{faults_line(self.faults)}", *([self.remark] if self.remark else [])]
+            lines = [f"{found}\n\n{faults_line(self.faults)}"]
             return "\n".join([*lines, *(["", *told] if self.needs is not None and self.needs.evaluations else [])])
         counts = (
             counted(len(self.plan), "component"),
@@ -73,7 +65,7 @@ class Report:
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
         first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
         lines = [first, *group_lines(self.plan), *told, *(warning.render(color=color) for warning in self.warnings)]
-        return "\n".join([*lines, *filter(None, (self.unchecked, self.remark))])
+        return "\n".join([*lines, *filter(None, (self.unchecked,))])
 
     def _memory_lines(self) -> list[str]:
         if self.needs is None:

@@ -17,7 +17,17 @@ _MOST_ABOVE = 10
 
 def nearest_file(name: str, script: str, folder: str = "") -> Path | None:
     """Return the file with a name that a script has changed to a ``folder`` for; ``None`` if it is nowhere."""
-    return next(filter(is_file, _candidates(name, script, folder)), None)
+    found = next(filter(is_file, _candidates(name, script, folder)), None)
+    return None if found is None else plain_path(found)
+
+
+def plain_path(path: Path) -> Path:
+    """Return the path of a file without ``..`` in it, as far as that is the same file: a link may lead elsewhere."""
+    plain = Path(os.path.normpath(path))
+    try:
+        return plain if plain.samefile(path) else path
+    except (OSError, ValueError):
+        return path
 
 
 def folders_above(file: str) -> Iterator[Path]:

@@ -72,6 +72,8 @@ class Places:
         """What a batch script asks Slurm for."""
         self.used: set[str] = set()
         """The given environment variables that a script reads."""
+        self.environment: dict[str, str] = {}
+        """The environment variables of this process that a script reads."""
         self._places: dict[Path, tuple[Place, Place]] = {}
         self._sections: dict[Path, Place] = {}
 

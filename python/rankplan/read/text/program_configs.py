@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rankplan.files import read_text
-from rankplan.read.text.nearby import is_file, nearest_file
+from rankplan.read.text.nearby import is_file, nearest_file, plain_path
 
 _LARGEST = 1 << 20
 """The most bytes of a program that are searched."""
@@ -68,7 +68,7 @@ def loaded_config(name: str, script: str, folder: str, options: HydraOptions) ->
     found = next(filter(is_file, _candidates(name, program, config_folder, file, options)), None)
     if found is None and config_folder is not None:
         found = nearest_file(f"{config_folder}/{file}", script, folder)
-    return LoadedConfig(config, found)
+    return LoadedConfig(config, None if found is None else plain_path(found))
 
 
 def _candidates(

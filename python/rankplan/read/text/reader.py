@@ -134,6 +134,11 @@ class Reader:
         return self._document.allocation if isinstance(self._document, Places) else None
 
     @property
+    def environment(self) -> dict[str, str]:
+        """The environment variables of this process that a script reads."""
+        return self._document.environment if isinstance(self._document, Places) else {}
+
+    @property
     def file(self) -> str:
         """The path of the file, empty if the content is of none."""
         return "" if self._document is None else str(self._document.file or "")

@@ -40,6 +40,7 @@ from rankplan.read.text.script_faults import (
 )
 from rankplan.read.text.shell.expand import Cause, Field, Piece, Value, assumed_by
 from rankplan.read.text.shell.flow import Command
+from rankplan.read.text.shell.quotes import hint
 from rankplan.read.text.shell.run import Followed, follow
 from rankplan.read.text.shell.sources import Sources
 from rankplan.read.text.shell.words import ShellSyntaxError
@@ -61,6 +62,11 @@ _FOLDERS_BESIDE = ("--config-dir", "--config_dir", "-cd")
 
 _LATER = re.compile(r"config(?:_file|_path|_name|_dir)?")
 """Flags that name files, not values."""
+_ALWAYS_SET = frozenset(
+    {"HOME", "PATH", "PWD", "OLDPWD", "USER", "LOGNAME", "SHELL", "SHLVL", "HOSTNAME", "LANG", "TERM", "TMPDIR", "_"}
+    | {"PYTHONPATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX", "EDITOR", "PAGER", "DISPLAY", "COLUMNS", "LINES"}
+)
+"""Variables of every environment, which say nothing about a job that runs elsewhere."""
 _SBATCH = re.compile(r"^#SBATCH\s.*", re.MULTILINE)
 _SLURM = {
     ("--nodes",): ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -155,6 +161,8 @@ def parse_script(origin: Text | Entrypoint, text: str, load: Load, given: Mappin
         config.document.parts = parts
         config.document.allocation = allocation_of(text)
         config.document.used = followed.used & set(given)
+        own = followed.used & os.environ.keys() - _ALWAYS_SET - set(given)
+        config.document.environment = {name: os.environ[name] for name in sorted(own)}
         config.document.partial |= _partial_texts(values.tokens)
     _reject_own(given, followed, config, sources)
     return config
@@ -162,11 +170,15 @@ def parse_script(origin: Text | Entrypoint, text: str, load: Load, given: Mappin
 
 def _followed(origin: Text | Entrypoint, text: str, sources: Sources, given: Mapping[str, str]) -> Followed:
     """Follow a script with the variables of Slurm and the given ones. Raises `PlacementError` (``syntax``)."""
-    environment = _slurm(text) | {name: (Piece(value, 0, 0),) for name, value in given.items()}
+    texts = {name: value for name, value in os.environ.items() if name in text and name not in _ALWAYS_SET}
+    ambient: dict[str, Value] = {name: (Piece(value, 0, 0),) for name, value in texts.items()}
+    environment = ambient | _slurm(text) | {name: (Piece(value, 0, 0),) for name, value in given.items()}
     try:
-        return follow(sources, environment, opened)
+        return follow(sources, environment, opened, frozenset(given))
     except ShellSyntaxError as error:
-        fault = Diagnostic("syntax", error.message, error.help)
+        remark = hint(text, error.start) if sources.file(error.start) == sources.file(0) else None
+        help = error.help if remark is None else f"{error.help}, {remark}"
+        fault = Diagnostic("syntax", error.message, help)
         raise PlacementError([sources.place(error.start, error.start + 1).of(fault)]) from None
     except RecursionError:
         raise PlacementError([too_deep(origin.file)]) from None
@@ -247,9 +259,14 @@ def _warnings(
         if token.submitted is not None and not token.causes:
             yield _submitted(token, sources)
     line = sources.place(chosen.command.start, chosen.command.start).line
+    others: dict[str, list[_Started]] = {}
     for started in commands:
-        if started.command is not chosen.command and _differs(tokens, started):
-            yield _other(started, tokens, line)
+        key = _differs(tokens, started)
+        if started.command is not chosen.command and key is not None:
+            others.setdefault(key, []).append(started)
+    for key, commands_with_it in others.items():
+        places = [started.program.place for started in commands_with_it]
+        yield places[0].of(other_value(line, key, _path(key), [place.line for place in places]))
     for started in commands:
         yield from _lost(started.command, chosen, sources)
 
@@ -560,11 +577,6 @@ def _differs(tokens: Sequence[_Token], other: _Started) -> str | None:
     """Return the first key to which another command gives another value."""
     mine = {token.key: token.value for token in tokens}
     return next((one.key for one in other.tokens if one.key in mine and mine[one.key] != one.value), None)
-
-
-def _other(other: _Started, tokens: Sequence[_Token], line: int) -> Diagnostic:
-    key = _differs(tokens, other) or ""
-    return other.program.place.of(other_value(line, key, _path(key)))
 
 
 def _lost(command: Command, chosen: _Started, sources: Sources) -> Iterator[Diagnostic]:

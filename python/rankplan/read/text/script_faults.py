@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankplan.errors import Diagnostic
+from rankplan.read.text.other_trainers import PASS_A_JOB, trainer_of_program
 
 _FOLDER = "run the check in the folder that the script runs in"
 _MOST_NAMES = 3
@@ -31,6 +32,10 @@ def starts_elsewhere(subject: str, script: str) -> Diagnostic:
 
 def starts_nothing(subject: str, programs: Sequence[str]) -> Diagnostic:
     """Return the fault of a script that runs only these programs, none of which starts a training job."""
+    trainer = next((name for program in programs for name in [trainer_of_program(program)] if name), None)
+    if trainer is not None:
+        message = f"{subject} starts {trainer}, whose processes are all alike: it has no placement to check"
+        return Diagnostic("no-components", message, PASS_A_JOB)
     what = f"it runs {_first(programs)}" if programs else "it only sets variables"
     message = f"{subject} starts no training job that rankplan reads: {what}"
     help = "pass the script that starts the job, with the key=value words or flags of its trainer"
@@ -57,10 +62,15 @@ def no_config(name: str, program: str) -> Diagnostic:
     return Diagnostic("not-read", message, f"{_FOLDER}, or pass the config that Hydra has composed", warning=True)
 
 
-def other_value(line: int, key: str, path: str) -> Diagnostic:
-    """Return the warning of a command whose values differ from those of the command that is read."""
-    message = f"the command on line {line} is read, not this one, which has another `{key}`"
-    return Diagnostic("not-run", message, "check a script with this command alone", path=path, warning=True)
+def other_value(line: int, key: str, path: str, others: Sequence[int]) -> Diagnostic:
+    """Return the warning of commands whose values differ from those of the command that is read.
+
+    The warning is at the first one; ``others`` are their lines.
+    """
+    which = f"those on lines {_and(others)}, which have" if len(others) > 1 else "this one, which has"
+    message = f"the command on line {line} is read, not {which} another `{key}`"
+    help = "check a script with this command alone"
+    return Diagnostic("not-run", message, help, path=path, warning=True)
 
 
 def own_command(keys: Sequence[str], program: str) -> Diagnostic:
@@ -94,6 +104,12 @@ def unknown_value(key: str, cause: str, line: int, script: str, name: str) -> Di
     """Return the warning of a value that only a run knows; a value for ``name`` decides it."""
     message = f"`{key}` is known only when the script runs: it depends on {cause} (line {line})"
     return Diagnostic("not-run", message, f"give its value: rankplan check {script} -- {name}=VALUE", warning=True)
+
+
+def _and(lines: Sequence[int]) -> str:
+    """Return the numbers of lines as a list in words."""
+    *first, last = (str(line) for line in lines)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _first(names: Sequence[str]) -> str:

@@ -35,6 +35,7 @@ _REWARD = "(.*_)?reward_model_cluster"
 _BUILDER = "builder of environments"
 """It takes a CPU of every node where a virtual environment is missing (``create_local_venv_on_each_node``)."""
 
+_VERSION = "NeMo-RL at 7ea279a"
 _BACKENDS = {
     "grpo": ("vllm, sglang, megatron or trtllm", "vllm, megatron, trtllm or dynamo"),
     "async_rl": ("vllm or sglang", "vllm or sglang"),
@@ -115,7 +116,7 @@ class NemoRlJob(Job):
         if not self.backend or not allowed or self.backend in allowed.replace(",", "").split():
             return
         where = "on the nodes of the training" if self.colocated else "on nodes of its own"
-        allowed = f"{allowed}: {self.algorithm} generates with nothing else {where}"
+        allowed = f"{allowed}: {self.algorithm} of {_VERSION} generates with nothing else {where}"
         fault = must_be((keys.BACKEND.name,), self.backend, allowed, "change the backend")
         config.faults.add(config.where(keys.BACKEND), fault)
 

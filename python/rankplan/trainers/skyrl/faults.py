@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from rankplan import Diagnostic, RankSet
+from rankplan.dialects.placing.sharing import Shape
 from rankplan.words import nodes_text
+
+
+def other_engines(policy: Shape, engines: str, *, by_default: bool) -> Diagnostic:
+    """Return the fault of engines that share the GPUs of the policy, and have another number of them."""
+    reason = "colocate_all, the default" if by_default else "colocate_all"
+    sizes = f"policy_num_nodes {policy.nodes} x policy_num_gpus_per_node {policy.gpus_per_node}"
+    message = f"{reason}: the policy has {policy.gpus} GPUs ({sizes}), but the engines have {engines}"
+    help = "make policy_num_nodes x policy_num_gpus_per_node equal to it, or set colocate_all: false"
+    return Diagnostic("invalid-value", message, help)
 
 
 def no_first_rank(model: str, each: int, nodes: RankSet) -> Diagnostic:

@@ -122,10 +122,10 @@ class SkyrlJob(Job):
         policy = self.models["policy"]
         generating = self.servers * self.each
         if self.num_engines and policy.gpus != generating:
-            message = f"colocate_all: the policy has {policy.gpus} GPUs, but the engines have {generating}"
-            message += f" ({self.num_engines} engines x {self.each * self.data})"
-            help = "make policy_num_nodes x policy_num_gpus_per_node equal to it, or set colocate_all: false"
-            config.faults.add(self.engines_at, Diagnostic("invalid-value", message, help))
+            engines = f"{generating} ({self.num_engines} engines x {self.each * self.data})"
+            is_default = not config.stated(keys.COLOCATE_ALL)
+            fault = faults.other_engines(policy, engines, by_default=is_default)
+            config.faults.add(self.engines_at, fault)
         if self.each > policy.gpus_per_node and config[keys.BACKEND_OF_VLLM] == "mp":
             message = f"an engine of {self.each} GPUs needs several nodes of {policy.gpus_per_node}"
             message += " (policy_num_gpus_per_node), but the mp backend of vLLM starts it on one"

@@ -128,8 +128,9 @@ def short(text: str) -> str:
 class Scope:
     """The variables at one moment of a script. ``arguments`` are those of the script or function, if known.
 
-    ``environment`` has the environment variables that are known; the script has used those in ``used``. ``folder`` is
-    the one in which its commands run, relative to the one in which it was started.
+    ``environment`` has the environment variables that are known; the script has used those in ``used``. Those that are
+    ``given`` stand in for a value that the script sets itself, and that only a run knows. ``folder`` is the one in
+    which its commands run, relative to the one in which it was started.
     """
 
     sources: Sources
@@ -138,6 +139,7 @@ class Scope:
     arguments: tuple[Field, ...] | None = None
     used: set[str] = field(default_factory=set)
     folder: str = ""
+    given: frozenset[str] = frozenset()
 
     def copy(self) -> Scope:
         """Return a scope that can change on its own."""
@@ -226,6 +228,15 @@ class Scope:
     def forget(self, name: str, cause: Cause) -> None:
         """Make the value of a variable unknown."""
         self.variables[name] = (unknown(cause),)
+        self.use_given()
+
+    def use_given(self) -> None:
+        """Use what is given for a variable instead of a value that only a run knows."""
+        for name in self.given:
+            value = self.variables.get(name, ())
+            if any(isinstance(piece, Piece) and piece.cause is not None for piece in value):
+                self.variables[name] = self.environment[name]
+                self.used.add(name)
 
     def _number(self, name: str) -> int | None:
         value = self._variable(name)

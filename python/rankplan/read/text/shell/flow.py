@@ -18,6 +18,7 @@ from rankplan.read.text.shell.expand import (
     assumed_by,
     cause_of,
     scalar,
+    short,
     text_of,
     unknown,
 )
@@ -34,7 +35,7 @@ from rankplan.read.text.shell.parse import (
     Simple,
     Statement,
 )
-from rankplan.read.text.shell.words import Arithmetic, Expansion, Literal, ShellSyntaxError
+from rankplan.read.text.shell.words import Arithmetic, Expansion, Literal, ShellSyntaxError, Word
 
 _MOST_STEPS = 50_000
 _MOST_ROUNDS = 300
@@ -152,8 +153,24 @@ class Flow(ABC):
         if status is not None:
             ways = (found.body, found.otherwise)
             return self._taken(*(ways if status else reversed(ways)))
-        self._either(Cause("`if`", found.start), [found.body, found.otherwise])
+        self._either(self._test_cause(found), [found.body, found.otherwise])
         return None
+
+    def _test_cause(self, found: If) -> Cause:
+        """Return the test of an `if` as a cause, with the environment variable that decides it."""
+        line = self.scope.sources.text[found.start :].partition("\n")[0].partition(";")[0]
+        variables = (cause.variable for cause in self._causes(found.condition) if cause.variable)
+        return Cause(short(line), found.start, next(variables, ""))
+
+    def _causes(self, node: object) -> Iterator[Cause]:
+        """Yield why words of commands are unknown."""
+        if isinstance(node, Word):
+            cause = cause_of(self.scope.value(node))
+            if cause is not None:
+                yield cause
+        elif isinstance(node, tuple):
+            for item in node:
+                yield from self._causes(item)
 
     def _case(self, case: Case) -> bool | None:
         value = self.scope.value(case.word)
@@ -214,6 +231,7 @@ class Flow(ABC):
         self.scope, self.ended, self.left, self.broken = before, False, False, False
         if scopes:
             self.scope.variables = _joined([scope.variables for scope in scopes], cause)
+            self.scope.use_given()
             self.scope.arguments = _same([scope.arguments for scope in scopes])
 
     def _loop(self, loop: Loop) -> bool | None:
@@ -288,6 +306,7 @@ class Flow(ABC):
         self.broken = False
         for name in {**before, **after.variables}:
             self.restore(name, _merged([before.get(name), after.variables.get(name)], cause))
+        self.scope.use_given()
         self.scope.arguments = _same([self.scope.arguments, after.arguments])
         return None
 
@@ -359,9 +378,7 @@ def _merged(values: Sequence[Variable | None], cause: Cause) -> Variable | None:
     known = {text_of(scalar(value)) for value in values if value is not None}
     if len(known) == 1 and None not in known and None not in values:
         return first
-    places = [piece for value in values if value for piece in value]
-    start, end = (places[0].start, places[0].end) if places else (cause.start, cause.start)
-    return (unknown(cause, start, end),)
+    return (unknown(cause),)
 
 
 def _assigned(node: object) -> Iterator[str]:

@@ -71,16 +71,21 @@ class Followed:
 
 
 def follow(
-    sources: Sources, environment: Mapping[str, Value] | None = None, opened: Open = lambda name, folder, script: None
+    sources: Sources,
+    environment: Mapping[str, Value] | None = None,
+    opened: Open = lambda name, folder, script: None,
+    given: frozenset[str] = frozenset(),
 ) -> Followed:
     """Follow a script, the only text in ``sources``. Raises `ShellSyntaxError`.
 
-    ``environment`` has the environment variables that are known, and the arguments of the script by their numbers. The
-    texts of other scripts are added to ``sources``.
+    ``environment`` has the environment variables that are known, and the arguments of the script by their numbers;
+    those that are ``given`` stand in for unknown values that the script sets. The texts of other scripts are added to
+    ``sources``.
     """
-    given = environment or {}
-    numbers = {int(name): value for name, value in given.items() if name.isdecimal()}
-    run = _Run(sources, {name: value for name, value in given.items() if not name.isdecimal()}, opened)
+    variables = environment or {}
+    numbers = {int(name): value for name, value in variables.items() if name.isdecimal()}
+    run = _Run(sources, {name: value for name, value in variables.items() if not name.isdecimal()}, opened)
+    run.scope.given = frozenset(name for name in given if not name.isdecimal())
     if numbers:
         missing = [unknown(Cause(f"the argument ${number}", 0)) for number in range(max(numbers) + 1)]
         values = [numbers.get(number, (missing[number],)) for number in range(1, max(numbers) + 1)]
@@ -349,6 +354,7 @@ class _Run(Flow):
             variables[name] = text
             if len(text) > _LONGEST or sum(len(piece.text) for piece in text) > 100 * _LONGEST:
                 self.scope.forget(name, Cause("a very long text", assignment.start))
+            self.scope.use_given()
 
     def _test(self, name: str, words: Sequence[Word]) -> bool | None:
         scope = self.scope
