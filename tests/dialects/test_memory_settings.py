@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -248,9 +249,7 @@ def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: s
         ("verl", {"actor_rollout_ref.actor.fsdp_config.reshard_after_forward": False}, "actor"),
         ("nemo_rl dtensor", {"policy.dtensor_cfg.dp_replicate_size": 2}, "policy"),
         ("verl megatron", {"actor_rollout_ref.actor.megatron.use_megatron_fsdp": True}, "actor"),
-        ("verl", {"hydra.job.config_name": "somebody_elses"}, "rollout"),
         ("nemo_rl", {"policy.hf_config_overrides": {"num_hidden_layers": 2}}, "policy"),
-        ("nemo_rl", {"policy.quant_cfg": "NVFP4"}, "policy"),
         ("nemo_rl teachers", {"policy.hf_config_overrides": {"num_hidden_layers": 2}}, "teacher.math"),
         ("nemo_rl teachers", {f"{TEACHERS}.default_teacher_cfg.num_layers_in_last_pipeline_stage": 2}, "teacher.math"),
         ("nemo_rl teachers", {f"{TEACHERS}.teacher_overrides": {"math": {"micro_batch_size": 1}}}, "teacher.math"),
@@ -262,9 +261,20 @@ def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: s
         ("skyrl", {"trainer.policy.inference_only_init": True}, "policy"),
         ("rlinf", {"actor.training_backend": "fsdp", "actor.fsdp_config.sharding_strategy": "no_shard"}, "actor"),
         ("rlinf", {"runner.task_type": "embodied"}, "actor"),
+        ("verl", {"actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "fp32"}, "actor"),
+    ],
+)
+def test_what_is_not_known_is_not_claimed(base: str, keys: dict[str, Any], silent: str) -> None:
+    assert planned(base, keys)[silent].memory is None
+
+
+@pytest.mark.parametrize(
+    ("base", "keys", "widened"),
+    [
+        ("verl", {"hydra.job.config_name": "somebody_elses"}, "rollout"),
+        ("nemo_rl", {"policy.quant_cfg": "NVFP4"}, "policy"),
         ("verl", {"actor_rollout_ref.model.mtp.enable": True}, "actor"),
         ("verl", {"actor_rollout_ref.model.mtp.enable": True}, "rollout"),
-        ("verl", {"actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "fp32"}, "actor"),
         ("verl", {"actor_rollout_ref.rollout.update_weights_bucket_megabytes": 8192}, "rollout"),
         ("verl", {"actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes": 8192}, "rollout"),
         ("verl megatron", {f"{TRANSFORMER}.mtp_num_layers": 1}, "actor"),
@@ -281,8 +291,18 @@ def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: s
         ("skyrl", {"generator.inference_engine.engine_init_kwargs.speculative_config": {"model": "a"}}, "generator"),
     ],
 )
-def test_what_is_not_known_is_not_claimed(base: str, keys: dict[str, Any], silent: str) -> None:
-    assert planned(base, keys)[silent].memory is None
+def test_a_small_effect_that_is_not_counted_takes_the_bounds_away(
+    base: str, keys: dict[str, Any], widened: str
+) -> None:
+    plan = planned(base, keys)
+    memory = plan[widened].memory
+    assert memory is not None and memory.unread is not None
+    assert all(path.rpartition(".")[2] in memory.unread or "config_name" in path for path in keys)
+    (need,) = plan.memory()[(widened,)].values()
+    own = {name: bounds for name, bounds in need.parts.items() if not name.endswith("asleep")}
+    assert set(own.values()) == {(0.0, math.inf)}
+    assert need.answer not in ("fits", "refused")
+    assert Plan.from_dict(plan.to_dict()).memory() == plan.memory()
 
 
 @pytest.mark.parametrize(
@@ -541,3 +561,21 @@ def test_a_model_that_may_not_be_passed_says_nothing(tmp_path: Path) -> None:
         _actor_of(tmp_path, 'if test -n "$X"; then MORE=(actor_rollout_ref.model.path="$HOME/Qwen3-8B"); fi\n' + text)
         is None
     )
+
+
+def test_a_job_without_a_language_model_says_so() -> None:
+    config = changed("rlinf", {"runner.task_type": "embodied"})
+    report = rankplan.check(config, "1x8", memory=True)
+    (warning,) = (warning for warning in report.warnings if warning.code == "unknown-model")
+    assert warning.path == "runner.task_type"
+    assert "need not train a language model" in warning.message
+
+
+def test_rewards_by_rules_need_no_accelerator() -> None:
+    config = changed("rlinf", {"reward.use_reward_model": False})
+    config["cluster"]["component_placement"] = {"actor,rollout,reward": "0-7"}
+    memory = rankplan.plan(config, "1x8")["reward"].memory
+    assert memory is not None and memory.kind == "resident" and memory.resident == 1 << 20
+    with_model = changed("rlinf", {"reward.use_reward_model": True})
+    with_model["cluster"]["component_placement"] = {"actor,rollout,reward": "0-7"}
+    assert rankplan.plan(with_model, "1x8")["reward"].memory is None

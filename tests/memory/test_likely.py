@@ -119,6 +119,33 @@ def test_more_recomputed_or_fewer_tokens_never_need_more() -> None:
     assert likely(recompute="full", slots=16) < likely(recompute="full")
 
 
+def _parts(model: Model, **settings: Any) -> dict[str, float]:
+    training = Training(**({"framework": "megatron", "slots": 8, "tp": 2, "recompute": "full"} | settings))
+    return dict(training_likely(model, training)[0][0])
+
+
+def test_a_step_needs_what_its_largest_moment_needs() -> None:
+    """ROLL's forward passes have larger micro-batches than its backward passes."""
+    model = Model.of("Qwen/Qwen2.5-7B")
+    both = _parts(model, tokens=4 * 6144)
+    training = _parts(model, tokens=4 * 6144, trained_tokens=6144)
+    assert sum(training.values()) < sum(both.values())
+    assert sum(training.values()) >= sum(_parts(model, tokens=6144).values())
+    scoring = _parts(model, tokens=64 * 6144, trained_tokens=6144)
+    assert "copies at the step" not in scoring and scoring["gradients"] > 0
+    assert "logits" in scoring and "activations" not in scoring
+    update = _parts(model, tokens=1024, optimizer_in_step=True)
+    assert update.keys() == {"weights", "gradients", "optimizer", "copies at the step"}
+    backward = _parts(model, tokens=64 * 6144, optimizer_in_step=True)
+    assert "optimizer" not in backward and backward["logits"] > 0
+
+
+def test_a_critic_has_no_logits_of_a_vocabulary() -> None:
+    model = Model.of("Qwen/Qwen2.5-7B")
+    assert _parts(model, tokens=6144)["logits"] > 0
+    assert _parts(model.scoring(), tokens=6144)["logits"] == 0
+
+
 def test_an_engine_takes_its_share_and_starts_with_room_for_a_request() -> None:
     model = Model.of("meta-llama/Meta-Llama-3.1-8B")
     starts = {}

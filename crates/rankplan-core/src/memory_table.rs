@@ -65,6 +65,11 @@ pub static MEMORY: Table = Table {
                 COUNT,
                 "Tokens that a micro-batch is filled up to, if a longer sequence may be one of its own.",
             ),
+            optional(
+                "unread",
+                Kind::Name,
+                "Keys of the trainer with small effects that are not counted: the bounds say nothing.",
+            ),
             // trainers, and models that only compute
             optional("micro_batch", COUNT, "Sequences in a micro-batch."),
             Field::new(
@@ -80,6 +85,16 @@ pub static MEMORY: Table = Table {
                 "FSDP: slots that share the states, where `fsdp` of `parallel` does not tell.",
             ),
             // trainers
+            optional(
+                "trained_tokens",
+                COUNT,
+                "Tokens in a micro-batch with a backward pass, if those of a forward pass may be more.",
+            ),
+            Field::new(
+                "optimizer_in_step",
+                Kind::Switch,
+                "The optimizer is on the accelerator only while it updates the weights.",
+            ),
             optional("gradients", Kind::Word(&["fp32", "bf16"]), "Of the gradients."),
             Field::new("optimizer", Kind::Word(OPTIMIZERS), "The optimizer."),
             optional("distributed_optimizer", Kind::Switch, "Megatron: data ranks divide the optimizer."),

@@ -22,8 +22,10 @@ class Training:
     ``slots`` are all of the component. ``chunks`` are the model chunks of a rank, ``shard`` the slots that share the
     states (FSDP), ``zero`` the stage of DeepSpeed. ``weight`` and ``gradient`` are bytes of an element, ``on_host`` the
     fraction of the optimizer on the host. ``distributed``: the data ranks divide Megatron's optimizer. ``tokens`` are
-    those of a micro-batch, all of which it has with ``fixed_length``; ``length`` is that of a sequence. ``unfused``:
-    attention stores its scores. ``whole_gradients``: they stay undivided until the last micro-batch of a step.
+    those of a micro-batch, all of which it has with ``fixed_length``; ``trained_tokens`` are those of one with a
+    backward pass. ``optimizer_in_step``: the optimizer is on the accelerator only while it updates the weights.
+    ``length`` is that of a sequence. ``unfused``: attention stores its scores. ``whole_gradients``: they stay undivided
+    until the last micro-batch of a step.
     """
 
     framework: str
@@ -47,6 +49,8 @@ class Training:
     sequence_parallel: bool | None = None
     recompute: str | None = None
     tokens: int | None = None
+    trained_tokens: int | None = None
+    optimizer_in_step: bool = False
     length: int | None = None
     fixed_length: bool = False
     unfused: bool = False

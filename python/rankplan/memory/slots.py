@@ -13,6 +13,7 @@ from rankplan.frozen import frozen
 from rankplan.memory import likely
 from rankplan.memory.likely import LikelySlot
 from rankplan.memory.settings import PRECISIONS, Engine, Training
+from rankplan.memory.usual import UNREAD, Usual
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
 from rankplan.plans.memory_settings import MemorySettings
@@ -38,6 +39,15 @@ class Slot:
     stages: int = 1
     tokens: Bounds | None = None
     starts: bool | None = True
+
+
+def unbounded(slot: Slot) -> Slot:
+    """Return what a slot needs if something decides that is not counted: nothing is certain."""
+    anything = (0.0, math.inf)
+    host = (0.0, slot.host[1])
+    return replace(
+        slot, parts=dict.fromkeys(slot.parts, anything), asleep=anything, host=host, tokens=None, starts=None
+    )
 
 
 def fullest(low: _Found, high: _Found) -> Parts:
@@ -82,13 +92,17 @@ class Evaluation:
     def slot(self, card: float) -> Slot:
         """Return what a slot needs on accelerators of so many bytes."""
         if card not in self._slots:
-            self._slots[card] = self._slot(card)
+            slot = self._slot(card)
+            self._slots[card] = slot if self.entry.unread is None else unbounded(slot)
         return self._slots[card]
 
     def likely(self, card: float) -> LikelySlot | None:
         """Return what a slot is measured to need; ``None`` if the sizes that divide the model are unknown."""
         if card not in self._likely:
-            self._likely[card] = self._measured(card)
+            slot, keys = self._measured(card), self.entry.unread
+            if slot is not None and keys is not None:
+                slot = replace(slot, assumed=(*slot.assumed, Usual(UNREAD, keys)))
+            self._likely[card] = slot
         return self._likely[card]
 
     def _measured(self, card: float) -> LikelySlot | None:
@@ -105,7 +119,9 @@ class Evaluation:
     def _usually_filled(self) -> Training:
         """Return the settings of the trainer, with micro-batches of the tokens that they are filled up to."""
         training = self.trainings()[1]
-        return replace(training, tokens=self.entry.target_tokens) if training.tokens is None else training
+        if training.tokens is not None:
+            return training
+        return replace(training, tokens=self.entry.target_tokens or training.trained_tokens)
 
     def likely_switch(self, engine: Evaluation, card: float) -> LikelySlot | None:
         """Return what is measured while the weights of this trainer go to an engine on the same accelerators."""
@@ -159,7 +175,9 @@ class Evaluation:
     def switch(self, engine: Evaluation, card: float) -> Parts:
         """Return the parts while the weights of this trainer go to an engine on the same accelerators."""
         (least, most), (low, high) = self.trainings(), engine.engines()
-        return fullest(switch_memory(self.model, least, low, card), switch_memory(self.model, most, high, card))
+        parts = fullest(switch_memory(self.model, least, low, card), switch_memory(self.model, most, high, card))
+        is_counted = self.entry.unread is None and engine.entry.unread is None
+        return parts if is_counted else dict.fromkeys(parts, (0.0, math.inf))
 
     def trainings(self) -> tuple[Training, Training]:
         """Return the settings with the least and the most memory: sizes that are not stated divide all, or nothing."""
@@ -191,6 +209,8 @@ class Evaluation:
             sequence_parallel=entry.sequence_parallel,
             recompute=entry.recompute,
             tokens=tokens,
+            trained_tokens=entry.trained_tokens,
+            optimizer_in_step=entry.optimizer_in_step,
             length=entry.length,
             lora=entry.lora is not None,
             sleep=entry.sleep,

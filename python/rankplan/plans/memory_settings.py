@@ -14,7 +14,7 @@ from rankplan.plans.model import Model
 KINDS = ("training", "forward", "engine", "resident")
 """A component states one of these: what it uses its memory for."""
 
-_MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "tokens"}
+_MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "tokens", "unread"}
 _COMPUTES = {*_MODEL, "target_tokens", "micro_batch", "optimizer_on_host", "shards"}
 
 FITTING = {
@@ -22,7 +22,8 @@ FITTING = {
     "engine": {"engine", *_MODEL, "share", "cache_precision", "sequences", "graphs", "cache_size"},
     "forward": {"forward", "zero_stage", *_COMPUTES},
     "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
-    | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"},
+    | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"}
+    | {"trained_tokens", "optimizer_in_step"},
 }
 """The keys that say something about each kind."""
 
@@ -39,6 +40,7 @@ COUNTS = (
     "length",
     "tokens",
     "target_tokens",
+    "trained_tokens",
     "micro_batch",
     "lora",
     "first_layers",
@@ -62,7 +64,9 @@ class MemorySettings:
     parallel sizes that are left out are 1, as in a trainer, rather than unknown. ``sleep`` is where it goes while
     others have their turn: ``none``, ``host`` or ``free``. ``length``, ``tokens`` and ``sequences`` count tokens of the
     longest sequence, tokens of a micro-batch or a step, and requests at once; ``target_tokens`` are those that a
-    micro-batch is filled up to, where a longer sequence may be one of its own. ``share`` and ``optimizer_on_host`` are
+    micro-batch is filled up to, where a longer sequence may be one of its own, and ``trained_tokens`` those of one with
+    a backward pass, where a forward pass may have more. ``unread`` names keys with small effects that are not counted:
+    then no bound is known. ``share`` and ``optimizer_on_host`` are
     fractions. The schema of configs describes every key (`rankplan schema`).
     """
 
@@ -79,10 +83,13 @@ class MemorySettings:
     tokens: int | None = None
     # trainers, and models that only compute
     target_tokens: int | None = None
+    unread: str | None = None
     micro_batch: int | None = None
     optimizer_on_host: float = 0.0
     shards: int | None = None
     # trainers
+    trained_tokens: int | None = None
+    optimizer_in_step: bool = False
     gradients: str | None = None
     optimizer: str = "adam"
     distributed_optimizer: bool | None = None

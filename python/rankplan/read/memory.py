@@ -98,6 +98,13 @@ def _known_switch(description: str) -> Field:
     return Field(switch, description, {"type": "boolean"}, optional=True)
 
 
+def _read_keys(value: Any) -> str:
+    """Return a text that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise invalid(must_be(THIS, value, "a text", "write the keys of the trainer, with a comma between"))
+    return value
+
+
 MEMORY = Record(
     "MemoryEntry",
     "What a component keeps in memory, and what decides how much.",
@@ -134,6 +141,12 @@ MEMORY = Record(
         "target_tokens": _count(
             "Tokens that a micro-batch is filled up to, if a longer sequence may be one of its own."
         ),
+        "unread": Field(
+            _read_keys,
+            "Keys of the trainer with small effects that are not counted: the bounds say nothing.",
+            {"type": "string", "minLength": 1},
+            optional=True,
+        ),
         # trainers, and models that only compute
         "micro_batch": _count("Sequences in a micro-batch."),
         "optimizer_on_host": Field(
@@ -148,6 +161,10 @@ MEMORY = Record(
             optional=True,
         ),
         # trainers
+        "trained_tokens": _count(
+            "Tokens in a micro-batch with a backward pass, if those of a forward pass may be more."
+        ),
+        "optimizer_in_step": _switch("The optimizer is on the accelerator only while it updates the weights."),
         "gradients": _words("gradients", ("fp32", "bf16"), "Of the gradients."),
         "optimizer": _words("optimizer", OPTIMIZERS, "The optimizer.", "adam"),
         "distributed_optimizer": _known_switch("Megatron: data ranks divide the optimizer."),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.keys.key import anything, share, size, switch, text
+from rankplan.dialects.keys.key import Key, anything, share, size, switch, text
 from rankplan.dialects.keys.roles import Role, Setting, setting
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import CHUNK, layers, offloading, recomputing, unless
+from rankplan.hardware.cards import SMALLEST_SIZE
 from rankplan.rlinf.keys import ROLLOUT_BACKEND, TASK
 
 
@@ -15,6 +16,11 @@ def _tokens(length: Any, by_tokens: Any, tokens: Any, batch: Any, forward: Any) 
     """Return the most tokens of a micro-batch, in training and in the forward pass."""
     train = convert.micro_batch(by_tokens, convert.most(tokens, length), batch, length)
     return convert.most(train, train if by_tokens else convert.micro_batch(None, None, forward, length))
+
+
+def _trained(length: Any, by_tokens: Any, tokens: Any, batch: Any) -> int | None:
+    """Return the most tokens of a micro-batch of training."""
+    return convert.micro_batch(by_tokens, convert.most(tokens, length), batch, length)
 
 
 def _left(weights: Any, optimizer_too: Any, everything: Any) -> str | None:
@@ -28,13 +34,22 @@ def _divided(strategy: Any) -> Any:
     return None if strategy == "full_shard" else convert.EFFECT
 
 
+def _is_of_language(task: Any) -> bool:
+    return task is None or str(task).startswith(("reasoning", "coding"))
+
+
 def _kind(trained: Any) -> Any:
     """Return the kind of a model that a task trains or computes with; others than language models are unknown."""
 
-    def found(backend: Any, task: Any) -> Any:
-        return trained(backend) if task is None or str(task).startswith(("reasoning", "coding")) else None
+    def kind_of(backend: Any, task: Any) -> Any:
+        return trained(backend) if _is_of_language(task) else convert.Foreign(str(task))
 
-    return found
+    return kind_of
+
+
+def _rewarded(is_model: Any, task: Any) -> Any:
+    """Return what rewards keep without a model (`RewardWorker`): rules are computed on CPUs."""
+    return {"resident": SMALLEST_SIZE} if is_model is False and _is_of_language(task) else None
 
 
 def _served(name: Any) -> Any:
@@ -43,6 +58,12 @@ def _served(name: Any) -> Any:
 
 _LENGTH = size("runner.seq_length")
 _BACKEND = text("@.training_backend", fallbacks=("actor.training_backend",))
+_TRAINED: tuple[Key[Any], ...] = (
+    _LENGTH,
+    switch("runner.enable_dynamic_batch_size"),
+    size("runner.max_tokens_per_mbs", default=2048),
+    size("algorithm.training_batch_size_per_gpu", fallbacks=("@.micro_batch_size",)),
+)
 _SHARED: tuple[Setting, ...] = (
     setting("length", _LENGTH),
     setting(
@@ -53,10 +74,7 @@ _SHARED: tuple[Setting, ...] = (
     ),
     setting(
         "tokens",
-        _LENGTH,
-        switch("runner.enable_dynamic_batch_size"),
-        size("runner.max_tokens_per_mbs", default=2048),
-        size("algorithm.training_batch_size_per_gpu", fallbacks=("@.micro_batch_size",)),
+        *_TRAINED,
         size("algorithm.logprob_forward_micro_batch_size"),
         by=_tokens,
     ),
@@ -68,6 +86,7 @@ _SHARED: tuple[Setting, ...] = (
 )
 _TRAINING = (
     *_SHARED,
+    setting("trained_tokens", *_TRAINED, by=_trained),
     setting(
         "recompute",
         switch("@.fsdp_config.gradient_checkpointing", default=None, fallbacks=("@.model.gradient_checkpointing",)),
@@ -112,6 +131,12 @@ RLINF = (
         setting("forward", _BACKEND, TASK, by=_kind(convert.computes)),
         _MODEL,
         _SHARED,
+    ),
+    Role(
+        {"reward": "reward"},
+        setting("kind", switch("@.use_reward_model", default=None), TASK, by=_rewarded),
+        _MODEL,
+        (),
     ),
     Role(
         {"rollout": "rollout"},

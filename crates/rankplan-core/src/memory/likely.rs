@@ -17,7 +17,7 @@ use super::{GIB, Likely};
 struct Fit {
     /// Bytes that a layer stores, as a part of the tensors that its backward pass reads.
     stored: f64,
-    /// Bytes for each logit: of 16 and of 32 bits, with their gradients.
+    /// Bytes for each logit: of 16 and of 32 bits, with their gradients. Without a backward pass it is half of them.
     logit: f64,
     /// Copies at the step of an optimizer, as a part of their upper bound.
     copies: f64,
@@ -81,6 +81,24 @@ pub fn room(allocated: f64) -> f64 {
     (1.0 + LOST) * allocated + BUFFERS
 }
 
+type Parts = Vec<(&'static str, f64)>;
+
+fn sum(parts: &Parts) -> f64 {
+    parts.iter().map(|part| part.1).sum()
+}
+
+/// Parts that are there while the weights are updated.
+const UPDATE: [&str; 2] = ["optimizer", "copies at the step"];
+
+/// What passes over a pipeline stage have in common: the model, the units that are gathered, and the part of the activations of
+/// layers of attention that this model's layers have.
+struct Pass<'a> {
+    shape: &'a Shape,
+    stage: f64,
+    gathered: f64,
+    times: f64,
+}
+
 impl Training {
     fn fit(&self) -> Fit {
         match self.framework {
@@ -90,20 +108,49 @@ impl Training {
         }
     }
 
-    /// What a slot of a pipeline stage is measured to need.
+    /// What a slot of a pipeline stage is measured to need, at the moment that needs the most.
+    ///
+    /// A step has three moments: the backward pass of a micro-batch, the forward pass that only computes probabilities, whose
+    /// micro-batches may be larger, and the update of the weights.
     pub fn likely(&self, model: &Model, stage: f64) -> Likely {
         let (model, times) = &model.with_layers_of_attention();
-        let mut parts = self.likely_states(model, stage);
-        for part in &mut parts {
+        let mut states = self.likely_states(model, stage);
+        for part in &mut states {
             part.1 *= times;
         }
-        let (Some(shape), Some(tokens)) = (model.known(), self.filled()) else {
-            return Likely { parts, complete: false };
+        let (Some(shape), Some(tokens)) = (model.known(), self.tokens) else {
+            return Likely { parts: states, complete: false };
         };
+        let pass = Pass { shape, stage, gathered: self.likely_gathered(shape, model), times: times.min(1.0) };
+        let moments = match self.framework {
+            Framework::Forward => vec![self.scoring(states, &pass, tokens)],
+            _ => {
+                let trained = self.trained_tokens.unwrap_or(tokens);
+                let mut moments = vec![self.backward(states.clone(), &pass, trained)];
+                if trained < tokens {
+                    moments.push(self.scoring(states.clone(), &pass, tokens));
+                }
+                if self.optimizer_in_step {
+                    moments.push(states);
+                }
+                moments
+            }
+        };
+        let parts = moments.into_iter().max_by(|one, other| sum(one).total_cmp(&sum(other))).unwrap_or_default();
+        Likely { parts, complete: true }
+    }
+
+    /// The parts of a backward pass over so many tokens.
+    fn backward(&self, mut parts: Parts, pass: &Pass<'_>, tokens: f64) -> Parts {
+        if self.optimizer_in_step {
+            parts.retain(|part| !UPDATE.contains(&part.0));
+        }
+        let tokens = self.filled(tokens);
+        let logits = if self.is_last(pass.stage) { tokens * self.likely_logits(pass.shape) } else { 0.0 };
         let step = [
-            ("gathered", self.likely_gathered(shape, model)),
-            ("activations", times.min(1.0) * tokens * self.likely_activations(shape, stage)),
-            ("logits", if stage < self.stages.pp - 1.0 { 0.0 } else { tokens * self.likely_logits(shape) }),
+            ("gathered", pass.gathered),
+            ("activations", pass.times * tokens * self.likely_activations(pass.shape, pass.stage)),
+            ("logits", logits),
         ];
         let gradients = parts.iter().filter(|part| part.0 == "gradients").map(|part| part.1).sum::<f64>();
         // With one micro-batch, PyTorch frees the gradients before they are computed again.
@@ -111,27 +158,49 @@ impl Training {
             let held = step.iter().map(|part| part.1).sum::<f64>();
             parts.retain(|part| part.0 != "gradients" || held < gradients);
             if held < gradients {
-                return Likely { parts, complete: true };
+                return parts;
             }
         }
         parts.extend(step);
-        Likely { parts, complete: true }
+        parts
     }
 
-    /// Tokens of a rank's micro-batch: the longest sequence is rare among many.
-    fn filled(&self) -> Option<f64> {
-        let tokens = self.tokens? / self.cp;
+    /// The parts of a forward pass without a backward pass: what a layer reads is gone before there are logits.
+    fn scoring(&self, mut parts: Parts, pass: &Pass<'_>, tokens: f64) -> Parts {
+        parts.retain(|part| part.0 != "copies at the step");
+        if self.optimizer_in_step {
+            parts.retain(|part| !UPDATE.contains(&part.0));
+        }
+        // What loads its optimizer for a step has no gradients here, either; others than Megatron free them after a step.
+        if self.optimizer_in_step || self.framework != Framework::Megatron {
+            parts.retain(|part| part.0 != "gradients");
+        }
+        let tokens = self.filled(tokens);
+        let layer = pass.times * tokens * self.likely_largest_layer(pass.shape, pass.stage);
+        let logits = if self.is_last(pass.stage) { tokens * self.likely_logits(pass.shape) / 2.0 } else { 0.0 };
+        let largest = if logits > layer { ("logits", logits) } else { ("activations", layer) };
+        parts.extend([("gathered", pass.gathered), largest]);
+        parts
+    }
+
+    fn is_last(&self, stage: f64) -> bool {
+        stage >= self.stages.pp - 1.0
+    }
+
+    /// Tokens of a rank's micro-batch of so many at most: the longest sequence is rare among many.
+    fn filled(&self, most: f64) -> f64 {
+        let tokens = most / self.cp;
         if self.fixed_length {
-            return Some(tokens);
+            return tokens;
         }
         let part = match self.length {
-            Some(length) if length > 0.0 && self.tokens? >= length => {
-                let others = self.tokens? / length - 1.0;
+            Some(length) if length > 0.0 && most >= length => {
+                let others = most / length - 1.0;
                 AVERAGE + (1.0 - AVERAGE) * (-others / SEQUENCES).exp()
             }
             _ => FILLED,
         };
-        Some(tokens * part)
+        tokens * part
     }
 
     /// Weights, gradients and the optimizer of a rank: the parts of the lower bound, with what a framework does by itself.
@@ -193,13 +262,8 @@ impl Training {
     /// Bytes of activations for a token of a rank.
     fn likely_activations(&self, shape: &Shape, stage: f64) -> f64 {
         let [_, layers] = self.stages.layers(shape, stage);
-        let eight_bits = self.framework == Framework::Megatron && self.weight < 2.0;
-        let stored = self.fit().stored * if eight_bits { EIGHT_BITS } else { 1.0 };
-        let (dense, expert) = (stored * self.likely_layer(shape, true), stored * self.likely_layer(shape, false));
-        let largest = if layers.expert > 0.0 { dense.max(expert) } else { dense };
-        if self.framework == Framework::Forward {
-            return largest;
-        }
+        let largest = self.likely_largest_layer(shape, stage);
+        let (dense, expert) = self.likely_layers(shape);
         let all = (layers.dense * dense + layers.expert * expert) * self.in_flight(stage);
         match self.recompute {
             Some(Recompute::Full) => {
@@ -208,6 +272,19 @@ impl Training {
             Some(Recompute::Selective) => SELECTIVE * all,
             _ => all,
         }
+    }
+
+    /// Bytes that a layer without experts stores of a token, and one with experts.
+    fn likely_layers(&self, shape: &Shape) -> (f64, f64) {
+        let eight_bits = self.framework == Framework::Megatron && self.weight < 2.0;
+        let stored = self.fit().stored * if eight_bits { EIGHT_BITS } else { 1.0 };
+        (stored * self.likely_layer(shape, true), stored * self.likely_layer(shape, false))
+    }
+
+    fn likely_largest_layer(&self, shape: &Shape, stage: f64) -> f64 {
+        let [_, layers] = self.stages.layers(shape, stage);
+        let (dense, expert) = self.likely_layers(shape);
+        if layers.expert > 0.0 { dense.max(expert) } else { dense }
     }
 
     /// Among how many ranks the tokens of a layer's input are divided.
@@ -235,10 +312,8 @@ impl Training {
     }
 
     fn likely_logits(&self, shape: &Shape) -> f64 {
-        let fit = self.fit();
-        // Without a backward pass there are no gradients.
-        let bytes = if self.framework == Framework::Forward { fit.logit / 2.0 } else { fit.logit };
-        bytes * shape.vocab / self.tp
+        // A critic has a scalar head.
+        if shape.scored { 0.0 } else { self.fit().logit * shape.vocab / self.tp }
     }
 }
 

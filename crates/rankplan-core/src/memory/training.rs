@@ -82,6 +82,10 @@ pub struct Training {
     pub recompute: Option<Recompute>,
     /// Tokens of a micro-batch.
     pub tokens: Option<f64>,
+    /// Tokens of a micro-batch with a backward pass, if those of a forward pass may be more.
+    pub trained_tokens: Option<f64>,
+    /// Whether the optimizer is on the accelerator only while it updates the weights.
+    pub optimizer_in_step: bool,
     /// Tokens of a sequence.
     pub length: Option<f64>,
     /// Whether each micro-batch has all its tokens.

@@ -51,6 +51,11 @@ def unless(*paths: str | Key[Any], only: str = "") -> Setting:
     return setting("", *map(_any, paths), by=convert.unset, only=only)
 
 
+def nearly(*paths: str | Key[Any], only: str = "") -> Setting:
+    """Return the setting of keys that, if they are set, change little: the likely value stays, and no bound does."""
+    return setting("", *map(_any, paths), by=convert.small, only=only)
+
+
 def stage_keys(section: str) -> tuple[str, ...]:
     """Return Megatron's keys for `unless` that divide the layers unevenly among stages; ``section`` ends in a dot."""
     keys = "pipeline_model_parallel_layout account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split"

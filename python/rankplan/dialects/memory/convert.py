@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankplan.hardware.cards import SMALLEST_SIZE
 from rankplan.memory.settings import ENGINES, FRAMEWORKS
@@ -15,9 +15,17 @@ class Unread(Enum):
 
     RUN_TIME = "a value that only the run knows"
     EFFECT = "a value whose effect on the memory is unknown"
+    SMALL = "a value whose effect on the memory is small, but not counted"
 
 
-EFFECT, RUN_TIME = Unread.EFFECT, Unread.RUN_TIME
+EFFECT, RUN_TIME, SMALL = Unread.EFFECT, Unread.RUN_TIME, Unread.SMALL
+
+
+class Foreign(NamedTuple):
+    """The kind of a component without a language model, and the value of a key that tells so."""
+
+    task: str
+
 
 LARGEST_BUCKET = 2048
 """Megabytes of a bucket of weights that the bounds count (`phases.rs`)."""
@@ -51,6 +59,11 @@ _SHAPE = {
 def unset(*values: Any) -> Any:
     """Return `EFFECT` if a value is set."""
     return EFFECT if any(is_set(value) for value in values) else None
+
+
+def small(*values: Any) -> Any:
+    """Return `SMALL` if a value is set."""
+    return SMALL if any(is_set(value) for value in values) else None
 
 
 def is_set(value: Any) -> bool:
@@ -142,8 +155,8 @@ def computed_wide(name: Any) -> Any:
 
 
 def large_bucket(megabytes: Any) -> Any:
-    """Return `EFFECT` for buckets of weights that are larger than the bound of the switch counts (2 GiB)."""
-    return EFFECT if megabytes is not None and megabytes > LARGEST_BUCKET else None
+    """Return `SMALL` for buckets of weights that are larger than the bound of the switch counts (2 GiB)."""
+    return SMALL if megabytes is not None and megabytes > LARGEST_BUCKET else None
 
 
 def several(size: Any) -> Any:
@@ -154,11 +167,6 @@ def several(size: Any) -> Any:
 def shards(size: int | None, slots: int) -> int | None:
     """Return how many slots share the states, unless all do: 1 is a copy on each of them (``create_device_mesh``)."""
     return size if size is not None and size < slots else None
-
-
-def replicated(shards: Any, slots: int) -> Any:
-    """Return `EFFECT` if fewer slots than all share the states."""
-    return EFFECT if shards is not None and shards < slots else None
 
 
 def cache_size(size: float | None) -> int | None:

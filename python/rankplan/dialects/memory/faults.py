@@ -18,6 +18,13 @@ def unknown_model(found: Diagnostic) -> Diagnostic:
     return replace(found, help=near or _PASS, warning=True)
 
 
+def no_language_model(task: str) -> Diagnostic:
+    """Return the warning of a job that trains something else, of whose sizes nothing is known."""
+    message = f"a job of the task {shown(task)} need not train a language model: only of these are sizes known"
+    help = "state what a component was measured to keep: `memory: {resident: 17 GiB}`"
+    return Diagnostic("unknown-model", message, help, warning=True)
+
+
 def variable_in_model(text: str) -> Diagnostic:
     """Return the warning of a model whose name has a variable that nothing sets."""
     names = dict.fromkeys(_VARIABLE.findall(text))

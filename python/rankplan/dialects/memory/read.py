@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key, Kind
 from rankplan.dialects.keys.roles import GUESSED, Role, Setting
-from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, Unread
+from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, SMALL, Foreign, Unread
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.plans.memory_settings import COUNTS, FITTING, LARGEST_COUNT, MemorySettings
 from rankplan.plans.model import Model
 from rankplan.plans.shape import LARGEST
 from rankplan.read.sources import Sources
-from rankplan.words import as_int, must_be
+from rankplan.words import as_int, must_be, path_text
 
 _PRODUCT = re.compile(r"\$\{mul(?:tiply)?:\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*\}")
 _ALLOWED = {
@@ -114,6 +114,12 @@ class MemoryReader:
                     self.sources.unknown_models[path] = self._config.place_of(path).locate(warning)
         return self._models[name] or self._model
 
+    def add_foreign(self, kind: Foreign, path: KeyPath) -> None:
+        """Keep for an answer that a job trains no language model; ``path`` is that of the key that tells so."""
+        from rankplan.dialects.memory.faults import no_language_model  # most jobs train one
+
+        self.sources.unknown_models[path] = self._config.place_of(path).locate(no_language_model(kind.task))
+
     def _with_variable(self, text: str, path: KeyPath | None) -> Model | None:
         """Return the model of a path with a variable: its folder may have the name of one. Else it is the reason."""
         from rankplan.dialects.memory.faults import variable_in_model
@@ -179,8 +185,12 @@ class _Reading:
         """Return the memory of the component, ``None`` if its model or what it does is unknown."""
         role = self._subject.role
         kind = self._setting(role.kind)
+        if isinstance(kind, Foreign):
+            self._reader.add_foreign(kind, self._values.path(role.kind.config_keys[-1]))
         if not isinstance(kind, dict):
             return None
+        if "resident" in kind:
+            return MemorySettings(**kind)
         self.settings = role.applying(kind)
         name, path = self._model_name(role.model)
         model = self._reader.model(name, path)
@@ -188,13 +198,24 @@ class _Reading:
             self._check_types()
             return None
         found: dict[str, Any] = {}
-        known = True
+        unread: dict[str, None] = {}
+        is_known = True
         for setting in self.settings:
             value = self._setting(setting)
-            known &= value is not EFFECT and not (value is RUN_TIME and setting.name in GUESSED)
+            is_known &= value is not EFFECT
+            if value is SMALL or (value is RUN_TIME and setting.name in GUESSED):
+                value = setting.of_defaults
+                unread |= dict.fromkeys(self._unread_keys(setting))
             if not isinstance(value, Unread) and value is not None:
                 found[setting.name] = value
-        return self._checked(kind, found, model) if known else None
+        if unread:
+            found["unread"] = ", ".join(f"`{key}`" for key in unread)
+        return self._checked(kind, found, model) if is_known else None
+
+    def _unread_keys(self, setting: Setting) -> Iterator[str]:
+        """Yield the keys of a setting that stand in the config, or else its first one."""
+        stated = [path for path, _ in map(self._value, setting.config_keys) if path is not None]
+        yield from map(path_text, stated or [self._values.path_at(setting.config_keys[0].path)])
 
     def _model_name(self, setting: Setting) -> tuple[Any, KeyPath | None]:
         """Return what names the model, and its path: `Unset` for a text that has a variable, in a file or a script."""

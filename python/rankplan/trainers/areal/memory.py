@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import REQUESTS, SGLANG_EFFECTS, VLLM_EFFECTS, unless
+from rankplan.dialects.memory.common import REQUESTS, SGLANG_EFFECTS, VLLM_EFFECTS, nearly, unless
 from rankplan.sdk import Role, anything, fact, setting, share, size, switch, text
 
 _BACKEND = fact("backend")
@@ -98,7 +98,8 @@ _VLLM = (
         by=convert.served,
         only="vllm",
     ),
-    unless("vllm.cpu_offload_gb", "vllm.kv_cache_dtype", *(f"vllm.{name}" for name in VLLM_EFFECTS), only="vllm"),
+    unless("vllm.cpu_offload_gb", "vllm.kv_cache_dtype", only="vllm"),
+    nearly(*(f"vllm.{name}" for name in VLLM_EFFECTS), only="vllm"),
 )
 _SGLANG = (
     setting("share", share("sglang.mem_fraction_static", default=0.9), only="sglang"),
@@ -123,9 +124,9 @@ _SGLANG = (
     unless(
         "sglang.cpu_offload_gb",
         "sglang.torchao_config",
-        *(f"sglang.{name}" for name in SGLANG_EFFECTS),
         only="sglang",
     ),
+    nearly(*(f"sglang.{name}" for name in SGLANG_EFFECTS), only="sglang"),
 )
 
 ROLES = (

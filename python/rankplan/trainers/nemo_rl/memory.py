@@ -12,6 +12,7 @@ from rankplan.dialects.memory.common import (
     end_stages,
     fixed,
     layers,
+    nearly,
     offloading,
     sglang_steps,
     stage_keys,
@@ -48,6 +49,13 @@ def _tokens(length: Any, packs: Any, dynamic: Any, *sizes: Any) -> int | None:
     return convert.most(*(convert.micro_batch(None, None, batch, length) for batch in (train, forward)))
 
 
+def _trained(length: Any, packs: Any, dynamic: Any, batch: Any, packed: Any, by_tokens: Any) -> int | None:
+    """Return the most tokens of a micro-batch of training."""
+    if packs or dynamic:
+        return convert.most(packed if packs else by_tokens)
+    return convert.micro_batch(None, None, batch, length)
+
+
 def _scored(length: Any, packs: Any, dynamic: Any, packed: Any, size: Any) -> int | None:
     """Return the most tokens of a teacher's micro-batch (``TeacherWorkerGroup.get_logprobs``)."""
     return None if dynamic else convert.micro_batch(packs, packed, size, length)
@@ -56,6 +64,10 @@ def _scored(length: Any, packs: Any, dynamic: Any, packed: Any, size: Any) -> in
 def _served(name: Any, wide_first: Any, wide_last: Any) -> Any:
     quantized = "fp8" if str(name).lower() == "fp8" else None
     return convert.EFFECT if quantized and (wide_first or wide_last) else convert.served(quantized, name)
+
+
+def _as_checkpoint(name: Any) -> Any:
+    return convert.served(None, name)
 
 
 def _of_teacher(name: str) -> Key[Any]:
@@ -119,8 +131,8 @@ _MEGATRON = (
         only="megatron",
     ),
     layers(f"{_MEGATRON_CFG}.model_overrides", only="megatron"),
-    unless(
-        f"{_MEGATRON_DDP}.use_custom_fsdp",
+    unless(f"{_MEGATRON_DDP}.use_custom_fsdp", only="megatron"),
+    nearly(
         *stage_keys(f"{_MEGATRON_CFG}."),
         *draft_keys(f"{_MEGATRON_CFG}."),
         only="megatron",
@@ -158,26 +170,34 @@ _DTENSOR = (
 )
 _STUDENT = (
     layers(_POLICY_CONFIG),
-    unless("policy.quant_cfg", "policy.draft.enabled", keys.CROSS_TEACHER, keys.CROSS_TEACHERS),
+    nearly("policy.quant_cfg", "policy.draft.enabled", keys.CROSS_TEACHER, keys.CROSS_TEACHERS),
 )
 _TRAINER = (
     setting("training", keys.MEGATRON_ENABLED, keys.DTENSOR_ENABLED, by=_trainer),
     setting("model", _MODEL),
 )
+_PACKS = switch("@.sequence_packing.enabled")
+_DYNAMIC = switch("@.dynamic_batching.enabled")
+_TRAINED = (
+    size("@.train_micro_batch_size"),
+    size("@.sequence_packing.train_mb_tokens"),
+    size("@.dynamic_batching.train_mb_tokens"),
+)
 _STATES = (
     setting("length", _LENGTH),
     *_MEGATRON,
     *_DTENSOR,
+    setting("trained_tokens", _LENGTH, _PACKS, _DYNAMIC, *_TRAINED, by=_trained),
     setting(
         "tokens",
         _LENGTH,
-        switch("@.sequence_packing.enabled"),
-        switch("@.dynamic_batching.enabled"),
-        size("@.train_micro_batch_size"),
+        _PACKS,
+        _DYNAMIC,
+        _TRAINED[0],
         size("@.logprob_batch_size"),
-        size("@.sequence_packing.train_mb_tokens"),
+        _TRAINED[1],
         size("@.sequence_packing.logprob_mb_tokens"),
-        size("@.dynamic_batching.train_mb_tokens"),
+        _TRAINED[2],
         size("@.dynamic_batching.logprob_mb_tokens"),
         by=_tokens,
     ),
@@ -202,7 +222,11 @@ _VLLM = (
     setting("sleep", keys.IS_COLOCATED, by=_shared, only="vllm"),
     unless(
         *(f"{_VLLM_KWARGS}.{name}" for name in ("quantization", "hf_overrides", "cpu_offload_gb")),
-        *(f"{_VLLM_KWARGS}.{name}" for name in ("kv_cache_dtype", "decode_context_parallel_size")),
+        f"{_VLLM_KWARGS}.kv_cache_dtype",
+        only="vllm",
+    ),
+    nearly(
+        f"{_VLLM_KWARGS}.decode_context_parallel_size",
         *(f"{_VLLM_KWARGS}.{name}" for name in VLLM_EFFECTS),
         f"{keys.GENERATION}.quant_cfg",
         only="vllm",
@@ -214,14 +238,16 @@ _SGLANG = (
     *sglang_steps(f"{keys.SGLANG}.", _SGLANG_LENGTH),
     setting("cache_precision", text(f"{keys.SGLANG}.kv_cache_dtype"), by=convert.cached, only="sglang"),
     unless(
-        *(f"{keys.SGLANG}.{name}" for name in ("quantization", "torchao_config", "cpu_offload_gb", *SGLANG_EFFECTS)),
+        *(f"{keys.SGLANG}.{name}" for name in ("quantization", "torchao_config", "cpu_offload_gb")),
         only="sglang",
     ),
+    nearly(*(f"{keys.SGLANG}.{name}" for name in SGLANG_EFFECTS), only="sglang"),
 )
 _TRTLLM = (
     setting("length", size(f"{keys.TRTLLM}.max_model_len"), only="trtllm"),
     setting("share", share(f"{keys.TRTLLM}.gpu_memory_utilization"), only="trtllm"),
-    unless(f"{keys.TRTLLM}.kv_cache_config", f"{keys.TRTLLM}.precision", only="trtllm"),
+    setting("precision", text(f"{keys.TRTLLM}.precision"), by=_as_checkpoint, only="trtllm"),
+    nearly(f"{keys.TRTLLM}.kv_cache_config", only="trtllm"),
 )
 
 ROLES = (
@@ -235,7 +261,7 @@ ROLES = (
             setting("sleep", keys.IS_COLOCATED, by=_shared),
         ),
     ),
-    Role({"value": "value"}, *_TRAINER, (layers(_OWN_CONFIG), unless("@.quant_cfg"), *_STATES)),
+    Role({"value": "value"}, *_TRAINER, (layers(_OWN_CONFIG), nearly("@.quant_cfg"), *_STATES)),
     Role(
         {"reward_model": keys.REWARD},
         # RewardModelEnvironment: always DTensor, without an optimizer
@@ -269,8 +295,8 @@ ROLES = (
                 keys.TEACHER_OVERRIDES,
                 _of_teacher("num_layers_in_first_pipeline_stage"),
                 _of_teacher("num_layers_in_last_pipeline_stage"),
-                *map(_of_teacher, stage_keys("")),
             ),
+            nearly(*map(_of_teacher, stage_keys(""))),
         ),
     ),
     Role(

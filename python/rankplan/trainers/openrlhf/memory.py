@@ -28,6 +28,12 @@ def _tokens(*values: Any) -> int | None:
     )
 
 
+def _trained(longest: Any, prompt: Any, response: Any, by_tokens: Any, tokens: Any, batch: Any) -> int | None:
+    """Return the most tokens of a micro-batch of training."""
+    length = _length(longest, prompt, response)
+    return convert.micro_batch(by_tokens, convert.most(tokens, length), batch, length)
+
+
 _REF_OFFLOAD = switch("ref.offload", fallbacks=("ref_offload", "ref_reward_offload"))
 _REWARD_OFFLOAD = switch("reward.offload", fallbacks=("ref_reward_offload",))
 _SHARE = share("vllm.gpu_memory_utilization", default=0.95, fallbacks=("vllm_gpu_memory_utilization",))
@@ -36,6 +42,9 @@ _REWARD = text("reward.model_name_or_path", fallbacks=("reward_pretrain",))
 _ACTOR = text("actor.model_name_or_path", fallbacks=("pretrain",))
 _CRITIC = text("critic.model_name_or_path", fallbacks=("critic_pretrain", *_REWARD.paths))
 _LENGTH = size("data.max_len", fallbacks=("max_len",)), size("prompt_max_len"), size("generate_max_len")
+_BY_TOKENS = switch("train.dynamic_batch_enable", fallbacks=("use_dynamic_batch",))
+_TRAIN_TOKENS = size("train.max_tokens_per_gpu", default=16192, fallbacks=("train_max_tokens_per_gpu",))
+_TRAIN_BATCH = size("train.micro_batch_size", default=1, fallbacks=("micro_train_batch_size",))
 _SHARED = (
     setting("length", *_LENGTH, by=_length),
     setting("zero_stage", size("ds.zero_stage", default=2, fallbacks=("zero_stage",))),
@@ -43,16 +52,17 @@ _SHARED = (
     setting(
         "tokens",
         *_LENGTH,
-        switch("train.dynamic_batch_enable", fallbacks=("use_dynamic_batch",)),
-        size("train.max_tokens_per_gpu", default=16192, fallbacks=("train_max_tokens_per_gpu",)),
+        _BY_TOKENS,
+        _TRAIN_TOKENS,
         size("rollout.max_tokens_per_gpu", fallbacks=("rollout_max_tokens_per_gpu",)),
-        size("train.micro_batch_size", default=1, fallbacks=("micro_train_batch_size",)),
+        _TRAIN_BATCH,
         size("rollout.micro_batch_size", default=1, fallbacks=("micro_rollout_batch_size",)),
         by=_tokens,
     ),
 )
 _TRAINING = (
     *_SHARED,
+    setting("trained_tokens", *_LENGTH, _BY_TOKENS, _TRAIN_TOKENS, _TRAIN_BATCH, by=_trained),
     setting("optimizer_on_host", switch("ds.adam_offload", fallbacks=("adam_offload",)), by=convert.whole),
     setting("optimizer", text("@.optim", default="adam"), by=convert.optimizer),
     setting("", size("ds.zpg", default=1, fallbacks=("zpg",)), by=convert.several),

@@ -10,11 +10,12 @@ from rankplan.dialects.memory.common import (
     VLLM_EFFECTS,
     draft_keys,
     layers,
+    nearly,
     sglang_steps,
     stage_keys,
     unless,
 )
-from rankplan.sdk import Role, anything, fact, number, setting, share, size, switch, text
+from rankplan.sdk import Key, Role, anything, fact, number, setting, share, size, switch, text
 from rankplan.trainers.roll import keys
 
 _S = "@.strategy_args.strategy_config"
@@ -55,6 +56,17 @@ def _tokens(length: Any, prompt: Any, response: Any, packs: Any, *sizes: Any) ->
     return convert.most(train, convert.micro_batch(infer_by, infer_tokens, infer_batch, whole_length))
 
 
+def _shards(size: int | None, slots: int) -> int | None:
+    """Return how many slots share the states: 1 stands for all (``create_device_mesh_with_ep``)."""
+    return None if size == 1 else convert.shards(size, slots)
+
+
+def _trained(length: Any, prompt: Any, response: Any, packs: Any, *sizes: Any) -> int | None:
+    """Return the most tokens of a micro-batch of training."""
+    by_tokens, tokens, batch = sizes
+    return None if packs else convert.micro_batch(by_tokens, tokens, batch, _length(length, prompt, response))
+
+
 def _on_host(device: Any) -> float | None:
     return convert.whole(str(device).lower() in ("cpu", "nvme"))
 
@@ -65,6 +77,12 @@ def _slept(level: Any) -> str:
 
 _PRECISION = text("@.model_args.dtype", default="bf16")
 _SGLANG_LENGTH = size(f"{_S}.context_length")
+_TRAINED: tuple[Key[Any], ...] = (
+    switch("@.use_sequence_packing"),
+    switch("@.use_dynamic_batching_in_train"),
+    size("@.max_tokens_per_microbatch_in_train"),
+    size("@.training_args.per_device_train_batch_size", default=8),
+)
 _LENGTHS = size("sequence_length"), size("prompt_length"), size("response_length")
 
 ROLES = (
@@ -82,13 +100,11 @@ ROLES = (
         ),
         (
             setting("length", *_LENGTHS, by=_length, only="training forward"),
+            setting("trained_tokens", *_LENGTHS, *_TRAINED, by=_trained, only="training"),
             setting(
                 "tokens",
                 *_LENGTHS,
-                switch("@.use_sequence_packing"),
-                switch("@.use_dynamic_batching_in_train"),
-                size("@.max_tokens_per_microbatch_in_train"),
-                size("@.training_args.per_device_train_batch_size", default=8),
+                *_TRAINED,
                 switch("@.use_dynamic_batching_in_infer"),
                 size("@.max_tokens_per_microbatch_in_infer"),
                 size("@.infer_batch_size", default=16),
@@ -130,9 +146,12 @@ ROLES = (
                 only="megatron",
             ),
             setting("chunks", size(f"{_S}.virtual_pipeline_model_parallel_size"), only="megatron"),
-            unless(f"{_S}.optimizer_cpu_offload", *stage_keys(f"{_S}."), *draft_keys(f"{_S}."), only="megatron"),
-            # MegatronTrainStrategy.offload_states: after each turn
-            setting("sleep", keys.STRATEGY_NAME, by=convert.always("host"), only="megatron"),
+            unless(f"{_S}.optimizer_cpu_offload", only="megatron"),
+            nearly(*stage_keys(f"{_S}."), *draft_keys(f"{_S}."), only="megatron"),
+            # MegatronTrainStrategy.train_step loads the optimizer for its step
+            setting("optimizer_in_step", keys.STRATEGY_NAME, by=convert.always(setting=True), only="megatron"),
+            # state_offload_manger: each call of a worker loads its states, and offloads them after it
+            setting("sleep", keys.STRATEGY_NAME, by=convert.always("host"), only="training forward"),
             # FSDP
             setting("optimizer_on_host", switch(f"{_S}.offload_policy"), by=convert.whole, only="fsdp"),
             setting(
@@ -142,7 +161,7 @@ ROLES = (
                 only="fsdp deepspeed",
             ),
             setting("", anything(f"{_S}.reshard_after_forward"), by=convert.resharded, only="fsdp"),
-            setting("", size(f"{_S}.fsdp_size"), fact("slots"), by=convert.replicated, only="fsdp"),
+            setting("shards", size(f"{_S}.fsdp_size"), fact("slots"), by=_shards, only="fsdp"),
             setting("", size(f"{_S}.ep_size", default=1), by=convert.several, only="fsdp"),
             setting(
                 "whole_gradients",
@@ -173,9 +192,10 @@ ROLES = (
             ),
             setting("cache_precision", text(f"{_S}.kv_cache_dtype"), by=convert.cached, only="engine"),
             setting("sleep", size(f"{_S}.sleep_level", default=1), by=_slept, only="vllm"),
-            unless(*(f"{_S}.{name}" for name in VLLM_EFFECTS), only="vllm"),
-            unless(*(f"{_S}.{name}" for name in SGLANG_EFFECTS), only="sglang"),
-            unless(f"{_S}.cpu_offload_gb", f"{_S}.hf_overrides", f"{_S}.decode_context_parallel_size", only="engine"),
+            nearly(*(f"{_S}.{name}" for name in VLLM_EFFECTS), only="vllm"),
+            nearly(*(f"{_S}.{name}" for name in SGLANG_EFFECTS), only="sglang"),
+            nearly(f"{_S}.decode_context_parallel_size", only="engine"),
+            unless(f"{_S}.cpu_offload_gb", f"{_S}.hf_overrides", only="engine"),
         ),
     ),
 )

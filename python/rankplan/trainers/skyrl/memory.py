@@ -6,7 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import VLLM_EFFECTS, draft_keys, end_stages, layers, offloading, stage_keys, unless
+from rankplan.dialects.memory.common import (
+    VLLM_EFFECTS,
+    draft_keys,
+    end_stages,
+    layers,
+    nearly,
+    offloading,
+    stage_keys,
+    unless,
+)
 from rankplan.sdk import Key, Role, anything, fact, number, setting, share, size, switch, text
 from rankplan.trainers.skyrl import keys
 
@@ -59,13 +68,16 @@ def _of_engine(make: Callable[..., Key[Any]], name: str, **more: Any) -> Key[Any
     return make(f"{_ENGINE}.{name}", fallbacks=(f"{keys.ENGINE}.{name}", older), **more)
 
 
+_TRAINED: tuple[Key[Any], ...] = (
+    size("trainer.max_tokens_per_microbatch"),
+    size("trainer.micro_train_batch_size_per_gpu", default=1),
+)
 _SHARED = (
     setting("length", *_LENGTH, by=_length),
     setting(
         "tokens",
         *_LENGTH,
-        size("trainer.max_tokens_per_microbatch"),
-        size("trainer.micro_train_batch_size_per_gpu", default=1),
+        *_TRAINED,
         size("trainer.micro_forward_batch_size_per_gpu", default=1),
         by=_tokens,
     ),
@@ -73,11 +85,12 @@ _SHARED = (
     setting("", anything("@.fsdp_config.reshard_after_forward", default=True), by=convert.resharded, only="fsdp"),
     setting("shards", size("@.fsdp_config.fsdp_size"), fact("slots"), by=convert.shards, only="fsdp"),
     layers("@.model_config_kwargs", "@.megatron_config.model_config_kwargs", _MODEL),
-    unless("@.model.fake_int4_qat.enabled", "@.inference_only_init", *stage_keys(f"{_MODEL}."), f"{_MODEL}.fp8"),
-    unless(_DRAFTS, *draft_keys(f"{_MODEL}.")),
+    unless("@.inference_only_init", f"{_MODEL}.fp8"),
+    nearly("@.model.fake_int4_qat.enabled", _DRAFTS, *stage_keys(f"{_MODEL}."), *draft_keys(f"{_MODEL}.")),
 )
 _TRAINING = (
     *_SHARED,
+    setting("trained_tokens", *_LENGTH, *_TRAINED, by=_tokens),
     # FSDPPolicyWorkerBase, FSDPCriticWorkerBase: trained weights are always in 32 bits
     setting("precision", keys.STRATEGY, by=convert.always("fp32"), only="fsdp"),
     setting("recompute", switch("trainer.gradient_checkpointing", default=True), by=convert.checkpointed, only="fsdp"),
@@ -157,7 +170,10 @@ ROLES = (
             setting("cache_precision", text(f"{_ENGINE}.kv_cache_dtype"), by=convert.cached),
             setting("sleep", keys.COLOCATE_ALL, _POLICY_RANK, by=_engine_sleep),
             unless(
-                *(f"{_ENGINE}.{name}" for name in ("cpu_offload_gb", "hf_overrides", "decode_context_parallel_size")),
+                *(f"{_ENGINE}.{name}" for name in ("cpu_offload_gb", "hf_overrides")),
+            ),
+            nearly(
+                f"{_ENGINE}.decode_context_parallel_size",
                 *(f"{_ENGINE}.{name}" for name in VLLM_EFFECTS),
                 _DRAFTS,
                 _QUANTIZED,

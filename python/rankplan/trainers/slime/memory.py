@@ -11,6 +11,7 @@ from rankplan.dialects.memory.common import (
     SGLANG_EFFECTS,
     draft_keys,
     fixed,
+    nearly,
     offloading,
     recomputing,
     sglang_steps,
@@ -188,9 +189,6 @@ _SIDE = (
         "freeze_params_name_list",
         "num_layers_per_virtual_pipeline_stage",
         "num_virtual_stages_per_pipeline_rank",
-        *stage_keys(""),
-        *draft_keys(""),
-        "enable_mtp_training",
         "use_megatron_fsdp",
         "use_custom_fsdp",
         "use_torch_fsdp2",
@@ -198,6 +196,7 @@ _SIDE = (
         "custom_model_provider_path",
         keys.MEGATRON_CONFIG,
     ),
+    nearly(*stage_keys(""), *draft_keys(""), "enable_mtp_training"),
 )
 _MODEL = setting(
     "model",
@@ -250,8 +249,8 @@ ROLES = (
                 "sglang_cpu_offload_gb",
                 "sglang_json_model_override_args",
                 "sglang_torchao_config",
-                *(f"sglang_{name}" for name in SGLANG_EFFECTS),
             ),
+            nearly(*(f"sglang_{name}" for name in SGLANG_EFFECTS)),
         ),
     ),
 )

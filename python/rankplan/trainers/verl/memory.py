@@ -15,6 +15,7 @@ from rankplan.dialects.memory.common import (
     end_stages,
     fixed,
     layers,
+    nearly,
     offloading,
     recomputing,
     sglang_steps,
@@ -58,6 +59,11 @@ def _tokens(
     if forward_tokens is None:
         forward_tokens = tokens
     return convert.most(training, micro_batch(forward_by_tokens, forward_tokens, forward_batch))
+
+
+def _trained(prompt: int | None, response: int | None, cp: int, *sizes: Any) -> int | None:
+    """Return the most tokens of a micro-batch of training."""
+    return _tokens(prompt, response, cp, *sizes)
 
 
 def _narrow(wide: Any, aware: Any, also_aware: Any, dtype: Any) -> str | None:
@@ -118,17 +124,19 @@ class _Model:
         self.precision_with_megatron = setting(
             "precision", self.megatron_dtype, self._fp8, by=convert.precision, only="megatron"
         )
-        self.stages = unless(
-            f"{section}.megatron.use_megatron_fsdp",
-            *stage_keys(f"{self.transformer.path}."),
-            *draft_keys(f"{self.transformer.path}."),
-            only="megatron",
+        self.stages = (
+            unless(f"{section}.megatron.use_megatron_fsdp", only="megatron"),
+            nearly(
+                *stage_keys(f"{self.transformer.path}."),
+                *draft_keys(f"{self.transformer.path}."),
+                only="megatron",
+            ),
         )
 
     def trained(self, strategy: Key[str | None]) -> tuple[Setting, ...]:
         """Return the settings of what is kept while the model is trained."""
         optimizer = text(f"{self.section}.optim.optimizer", default="adam")
-        return (_LENGTH, *self._with_fsdp(optimizer, strategy), *self._with_megatron(optimizer), self.stages)
+        return (_LENGTH, *self._with_fsdp(optimizer, strategy), *self._with_megatron(optimizer), *self.stages)
 
     def _with_fsdp(self, optimizer: Key[str], strategy: Key[str | None]) -> tuple[Setting, ...]:
         fsdp = f"{self.section}.fsdp_config"
@@ -203,6 +211,14 @@ def _adapted(
 
 def _actor() -> Role:
     actor = _Model(keys.ACTOR)
+    trained: tuple[Key[Any], ...] = (
+        _PROMPT,
+        _RESPONSE,
+        fact("cp"),
+        _BY_TOKENS,
+        size(f"{keys.ACTOR}.ppo_max_token_len_per_gpu", default=16384),
+        size(f"{keys.ACTOR}.ppo_micro_batch_size_per_gpu"),
+    )
     return Role(
         {"actor": keys.ACTOR},
         setting("training", fact("engine"), by=convert.trains),
@@ -210,15 +226,11 @@ def _actor() -> Role:
         (
             *actor.trained(_STRATEGY),
             *_adapted(keys.MODEL, (*_MODEL_LAYERS, actor.transformer), keys.LORA_RANK, keys.LORA_ADAPTER),
-            unless(_DRAFT),
+            nearly(_DRAFT),
+            setting("trained_tokens", *trained, by=_trained),
             setting(
                 "tokens",
-                _PROMPT,
-                _RESPONSE,
-                fact("cp"),
-                _BY_TOKENS,
-                size(f"{keys.ACTOR}.ppo_max_token_len_per_gpu", default=16384),
-                size(f"{keys.ACTOR}.ppo_micro_batch_size_per_gpu"),
+                *trained,
                 switch(f"{keys.ROLLOUT}.log_prob_use_dynamic_bsz", default=None),
                 size(f"{keys.ROLLOUT}.log_prob_max_token_len_per_gpu"),
                 size(f"{keys.ROLLOUT}.log_prob_micro_batch_size_per_gpu"),
@@ -235,6 +247,14 @@ def _critic() -> Role:
     model_layers = [anything(f"{model}.{name}") for name in ("override_config", "override_config.model_config")]
     lora_rank = size(f"{model}.lora_rank", fallbacks=(f"{model}.lora.rank",))
     sequences = size(f"{section}.ppo_micro_batch_size_per_gpu")
+    trained: tuple[Key[Any], ...] = (
+        _PROMPT,
+        _RESPONSE,
+        fact("cp"),
+        switch(f"{section}.use_dynamic_bsz", fallbacks=(_BY_TOKENS.path,)),
+        size(f"{section}.ppo_max_token_len_per_gpu", default=32768),
+        sequences,
+    )
     return Role(
         {"critic": section},
         setting("training", fact("engine"), by=convert.trains),
@@ -242,14 +262,10 @@ def _critic() -> Role:
         (
             *critic.trained(text(f"{section}.strategy", fallbacks=(_STRATEGY.path,))),
             *_adapted(model, (*model_layers, critic.transformer), lora_rank, anything(f"{model}.lora_adapter_path")),
+            setting("trained_tokens", *trained, by=_trained),
             setting(
                 "tokens",
-                _PROMPT,
-                _RESPONSE,
-                fact("cp"),
-                switch(f"{section}.use_dynamic_bsz", fallbacks=(_BY_TOKENS.path,)),
-                size(f"{section}.ppo_max_token_len_per_gpu", default=32768),
-                sequences,
+                *trained,
                 switch(f"{section}.forward_use_dynamic_bsz", default=None),
                 size(f"{section}.forward_max_token_len_per_gpu"),
                 size(f"{section}.forward_micro_batch_size_per_gpu", fallbacks=(sequences.path,)),
@@ -281,8 +297,8 @@ def _reference() -> Role:
                 by=convert.asleep,
                 only="megatron",
             ),
-            reference.stages,
-            unless(_DRAFT),
+            *reference.stages,
+            nearly(_DRAFT),
             layers(*_MODEL_LAYERS, reference.transformer),
             setting(
                 "tokens",
@@ -318,8 +334,8 @@ def _engine(
     max_sequences = size(f"{section}.max_num_seqs", default=requests)
     max_tokens = size(f"{section}.max_num_batched_tokens", default=8192)
     other_effects = [f"{kwargs}.{key}" for kwargs in (vllm, sglang) for key in ("quantization", "cpu_offload_gb")]
-    other_effects += [f"{vllm}.{key}" for key in VLLM_EFFECTS]
-    other_effects += [f"{sglang}.{key}" for key in SGLANG_EFFECTS]
+    small_effects = [f"{vllm}.{key}" for key in VLLM_EFFECTS]
+    small_effects += [f"{sglang}.{key}" for key in SGLANG_EFFECTS]
     bucket = "update_weights_bucket_megabytes"
 
     def of_vllm(make: Callable[..., Key[Any]], key: str, default: Any = None) -> Key[Any]:
@@ -355,14 +371,14 @@ def _engine(
             size(f"{section}.checkpoint_engine.{bucket}", fallbacks=(f"{section}.{bucket}",)),
             by=convert.large_bucket,
         ),
-        unless(
+        nearly(
             *_QUANTIZED_TRAINING,
             _DRAFT,
-            *other_effects,
-            f"{vllm}.hf_overrides",
+            *small_effects,
             f"{vllm}.decode_context_parallel_size",
             disaggregated,
         ),
+        unless(*other_effects, f"{vllm}.hf_overrides"),
     )
     return Role(components, setting("engine", name, by=convert.serves), setting("model", model), settings)
 
