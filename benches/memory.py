@@ -2,8 +2,8 @@
 
 ``python benches/memory.py`` prints one table: rows by kind, how many were refused, fit or are unknown, how many
 measured values are inside the bounds, and the bounds as parts of them: the least, the median and the most.
-``--likely`` prints the error of the likely value against measured peaks instead: as it is, and with numbers that are
-fitted again to the other rows.
+``--answers`` prints how often each answer is right, by system. ``--likely`` prints the error of the likely value
+against measured peaks: as it is, and with numbers that are fitted again to the other rows.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from rankplan.memory.settings import GIB
 from rankplan.memory.usual import usual_training
 from support import memory_grid
 from support.goldens import lines
+from support.memory_answers import Case, case_of_report, case_of_row, verdict_of
 from support.memory_rows import engine_of, judge, model_of, peak, training_of
 
 Row = dict[str, Any]
@@ -202,8 +204,29 @@ def likely_table() -> Iterator[str]:
     yield from likely("FSDP2 on one card", lines("fsdp_peaks"))
 
 
+def right(name: str, cases: Sequence[Case]) -> str:
+    """Return the row of a system's cases: how many, how many are answered, and how many of these are right."""
+    answered = [case for case in cases if case.is_answered]
+    return line(name, len(cases), len(answered), sum(case.is_right for case in answered))
+
+
+def answer_table() -> Iterator[str]:
+    """Yield a table of answers about published runs, and about reports, by system."""
+    rows = [case_of_row(row) for row in lines("memory_rows") if verdict_of(row)]
+    with TemporaryDirectory() as folder:
+        reports = [case_of_report(row, Path(folder)) for row in lines("memory_reports") if verdict_of(row)]
+    for name, cases in (("runs", rows), ("reports", reports)):
+        yield line(name, "cases", "answered", "right")
+        for system in sorted({case.system for case in cases}):
+            yield right(f"  {system}", [case for case in cases if case.system == system])
+        yield right("  all", cases)
+
+
 def main() -> None:
     """Print the table."""
+    if "--answers" in sys.argv[1:]:
+        print("\n".join(answer_table()))
+        return
     if "--likely" in sys.argv[1:]:
         print("\n".join(likely_table()))
         return

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 import pytest
-import rankplan
 from rankplan._core import engine_likely, likely_room, training_likely
-from rankplan.memory.need import ANSWERS
 from rankplan.memory.settings import GIB, Engine, Training
 from rankplan.memory.usual import usual_training
 from rankplan.plans.model import Model
 from support.goldens import lines
+from support.memory_answers import Case, case_of_report, case_of_row, reported_answer, verdict_of
 from support.memory_rows import model_of, training_of
 from support.outcomes import some
-from support.row_configs import asked
 
 ROWS = lines("memory_rows")
 REPORTS = lines("memory_reports")
@@ -46,52 +43,24 @@ def test_the_likely_value_is_near_measured_peaks(framework: str, half: float, te
     assert quantiles(errors, n=10)[-1] <= tenth
 
 
-def _answer(config: dict[str, Any], nodes: Any) -> str:
-    """Return the worst answer of all phases, ``none`` without any."""
-    needs = rankplan.check(config, nodes, memory=True).needs
-    answers = [] if needs is None else [need.answer for need in needs.phases().values()]
-    return max(answers, key=ANSWERS.index, default="none")
-
-
-def _is_right(answer: str, verdict: str) -> bool:
-    return answer.endswith("fits") == (verdict == "fits")
-
-
-def _counted(cases: list[tuple[str, str]]) -> tuple[float, float, list[tuple[str, str]]]:
+def _counted(cases: list[Case]) -> tuple[float, float, list[Case]]:
     """Return the share of cases with an answer, the share of them that is right, and the proved ones that are wrong."""
-    answered = [case for case in cases if case[0] not in ("unknown", "none")]
-    right = [case for case in answered if _is_right(*case)]
-    wrong = [case for case in answered if case[0] in PROVED and not _is_right(*case)]
+    answered = [case for case in cases if case.is_answered]
+    right = [case for case in answered if case.is_right]
+    wrong = [case for case in answered if case.answer in PROVED and not case.is_right]
     return len(answered) / len(cases), len(right) / len(answered), wrong
 
 
 def test_published_runs_and_misfits_are_answered_and_right() -> None:
-    cases = []
-    for row in some(row for row in ROWS if row["answer"].get("verdict") in ("fits", "misfit") and "model" in row):
-        if (row.get("engine") or {}).get("name") != "megatron":
-            cases.append((_answer(*asked(row)), row["answer"]["verdict"]))
+    cases = [case_of_row(row) for row in some(row for row in ROWS if verdict_of(row))]
     answered, right, wrong = _counted(cases)
     assert not wrong
     assert answered >= 0.9
     assert right >= 0.95
 
 
-def _reported(report: dict[str, Any], folder: Path) -> str:
-    if report["row"]:
-        return _answer(*asked(report["row"]))
-    nodes, each = map(int, report["on"].split("x"))
-    kind = {"ranks": f"0-{nodes - 1}" if nodes > 1 else 0, "accelerators": each}
-    (folder / "nodes.yaml").write_text(json.dumps({"nodes": [kind | {"accelerator_model": report["accelerator"]}]}))
-    config = report.get("config")
-    if config is None:
-        config = folder / "job.sh"
-        config.write_text(report["script"])
-    return _answer(config, folder / "nodes.yaml")
-
-
 def test_no_proved_answer_is_wrong_for_a_report(tmp_path: Path) -> None:
-    told = [report for report in REPORTS if report["observed"].get("verdict") in ("fits", "misfit")]
-    cases = [(_reported(report, tmp_path), report["observed"]["verdict"]) for report in some(told)]
+    cases = [case_of_report(report, tmp_path) for report in some(report for report in REPORTS if verdict_of(report))]
     answered, right, wrong = _counted(cases)
     assert not wrong, Counter(cases)
     assert answered >= 0.85
@@ -102,7 +71,7 @@ def test_a_sleeper_has_no_bound_but_its_own(tmp_path: Path) -> None:
     """NVIDIA-NeMo/RL#3280: out of memory when the engine wakes, though every phase had an upper bound that fits."""
     told = [report for report in REPORTS if report["id"].startswith("m2-nemo-3280")]
     assert len(told) == 2
-    assert "fits" not in {_reported(report, tmp_path) for report in told}
+    assert "fits" not in {reported_answer(report, tmp_path) for report in told}
 
 
 def test_more_recomputed_or_fewer_tokens_never_need_more() -> None:

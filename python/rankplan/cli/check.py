@@ -44,6 +44,12 @@ _INTERVAL = 0.3
 @format_option("text", "json", "sarif", "github")
 @click.option("--memory", is_flag=True, help="Also show what each phase needs on an accelerator, and whether it fits.")
 @click.option("--model", metavar="MODEL", help="Model of components whose own is unknown: a name, or a folder.")
+@click.option(
+    "--measured",
+    metavar="PHASE=SIZE",
+    multiple=True,
+    help="Use a measured peak for a phase: actor.train=57GiB, or the log of verl. Repeatable.",
+)
 @memory_options
 @click.option(
     "--verbose",
@@ -67,6 +73,7 @@ def check(
     model: str | None,
     reserve: float | None,
     costs: str | None,
+    measured: tuple[str, ...],
     verbose: bool,
     excluded: tuple[str, ...],
     watched: bool,
@@ -83,7 +90,8 @@ def check(
     file that cannot be parsed and has no key of a job is no job. A file that a job file names is checked once, under
     the job file. A table ends the report.
     """
-    options = {"memory": memory, "model": model, "reserve": reserve, "costs": costs, "verbose": verbose}
+    options = {"memory": memory, "model": model, "reserve": reserve, "costs": costs, "measured": measured}
+    options["verbose"] = verbose
     if watched:
         with faults_end_it():
             watch(paths, lambda: _check_all(paths, excluded, choice, form, **options), excluded)

@@ -35,6 +35,7 @@ from rankplan.read.text.reader import Reader
 from rankplan.render.report import Report
 
 if TYPE_CHECKING:
+    from rankplan.memory.measured import Measured
     from rankplan.memory.needs import Needs
     from rankplan.tuning.costs import Costs
     from rankplan.tuning.search import Tuning
@@ -52,6 +53,7 @@ def check(
     model: str | None = None,
     reserve: float | str | None = None,
     costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None = None,
+    measured: Sequence[str] = (),
     verbose: bool = False,
 ) -> Report:
     """Find every fault and warning of a config, as ``rankplan check`` does. See `plan` for the arguments.
@@ -59,7 +61,8 @@ def check(
     ``verbose`` reports values that are known only at run time also if they decide no placement.
     ``memory`` tells what each phase needs, too. ``model`` is the name, or the path, of the model of components whose
     own is unknown. ``reserve`` is what other programs use of each accelerator, in bytes or as a text (``"2 GiB"``), and
-    ``costs`` may have measured peaks, as `tune` takes them.
+    ``costs`` may have measured peaks, as `tune` takes them. ``measured`` are texts such as ``actor.train=57GiB``, or
+    the path of verl's log: what the allocator held at the peak of a phase takes the place of the likely value.
 
     Raises ``OSError`` if a file cannot be read, ``ValueError`` for an unknown dialect or a reserve that is no size.
     """
@@ -72,7 +75,8 @@ def check(
     name = name_of(config)
     try:
         config = opened(config)
-        used = UsedMemory(None if reserve is None else reserved, peaks).or_stated(job_file_of(config))
+        used = UsedMemory(None if reserve is None else reserved, peaks, _measured(measured))
+        used = used.or_stated(job_file_of(config))
         plan = saved_plan(config, nodes, dialect, overrides, without)
         if plan is None:
             job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without, model=model)
@@ -102,6 +106,14 @@ def check(
     shown = needs if memory else None
     diagnostics = (*(warning for warning in deciding if warning not in warnings), *warnings)
     return Report(name, plan, diagnostics, omitted, shown, unchecked)
+
+
+def _measured(texts: Sequence[str]) -> Measured | None:
+    if not texts:
+        return None
+    from rankplan.memory.measured import read_measured  # most checks have nothing measured
+
+    return read_measured(texts)
 
 
 def _names_model(warning: Diagnostic) -> bool:

@@ -13,6 +13,7 @@ from rankplan.read.sources import Planned
 
 if TYPE_CHECKING:
     from rankplan.jobs.reader import JobFile
+    from rankplan.memory.measured import Measured
     from rankplan.memory.needs import Needs
     from rankplan.memory.peaks import Peaks
     from rankplan.tuning.costs import Costs
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
 
 @frozen
 class UsedMemory:
-    """What other programs use of each accelerator, in bytes, and measured peaks; ``None`` where it is not stated."""
+    """What other programs use of each accelerator, in bytes, and measured peaks; ``None`` where it is not stated.
+
+    ``measured`` are the bytes of phases that a user hands in.
+    """
 
     reserve: float | None = None
     peaks: Peaks | None = None
+    measured: Measured | None = None
 
     def or_stated(self, stated: JobFile | None) -> UsedMemory:
         """Return what is stated here, and else in a job file. Raises `PlacementError` for a wrong file of costs."""
@@ -40,7 +45,7 @@ class UsedMemory:
 
                 fault = no_file("costs", memory.costs, error.strerror or str(error))
                 raise PlacementError([stated.where("memory", "costs").locate(fault)]) from None
-        return UsedMemory(reserve, peaks)
+        return UsedMemory(reserve, peaks, self.measured)
 
 
 def needs_of(planned: Planned, used: UsedMemory, *, always: bool = False) -> Needs | None:
@@ -50,7 +55,7 @@ def needs_of(planned: Planned, used: UsedMemory, *, always: bool = False) -> Nee
         return None
     from rankplan.memory.needs import Needs  # many configs say nothing about memory
 
-    return Needs(plan.inventory, plan, used.reserve or 0.0, used.peaks, sources.spellings)
+    return Needs(plan.inventory, plan, used.reserve or 0.0, used.peaks, sources.spellings, used.measured)
 
 
 def peaks_of(costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None) -> Peaks | None:

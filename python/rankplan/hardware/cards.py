@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from numbers import Real
+from typing import NamedTuple
 
 from rankplan.errors import Diagnostic
 from rankplan.words import shown
@@ -45,12 +46,32 @@ _TYPES: dict[str, tuple[float, float]] = {
 
 Cards that check their memory for errors show up to a tenth less than their name: an L4 has 22.5 GiB.
 """
+_ROUNDED = 1.1
+"""A stated size is at most this much more than what a driver shows."""
 _STATED = re.compile(r"(?<![A-Z0-9.])([0-9]{2,3}) ?G(?:I?B)?(?![A-Z0-9])")
 _OTHER_MEMORY = ("GH200", "GB200", "GB300")
 """Types whose names may state the memory of their CPU: ``GH200 480GB``."""
 _SLICE = re.compile(r"(?<![0-9])[0-9]G\.([0-9]{1,3})GB")
 _LEAST_OF_SLICE = 0.88
 """Part of its name's size that a MIG slice has at least: 1g.18gb has 16 GiB (NVIDIA: MIG user guide)."""
+
+_TWO_SIZES = {"A100": (40.0, 80.0)}
+"""Types of two usual sizes."""
+
+
+class KnownCard(NamedTuple):
+    """A card of the table, and its bytes at least."""
+
+    name: str
+    size: float
+
+
+def known_cards() -> list[KnownCard]:
+    """Return the cards whose name tells their memory, from the smallest one."""
+    cards = [KnownCard(name, least * _GIB) for name, (least, most) in _TYPES.items() if least * _ROUNDED >= most]
+    cards += [KnownCard(f"{name} {size:g}GB", size * _GIB) for name, sizes in _TWO_SIZES.items() for size in sizes]
+    return sorted(cards, key=lambda card: (card.size, card.name))
+
 
 CARDS = tuple(_TYPES)
 """The accelerators whose memory is known."""
@@ -60,8 +81,6 @@ _UNITS = {"": 1, "B": 1} | {
     for power, prefix in enumerate("KMGTP", 1)
     for suffix, base in (("IB", 1024), ("I", 1024), ("B", 1000))
 }
-_ROUNDED = 1.1
-"""A stated size is at most this much more than what a driver shows."""
 _SIZE = re.compile(r"\s*([0-9]{1,18}(?:\.[0-9]{1,9})?)\s*([A-Za-z]{0,3})\s*")
 SMALLEST_SIZE, LARGEST_SIZE = 1 << 20, 1 << 60
 """No stated size is smaller or larger: 80 is a forgotten unit."""

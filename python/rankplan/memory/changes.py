@@ -329,7 +329,8 @@ def keys_text(needs: Needs, need: Need) -> str:
 def _measure(needs: Needs, need: Need) -> str:
     """Return how to measure a phase. `rankplan run` starts no program of a trainer, but its log has the peak."""
     if needs.of_trainer and need.phase in ("train", "forward"):
-        return "measure one step: the log of the trainer has the peak, which `resident` states"
+        phase = f"{need.components[0]}.{need.phase}"
+        return f"measure one step, and pass the peak of the trainer's log: rankplan check --measured {phase}=SIZE"
     return "measure one step: rankplan run --timings"
 
 

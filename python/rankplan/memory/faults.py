@@ -8,6 +8,7 @@ from rankplan.errors import Diagnostic
 from rankplan.hardware.cards import size_text
 from rankplan.memory.need import Need
 from rankplan.memory.settings import GIB
+from rankplan.words import did_you_mean, shown
 
 
 def where(need: Need) -> str:
@@ -122,3 +123,22 @@ def larger_card(need: Need) -> str:
     if need.answer == "likely exceeds" and need.estimate is not None:
         size = max(size, need.estimate.room)
     return f"use a smaller model, or accelerators with at least {size / GIB:,.1f} GiB"
+
+
+def no_measured_size(text: str) -> Diagnostic:
+    """Return the fault of a measured size that names no phase, or has no size."""
+    message = f"{shown(text)} states no measured size of a phase"
+    return Diagnostic("invalid-value", message, "write `actor.train=57GiB`, or the path of a log")
+
+
+def no_peak_in_log(path: str) -> Diagnostic:
+    """Return the fault of a log without a peak."""
+    message = f"{path} has no line with `perf/max_memory_allocated_gb`, verl's peak of a step"
+    return Diagnostic("invalid-value", message, "pass the log of verl's console logger, or write `actor.train=57GiB`")
+
+
+def no_such_phase(phase: str, phases: Sequence[str]) -> Diagnostic:
+    """Return the fault of a measured size for a phase that the plan does not have."""
+    names = ", ".join(f"`{name}`" for name in phases) or "none"
+    message = f"{shown(phase)} is no phase of a component whose memory is known; these are {names}"
+    return Diagnostic("invalid-value", message, did_you_mean(phase, phases))

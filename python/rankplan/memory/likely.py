@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from rankplan._core import engine_likely, switch_likely, training_likely
 from rankplan.frozen import frozen
-from rankplan.memory.settings import Engine, Training
-from rankplan.memory.usual import Usual, usual_engine, usual_training
+from rankplan.memory.settings import GIB, Engine, Training
+from rankplan.memory.usual import AS_MEASURED, Usual, usual_engine, usual_training
 from rankplan.plans.model import Model
 
 
@@ -68,6 +68,12 @@ def of_resident(bounds: tuple[float, float], asleep: tuple[float, float]) -> Lik
     """Return a stated size: the middle of two, where a size between is not stated."""
     likely, sleeping = (_middle(*pair) for pair in (bounds, asleep))
     return LikelySlot({"resident": likely}, sleeping, likely, likely, is_engine=True)
+
+
+def of_measured(size: float, *, is_engine: bool) -> LikelySlot:
+    """Return the bytes of a phase that were measured: what the allocator held at its peak."""
+    usual = Usual(AS_MEASURED, f"{size / GIB:,.1f} GiB")
+    return LikelySlot({"measured": size}, 0.0, size, size, is_engine=is_engine, assumed=(usual,))
 
 
 def _middle(low: float, high: float) -> float:

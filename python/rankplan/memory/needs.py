@@ -10,6 +10,9 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rankplan._core import ACCELERATOR, Pattern, host_store, likely_room
+from rankplan.errors import PlacementError
+from rankplan.memory import faults, likely
+from rankplan.memory.measured import Measured, Phase
 from rankplan.memory.need import RESERVED, SWITCH, Assumed, Likely, Need, rank_of
 from rankplan.memory.peaks import MEASURED, Peaks
 from rankplan.memory.shared_cards import (
@@ -55,7 +58,9 @@ class Needs:
         reserve: float = 0.0,
         peaks: Peaks | None = None,
         spellings: Mapping[str, Spelling] | None = None,
+        measured: Measured | None = None,
     ) -> None:
+        """``measured`` takes the place of what phases likely need. Raises `PlacementError` for an unknown phase."""
         self.evaluations: dict[str, Evaluation] = {}
         for name, component in components.items():
             if component.memory is not None:
@@ -68,6 +73,17 @@ class Needs:
         self.widest = max((spec.num_accelerators for _, spec in inventory.stretches()), default=1)
         kinds = {(frozenset(shared.users.items()), shared.card) for shared in self.cards}
         self._counts = Counter(name for users, _ in kinds for name, _ in users)
+        self._sizes = measured or {}
+        phases = [Phase(name, _PHASES[one.entry.kind]) for name, one in self.evaluations.items()]
+        for phase in self._sizes:
+            if phase not in phases:
+                raise PlacementError([faults.no_such_phase(str(phase), list(map(str, phases)))])
+
+    def on_cards_of(self, size: float) -> Needs:
+        """Return the needs if every accelerator had so many bytes."""
+        other = copy(self)
+        other.cards = [replace(shared, card=(size, size)) for shared in self.cards]
+        return other
 
     def changed(self, evaluations: Mapping[str, Evaluation], extended: Collection[str] = ()) -> Needs:
         """Return the needs with other evaluations of some components, ``extended`` ones on more of the accelerators."""
@@ -205,6 +221,9 @@ class Needs:
         else:
             times = shared.users[names[0]]
             slot = evaluation.likely(max(shared.size - (asleep.room if evaluation.takes_free else 0.0), 0.0))
+        phase = Phase(names[0], _PHASES[evaluation.entry.kind])
+        if len(names) == 1 and phase in self._sizes:
+            slot = likely.of_measured(self._sizes[phase] / times, is_engine=evaluation.entry.kind == "engine")
         if slot is None:
             return None
         own = {name: size * times for name, size in slot.parts.items()}

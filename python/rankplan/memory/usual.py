@@ -18,12 +18,16 @@ class Usual(NamedTuple):
         """Return the assumption with the ``key`` of the config that would state it: ``micro_batch 1 (`mb`)``."""
         if self.setting == UNREAD:
             return f"no effect of {self.value}"
+        if self.setting == AS_MEASURED:
+            return f"{self.value}, as measured"
         value = f"{self.value:,}" if isinstance(self.value, int) else self.value
         return f"{self.setting} {value}" + (f" ({key})" if key else "")
 
 
 UNREAD = "unread"
 """The setting of keys whose effect is small, and not counted."""
+AS_MEASURED = "measured"
+"""Stands for a whole phase that was measured."""
 RECOMPUTE = {"megatron": "selective", "fsdp": "full", "deepspeed": "full"}
 """Megatron-Bridge's recipes; verl's ``enable_gradient_checkpointing``, OpenRLHF's and SkyRL's examples."""
 MICRO_BATCH = 1

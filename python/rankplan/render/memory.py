@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from rankplan.hardware.cards import size_text
+from rankplan.hardware.cards import known_cards, size_text
 from rankplan.memory.changes import explained, keys_text
 from rankplan.memory.need import SWITCH, Need
 from rankplan.memory.needs import Needs
 from rankplan.memory.settings import GIB
 from rankplan.memory.verdicts import assumed_text
+from rankplan.words import listed
 
 _HEADER = ("component", "phase", "at least", "likely", "at most", "of", "answer", "host of a node")
 _NUMBERS = ("at least", "likely", "at most", "of", "host of a node")
@@ -33,7 +34,8 @@ def memory_lines(needs: Needs) -> list[str]:
         return [f"memory: no component says what it keeps; {help}"]
     reserved = [f"other programs: {size_text(needs.reserve)} of each accelerator"] if needs.reserve else []
     table = _table([_cells(need) for need in phases])
-    return [*table, *reserved, *_caches(needs, phases), *_assumptions(needs, phases), *_silent(needs)]
+    lines = [*table, *reserved, *_caches(needs, phases), *_assumptions(needs, phases), *_silent(needs)]
+    return [*lines, *_fitting_cards(needs, phases)]
 
 
 def unknown_lines(needs: Needs) -> Iterator[str]:
@@ -96,6 +98,26 @@ def _assumptions(needs: Needs, phases: list[Need]) -> Iterator[str]:
         assumed = assumed_text(needs, need)
         if assumed and need.answer.startswith("likely"):
             yield f"{' and '.join(need.components)}, {need.phase}: {assumed}"
+
+
+def _fitting_cards(needs: Needs, phases: list[Need]) -> Iterator[str]:
+    """Yield the cards that all phases likely fit on, if the accelerators of the plan are unknown.
+
+    A larger card never worsens an answer, so the smallest one decides.
+    """
+    if all(need.card is not None for need in phases):
+        return
+    cards = known_cards()
+    for index, card in enumerate(cards):
+        if index and cards[index - 1].size == card.size:
+            continue
+        answers = {need.answer for need in needs.on_cards_of(card.size).phases().values()}
+        if answers <= {"fits", "likely fits"}:
+            names = listed([other.name for other in cards[index:]], 8, noun="card")
+            yield f"likely fits accelerators of {size_text(card.size)} or more: {names}"
+            return
+    if "unknown" not in answers:
+        yield f"likely fits no accelerator of up to {size_text(cards[-1].size)}"
 
 
 def _between(low: int, high: int) -> str:
