@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ import rankplan
 from rankplan import Diagnostic, PlacementError, Plan, load_config
 from support.commands import run
 from support.outcomes import some
+from support.paths import ROOT
 
 SOURCE = """
 [orchestrator]
@@ -366,3 +370,48 @@ def test_a_wrong_file_is_named_with_its_line(tmp_path: Path) -> None:
         load_config(tmp_path / "run.sh")
     (fault,) = caught.value.diagnostics
     assert (fault.code, fault.line) == ("syntax", 2) and str(fault.file).endswith("a.toml")
+
+
+def test_exec_starts_the_command_of_each_component(tmp_path: Path) -> None:
+    (tmp_path / "rl.toml").write_text(f"[deployment]\nnum_infer_gpus = 2\nnum_train_gpus = 2\n{ONE}")
+    words = []
+    for name in ("inference", "trainer", "env"):
+        words += ["--run", f"{name}=sh -c 'echo $CUDA_VISIBLE_DEVICES $WORLD_SIZE > {name}.$RANK'"]
+    command = [sys.executable, "-m", "rankplan", "exec", "rl.toml", "--node", "0", *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    written = {path.name: path.read_text().split() for path in tmp_path.glob("*.[0-9]")}
+    every = ",".join(map(str, range(8)))
+    wanted = {"inference.0": ["0,1", "1"], "trainer.0": ["2", "2"], "trainer.1": ["3", "2"], "env.0": [every, "1"]}
+    assert written == wanted
+
+
+@pytest.mark.parametrize("to", ["slurm", "torchrun", "mpirun"])
+def test_a_file_of_a_launcher_starts_each_component(tmp_path: Path, to: str) -> None:
+    (tmp_path / "rl.toml").write_text(SEVERAL)
+    (tmp_path / "nodes.yaml").write_text("nodes: [{ranks: 0-2, accelerators: 8, ip: 10.0.0.1}]\n")
+    nodes = "nodes:\n" + "".join(f"- {{ranks: {rank}, accelerators: 8, ip: 10.0.0.{rank + 1}}}\n" for rank in range(3))
+    (tmp_path / "nodes.yaml").write_text(nodes)
+    file = tmp_path / "start.sh"
+    inventory = str(tmp_path / "nodes.yaml")
+    commands = ["--command", "start {}", "--command", "trainer=python train.py"]
+    result = run("emit", str(tmp_path / "rl.toml"), "--inventory", inventory, "--to", to, *commands, "-o", str(file))
+    assert result.exit_code == 0, result.stderr
+    text = file.read_text()
+    for name in ("inference", "router", "orchestrator", "env"):
+        assert re.search(rf"--component {name} .*-- start {name}\b", text)
+    assert re.search(r"--component trainer .*-- python train.py", text)
+    assert run("check", str(file)).exit_code == 0
+
+
+def test_the_example_is_a_job() -> None:
+    plan = rankplan.plan(ROOT / "examples" / "prime_rl.toml")
+    assert devices(plan, "inference") == [(0, [0, 1, 2, 3, 4, 5])] and devices(plan, "trainer") == [(0, [6]), (0, [7])]
+
+
+def test_a_folder_has_its_files(tmp_path: Path) -> None:
+    (tmp_path / "rl.toml").write_text(ONE)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n')
+    result = run("check", str(tmp_path))
+    assert result.exit_code == 0 and re.search(r"/rl\.toml +4 +1\n", result.stdout)
+    assert "pyproject.toml" not in result.stdout

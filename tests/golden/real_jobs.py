@@ -84,7 +84,8 @@ def _part(value: Any, path: KeyPath, asked: set[tuple[str, ...]]) -> Any:
     if not isinstance(value, Mapping):
         return None
     parts = {str(key): _part(item, (*path, str(key)), asked) for key, item in value.items()}
-    return {key: part for key, part in parts.items() if part is not None} or None
+    present = {key: part for key, part in parts.items() if part is not None}
+    return present if present or path in asked else None  # that a section is there may decide, too
 
 
 def _plain(value: Any) -> Any:

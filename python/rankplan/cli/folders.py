@@ -13,7 +13,7 @@ from rankplan.files import beginning
 from rankplan.jobs.recognising import JOB
 from rankplan.render.report import Report
 
-_SUFFIXES = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch")
+_SUFFIXES = (".yaml", ".yml", ".sh", ".bash", ".slurm", ".sbatch", ".toml")
 """The files of a folder that may be configs."""
 _UNPARSED = ("invalid-yaml", "duplicate-key", "syntax")
 """The faults of a file that cannot be parsed."""

@@ -36,6 +36,8 @@ def place_servers(placer: Placer, servers: Servers, taken: Taken, at: Where) -> 
     """Place servers on these accelerators, if there are any."""
     experts = servers.tensor * servers.group if servers.shares_experts else 1
     sizes = Parallel(tp=servers.tensor, ep=experts, order=_ENGINE_ORDER)
+    if sizes.tp == sizes.ep == 1:
+        sizes = Parallel()
     engines = servers.group * servers.tensor // servers.each
     facts = {"experts": experts}
     placer.component(servers.name, taken, at, servers.each, sizes=sizes, engines=engines, facts=facts)
