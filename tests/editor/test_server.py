@@ -275,6 +275,9 @@ def test_a_job_file_is_checked_and_completed_with_its_trainer(editor: Editor, tm
     editor.open(path, text.replace("acto:", "actor:"))
     assert "**actor**" in editor.hover(path, 3, 6) and "must stay within" in editor.hover(path, 1, 3)
     editor.close(path)
+    text = "job: verl.yaml\nnode_groups:\n  - {label: h100, node_ranks: 0, components: [|]}\n"
+    assert {"actor", "rollout", "reward"} <= set(completed(editor, path, text))
+    assert {"label", "components"} <= set(completed(editor, path, "job: verl.yaml\nnode_groups:\n  - |"))
 
 
 def test_completion_replaces_what_is_typed(editor: Editor, conf: Path) -> None:

@@ -119,7 +119,7 @@ def test_the_plan_that_is_shown_is_the_one_that_is_bound(bench: Bench) -> None:
 def test_a_saved_plan_exchanges_its_nodes_and_a_job_uses_its_own(bench: Bench) -> None:
     """The plan names no nodes; the head has no accelerators, and verl sorts the others as text.
 
-    A job file names its command, and the nodes of the cluster that it may use.
+    A job file names its command, the nodes of the cluster that it may use, and those of a kind by their ranks there.
     """
     plan(bench.sized(2, 2), "2x2", pinned=True).save(bench.folder / "plan.json")
     words = ["--save", "ran.json", "--", sys.executable, *bench.command("saved", 2, 2)]
@@ -135,10 +135,12 @@ def test_a_saved_plan_exchanges_its_nodes_and_a_job_uses_its_own(bench: Bench) -
     assert seen.compared is not None and seen.compared.on_nodes == seen.compared.ranks > 0 and not seen.differences
 
     (bench.folder / "nodes.yaml").write_text(
-        f"nodes: [{{ranks: 0, ip: {THIRD}, accelerators: 2}}, {{ranks: 1, ip: {SECOND}, accelerators: 2}}]\n"
+        f"nodes: [{{ranks: 0, ip: {FIRST}, accelerators: 2}}, {{ranks: 1, ip: {THIRD}, accelerators: 2}},\n"
+        f"        {{ranks: 2, ip: {SECOND}, accelerators: 2}}]\n"
     )
+    kind = {"label": "kind", "node_ranks": "1-2", "components": ["actor", "rollout"]}
     command = shlex.join([sys.executable, *bench.command("job", 2, 2)])
-    job = {"job": "verl-2.yaml", "nodes": "nodes.yaml", "command": f"cd . && {command}"}
+    job = {"job": "verl-2.yaml", "nodes": "nodes.yaml", "node_groups": [kind], "command": f"cd . && {command}"}
     (bench.folder / "run.job.yaml").write_text(json.dumps(job))
     with bench.running(config=bench.folder / "run.job.yaml") as process:
         assert bench.nodes("job") == [SECOND] * 2 + [THIRD] * 2
@@ -148,12 +150,22 @@ def test_a_saved_plan_exchanges_its_nodes_and_a_job_uses_its_own(bench: Bench) -
 
 
 def test_a_console_script_in_a_submitted_job_with_actors_without_groups(bench: Bench) -> None:
-    """OpenRLHF with one GPU per node, from a saved plan whose nodes are in an order of their own."""
+    """OpenRLHF with one GPU per node, from a saved plan whose nodes are in an order of their own.
+
+    The plan has each role on a kind of node, which OpenRLHF itself cannot have.
+    """
     nodes = [{"ranks": rank, "ip": ip, "accelerators": 2} for rank, ip in enumerate((SECOND, THIRD, FIRST))]
     flags = "--vllm.num_engines 1 --vllm.tensor_parallel_size 2 --actor.num_nodes 2 --actor.num_gpus_per_node 1"
     rest = "--algo.kl.init_coef 0 --reward.remote_url http://r --algo.advantage.estimator rloo"
-    (script := bench.folder / "run.sh").write_text(f"python3 -m openrlhf.cli.train_ppo_ray {flags} {rest}\n")
-    planned = plan(script, Inventory.from_dict({"nodes": nodes}), pinned=True)
+    (bench.folder / "run.sh").write_text(f"python3 -m openrlhf.cli.train_ppo_ray {flags} {rest}\n")
+    Inventory.from_dict({"nodes": nodes}).save(bench.folder / "nodes.yaml")
+    kinds = [
+        {"label": "big", "node_ranks": 2, "components": ["actor"]},
+        {"label": "small", "node_ranks": "0-1", "components": ["vllm"]},
+    ]
+    job_file = {"job": "run.sh", "nodes": "nodes.yaml", "exclude": [SECOND], "node_groups": kinds}
+    (bench.folder / "run.job.yaml").write_text(json.dumps(job_file))
+    planned = plan(bench.folder / "run.job.yaml", pinned=True)
     planned.save(bench.folder / "plan.json")
     (program := bench.folder / "train-it").write_text(
         f"#!{sys.executable}\nimport runpy\nrunpy.run_path('alone.py', run_name='__main__')\n"
@@ -175,7 +187,7 @@ def test_a_console_script_in_a_submitted_job_with_actors_without_groups(bench: B
     assert not [group for group in head_of(bench.address).tables().groups if group.name == "engines"]
     assert (code, out) == (0, ""), report
     engine, actors = planned.requests
-    assert actors.strategy is None and len({*engine.nodes, *actors.nodes}) == 2
+    assert actors.strategy is None and (*engine.nodes, *actors.nodes) == (1, 1, 2, 2)
     assert places == [[(SECOND, THIRD, FIRST)[node], "1"] for node in (*engine.nodes, *actors.nodes)]
     assert "3 of 3 ranks on their nodes, " in report and "groups and actors: 3 of 3 pinned" in report, report
     assert "wraps ray.util.placement_group.placement_group, " in report

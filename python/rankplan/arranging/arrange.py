@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from rankplan.arranging import faults, rules
 from rankplan.arranging.exclusion import Exclusion, restored
+from rankplan.arranging.group_nodes import GroupNodes
 from rankplan.arranging.lining_up import lined_up, lines_of
 from rankplan.arranging.replanned import moved_to, nodes_of, resized_facts
 from rankplan.arranging.rules import Network
@@ -65,7 +66,9 @@ def arrange(
     network = Network.of(inventory, plan, keep=keep, segment=segment, prefer=prefer, balance=balance, cap=cap)
     known = same_nodes(planned, inventory)
     excluded = Exclusion.of(planned, inventory, known)
-    return lined_up(Task(inventory, planned, plan, network, excluded, were=known), lines_of(plan), plan.dialect)
+    groups = GroupNodes.of(plan, plan.inventory, inventory, known)
+    task = Task(inventory, planned, plan, network, excluded, were=known, groups=groups)
+    return lined_up(task, lines_of(plan), plan.dialect)
 
 
 def arranged_plan(plan: Plan, arrangement: Arrangement, restore: str | Iterable[str] = ()) -> Plan:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import lcm
 
-from rankplan._core import CLUSTER, NODE, RankSet, Requests
+from rankplan._core import CLUSTER, NODE, RankSet, Requests, Taken
 from rankplan.arranging import faults
 from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.group_nodes import GroupNodes
 from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.replanned import (
     Replanned,
@@ -26,6 +27,7 @@ from rankplan.arranging.units import Step, grown_rule, num_data_groups, reject_w
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.facts import ClusterFacts
+from rankplan.nodes.group_ranks import accelerators_of, counted_within
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component, Rule, used_nodes
 from rankplan.plans.diff import Move, coordinates_of
@@ -256,6 +258,7 @@ class _Sizing:
             before=self._crossings,
             held=held,
             reserved=self._reserved,
+            groups=GroupNodes.of(self._plan, self._plan.inventory, self._inventory, self._places),
         )
         try:
             if isinstance(task.answer, Refusal):
@@ -281,10 +284,14 @@ class _Sizing:
         Growth uses them where the inventory has too few nodes for new node ranks: those whose nodes can be used first,
         then those after the last node of the component, so that its rule stays a rank map.
         """
-        if part.node_groups[0] not in (CLUSTER, NODE):
+        label = part.node_groups[0]
+        group = self._plan.inventory.group(label)
+        if label not in (CLUSTER, NODE) and (group is None or self._plan.dialect is None):
             return []
         strange = RankSet().union(*(ranks for ranks, names in reserves(self._rules.pools) if part.name not in names))
         wanted = self._inventory.node(self._places[like])
+        if group is not None:
+            strange |= RankSet(range(len(self._pinned))) - group.node_ranks
         free = (rank for rank, node in enumerate(self._pinned) if node is None and rank not in taken | strange)
         nodes = ((rank, self._inventory.node(self._places[rank])) for rank in free)
         alike = [
@@ -300,8 +307,13 @@ class _Sizing:
         return sorted(alike, key=preference)[:count]
 
     def _resources(self, part: Component, planned: Inventory, ranks: Sequence[int]) -> list[int]:
-        """Return the resources of node ranks; in a node group of its own, these are the last ones."""
+        """Return the resources of node ranks; in a node group of RLinf, these are the last ones."""
         pool = planned.pool(part.node_groups, by_node=part.by_node)
+        group = planned.group(part.node_groups[0])
+        if group is not None and self._plan.dialect is not None:
+            own = accelerators_of(planned, RankSet(ranks))
+            within = counted_within(Taken(own.ranges), accelerators_of(planned, group.node_ranks))
+            return [rank for first, last in within.ranges for rank in range(first, last + 1)]
         if part.node_groups[0] not in (CLUSTER, NODE):
             each = 1 if pool.by_node else planned.node(ranks[0]).num_accelerators
             return list(range(len(pool) - each * len(ranks), len(pool)))

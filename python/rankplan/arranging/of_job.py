@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.group_nodes import GroupNodes
 from rankplan.arranging.lining_up import lined_up, lines_of
 from rankplan.arranging.rules import Network
 from rankplan.arranging.task import Arrangement, Task
@@ -28,7 +29,9 @@ def arrangement_of(plan: Plan, inventory: Inventory, node_ids: Sequence[str] = (
     if not network.levels:
         network = Network((), Rules(pools=plan.rules.pools))
     planned = _without_facts(plan.inventory)
-    task = Task(bare, planned, plan, network, Exclusion(marks), were=range(planned.num_nodes))
+    every = range(planned.num_nodes)
+    groups = GroupNodes.of(plan, inventory, inventory, range(inventory.num_nodes))
+    task = Task(bare, planned, plan, network, Exclusion(marks), were=every, groups=groups)
     return lined_up(task, lines_of(plan), plan.dialect, node_ids)
 
 

@@ -10,6 +10,7 @@ from rankplan.arranging import faults, rules
 from rankplan.arranging.delta import fault_of_shared, resize
 from rankplan.arranging.exclusion import Exclusion, restored
 from rankplan.arranging.faults import ADD_SPARES, NAMELESS_HELP, RESTORE_HELP
+from rankplan.arranging.group_nodes import GroupNodes
 from rankplan.arranging.hierarchy import crossings_at
 from rankplan.arranging.reasons import reasons
 from rankplan.arranging.repair import Repair
@@ -273,6 +274,7 @@ class _Failure:
                 were=were,
                 pinned=places if self._fixed else (),
                 whole_group=self._whole_group,
+                groups=GroupNodes.of(self._plan, self._plan.inventory, self.inventory, self._known),
             )
             if len(task.needed) <= self._usable or not shrinking.possible():
                 try:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from rankplan._core import RankSet
 from rankplan.arranging.exclusion import renamed
+from rankplan.arranging.group_nodes import GroupNodes
 from rankplan.arranging.task import Arrangement
 from rankplan.frozen import frozen
 from rankplan.nodes.facts import NO_FACTS, ClusterFacts
@@ -14,6 +15,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component
 from rankplan.plans.diff import Move
+from rankplan.plans.fitting import has_other_groups, moved
 from rankplan.plans.plan import Plan
 from rankplan.plans.rules import with_named_levels
 
@@ -54,6 +56,7 @@ def nodes_of(
     if facts is None and not exclude:
         return found
     facts = NO_FACTS if facts is None else with_named_levels(facts, before.rules, found)
+    facts = GroupNodes.of(before, before.inventory, inventory, known).facts(facts, nodes)
     return found.with_facts(replace(facts, exclude=exclude), planned=True)
 
 
@@ -87,9 +90,11 @@ def unmarked(inventory: Inventory) -> Inventory:
 
 
 def moved_to(component: Component, nodes: Inventory) -> Component:
-    """Return a component in the same places of other nodes."""
+    """Return a component in the same places of other nodes; in a node group with other nodes, its rule changes."""
     if component.inventory is nodes:
         return component
+    if has_other_groups(component, nodes):
+        return moved(component, nodes)
     return replace(component, inventory=nodes, rows=component.rows.on(nodes.core))
 
 

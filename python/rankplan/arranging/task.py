@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import chain, product
 from typing import TypeAlias
@@ -14,6 +14,7 @@ from rankplan._core import Arrangement as Found
 from rankplan._core import Hierarchy, Problem, RankSet
 from rankplan.arranging import faults
 from rankplan.arranging.exclusion import Exclusion
+from rankplan.arranging.group_nodes import GroupNodes
 from rankplan.arranging.hierarchy import crossings, domains_at, hierarchy_of, layouts
 from rankplan.arranging.refusal import Refusal
 from rankplan.arranging.rules import Network
@@ -95,7 +96,8 @@ class Task:
     without processes keep their nodes, which are no spares then. ``unfit`` are nodes, each with node ranks that must
     not be on it. ``reserved`` are nodes, each with the components that may use it: those of the reserves before a
     repair, which may have given their node ranks to other nodes. ``ordered`` has the node that the order of a trainer
-    gives each node rank; it is empty, or ``None`` for a rank, if that decides nothing.
+    gives each node rank; it is empty, or ``None`` for a rank, if that decides nothing. ``groups`` are the machines of
+    node groups that components must stay on.
     """
 
     inventory: Inventory
@@ -112,6 +114,7 @@ class Task:
     unfit: Sequence[tuple[int, RankSet]] = ()
     reserved: Sequence[tuple[int, set[str]]] = ()
     ordered: Sequence[int | None] = ()
+    groups: GroupNodes = field(default_factory=GroupNodes)
 
     def solve(self) -> Arrangement:
         """Find a node for every node rank.
@@ -335,7 +338,8 @@ class Task:
     def unsuited(self) -> dict[int, RankSet]:
         """Return the node ranks that must not be on a node, by node, whatever its kind of hardware."""
         found: dict[int, RankSet] = {}
-        for node, unsuited in chain(self._unfit(), self._reserved(), self._out_of_place(), self.unfit):
+        in_groups = self.groups.unfit(self.parts, self.inventory.num_nodes)
+        for node, unsuited in chain(self._unfit(), self._reserved(), self._out_of_place(), self.unfit, in_groups):
             found[node] = found.get(node, RankSet()) | unsuited
         return found
 
@@ -469,6 +473,8 @@ class Task:
 
     def _shortage(self, kind: int, needed: int, found: int) -> Diagnostic:
         message = f"the plan needs {counted(needed, 'node')} with {self.equipment(kind)}; {found} can be used"
+        if self.groups.nodes:
+            message += ", as components stay in their node groups"
         return Diagnostic("too-few-nodes", message, f"add {counted(needed - found, 'node')}, or place fewer processes")
 
     def equipment(self, kind: int) -> str:

@@ -20,6 +20,7 @@ from rankplan.read.read_config import ReadConfig
 
 if TYPE_CHECKING:
     from rankplan.dialects.interface.planning import Planner
+    from rankplan.dialects.placing.grouping import ComponentGroups
     from rankplan.read.sources import Planned
 
 
@@ -107,11 +108,19 @@ class _GuardedPlanner:
             return self.planner.read(config)
 
     def planned(
-        self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+        self,
+        config: Any,
+        inventory: Inventory,
+        *,
+        isolate_accelerator: bool = True,
+        pinned: bool = False,
+        groups: ComponentGroups | None = None,
     ) -> Planned:
         """Return the plan of a config; see `Planner.planned`."""
         with self.guest.running():
-            return self.planner.planned(config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned)
+            return self.planner.planned(
+                config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned, groups=groups
+            )
 
     def node_order(self, config: Any) -> NodeOrder | None:
         """Return what the trainer sorts nodes by; see `Planner.node_order`."""

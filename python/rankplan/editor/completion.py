@@ -53,7 +53,8 @@ def cursor_at(lines: Sequence[str], line: int, column: int) -> Cursor:
         path = _sections(lines[:line], indent, None if dash is None else dash.end() - 1)
         if dash is not None and ":" not in before and _is_list_of_words(before, typed):
             return Cursor(path, typed, value=False)
-        return Cursor(_inside(path, before.lstrip(" -"))[0], typed, value=False)
+        path, value = _inside(path, before.lstrip(" -"))
+        return Cursor(path, typed, value=value)
     path = _sections(lines[:line], found.start("key"), None if found["dash"] is None else found.start("dash"))
     path, value = _inside((*path, _unquoted(found["key"])), before[found.end() :], value=True)
     return Cursor(path, typed, value=value)
@@ -127,6 +128,8 @@ def proposals(
     if cursor.path[-1:] == ("node_group",):
         labels = dict.fromkeys((*_LABEL.findall(text), "cluster", "node"))
         return [Proposal(label, label, "", "group") for label in labels]
+    if dialect == JOB and cursor.path[-1:] == ("components",):
+        return [Proposal(name, name, "", "component") for name in buffer.components]
     if sections := sections_at(dialect, cursor.path):
         present = [name for name in sections if config is None or name in config]
         return [Proposal(name, name, "", "component") for name in present]

@@ -9,7 +9,7 @@ from typing import Any
 from rankplan.dialects import DIALECTS, OWN, name_of, section_schema, with_guests
 from rankplan.dialects.keys.key import ANY_ROLE, Kind
 from rankplan.errors import KeyPath
-from rankplan.jobs.keys import KEYS, OF_CLUSTER, OF_MEMORY
+from rankplan.jobs.keys import COMPONENTS, KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB
 from rankplan.jobs.schema import job_schema
 from rankplan.launchers.options import TO, option_names
@@ -81,7 +81,10 @@ def _job_keys(path: KeyPath) -> dict[str, str]:
     if path == ("emit",):
         options = {name: form.help for name, (_, form) in option_names().items()}
         return {TO: "Launcher to write for.", **options}
-    return _model_keys(("cluster", *path)) if path[0] in OF_CLUSTER else {}
+    keys = _model_keys(("cluster", *path)) if path[0] in OF_CLUSTER else {}
+    if path[0] == "node_groups" and len(path) == 2:
+        keys[COMPONENTS] = "The components that run on the nodes of the group."
+    return keys
 
 
 def _job_words(path: KeyPath) -> list[str]:

@@ -216,6 +216,10 @@ def tune(
     job.announce()
     job.reader.fork().finish()
     read, memory = costs_for(read, job.config, job.dialect, job.inventory, job.name)
+    if job.stated is not None:
+        from rankplan.jobs.joining import reject_tuned_groups  # most jobs that are tuned have no job file
+
+        reject_tuned_groups(job.stated)
     finish = None if job.stated is None else job.with_stated_rules
     return search(
         read,

@@ -187,8 +187,16 @@ class Job:
     def placed(self, *, isolate: bool | None = None, pinned: bool = False) -> Planned:
         """Return the plan on the nodes in their order, whose rules are not checked, and where the config states it."""
         dialect, isolated = self.dialect, isolate is not False
+        groups = None if self.stated is None else self.stated.groups
         with self.naming_unknown_values():
-            planned = dialect.planned(self.config, self.inventory, isolate_accelerator=isolated, pinned=pinned)
+            try:
+                planned = dialect.planned(
+                    self.config, self.inventory, isolate_accelerator=isolated, pinned=pinned, groups=groups
+                )
+            except PlacementError:
+                if self.stated is not None and groups:
+                    self._check_grouped(self.stated)
+                raise
         plan = planned.plan
         if self.stated is not None:
             from rankplan.jobs.joining import check_plan, with_rules
@@ -219,6 +227,16 @@ class Job:
             faults = [with_unknown(fault, deciding) for fault in error.diagnostics]
             named = {fault.path for fault in faults}
             raise PlacementError([*faults, *(found for found in deciding if found.path not in named)]) from None
+
+    def _check_grouped(self, stated: JobFile) -> None:
+        """Raise `PlacementError` if node groups name components that the job lacks: their nodes are not free."""
+        from rankplan.jobs.joining import check_grouped
+
+        try:
+            components = list(self.dialect.plan(self.config, self.inventory))
+        except PlacementError:
+            return  # the config has other faults
+        check_grouped(components, stated)
 
     def with_stated_rules(self, plan: Plan) -> Plan:
         """Return another plan of this job with the rules of its file, on nodes that keep them.

@@ -162,6 +162,24 @@ def two_values(path: str, value: object, other: object, place: Where) -> Diagnos
     return Diagnostic(CONFLICT, message, "state it once, or the same value twice")
 
 
+def two_node_groups(name: str, label: str, other: str) -> Diagnostic:
+    """Return the fault of a component in two node groups."""
+    message = f"`{name}` is in node group `{label}` already, not only in `{other}`"
+    return Diagnostic("invalid-value", message, "put it in one group; a group may have the nodes of both")
+
+
+def unknown_grouped(name: str, components: Iterable[str]) -> Diagnostic:
+    """Return the fault of a component of a node group that the job does not have."""
+    return unknown("component", name, components, "the components are")
+
+
+def tuned_groups(name: str, label: str) -> Diagnostic:
+    """Return the fault of a component in a node group, in a job that is tuned."""
+    message = f"`{name}` is in node group `{label}`, but `rankplan tune` places components on any nodes"
+    help = "tune without `components` in `node_groups`, on an inventory of one kind of nodes; or state `pools`"
+    return Diagnostic(CONFLICT, message, help)
+
+
 def other_group(label: str, nodes: RankSet, others: RankSet) -> Diagnostic:
     """Return the fault of a node group that the trainer's config states otherwise."""
     message = f"node group `{label}` has other values in the trainer's config"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
@@ -187,14 +187,36 @@ def check_plan(plan: Plan, job: JobFile) -> None:
         job.where("pools", *path).locate(fault)
         for path, fault in stated_pool_faults(pools, (), inventory.num_nodes, list(plan))
     ]
+    found += _unknown_grouped(plan, job)
     own = {group.label: group for group in (inventory.facts or NO_FACTS).node_groups}
-    for index, group in enumerate(job.facts(inventory.num_nodes).node_groups):
-        other = own.get(group.label, group)
-        if other != group:
-            fault = faults.other_group(group.label, group.node_ranks, other.node_ranks)
+    for index, stated in enumerate(job.facts(inventory.num_nodes).node_groups):
+        other = own.get(stated.label, stated)
+        if other != stated:
+            fault = faults.other_group(stated.label, stated.node_ranks, other.node_ranks)
             found.append(job.where("node_groups", index).locate(fault))
     if found:
         raise refusal(found)
+
+
+def reject_tuned_groups(job: JobFile) -> None:
+    """Raise `PlacementError` for components of node groups, which a search for the fastest placement does not keep."""
+    if job.groups:
+        raise refusal(
+            [group.where.locate(faults.tuned_groups(name, group.label)) for name, group in job.groups.items()]
+        )
+
+
+def check_grouped(components: Collection[str], job: JobFile) -> None:
+    """Raise `PlacementError` if a node group names a component that is not one of these."""
+    unknown = list(_unknown_grouped(components, job))
+    if unknown:
+        raise refusal(unknown)
+
+
+def _unknown_grouped(components: Collection[str], job: JobFile) -> Iterator[Diagnostic]:
+    for name, group in job.groups.items():
+        if name not in components:
+            yield group.where.locate(faults.unknown_grouped(name, components))
 
 
 def check_processes(job: JobFile, system: str | None) -> None:

@@ -38,7 +38,7 @@ KEYS = {
     "nodes": JobKey("What the job may use: an inventory, a size (4x8, 4x8:H100), or {ray: auto}."),
     "exclude": JobKey("Nodes, accelerators and domains that no component may use.", Joining.ADDS),
     "topology": JobKey("Levels of the network, and what must stay within them.", Joining.KEY_BY_KEY, of_plan=True),
-    "node_groups": JobKey("Labelled sets of nodes."),
+    "node_groups": JobKey("Labelled sets of nodes, and the components that run on each."),
     "pools": JobKey("Bounds on growing and shrinking, and nodes reserved for some components."),
     "beside": JobKey("Saved plans of other jobs, whose nodes are taken.", Joining.ADDS, of_plan=True),
     "memory": JobKey("The accelerators, the model, and what else uses memory.", Joining.KEY_BY_KEY, of_plan=True),
@@ -53,6 +53,9 @@ KEYS = {
 
 OF_CLUSTER = ("node_groups", "topology", "exclude", "pools")
 """The keys that mean for any trainer what they mean in the ``cluster`` section of RLinf."""
+
+COMPONENTS = "components"
+"""The key of a node group with the components that run on its nodes; RLinf's own config selects groups otherwise."""
 
 GIVEN = "given"
 """The value of ``order`` in ``topology`` with which the nodes stay in the order of their inventory."""

@@ -12,18 +12,21 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rankplan._core import MAX_NODES, read_cluster
+from rankplan.dialects.placing.grouping import ComponentGroup, ComponentGroups
 from rankplan.environment import reserved_variables
 from rankplan.errors import Diagnostic, KeyPath, Where
 from rankplan.frozen import frozen
 from rankplan.hardware.cards import size_in_bytes
 from rankplan.hardware.policies import POLICIES, VISIBILITIES
 from rankplan.jobs import faults
-from rankplan.jobs.keys import GIVEN, KEYS, OF_CLUSTER, OF_MEMORY
+from rankplan.jobs.keys import COMPONENTS, GIVEN, KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB, ReadJob
 from rankplan.jobs.stack import is_plain, job_section, stacked
 from rankplan.nodes.facts import ORDERS, ClusterFacts
 from rankplan.nodes.group_rules import group_faults
+from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.inventory_file import is_size
+from rankplan.plans.diff import same_nodes
 from rankplan.plans.pool_rules import stated_pool_faults
 from rankplan.plans.rules import Rules
 from rankplan.read.groups import piece_faults
@@ -32,7 +35,7 @@ from rankplan.read.text.document import Section
 from rankplan.read.text.invalid import Invalid
 from rankplan.read.text.overrides import StatedText
 from rankplan.read.text.reader import Reader
-from rankplan.words import misspelt, nearest
+from rankplan.words import misspelt, nearest, path_text
 
 _Number = TypeVar("_Number", int, float)
 
@@ -59,6 +62,7 @@ class JobFile(ReadJob):
     ``name`` is what messages call it; ``files`` are all of them, the upper one first. ``job`` is the path of the
     trainer's config or script, or of a saved plan. ``nodes`` is a size or the path of an inventory, ``ray`` the address
     of a cluster. ``cluster`` are the keys that mean what they mean in a ``cluster`` section, as plain values.
+    ``groups`` has the node group of each component that one is stated for.
     ``is_given``: the nodes are in the order of their inventory, also if rules are stated. ``new_ranks`` has the rank of
     each node by its rank in that inventory, once they are in another order. ``reader`` locates all values.
     """
@@ -71,6 +75,7 @@ class JobFile(ReadJob):
     nodes: str | None = None
     ray: str | None = None
     cluster: Mapping[str, Any] = field(default_factory=dict)
+    groups: ComponentGroups = field(default_factory=dict)
     beside: tuple[str, ...] = ()
     memory: JobMemory = field(default_factory=JobMemory)
     visibility: str | None = None
@@ -101,9 +106,9 @@ class JobFile(ReadJob):
 
     def facts(self, num_nodes: int) -> ClusterFacts:
         """Return what is stated of the nodes, of which there are so many."""
-        facts = ClusterFacts.of(self._cluster(num_nodes))
         if self.new_ranks is None:
-            return facts
+            return ClusterFacts.of(self._cluster(num_nodes))
+        facts = ClusterFacts.of(self._cluster(max(self.new_ranks, default=0) + 1))
         groups = tuple(group.renumbered(self.new_ranks) for group in facts.node_groups)
         return replace(facts, node_groups=groups)
 
@@ -118,6 +123,26 @@ class JobFile(ReadJob):
         new = {rank: index for index, rank in enumerate(order)}
         before = self.new_ranks
         return replace(self, new_ranks=new if before is None else {rank: new[there] for rank, there in before.items()})
+
+    def on_cluster(self, allowed: Inventory, cluster: Inventory) -> JobFile:
+        """Return what is stated of the nodes of an inventory, for those of them that a cluster has.
+
+        Names by rank, such as ``node-3``, and node ranks are those of the inventory. They become those of the cluster.
+        """
+        places = {rank: there for rank, there in enumerate(same_nodes(allowed, cluster)) if there is not None}
+        exclude = self.cluster.get("exclude")
+        if not isinstance(exclude, list):
+            return replace(self, new_ranks=places)
+        names = []
+        for name in exclude:
+            by_rank = allowed.names.by_rank(name)
+            if by_rank is None:
+                names.append(name)
+            elif by_rank[0] in places:
+                rank, index = by_rank
+                node = cluster.names.lasting(places[rank]) or f"node-{places[rank]}"
+                names.append(node if index is None else f"{node}/{index}")
+        return replace(self, new_ranks=places, cluster={**self.cluster, "exclude": names})
 
     def _cluster(self, num_nodes: int) -> dict[str, Any]:
         """Return the keys of a cluster as the core reads them. `_Reading` has found their faults."""
@@ -146,6 +171,7 @@ class _Reading:
         self._reader = Reader(content)
         self._stack: Any = content.document
         self._is_given = False
+        self._groups: dict[str, ComponentGroup] = {}
         self._unread: set[str] = set()
         """Keys whose values have faults that were recorded before they were read."""
 
@@ -163,6 +189,7 @@ class _Reading:
             nodes=nodes,
             ray=ray,
             cluster=self._cluster(),
+            groups=self._groups,
             beside=tuple(self._path(text, ("beside", index)) for index, text in self._texts("beside", "[other.json]")),
             memory=self._memory(),
             visibility=self._word("visibility", VISIBILITIES),
@@ -276,17 +303,41 @@ class _Reading:
             stated["topology"] = self._without_given_order(topology)
         if not stated:
             return {}
+        groups = stated.get("node_groups")
+        if isinstance(groups, list):
+            stated["node_groups"] = [_without_components(group) for group in groups]
         values, found = read_cluster({**stated, "num_nodes": MAX_NODES})
         for path, fault in found:
             self._add(path, fault)
         if values is not None:
             facts, rules = ClusterFacts.of(values), Rules.of(values)
+            self._read_components([group.label for group in facts.node_groups])
             groups = dict(enumerate(facts.node_groups))
             for path, fault in chain(group_faults(groups, None), piece_faults(groups)):
                 self._add(("node_groups", *path), fault)
             for path, fault in stated_pool_faults(dict(enumerate(rules.pools)), (), None, ()):
                 self._add(("pools", *path), fault)
         return stated
+
+    def _read_components(self, labels: Sequence[str]) -> None:
+        """Read the components of each node group; ``labels`` are those of the groups. Each is in one group."""
+        for index, label in enumerate(labels):
+            group = self._content["node_groups"][index]
+            if COMPONENTS not in group:
+                continue
+            names = group[COMPONENTS]
+            path: KeyPath = ("node_groups", index, COMPONENTS)
+            if not isinstance(names, list) or not names:
+                self._add(path, faults.wrong_list(path_text(path), names, "[rollout]"))
+                continue
+            for at, name in enumerate(names):
+                if not isinstance(name, str) or not name.strip():
+                    help = "write the name of a component, as `rankplan show` lists it"
+                    self._add((*path, at), faults.wrong_text(f"{path_text(path)}[{at}]", name, help))
+                elif name in self._groups:
+                    self._add((*path, at), faults.two_node_groups(name, self._groups[name].label, label))
+                else:
+                    self._groups[name] = ComponentGroup(label, self._reader.where((*path, at)))
 
     def _memory(self) -> JobMemory:
         value = self._mapping("memory", "{accelerator: H100-80GB, model: Qwen/Qwen3-8B}")
@@ -412,6 +463,13 @@ _COMMANDS = (("emit", "command"), ("emit", "entrypoint"))
 """Values that a shell reads."""
 
 _EXAMPLES = {"accelerator": "H100-80GB", "model": "Qwen/Qwen3-8B", "costs": "costs.yaml"}
+
+
+def _without_components(group: Any) -> Any:
+    """Return a node group as the core reads it."""
+    if not isinstance(group, Mapping):
+        return group
+    return {key: value for key, value in group.items() if key != COMPONENTS}
 
 
 def _texts_in(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankplan.hardware.policies import POLICIES, VISIBILITIES
-from rankplan.jobs.keys import GIVEN, KEYS, OF_CLUSTER, OF_MEMORY
+from rankplan.jobs.keys import COMPONENTS, GIVEN, KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB
 from rankplan.launchers.options import TO, Form, option_names
 from rankplan.launchers.table import LAUNCHERS
 from rankplan.nodes.facts import ORDERS
+from rankplan.read.schemas import GROUP
 from rankplan.read.simple import CPUS_SCHEMA, HOST_MEMORY_SCHEMA
 
 _TEXT = {"type": "string", "minLength": 1}
@@ -25,6 +26,7 @@ def job_schema(section: Mapping[str, Any], topology: Mapping[str, Any]) -> dict[
     """
     shared = {key: section["properties"][key] for key in OF_CLUSTER}
     shared["topology"] = _with_given_order(topology)
+    shared["node_groups"] = _with_components(shared["node_groups"])
     own: dict[str, dict[str, Any]] = {
         JOB: _TEXT,
         "dialect": _TEXT,
@@ -51,6 +53,13 @@ def _with_given_order(topology: Mapping[str, Any]) -> dict[str, Any]:
     meaning = f"{order['description']} given: rules do not change the order of the inventory."
     properties = {**topology["properties"], "order": {**order, "enum": [GIVEN, *ORDERS], "description": meaning}}
     return {**topology, "properties": properties}
+
+
+def _with_components(node_groups: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of ``node_groups`` with the components of a group, which only a job file states."""
+    meaning = "The components that run on the nodes of the group."
+    properties = {**GROUP["properties"], COMPONENTS: {**_TEXTS, "minItems": 1, "description": meaning}}
+    return {**node_groups, "items": {**GROUP, "properties": properties}}
 
 
 def _closed(properties: Mapping[str, Any], required: list[str] | None = None) -> dict[str, Any]:

@@ -121,15 +121,17 @@ class NodeGroup:
         return {}, None
 
     def renumbered(self, ranks: Mapping[int, int]) -> NodeGroup:
-        """Return the group of the same nodes with other ranks, by their ranks before."""
+        """Return the group of the same nodes with other ranks, by their ranks before; it loses nodes without one."""
         environments = tuple(
-            replace(one, node_ranks=RankSet(ranks[node] for node in one.node_ranks)) for one in self.environments
+            replace(one, node_ranks=RankSet(ranks[node] for node in one.node_ranks if node in ranks))
+            for one in self.environments
         )
         hardware = self.hardware
         if hardware is not None and hardware.pieces is not None:
-            pieces = tuple(Piece(ranks[piece.node_rank], piece.fields) for piece in hardware.pieces)
+            present = [piece for piece in hardware.pieces if piece.node_rank in ranks]
+            pieces = tuple(Piece(ranks[piece.node_rank], piece.fields) for piece in present)
             hardware = GroupHardware(hardware.type, pieces)
-        nodes = RankSet(ranks[node] for node in self.node_ranks)
+        nodes = RankSet(ranks[node] for node in self.node_ranks if node in ranks)
         return replace(self, node_ranks=nodes, environments=environments, hardware=hardware)
 
     def equipped(self, stretches: Iterable[tuple[range, NodeSpec]]) -> NodeGroup:

@@ -4,11 +4,12 @@ A trainer gives its ranks to the nodes of a pool in an order of its own: by addr
 them in another one where its addresses are those of other pods. Its nodes may change places: every process keeps its
 rank and its local accelerators, and gets them on another node.
 
-Two nodes may change places if they have the same hardware, if the same of it is excluded or in use by others, and if
-they are in the same domain of each level that a rule names. Pools that share a node move alike, so each node has one
-new place. In a pool, the trainer's order leaves no choice; pools that share only some nodes may leave one, and then the
-first exchange in the plan's order counts. Where no exchange within domains is sorted, whole domains may change places:
-any exchange after which all rules hold. That needs labels which the cluster itself shows.
+Two nodes may change places if they have the same hardware, if the same of it is excluded or in use by others, if they
+are in the same node groups, and if they are in the same domain of each level that a rule names. Pools that share a node
+move alike, so each node has one new place. In a pool, the trainer's order leaves no choice; pools that share only some
+nodes may leave one, and then the first exchange in the plan's order counts. Where no exchange within domains is sorted,
+whole domains may change places: any exchange after which all rules hold. That needs labels which the cluster itself
+shows.
 
 The search places rank after rank. In the sorted order, a node has at least as many nodes before it as its pools have
 before it, and as many after it. So a pool that contains all others has a single way, which is found at once.
@@ -164,14 +165,19 @@ def _domains(inventory: Inventory, levels: Sequence[str]) -> dict[int, Hashable]
 
 
 def _kinds(inventory: Inventory) -> list[Hashable]:
-    """Return what must be the same of two nodes that change places: hardware, and what of it must not be used."""
+    """Return what must be the same of two nodes that change places.
+
+    That is their hardware, what of it must not be used, and their node groups.
+    """
     marks, taken = inventory.marks, inventory.taken
+    groups = inventory.node_groups
     found: list[Hashable] = []
     for nodes, record in inventory.stretches():
         hardware = record.accelerator_type, record.num_accelerators, record.accelerator_model
         for node in nodes:
             excluded = str(marks[node]) if node in marks else ""
-            found.append((hardware, excluded, node in taken))
+            labels = tuple(group.label for group in groups if node in group.node_ranks)
+            found.append((hardware, excluded, node in taken, labels))
     return found
 
 

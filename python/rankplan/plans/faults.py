@@ -39,3 +39,10 @@ def no_such_groups(rule: str, name: str, kind: str, word: str) -> Diagnostic:
     message = f"`{rule}` says nothing about {name}: the {word} groups (`{kind}`) have one slot each"
     help = f"remove it, or state their size: `parallel: {{{kind}: 2}}`"
     return Diagnostic("invalid-value", message, help, warning=True)
+
+
+def leaves_group(component: str, label: str, nodes: str) -> Diagnostic:
+    """Return the fault of a component that the trainer's order of nodes takes out of its node group."""
+    message = f"`{component}` is in node group `{label}`; in the trainer's order of nodes it would be on {nodes}"
+    help = "plan the job again with --pinned, on the nodes of this cluster (--ray or --inventory)"
+    return Diagnostic("order-not-kept", message, help)

@@ -47,7 +47,7 @@ def moved(component: Component, inventory: Inventory) -> Component:
     """
     rows, rule = component.rows.on(inventory.core), component.rule
     size = component.inventory.num_nodes
-    if _counts(component.inventory, size) != _counts(inventory, size):
+    if _counts(component.inventory, size) != _counts(inventory, size) or has_other_groups(component, inventory):
         before, lists = (
             nodes.pool(component.node_groups, by_node=component.by_node).ranks_of(placed)
             for nodes, placed in ((component.inventory, component.rows), (inventory, rows))
@@ -56,6 +56,15 @@ def moved(component: Component, inventory: Inventory) -> Component:
             flat = list(chain.from_iterable(lists))
             rule = RankMap.from_lists(lists) if isinstance(rule, RankMap) else Chunks(flat, len(lists[0]))
     return replace(component, inventory=inventory, rule=rule, rows=rows)
+
+
+def has_other_groups(component: Component, inventory: Inventory) -> bool:
+    """Return whether a node group of a component has other node ranks in another inventory."""
+    for label in component.node_groups:
+        own, other = component.inventory.group(label), inventory.group(label)
+        if own is not None and other is not None and own.node_ranks != other.node_ranks:
+            return True
+    return False
 
 
 def _counts(inventory: Inventory, size: int) -> list[tuple[int, int]]:

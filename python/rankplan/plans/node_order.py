@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rankplan._core import CLUSTER, Sorting
+from rankplan._core import CLUSTER, RankSet, Sorting
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.nodes.facts import NO_FACTS
+from rankplan.nodes.group_ranks import accelerators_of, counted_within
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import Component
+from rankplan.plans.faults import leaves_group
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
 
@@ -55,6 +58,19 @@ def reordered(inventory: Inventory, ranks: Sequence[int]) -> Inventory:
     return found.with_facts(replace(facts, node_groups=groups, exclude=exclude), planned=True)
 
 
+def first_nodes(inventory: Inventory, num_nodes: int) -> Inventory:
+    """Return the first nodes, with what is excluded and the node groups of them; no other facts.
+
+    Raises `PlacementError` (``too-few-nodes``).
+    """
+    facts = NO_FACTS
+    if inventory.facts is not None and inventory.facts.node_groups:
+        same = {rank: rank for rank in range(num_nodes)}
+        groups = (group.renumbered(same) for group in inventory.facts.node_groups)
+        facts = replace(NO_FACTS, node_groups=tuple(group for group in groups if group.node_ranks))
+    return inventory.with_facts(facts, num_nodes)
+
+
 def _name_in_order(inventory: Inventory, ranks: Sequence[int], name: str) -> str:
     """Return the name of excluded hardware once nodes are in this order: ``node-3/2`` is a name by rank."""
     by_rank = inventory.names.by_rank(name)
@@ -96,8 +112,14 @@ def _exchanged(component: Component, sorting: Sorting) -> Component:
     taken = sorting.exchanged(component.rows)
     if taken is None:
         return component
+    inventory, label = component.inventory, component.node_groups[0]
+    if label != CLUSTER:
+        nodes = RankSet() if (group := inventory.group(label)) is None else group.node_ranks
+        if outside := taken.used_nodes(inventory.core) - nodes:
+            raise PlacementError([leaves_group(component.name, label, node_names(inventory, list(outside)))])
+        taken = counted_within(taken, accelerators_of(inventory, nodes))
     rule = taken.chunks(component[0].num_accelerators)
-    return Component.place(component.name, component.inventory, (CLUSTER,), rule, component.settings, component.beside)
+    return Component.place(component.name, inventory, (label,), rule, component.settings, component.beside)
 
 
 def _difference(plan: Plan, component: str, order: NodeOrder, here: Sequence[int], there: Sequence[int]) -> Diagnostic:

@@ -64,7 +64,14 @@ class RlinfJob(Job):
         placer.memory |= roles.sources.memory
         placer.entries |= roles.sources.entries
         for name, strategy in roles.strategies().items():
-            placer.components.append(strategy.on(roles.inventory, name, isolate_accelerator=placer.isolates))
+            component = strategy.on(roles.inventory, name, isolate_accelerator=placer.isolates)
+            placer.components.append(component)
+            group = placer.groups.get(name)
+            if group is not None and component.node_groups != (group.label,):
+                from rankplan.dialects.placing.faults import group_not_selected  # few jobs have one
+
+                selected = ",".join(component.node_groups)
+                placer.reject(group.where, group_not_selected(name, group.label, selected, "RLinf"))
 
 
 def roles_class(section: Section) -> type[Roles]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what plans is imported when a config is planned
     from rankplan.dialects.interface.job import Job
     from rankplan.dialects.interface.planning import Planner
     from rankplan.dialects.keys.config import Config
+    from rankplan.dialects.placing.grouping import ComponentGroups
     from rankplan.read.sources import Planned
 
 Writer: TypeAlias = Callable[[Plan], tuple[dict[str, Any], dict[str, str]]]
@@ -120,10 +121,18 @@ class Dialect:
         return self.planned(config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned).plan
 
     def planned(
-        self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+        self,
+        config: Any,
+        inventory: Inventory,
+        *,
+        isolate_accelerator: bool = True,
+        pinned: bool = False,
+        groups: ComponentGroups | None = None,
     ) -> Planned:
         """Return the plan of a config, and where the config states what decides it; see `Planner.planned`."""
-        return self._planner.planned(config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned)
+        return self._planner.planned(
+            config, inventory, isolate_accelerator=isolate_accelerator, pinned=pinned, groups=groups
+        )
 
     def node_order(self, config: Any) -> NodeOrder | None:
         """Return what the trainer of a config sorts its nodes by; see `Planner.node_order`."""

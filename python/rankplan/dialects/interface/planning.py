@@ -27,6 +27,7 @@ from rankplan.read.text.reader import Reader
 
 if TYPE_CHECKING:
     from rankplan.dialects.memory.read import MemoryReader
+    from rankplan.dialects.placing.grouping import ComponentGroups
 
 
 class Planner(Protocol):
@@ -36,9 +37,17 @@ class Planner(Protocol):
         """Read and validate a config, once. Raises `PlacementError` if it is not a mapping."""
 
     def planned(
-        self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+        self,
+        config: Any,
+        inventory: Inventory,
+        *,
+        isolate_accelerator: bool = True,
+        pinned: bool = False,
+        groups: ComponentGroups | None = None,
     ) -> Planned:
         """Return the plan of a config, and where the config states it. Raises `PlacementError` with every fault.
+
+        ``groups`` are the node groups that a job file gives components.
 
         The plan predicts what the trainer does on its own, filling nodes as Ray does. A ``pinned`` one is to be bound
         to its nodes, which are in the trainer's order already: its pools take whole tensor groups and engines.
@@ -74,7 +83,13 @@ class JobPlanner:
         return ReadConfig(reader, job, frozenset(entry.path for entry in self.keys.placing), job.cluster())
 
     def planned(
-        self, config: Any, inventory: Inventory, *, isolate_accelerator: bool = True, pinned: bool = False
+        self,
+        config: Any,
+        inventory: Inventory,
+        *,
+        isolate_accelerator: bool = True,
+        pinned: bool = False,
+        groups: ComponentGroups | None = None,
     ) -> Planned:
         """Return the plan of a config on an inventory; see `Planner.planned`."""
         read = self.read(config)
@@ -86,7 +101,13 @@ class JobPlanner:
                 lacks_accelerators(reader.faults, inventory, reader.where(()))
             reader.finish()
         nodes = job.inventory(inventory, reader.faults, pinned=pinned)
-        attempts = _Attempts(self, job, reader, nodes, isolate=isolate_accelerator)
+        if groups and job.not_on_ray is not None:
+            from rankplan.dialects.placing.faults import group_without_ray  # few jobs state groups of components
+
+            for name, group in groups.items():
+                reader.faults.add(group.where, group_without_ray(name, group.label))
+            reader.finish()
+        attempts = _Attempts(self, job, reader, nodes, isolate=isolate_accelerator, groups=groups)
         return attempts.pinned() if pinned else attempts.placed(Packing())
 
     def memory(self, reader: Reader, job: Job) -> MemoryReader | None:
@@ -130,9 +151,19 @@ class JobPlanner:
 class _Attempts:
     """Places a job on nodes, in one way after another."""
 
-    def __init__(self, planner: JobPlanner, job: Job, reader: Reader, nodes: Inventory, *, isolate: bool) -> None:
+    def __init__(
+        self,
+        planner: JobPlanner,
+        job: Job,
+        reader: Reader,
+        nodes: Inventory,
+        *,
+        isolate: bool,
+        groups: ComponentGroups | None,
+    ) -> None:
         self._planner, self._job, self._reader, self._nodes = planner, job, reader, nodes
         self._isolates = isolate
+        self._groups = groups
         self._order = job.node_order()
         self._sorts_nodes = (
             job.sorts_first and self._order is not None and nodes.core.other_order(self._order) is not None
@@ -146,7 +177,7 @@ class _Attempts:
         packing = replace(packing, order=self._order, sorted_first=self._job.sorts_first)
         if self._sorts_nodes:
             packing = replace(packing, chosen=self._chosen(packing))
-        placer = Placer(attempt.faults, self._nodes, packing, isolate=self._isolates)
+        placer = Placer(attempt.faults, self._nodes, packing, isolate=self._isolates, groups=self._groups)
         try:
             self._job.place(placer)
         finally:
@@ -159,7 +190,8 @@ class _Attempts:
         A trainer that sorts accelerators before it takes them sorts those that Ray has given it, not those of the
         cluster.
         """
-        placer = Placer(self._reader.fork().faults, self._nodes, replace(packing, sorted_first=False))
+        packing = replace(packing, sorted_first=False)
+        placer = Placer(self._reader.fork().faults, self._nodes, packing, groups=self._groups)
         with suppress(PlacementError):
             self._job.place(placer)
         nodes = used_nodes(placer.components)

@@ -23,8 +23,10 @@ from rankplan.words import counted
 
 if TYPE_CHECKING:
     from rankplan.dialects.memory.read import MemoryReader
+    from rankplan.dialects.placing.grouping import ComponentGroups, Grouping
 
 _LEFT = "what is left of the cluster"
+_LARGER_GROUP = "give the node group more nodes, or use fewer"
 
 
 @frozen
@@ -55,10 +57,20 @@ class Placer:
 
     It makes no object for an accelerator or a node: `Taken` are ranges. ``faults`` collects what cannot be placed, each
     fault at the place in the config that asks for it.
+
+    ``groups`` are the node groups that a job file gives components: such a component takes accelerators of its group
+    only. Whatever takes accelerators has ``users``, the names of all components that will use them; by default, it is
+    the one with its ``name``.
     """
 
     def __init__(
-        self, faults: Faults, inventory: Inventory, packing: Packing = PREDICTED, *, isolate: bool = True
+        self,
+        faults: Faults,
+        inventory: Inventory,
+        packing: Packing = PREDICTED,
+        *,
+        isolate: bool = True,
+        groups: ComponentGroups | None = None,
     ) -> None:
         self.faults = faults
         self.sizes: dict[str, Sizes] = {}
@@ -82,10 +94,21 @@ class Placer:
         """How the roles share accelerators, for a system with such modes."""
         self.facts: dict[str, Mapping[str, Any]] = {}
         """What the dialect knows of a component besides the keys of its memory, by name."""
+        self.groups: ComponentGroups = groups or {}
+        self._grouped = RankSet()
+        """The accelerators that are taken, if components have groups."""
+        self._contradicting: set[str] = set()
+        """The components whose group contradicts that of another one, which is a fault already."""
 
     def use(self, inventory: Inventory) -> None:
         """Place on these nodes instead, before anything is taken: those of the inventory as the config states them."""
         self.inventory = inventory
+
+    @property
+    def _grouping(self) -> Grouping:
+        from rankplan.dialects.placing.grouping import Grouping  # few jobs state groups of components
+
+        return Grouping(self.groups, self.inventory)
 
     @property
     def pinned(self) -> bool:
@@ -94,27 +117,65 @@ class Placer:
 
     @cached_property
     def pool(self) -> Free:
-        """The accelerators that are not taken."""
+        """The accelerators that are not taken, whatever node group they are in."""
+        return self._free(self._grouped)
+
+    def _free(self, excluded: RankSet) -> Free:
+        """Return the accelerators besides these that may be used."""
         first = self.packing.sorted_first
         order = self.packing.order if first else None
-        core, excluded = self.inventory.core, self.inventory.excluded_accelerators
+        core, excluded = self.inventory.core, self.inventory.excluded_accelerators | excluded
         if self.packing.chosen is not None:
-            excluded = core.accelerators() - self._accelerators_of(self.packing.chosen) | excluded
+            from rankplan.nodes.group_ranks import accelerators_of  # few trainers sort nodes that they were given
+
+            excluded = core.accelerators() - accelerators_of(self.inventory, self.packing.chosen) | excluded
         return Free(core, excluded, order, by_id=first)
 
-    def _accelerators_of(self, nodes: RankSet) -> RankSet:
-        """Return the accelerators of nodes that all have some."""
-        core = self.inventory.core
-        ends = (
-            (core.resource(first, 0), core.resource(last, core.num_accelerators(last) - 1))
-            for first, last in nodes.ranges
-        )
-        return RankSet(",".join(f"{first}-{last}" for first, last in ends))
+    def pool_for(self, *users: str) -> Free:
+        """Return the accelerators that are not taken, and that these components may use."""
+        if not self.groups:
+            return self.pool
+        outside = self.inventory.core.accelerators() - self._grouping.accelerators(users)
+        return self._free(outside | self._grouped)
 
     @property
     def free(self) -> int:
-        """The number of accelerators that are not taken."""
+        """The number of accelerators that are not taken, whatever node group they are in."""
         return self.pool.left
+
+    def free_for(self, *users: str) -> int:
+        """Return the number of accelerators that are not taken, and that these components may use."""
+        return self.pool_for(*users).left
+
+    def has_several_groups(self, sides: Sequence[Collection[str]]) -> bool:
+        """Return whether the components that share accelerators are in another node group than others, or in none."""
+        stated = [self._grouping.of(users) for users in sides] if self.groups else []
+        return len({None if group is None else group.label for group in stated}) > 1
+
+    def reject_group(self, users: Collection[str], fault: Diagnostic) -> None:
+        """Record a fault of the node group of components, where it is stated; without one, of any group."""
+        group = self._grouping.of(users) or next(iter(self.groups.values()))
+        self.reject(group.where, fault)
+
+    def _pool_of(self, users: Collection[str]) -> Free:
+        """Return the pool of the users of what is taken next; those in different node groups are a fault."""
+        for name, fault in self._grouping.contradicting(users) if self.groups else ():
+            self._contradicting.add(name)
+            self.reject(self.groups[name].where, fault)
+        return self.pool_for(*users)
+
+    def _keep(self, found: Taken | Short) -> Taken:
+        """Return what was taken, nothing if it was too little, and keep it from components that take later."""
+        if not isinstance(found, Taken):
+            return Taken()
+        if self.groups:
+            self._grouped |= found.accelerators
+            self.__dict__.pop("pool", None)
+        return found
+
+    def _left(self, users: Collection[str], of: str) -> str:
+        """Return what components may use, as messages name it: ``of``, unless node groups decide that."""
+        return f"what is left of {self._grouping.words(users)}" if self.groups else of
 
     def in_turn(self, steps: Mapping[str, Collection[int]]) -> list[str]:
         """Return the names of pools in the order in which they take accelerators.
@@ -136,41 +197,59 @@ class Placer:
         whole: Collection[int] = (),
         node_by_node: bool = False,
         of: str = _LEFT,
+        users: Collection[str] = (),
     ) -> Taken:
         """Take accelerators of one node if one has enough, else node by node; too few are a fault.
 
         ``whole`` are the sizes of the groups on them, for whole steps. ``node_by_node``: even if one node has enough.
         ``of`` says in a message what there is too little of.
         """
-        taken: Taken | Short
-        if count > self.free:
-            self.too_many(at, name, count, self.free, of)
+        users = users or (name,)
+        pool = self._pool_of(users)
+        if count > pool.left:
+            self.too_many(at, name, count, pool.left, self._left(users, of))
             return Taken()
         if node_by_node:
-            taken = self.pool.next(count)
-        elif self.packing.whole:
+            return self._keep(pool.next(count))
+        if self.packing.whole:
             sizes = [size for size in whole if size <= count]  # larger ones are no steps
-            taken = self.pool.in_steps(count, sizes, ascending=self.packing.order is not None)
-        else:
-            taken = self.pool.packed(count)
-        return taken if isinstance(taken, Taken) else Taken()
+            return self._keep(pool.in_steps(count, sizes, ascending=self.packing.order is not None))
+        return self._keep(pool.packed(count))
 
     def nodes(
-        self, nodes: int, each: int, name: str, at: Where, *, cure: Callable[[], str | None] = lambda: None
+        self,
+        nodes: int,
+        each: int,
+        name: str,
+        at: Where,
+        *,
+        cure: Callable[[], str | None] = lambda: None,
+        users: Collection[str] = (),
     ) -> Taken:
         """Take ``each`` accelerators of a node, ``nodes`` times; too few are a fault, for which there may be a cure."""
-        if nodes * each <= self.free:
-            taken = self.pool.in_bundles(nodes * each, [each])
+        users = users or (name,)
+        pool = self._pool_of(users)
+        if nodes * each <= pool.left:
+            taken = pool.in_bundles(nodes * each, [each])
             if isinstance(taken, Taken):
-                return taken
-        help = cure() or "use a larger cluster, or fewer nodes or accelerators per node"
-        self.reject(at, Diagnostic("resource-out-of-range", self._few_nodes(nodes, each, name), help))
+                return self._keep(taken)
+        help = "use a larger cluster, or fewer nodes or accelerators per node"
+        if self.groups:
+            help = f"{_LARGER_GROUP} nodes or accelerators per node"
+        elif cured := cure():
+            help = cured
+        self.reject(at, Diagnostic("resource-out-of-range", self._few_nodes(nodes, each, name, users), help))
         return Taken()
 
-    def _few_nodes(self, nodes: int, each: int, name: str) -> str:
-        sizes = self.inventory.core.nodes_by_size()
-        message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but the cluster has "
-        message += counted(self.inventory.num_nodes, "node")
+    def _few_nodes(self, nodes: int, each: int, name: str, users: Collection[str]) -> str:
+        present = "the cluster"
+        num_nodes, sizes = self.inventory.num_nodes, self.inventory.core.nodes_by_size()
+        if self.groups:
+            own = self._grouping.nodes(users)
+            present, num_nodes = self._grouping.words(users), len(own)
+            sizes = {size: ranks & own for size, ranks in sizes.items() if ranks & own}
+        message = f"{name} needs {counted(nodes, 'node')} with {each} free accelerators each, but {present} has "
+        message += counted(num_nodes, "node")
         if len(sizes) == 1:
             message += f" with {next(iter(sizes))}"
         else:
@@ -189,29 +268,31 @@ class Placer:
         lacking: Callable[[Short], Diagnostic],
         *,
         of: str = _LEFT,
+        users: Collection[str] = (),
     ) -> Taken:
         """Take bundles of these sizes in turn, each of the first node with room for it.
 
         Too few accelerators are a fault, and one that ``lacking`` returns if no node has room for a bundle.
         """
-        if count > self.free:
-            self.too_many(at, name, count, self.free, of)
+        users = users or (name,)
+        pool = self._pool_of(users)
+        if count > pool.left:
+            self.too_many(at, name, count, pool.left, self._left(users, of))
             return Taken()
-        taken = self.pool.in_bundles(count, sizes)
-        if isinstance(taken, Taken):
-            return taken
-        self.reject(at, lacking(taken))
-        return Taken()
+        taken = pool.in_bundles(count, sizes)
+        if not isinstance(taken, Taken):
+            self.reject(at, lacking(taken))
+        return self._keep(taken)
 
-    def lists(self, count: int, lists: Sequence[Sequence[tuple[int, int]]]) -> Taken:
+    def lists(self, count: int, lists: Sequence[Sequence[tuple[int, int]]], *, users: Collection[str] = ()) -> Taken:
         """Take free accelerators in the first of these lists of steps that fits; see `Free.in_lists`."""
-        taken = self.pool.in_lists(count, lists)
-        return taken if isinstance(taken, Taken) else Taken()
+        return self._keep(self._pool_of(users).in_lists(count, lists))
 
     def too_many(self, at: Where, name: str, count: int, present: int, of: str) -> None:
         """Record the fault of a component that needs more accelerators than there are."""
         message = f"{name} needs {counted(count, 'accelerator')}, more than {of}: {present}"
-        fault = Diagnostic("resource-out-of-range", message, "use a larger cluster, or fewer accelerators")
+        help = f"{_LARGER_GROUP} accelerators" if self.groups else "use a larger cluster, or fewer accelerators"
+        fault = Diagnostic("resource-out-of-range", message, help)
         self.reject(at, fault)
 
     def ask(
@@ -282,7 +363,11 @@ class Placer:
             return
         if facts is not None:
             self.facts[name] = facts
-        placed = self._placed(name, CLUSTER, taken, each, at, **settings)
+        label, own = CLUSTER, taken
+        if self.groups and name not in self._contradicting:
+            label = self._grouping.label(name, taken, self.faults)
+            own = self._grouping.within(label, taken)
+        placed = self._placed(name, label, own, each, at, **settings)
         if placed is None:
             return
         if isinstance(sizes, Parallel):
@@ -300,6 +385,8 @@ class Placer:
         if nodes is None:
             every = RankSet(range(self.inventory.num_nodes))
             nodes = every - RankSet(node for node, local in self.inventory.marks.items() if local is None)
+        if name in self.groups:
+            self._grouping.reject_unbound(name, self.faults)
         taken = Taken.in_turn(nodes, processes) if nodes else Taken()
         placed = self._placed(name, NODE, taken, 1, at)
         if placed is not None:
@@ -328,10 +415,10 @@ class Placer:
         if not pool:
             return  # the pool is a fault already
         each = min(per_node, engine.size)
-        faults = engine_faults(name, engine, each, pool, self.inventory.core)
-        for fault in faults:
+        found = engine_faults(name, engine, each, pool, self.inventory.core)
+        for fault in found:
             self.reject(engine.path, fault)
-        if not faults:
+        if not found:
             engines = engine.size // each
             self.component(
                 name, pool, engine.where, each, sizes=engine.parallel, share=share, engines=engines, facts=facts

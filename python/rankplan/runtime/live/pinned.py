@@ -306,6 +306,8 @@ def _planner_of(job: Job, without: Sequence[str], *, isolate: bool | None) -> Pl
 
     def plan(nodes: Nodes, held: Held) -> Planned:
         there = replace(job, labelled=True, assumed=False)
+        if stated is not None and allowed is not None:
+            there = replace(there, stated=stated.on_cluster(allowed, nodes.inventory))
 
         def on(inventory: Inventory) -> Planned:
             attempt = replace(there, config=job.config.fork()).on(inventory)

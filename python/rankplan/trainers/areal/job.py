@@ -255,17 +255,19 @@ class ArealJob(Job):
     def _take(self, placer: Placer, name: str, engine: _Engine) -> Taken:
         """Take the GPUs of an engine; pinned, in whole steps: no node may split a bundle of several."""
         world = engine.allocation.world
+        users = [name, *(guest for guest, other in self.engines.items() if other.host == name)]
         if not placer.pinned:
-            return placer.take(world, name, engine.where, node_by_node=True, of=_LEFT)
+            return placer.take(world, name, engine.where, node_by_node=True, of=_LEFT, users=users)
         if not engine.infers:
-            return placer.take(world, name, engine.where, whole=self._steps(name, engine), of=_LEFT)
+            steps = self._steps(name, engine)
+            return placer.take(world, name, engine.where, whole=steps, of=_LEFT, users=users)
 
         def lacking(short: Short) -> Diagnostic:
             message = f"a process of `{name}` needs {short.size} GPUs of one node; {short.free} are free, but no node "
             help = "use a smaller tensor or pipeline size, or nodes with more GPUs"
             return Diagnostic("spans-nodes", f"{message}has that many", help)
 
-        return placer.bundles(world, self._bundles(engine), name, engine.where, lacking, of=_LEFT)
+        return placer.bundles(world, self._bundles(engine), name, engine.where, lacking, of=_LEFT, users=users)
 
     def _steps(self, name: str, engine: _Engine) -> set[int]:
         """Return the sizes of the groups of an engine and of those that share its GPUs; or of its bundles."""

@@ -23,6 +23,7 @@ from rankplan.dialects.placing.engines import engine_sizes
 from rankplan.errors import Faults, KeyPath
 from rankplan.frozen import frozen
 from rankplan.parallel import NO_SIZES
+from rankplan.plans.node_order import first_nodes
 from rankplan.sdk import Config, Engine, Job, Key, NodeOrder, Placer, Rules, Sizes, Taken, Where, must_be
 from rankplan.trainers.nemo_rl import keys
 from rankplan.words import counted
@@ -273,7 +274,7 @@ class NemoRlJob(Job):
         """Return the nodes of the config, if it states segments of them."""
         if self.segment is None or self.num_nodes > inventory.num_nodes:
             return inventory
-        return inventory.with_facts(num_nodes=self.num_nodes)
+        return first_nodes(inventory, self.num_nodes)
 
     def node_order(self) -> NodeOrder | None:
         """Return ranks in the network: for segments, and for the nodes of one group, or else their Ray node ids."""
@@ -313,14 +314,18 @@ class NemoRlJob(Job):
         """
         placer.rules = self._rules()
         cure = partial(self._smaller_nodes, placer.inventory)
-        training = placer.nodes(self.training.count, self.training.gpus, "training", self.num_nodes_at, cure=cure)
+        users = [*self.trained_sizes, "generation"] if self.colocated else list(self.trained_sizes)
+        count, gpus = self.training.count, self.training.gpus
+        training = placer.nodes(count, gpus, "training", self.num_nodes_at, cure=cure, users=users)
         is_unified = self.colocated and self._is_unified
         cpus = self._training_users
         self._ask(placer, "policy", training, self.training, _TRAINING, cpus, unified=is_unified)
         generating = training
         if not self.colocated:
             inference = self.inference
-            generating = placer.nodes(inference.count, inference.gpus, "inference", self.inference_at, cure=cure)
+            generating = placer.nodes(
+                inference.count, inference.gpus, "inference", self.inference_at, cure=cure, users=["generation"]
+            )
             cpus = self._generating_users
             self._ask(placer, "generation", generating, inference, _INFERENCE, cpus, unified=self._is_unified)
         for name, sizes in self.trained_sizes.items():
@@ -376,7 +381,8 @@ class NemoRlJob(Job):
 
     def _place_reward_model(self, placer: Placer) -> None:
         """Place the reward model on nodes of its own."""
-        taken = placer.nodes(self.reward.count, self.reward.gpus, "the reward model", self.reward_at)
+        nodes = self.reward
+        taken = placer.nodes(nodes.count, nodes.gpus, "the reward model", self.reward_at, users=["reward_model"])
         self._ask(placer, "reward_model", taken, self.reward, _REWARD, 1)
         sizes = self.reward_sizes
         placer.component("reward_model", taken, sizes.where, sizes=sizes, share=1.0)

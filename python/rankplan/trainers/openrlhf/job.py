@@ -134,7 +134,10 @@ class OpenrlhfJob(Job):
         steps = self._steps(name)
         if name == _ENGINES:
             return placer.take(self.num_engines * self.tensor, name, self.engines_at, whole=steps)
-        return placer.take(self.models[name].gpus, self.named[name], self.largest[name], whole=steps)
+        users = [model for model in self.models if self.on.get(model, model) == name]
+        if self.all and self.num_engines and name == "actor":
+            users.append(_ENGINES)
+        return placer.take(self.models[name].gpus, self.named[name], self.largest[name], whole=steps, users=users)
 
     def _ask(self, placer: Placer, name: str, taken: Taken) -> None:
         """Record the request of a model, or of the engines."""

@@ -23,7 +23,7 @@ from rankplan._core import MAX_PROCESSES
 from rankplan.errors import Faults, KeyPath
 from rankplan.frozen import frozen
 from rankplan.parallel import ENGINE_ORDER, ORDER
-from rankplan.plans.node_order import reordered
+from rankplan.plans.node_order import first_nodes, reordered
 from rankplan.read.components import ASSUMED, lacks_accelerators
 from rankplan.read.text.unresolved import unresolved
 from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Sizes, Taken, Where
@@ -164,9 +164,9 @@ class RollJob(Job):
         inventory = self._with_whole_nodes_first(cluster, each) if pinned else cluster
         inventory = self._with_fewest_cpus_first(inventory, each)
         num_nodes = self._num_nodes(inventory)
-        if num_nodes not in (None, inventory.num_nodes):
+        if num_nodes is not None and num_nodes != inventory.num_nodes:
             try:
-                inventory = inventory.with_facts(num_nodes=num_nodes)
+                inventory = first_nodes(inventory, num_nodes)
             except PlacementError as error:
                 collector.add_all(self.num_nodes_at, error)
         if each is None:

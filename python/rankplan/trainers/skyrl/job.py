@@ -209,15 +209,17 @@ class SkyrlJob(Job):
                 taken[name] = self._take_engines(placer)
             else:
                 model = self.models[name]
-                taken[name] = placer.nodes(model.nodes, model.gpus_per_node, name, self.places[name])
+                users = [name, "ref"] if self.pair and name == "policy" else [name]
+                taken[name] = placer.nodes(model.nodes, model.gpus_per_node, name, self.places[name], users=users)
         return taken
 
     def _take_engines(self, placer: Placer) -> Taken:
         """Take the accelerators of the engines, part by part."""
         taken = Taken()
+        users = [*self.models, _ENGINES] if self.all else [_ENGINES]
         for count in self._parts():
             if count:
-                taken += placer.take(count, _ENGINES, self.engines_at, whole=self._steps())
+                taken += placer.take(count, _ENGINES, self.engines_at, whole=self._steps(), users=users)
         return taken
 
     def _ask_for_model(self, placer: Placer, model: Shape, taken: Taken) -> None:

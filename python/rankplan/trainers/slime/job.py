@@ -16,13 +16,15 @@ Follows slime's ``create_placement_groups``, ``allocate_train_group`` and ``star
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankplan import Actors, Diagnostic, Parallel
 from rankplan._core import step_sizes
 from rankplan.errors import NOWHERE
 from rankplan.parallel import ENGINE_ORDER
+from rankplan.plans.node_order import node_names
 from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Sizes, Taken, Where, must_be
 from rankplan.trainers.slime import faults, keys
@@ -38,6 +40,20 @@ _TRAINING_SHARE = 0.4
 
 _ENGINE_SHARE = 0.2
 """What a process of an engine asks for of its first GPU (``ServerGroup.start_engines``)."""
+
+
+class _Side(NamedTuple):
+    """The components that share GPUs, and their number."""
+
+    users: list[str]
+    gpus: int
+
+
+class _LastNode(NamedTuple):
+    """A component, and its node that slime sorts behind its others."""
+
+    component: str
+    node: int
 
 
 class SlimeJob(Job):
@@ -170,7 +186,10 @@ class SlimeJob(Job):
 
     def _take(self, placer: Placer, *, colocated: bool) -> Taken:
         """Take the GPUs of all sides; too few are a fault, with those that there are."""
-        present = placer.free
+        sides = self._sides()
+        if placer.has_several_groups([side.users for side in sides]):
+            return self._take_apart(placer, sides)
+        present = placer.free_for(*self._names())
         if self.num_gpus <= present:
             return self._taken(placer)
         critic = 0 if self.critic_shares else self.critic
@@ -182,7 +201,55 @@ class SlimeJob(Job):
             message += f"; {keys.ACTOR_GPUS.default} GPUs per node is slime's default actor_num_gpus_per_node"
         help = "use a larger cluster, or fewer GPUs"
         placer.reject(self._counting(), Diagnostic("resource-out-of-range", message, help))
-        return placer.take(present, "", NOWHERE, node_by_node=True)
+        return placer.take(present, "", NOWHERE, node_by_node=True, users=self._names())
+
+    def _names(self) -> list[str]:
+        """Return the names of all components."""
+        sizes = {"actor": self.actor, "critic": self.critic, "rollout": self.rollout}
+        return [name for name, size in sizes.items() if size]
+
+    def _sides(self) -> list[_Side]:
+        """Return the components that share GPUs, and their number, in the order of the GPUs."""
+        if not self.rollout_offset:
+            return [_Side(self._names(), self.num_gpus)]
+        sides = [_Side(["actor"], self.actor), _Side(["critic"], self.critic)]
+        if self.critic_shares:
+            sides = [_Side(["actor", "critic"] if self.critic else ["actor"], self.rollout_offset)]
+        sides.append(_Side(["rollout"], self.rollout))
+        return [side for side in sides if side.gpus]
+
+    def _take_apart(self, placer: Placer, sides: Sequence[_Side]) -> Taken:
+        """Take the GPUs of each side from its node group.
+
+        slime has one placement group for all sides, whose nodes it sorts. So the nodes of a side must come before those
+        of the next one in its order.
+        """
+        pool = Taken()
+        last: _LastNode | None = None
+        order = placer.inventory.core.order(self.node_order()) or range(placer.inventory.num_nodes)
+        place = {node: index for index, node in enumerate(order)}
+        for side in sides:
+            name = side.users[0]
+            whole = self._steps_of(name, placer.pool_for(*side.users).largest)
+            by_node = not placer.packing.whole
+            taken = placer.take(side.gpus, name, self._counting(), whole=whole, node_by_node=by_node, users=side.users)
+            pool += taken
+            nodes = sorted(taken.used_nodes(placer.inventory.core), key=place.__getitem__)
+            if not nodes:
+                continue
+            if last is not None and place[nodes[0]] < place[last.node]:
+                first, second = (node_names(placer.inventory, [node]) for node in (last.node, nodes[0]))
+                fault = faults.order_of_groups(last.component, name, (first, second))
+                placer.reject_group(side.users, fault)
+            last = _LastNode(name, nodes[-1])
+        return pool
+
+    def _steps_of(self, component: str, largest: int) -> set[int]:
+        """Return the sizes of the groups of a component that should stay on a node with so many GPUs."""
+        if component == "rollout":
+            return {min(self.per_engine, self.per_node or largest)}
+        sizes = self.parallel.parallel
+        return {sizes.tp, sizes.tp * sizes.cp}
 
     def _taken(self, placer: Placer) -> Taken:
         """Take the GPUs of all sides in their order; pinned, tensor and context groups and engine processes are whole.
@@ -190,18 +257,18 @@ class SlimeJob(Job):
         Apart, the sizes of the training are tried before the engines, which come next in whole processes.
         """
         if not placer.packing.whole:
-            return placer.take(self.num_gpus, "", NOWHERE, node_by_node=True)
+            return placer.take(self.num_gpus, "", NOWHERE, node_by_node=True, users=self._names())
         sizes = self.parallel.parallel
         trains = self.actor or self.critic
         training = {sizes.tp, sizes.tp * sizes.cp} if trains else set[int]()
-        engine = min(self.per_engine, self.per_node or placer.pool.largest)
+        engine = min(self.per_engine, self.per_node or placer.pool_for(*self._names()).largest)
         if not (self.rollout and self.rollout_offset):
             whole = training | ({engine} if self.rollout else set())
-            return placer.take(self.num_gpus, "", NOWHERE, whole=whole)
+            return placer.take(self.num_gpus, "", NOWHERE, whole=whole, users=self._names())
         rollout = _steps(self.rollout, engine)
         steps = step_sizes([size for size in training if size <= self.num_gpus])
         lists = [_steps(self.rollout_offset, size) + rollout for size in (*steps, 1)]
-        return placer.lists(self.num_gpus, [[(1, self.num_gpus)], *lists])
+        return placer.lists(self.num_gpus, [[(1, self.num_gpus)], *lists], users=self._names())
 
     def node_order(self) -> NodeOrder:
         """Return addresses as numbers (``sort_key``)."""

@@ -48,8 +48,8 @@ class Engines:
         self._check(placer)
         engine = self.engine
         per_process = min(pool.gpus_per_node, engine.size)
-        if pool.gpus > placer.free:
-            pool.take_nodes(placer)  # which is a fault
+        if pool.gpus > placer.free_for(name):
+            pool.take_nodes(placer, [name])  # which is a fault
             return
         fault = division_fault(name, engine, per_process, pool.gpus) or idle_fault(name, engine, pool.gpus)
         if fault is not None:

@@ -47,6 +47,10 @@ _ESTIMATORS_WITH_CRITIC = (None, "gae", "masked_gae", "bi_level_gae", "turn_wise
 """Estimators that need a critic, verl's default among them; all but gae are VAGEN's."""
 
 
+_ON_CRITICS = ("critic", "reward")
+"""The trained roles on the pool of the critic, in a program that gives it one."""
+
+
 class VerlJob(Job):
     """The pools and the roles of a verl config."""
 
@@ -165,14 +169,17 @@ class VerlJob(Job):
         """
         is_asynchronous = self.trainer is Trainer.ASYNCHRONOUS
         cpus = None if self.is_easy_r1 else USERS
-        training = self.pool.take(placer, "actor", "trainer_pool" if is_asynchronous else "global_pool", cpus)
+        on_training, on_critics = self._users_of_pools()
+        name = "trainer_pool" if is_asynchronous else "global_pool"
+        training = self.pool.take(placer, "actor", name, cpus, on_training)
         critics = training
         if self.critics_pool is not None:
-            critics = self.critics_pool.take(placer, "critic", "critic_pool", cpus)
+            critics = self.critics_pool.take(placer, "critic", "critic_pool", cpus, on_critics)
         reward = self._take_reward(placer, training)
         teachers = Taken()
         if self.teachers is not None:
-            teachers = self.teachers.pool.take(placer, "teacher", "teacher_pool")
+            users = [teacher.name for teacher in self.teachers.teachers]
+            teachers = self.teachers.pool.take(placer, "teacher", "teacher_pool", users=users)
         if training:
             self._place_trained(placer, training, critics)
             if self.rollout.gpus_per_server is not None:
@@ -187,6 +194,18 @@ class VerlJob(Job):
         for actors in self.actors:
             placer.hold(actors)
 
+    def _users_of_pools(self) -> tuple[list[str], list[str]]:
+        """Return the components on the pool of the training, and those on that of the critic, if it has one."""
+        training, critics = list(self.trained), []
+        if self.critics_pool is not None:
+            critics = [name for name in training if name in _ON_CRITICS]
+            training = [name for name in training if name not in _ON_CRITICS]
+        if self.rollout.gpus_per_server is not None:
+            training.append("rollout")
+        if self.reward.pool is None and self.reward.engines is not None:
+            training.append("reward")
+        return training, critics
+
     def _take_reward(self, placer: Placer, training: Taken) -> Taken:
         """Take the accelerators of the reward model's engines, unless they take nodes of their own."""
         if self.reward.pool is None:
@@ -200,8 +219,8 @@ class VerlJob(Job):
     def _place_trained(self, placer: Placer, training: Taken, critics: Taken) -> None:
         """Place the roles with a process per accelerator; ``critics`` are those of the critic and the reward model."""
         for name, trained in self.trained.items():
-            on_critics = name in ("critic", "reward")
-            together = [other for other in self.trained if (other in ("critic", "reward")) == on_critics]
+            on_critics = name in _ON_CRITICS
+            together = [other for other in self.trained if (other in _ON_CRITICS) == on_critics]
             users = self.trained if self.critics_pool is None else together
             engine = "fsdp" if trained.engine == "fsdp2" else trained.engine
             placer.component(

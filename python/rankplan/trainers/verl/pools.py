@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from rankplan._core import Taken
@@ -32,12 +33,15 @@ class Pool:
         """All its accelerators."""
         return self.nodes * self.gpus_per_node
 
-    def take(self, placer: Placer, component: str, prefix: str, cpus: int | None = USERS) -> Taken:
+    def take(
+        self, placer: Placer, component: str, prefix: str, cpus: int | None = USERS, users: Collection[str] = ()
+    ) -> Taken:
         """Take its accelerators for a component, and record its requests, a group a node; too few are a fault.
 
-        A bundle has ``cpus`` with its accelerator; ``None`` is unknown.
+        A bundle has ``cpus`` with its accelerator; ``None`` is unknown. ``users`` are all components on the pool, by
+        default the one that it is taken for.
         """
-        taken = self.take_nodes(placer)
+        taken = self.take_nodes(placer, users or (component,))
         name = f"{prefix}{group_name(self.nodes, self.gpus_per_node)}"
         placer.ask(
             component, taken, per_group=self.gpus_per_node, name=name, strategy="STRICT_PACK", order="text", cpus=cpus
@@ -52,9 +56,9 @@ class Pool:
             half = replace(self, nodes=self.nodes // 2)
         return half, half
 
-    def take_nodes(self, placer: Placer) -> Taken:
-        """Take its accelerators; too few are a fault."""
-        return placer.nodes(self.nodes, self.gpus_per_node, f"the pool of {self.name}", self.where)
+    def take_nodes(self, placer: Placer, users: Collection[str]) -> Taken:
+        """Take its accelerators for these components; too few are a fault."""
+        return placer.nodes(self.nodes, self.gpus_per_node, f"the pool of {self.name}", self.where, users=users)
 
 
 def read_pool(

@@ -238,7 +238,7 @@ class TopologyJob(Job):
         if not placer.faults:
             placer.rules = self._rules(placer, core, taken)
             if placer.rules:
-                placer.inventory = placer.inventory.with_facts(NO_FACTS, planned=True)
+                placer.inventory = placer.inventory.with_facts(placer.inventory.facts or NO_FACTS, planned=True)
         for model in self.models:
             if taken[model.pool]:
                 self._place_model(placer, model, taken[model.pool])
