@@ -438,6 +438,8 @@ def test_splits_far_from_every_run_are_left_out() -> None:
         (56, 8),
     }
     assert [row.split for row in marked.rows if row.far] == [(8, 56), (56, 8)]
+    small = tune_async(costs(runs=[COLOCATED | {"cards": 16}]), Inventory.uniform(6, 8))
+    assert {row.split for row in small.rows} == {(16, 32), (24, 24), (32, 16)}  # at most twice, at least a quarter
     with pytest.raises(PlacementError, match="the runs on 64 accelerators tell nothing about 1,024 accelerators"):
         tune_async(costs(), Inventory.uniform(128, 8))
 

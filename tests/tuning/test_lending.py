@@ -8,13 +8,17 @@ import random
 import statistics
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Costs, Inventory, PlacementError, tune
+from rankplan.tuning.layout import Cluster
 from rankplan.tuning.lending import Split, lending_seconds, lending_terms
+from rankplan.tuning.lent import LentCandidates
+from rankplan.tuning.shapes import possible
 from support.commands import run
 from support.outcomes import at_least, outcome
 
@@ -153,6 +157,36 @@ def test_the_search_finds_the_fastest_of_all_pairs(
     assert [one.seconds for one in tuning.ranking] == pytest.approx(sorted(one.seconds for one in tuning.ranking))
     assert set(lent.accelerators["actor"]) < set(lent.accelerators["rollout"])
     outcome("lends" if tuning.best is lent else "keeps")
+
+
+def candidates() -> LentCandidates:
+    """Return the schedules that lend of a rollout whose smaller sizes are faster, as they have more help."""
+    components = {
+        "rollout": {"seconds": {1: 100, 2: 98, 4: 97}},
+        "actor": {"seconds": {1: 60, 2: 40, 3: 38}, "sizes": [1, 2, 3]},
+    }
+    costs = Costs.from_dict({"lend": {"from": "actor", "switch": 1, "ahead": 1}, "components": components})
+    nodes = Inventory.uniform(1, 6)
+    return LentCandidates(
+        costs, lending_terms(costs), possible(costs, 6, extrapolate=False), Cluster.of(costs, nodes), 6
+    )
+
+
+def listed(refused: list[list[str]]) -> list[Any]:
+    """Return the seconds and sizes of all schedules, each refused for these reasons."""
+    left, schedules = candidates(), []
+    while (lent := left.best()) is not None:
+        sizes = lent[1].sizes
+        schedules.append((lent[0], sizes["actor"], sizes["rollout"]))
+        left.exclude(sizes, refused)
+    return schedules
+
+
+def test_a_refused_schedule_gives_way_to_other_rollouts_beside_the_same_trainer() -> None:
+    """Those with no more accelerators of both would be refused, too."""
+    by_both = listed([["actor", "rollout"]])
+    assert by_both == listed([["rollout"]]) == [(54.25, 3, 1), (62.6, 3, 2), (pytest.approx(68.17, abs=0.01), 3, 3)]
+    assert listed([["actor"]]) == [(54.25, 3, 1)]  # on fewer accelerators, the trainer alone needs no less
 
 
 def test_only_whole_engines_run_on_lent_accelerators() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 from rankplan.errors import PlacementError
 from rankplan.tuning.costs import Costs
@@ -20,45 +22,84 @@ _MOST_UNITS = 2_048
 
 
 class LentCandidates:
-    """The fastest schedule that lends for each size of the trainer, fastest first."""
+    """The schedules that lend, fastest first.
+
+    For each size of the trainer, only the fastest rollout beside it is kept. If a schedule is refused, so are all with
+    no more accelerators: those of its trainer, of its rollout, or of both, whichever the reason is about. The fastest
+    rollout that is left then takes its place.
+    """
 
     def __init__(self, costs: Costs, terms: LendingTerms, sizes: Sizes, cluster: Cluster, accelerators: int) -> None:
         if accelerators // costs.unit > _MOST_UNITS:
             raise PlacementError([too_many_units(accelerators, costs.unit, _MOST_UNITS)])
-        self._cluster = cluster
-        each = [_best_for(costs, terms, own, sizes, accelerators) for own in sizes[terms.trainer]]
-        self._left = sorted(
-            (lent for lent in each if lent is not None), key=lambda lent: (lent[0], lent[1].accelerators)
-        )
+        self._costs, self._terms, self._sizes = costs, terms, sizes
+        self._cluster, self._accelerators = cluster, accelerators
+        self._refused: list[_Refused] = []
+        self._best: dict[int, _Lent] = {}
+        for own in sizes[terms.trainer]:
+            self._keep_best(own)
+
+    def _keep_best(self, own: Size) -> None:
+        """Keep the fastest schedule that is left with this size of the trainer, none if it can lend to no rollout."""
+        self._best.pop(own.accelerators, None)
+        rollout = self._costs.components[self._terms.rollout]
+        if own.accelerators % rollout.parallel.dense:
+            return  # only whole engines run on lent accelerators
+        most = self._accelerators - own.accelerators
+        beside = [size for size in self._sizes[self._terms.rollout] if size.accelerators <= most]
+        allowed = [
+            size for size in beside if not self._is_refused(own.accelerators, own.accelerators + size.accelerators)
+        ]
+        if allowed:
+            seconds, borrower = min((_seconds(self._terms, own, size), size.accelerators) for size in allowed)
+            self._best[own.accelerators] = _Lent(seconds, own.accelerators + borrower, own)
+
+    def _is_refused(self, trainer: int, rollout: int) -> bool:
+        return any(trainer <= refused.trainer and rollout <= refused.rollout for refused in self._refused)
 
     def best(self) -> Found | None:
         """Return the fastest schedule that is left, ``None`` if there is none."""
-        if not self._left:
+        if not self._best:
             return None
-        seconds, schedule = self._left.pop(0)
+        lent = min(self._best.values(), key=lambda lent: (lent.seconds, lent.accelerators))
+        own = lent.own.accelerators
+        trainer = Schedule("leaf", own, self._terms.trainer)
+        rollout = Schedule("leaf", lent.accelerators - own, self._terms.rollout)
+        schedule = Schedule("lend", lent.accelerators, children=(trainer, rollout))
         # Its parts lie side by side, as those of a pipeline do; the order decides how far the weights travel.
         beside = Schedule("pipe", schedule.accelerators, children=schedule.children)
         (transfers, crossing, moved, _), starts = self._cluster.lay_out(beside)
-        return seconds + transfers, schedule, starts, (crossing, moved)
+        return lent.seconds + transfers, schedule, starts, (crossing, moved)
 
-    def exclude(self, sizes: object, refused: object) -> None:
-        """Leave out a schedule that is refused: `best` has removed it."""
+    def exclude(self, sizes: Mapping[str, int], refused: Sequence[Collection[str]]) -> None:
+        """Leave out the schedules that are refused for the same reason as that with these sizes.
+
+        ``refused`` has the components of each reason. The rollout also uses the lent accelerators.
+        """
+        trainer = sizes[self._terms.trainer]
+        rollout = trainer + sizes[self._terms.rollout]
+        alone = {self._terms.trainer: _Refused(trainer, math.inf), self._terms.rollout: _Refused(math.inf, rollout)}
+        self._refused.append(_Refused(trainer, rollout))
+        self._refused += [alone[name] for names in refused for name in names if len(names) == 1 and name in alone]
+        for own in self._sizes[self._terms.trainer]:
+            lent = self._best.get(own.accelerators)
+            if lent is not None and self._is_refused(own.accelerators, lent.accelerators):
+                self._keep_best(own)
 
 
-def _best_for(
-    costs: Costs, terms: LendingTerms, own: Size, sizes: Sizes, accelerators: int
-) -> tuple[float, Schedule] | None:
-    """Return the fastest schedule with this size of the trainer; ``None`` if it can lend to no rollout."""
-    rollout = costs.components[terms.rollout]
-    if own.accelerators % rollout.parallel.dense:
-        return None  # only whole engines run on lent accelerators
-    most = accelerators - own.accelerators
-    beside = [size for size in sizes[terms.rollout] if size.accelerators <= most]
-    if not beside:
-        return None
-    seconds, borrower = min((_seconds(terms, own, size), size.accelerators) for size in beside)
-    children = (Schedule("leaf", own.accelerators, terms.trainer), Schedule("leaf", borrower, terms.rollout))
-    return seconds, Schedule("lend", own.accelerators + borrower, children=children)
+class _Lent(NamedTuple):
+    """The fastest schedule with one size of the trainer, and the accelerators of both components together."""
+
+    seconds: float
+    accelerators: int
+    own: Size
+
+
+class _Refused(NamedTuple):
+    """Schedules with at most these accelerators of the trainer, and of the rollout with those that it borrows."""
+
+    trainer: float
+    rollout: float
 
 
 def _seconds(terms: LendingTerms, trainer: Size, rollout: Size) -> float:
