@@ -169,6 +169,7 @@ def test_a_log_of_another_run_is_refused(text: str, split: Any, code: str, messa
         logged(text, 8, split)
     [fault] = caught.value.diagnostics
     assert fault.code == code and message in fault.message and fault.file == "run.log" and fault.help
+    assert fault.help.isprintable()
 
 
 def test_the_command_prints_a_run_to_paste() -> None:

@@ -193,7 +193,7 @@ def no_near_run(measured: Sequence[int], accelerators: int) -> Diagnostic:
 def no_logged_steps(file: str, forms: Sequence[str]) -> Diagnostic:
     """Return the fault of a log that has the times of no step."""
     message = "the log has no step with its times, as verl, slime, NeMo-RL and SkyRL print them"
-    help = "pass what the trainer prints to the console, with lines such as\n" + "\n".join(forms)
+    help = f"pass what the trainer prints to the console, with lines such as {'; '.join(forms)}"
     return Diagnostic("missing-times", message, help, file=file)
 
 
