@@ -210,6 +210,11 @@ def test_an_interrupted_transition(two_nodes: Cluster) -> None:
         return [apply(changed, {"actor": group}, calls={"sync": lambda step: step.ranks.pid().wait()})]
 
     grow, shrink = transition(small, large), transition(large, small)
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        apply(grow, {"actor": group}, calls={"sync": lambda step: os.kill(os.getpid(), signal.SIGINT)})
+    cause = interrupt.value.__cause__
+    assert isinstance(cause, TransitionError) and cause.at == ("sync actor/1",) and cause.plan == small
+    assert group.pid().wait() == [pid] and len(present()) == names
     stopped = 0
     for changed, back in ((grow, shrink), (shrink, grow)):
         found = points(partial(change, changed), 2)

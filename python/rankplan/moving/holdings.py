@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 from rankplan.frozen import frozen
@@ -165,8 +166,12 @@ class Keeper:
 
         Data ranks have equal parts, but those of a stage of different layers may have different bytes.
         """
-        is_even = all(tensor.layers.first == 0 and tensor.layers.every == 1 for tensor in self.tensors.values())
-        return _without_data(coordinates) if is_even else self.decides(coordinates)
+        return _without_data(coordinates) if self._is_even else self.decides(coordinates)
+
+    @cached_property
+    def _is_even(self) -> bool:
+        """Whether all layers have the same tensors."""
+        return all(tensor.layers.first == 0 and tensor.layers.every == 1 for tensor in self.tensors.values())
 
     @property
     def _shape(self) -> Shape | None:

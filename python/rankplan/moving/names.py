@@ -84,7 +84,7 @@ def _gains(before: Side, after: Side, sets: Sequence[Sequence[Slot]]) -> list[di
         else:  # all numbers need the same bytes: only those matter with which a slot stays
             numbers = {number} | {set_of[old.rank] for old in old_slots if old is not None and old.rank in set_of}
         mine = {
-            other: _gain(before, after, old_slots, slots, sets[other], kept, own=other == number)
+            other: _gain(before, after, old_slots, slots, sets[other], kept, depends=depends, own=other == number)
             for other in sorted(numbers)
         }
         least = min(gain.bytes for gain in mine.values())
@@ -105,9 +105,13 @@ def _gain(
     others: Sequence[Slot],
     kept: _Kept,
     *,
+    depends: bool,
     own: bool,
 ) -> Gain:
-    """Return what a set is worth with the ranks and coordinates of another one; ``kept`` has what was compared."""
+    """Return what a set is worth with the ranks and coordinates of another one; ``kept`` has what was compared.
+
+    Bytes are counted if they depend on the number.
+    """
     total, stay = Fraction(0), 0
     for old, slot, other in zip(old_slots, slots, others, strict=True):
         if old is None or old.environment != slot.environment:
@@ -115,10 +119,14 @@ def _gain(
         keys = before.key(old), after.key(other)
         if keys not in kept:
             share, held = after.holding(other), before.holding(old)
-            moved = sum((after.keeper.bytes(piece, box) for piece, box in without_held(share, held)), Fraction(0))
-            kept[keys] = after.bytes(other) - moved, share == held
+            found = Fraction(0)
+            if depends:
+                moved = (after.keeper.bytes(piece, box) for piece, box in without_held(share, held))
+                found = after.bytes(other) - sum(moved, Fraction(0))
+            kept[keys] = found, share == held
         size, is_same = kept[keys]
-        total += size
+        if depends:
+            total += size
         if is_same and (old.rank, old.coordinates) == (other.rank, other.coordinates):
             stay += 1
     return Gain(total, stay, int(own))

@@ -16,14 +16,14 @@ from rankplan.moving import faults
 from rankplan.moving.cards import Amounts, Sizes, accelerator_of, resting
 from rankplan.moving.changes import STAY, SlotChange, changes_of
 from rankplan.moving.costs import NO_COSTS, MoveCosts, read_costs
-from rankplan.moving.holdings import PARTS
+from rankplan.moving.holdings import PARTS, Key
 from rankplan.moving.instances import Component, Instance, Work, work_of
 from rankplan.moving.lent import sleep_and_wake
 from rankplan.moving.names import Naming, named
 from rankplan.moving.ordering import Group, Hold, Ordered, Step, groups_of, sleeping_choices
 from rankplan.moving.peaks import Peak, Seconds, longest_path, peaks_of
 from rankplan.moving.senders import HOST, STORAGE, Distances, Sender, Sending, Transfer
-from rankplan.moving.sides import Node, Side, check_alive, common_nodes, dead_hardware
+from rankplan.moving.sides import Node, Side, Slot, check_alive, common_nodes, dead_hardware
 from rankplan.moving.times import step_seconds
 from rankplan.nodes.entries import Marks
 from rankplan.plans.plan import Plan, check_plan
@@ -575,15 +575,17 @@ class _Solving:
     def _kept(self, received: Mapping[tuple[str, int], Fraction]) -> int | None:
         """Return the bytes of the plan after that are on their devices already."""
         kept = Fraction(0)
-        for name, component in self._components.items():
+        for component in self._components.values():
             side = component.after
             if side is None:
                 continue
             if not side.keeper.known:
                 return None
+            alike: dict[Key, list[Slot]] = defaultdict(list)
             for slot in side.slots:
-                kept += side.bytes(slot) - received[name, slot.number]
-        return round(kept)
+                alike[side.weight_key(slot)].append(slot)
+            kept += sum(side.bytes(slots[0]) * len(slots) for slots in alike.values())
+        return round(kept - sum(received.values()))
 
 
 def _uncertain(order: Ordered, sizes: Sizes, after: Plan) -> list[tuple[str, int]]:
