@@ -187,7 +187,9 @@ class Unfinished:
     def _plan(self, running: Sequence[Running]) -> Plan | None:
         """Return the plan that describes what runs, if one does."""
         before, after = self._transition.before, self._transition.after
-        if any(one.state in (STOPPED, LOADED) or len(one.ranks) < one.size for one in running):
+        if any(one.state in (STOPPED, LOADED) for one in running):
+            return None
+        if any(_dead(company) for company in self._companies.values()):
             return None
         if not self._done or before == after:
             return before
