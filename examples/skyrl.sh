@@ -1,4 +1,4 @@
-# SkyRL: two engines, then the policy and its reference model. Run it: rankplan run examples/skyrl.sh --simulate 3x4
+# SkyRL: two engines, then the policy and its reference model. Run it: rankplan run examples/skyrl.sh --nodes 3x4 --simulate
 TP=4
 uv run -m skyrl.train.entrypoints.main_base \
     trainer.placement.colocate_all=false \

@@ -132,12 +132,12 @@ def test_an_unreadable_file_gives_a_message(content: bytes | None, message: str,
         ["check", "--nodes", "1x65537", "fine.yaml"],
         ["check", "--nodes", "2x8", "--inventory", "inventory.yaml", "fine.yaml"],
         ["plan", "fine.yaml", "--format", "xml"],
-        ["run", "fine.yaml", "--simulate", "2"],
-        ["run", "fine.yaml", "--simulate", "2x8", "--ray", "auto"],
-        ["run", "fine.yaml", "--simulate", "2x8", "--timeout", "nan"],
-        ["run", "fine.yaml", "--simulate", "2x8", "--method", "ru"],
-        ["run", "fine.yaml", "--simulate", "2x8", "--worker", "json"],
-        ["run", "fine.yaml", "--simulate", "2x8", "--worker", "json:JSONEncoder"],
+        ["run", "fine.yaml", "--nodes", "2", "--simulate"],
+        ["run", "fine.yaml", "--nodes", "2x8", "--simulate", "--ray", "auto"],
+        ["run", "fine.yaml", "--nodes", "2x8", "--simulate", "--timeout", "nan"],
+        ["run", "fine.yaml", "--nodes", "2x8", "--simulate", "--method", "ru"],
+        ["run", "fine.yaml", "--nodes", "2x8", "--simulate", "--worker", "json"],
+        ["run", "fine.yaml", "--nodes", "2x8", "--simulate", "--worker", "json:JSONEncoder"],
     ],
 )
 def test_wrong_usage_exits_2(arguments: list[str], folder: Path) -> None:
@@ -309,7 +309,9 @@ def test_a_folded_table_keeps_groups_apart_and_serial_numbers_whole(folder: Path
 
 
 def test_run_without_ray_tells_what_to_install(folder: Path) -> None:
-    done = rankplan(folder, "run", "fine.yaml", "--simulate", "2x8", prelude="import sys; sys.modules['ray'] = None")
+    done = rankplan(
+        folder, "run", "fine.yaml", "--nodes", "2x8", "--simulate", prelude="import sys; sys.modules['ray'] = None"
+    )
     assert done.returncode == 1
     required, *_ = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["ray"]
     assert done.stderr == f"error: this needs Ray, which is not installed; run pip install '{required}'\n"
@@ -317,7 +319,7 @@ def test_run_without_ray_tells_what_to_install(folder: Path) -> None:
 
 def test_run_rejects_a_faulty_config_before_anything_starts(folder: Path) -> None:
     prelude = "import sys; sys.modules['ray'] = None"
-    done = rankplan(folder, "run", "faulty.yaml", "--simulate", "2x8", prelude=prelude)
+    done = rankplan(folder, "run", "faulty.yaml", "--nodes", "2x8", "--simulate", prelude=prelude)
     assert done.returncode == 1 and "2 faults in faulty.yaml" in done.stderr
 
 
@@ -329,7 +331,9 @@ def test_run_launches_runs_and_verifies_every_rank(folder: Path) -> None:
         "    def go(self):\n"
         f"        Path({str(folder)!r}, f'{{self.component}}-{{self.rank}}').touch()\n"
     )
-    done = rankplan(folder, "run", "fine.yaml", "--simulate", "2x8", "--worker", "mine:Mine", "--method", "go")
+    done = rankplan(
+        folder, "run", "fine.yaml", "--nodes", "2x8", "--simulate", "--worker", "mine:Mine", "--method", "go"
+    )
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()]
     header = next(index for index, row in enumerate(rows) if row[:1] == ["component"])
@@ -356,7 +360,7 @@ def test_a_failing_rank_ends_the_run_and_is_named(folder: Path) -> None:
         "            raise ValueError('no such checkpoint')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-m", "rankplan", "run", "fine.yaml", "--simulate", "2x8", "--worker", "bad:Bad"],
+        [sys.executable, "-m", "rankplan", "run", "fine.yaml", "--nodes", "2x8", "--simulate", "--worker", "bad:Bad"],
         cwd=folder,
         text=True,
         capture_output=True,

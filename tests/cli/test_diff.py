@@ -235,7 +235,7 @@ def test_facts_of_hardware_differ() -> None:
     Path("two.yaml").write_text(nodes.replace("numa: 0}", "numa: 1}").replace("{0: 0-7}", "{1: 0-3}"))
     written("conf.yaml", {"num_nodes": 2, "component_placement": {"a": "0-1"}})
     for name in ("one", "two"):
-        command = ["plan", "conf.yaml", "--inventory", f"{name}.yaml", "-o", f"{name}.json"]
+        command = ["plan", "conf.yaml", "--inventory", f"{name}.yaml", "--save", f"{name}.json"]
         assert run(*command).exit_code == 0
     done = compared("one.json", "two.json")
     assert done.exit_code == 1 and "nodes 0-1" in done.stdout and "numa" in done.stdout

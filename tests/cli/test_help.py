@@ -109,14 +109,14 @@ def test_completion_works_in_bash() -> None:
         ("plan --format cvs conf.yaml", "'cvs' is not one of 'table', 'json', 'csv',"),
         ("plan --nodes 8 conf.yaml", "'8' is not nodes x accelerators; write 2x8 for 2 nodes"),
         (
-            "run --simulate nodse.yaml conf.yaml",
+            "run --nodes nodse --simulate conf.yaml",
             "nodes with 8 accelerators each, or the path of an inventory file",
         ),
         ("plan one.yaml two.yaml", "Got unexpected extra argument (two.yaml)"),
         ("diff conf.yaml", "Missing argument 'B'"),
-        ("plan conf.yaml -o map.svg", "rankplan show writes pictures"),
-        ("run conf.yaml --nodes 2x8", "to simulate these nodes, use --simulate 2x8"),
-        ("run conf.yaml --inventory nodes.yaml", "to simulate these nodes, use --simulate nodes.yaml"),
+        ("plan conf.yaml -o map.svg", "--save writes the plan, and rankplan show pictures"),
+        ("run conf.yaml --nodes 2x8", "to simulate these nodes, use --nodes 2x8 --simulate"),
+        ("run conf.yaml --inventory nodes.yaml", "to simulate these nodes, use --nodes nodes.yaml --simulate"),
         ("run conf.yaml -- lr=1", "takes no arguments: use --worker; to override the config, use --set KEY=VALUE"),
         ("run conf.yaml -- cluster.num_nodes=2", "not the name of an argument; to override the config, use --set"),
     ],
@@ -136,7 +136,7 @@ def test_a_missing_file_that_looks_like_an_override_gets_the_dashes() -> None:
 
 
 def test_run_rejects_a_costs_file_before_the_job() -> None:
-    words = ["run", "conf.yaml", "--simulate", "2x8", "--timings"]
+    words = ["run", "conf.yaml", "--nodes", "2x8", "--simulate", "--timings"]
     done = run(*words, "missing/costs.yaml")
     assert (done.exit_code, done.stderr) == (1, "error: missing: No such directory\n")
     done = run(*words, "conf.yaml")

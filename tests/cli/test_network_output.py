@@ -167,12 +167,12 @@ def test_a_saved_plan_keeps_its_topology_and_levels() -> None:
 
 def test_run_starts_nothing_if_a_group_crosses_what_must_be_kept() -> None:
     keeping("{actor: {ep: nvlink}}")
-    done = run("run", "conf.yaml", "--simulate", "nodes.yaml")
+    done = run("run", "conf.yaml", "--nodes", "nodes.yaml", "--simulate")
     assert done.exit_code == 1 and "2 of 2 expert groups span nvlink domains" in done.stderr
     keeping("{actor: {ep: node}}")
-    done = run("run", "conf.yaml", "--simulate", "4x4")
+    done = run("run", "conf.yaml", "--nodes", "4x4", "--simulate")
     assert done.exit_code == 1 and "2 of 2 expert groups span nodes" in done.stderr
-    done = run("run", "conf.yaml", "--simulate", "4x4", "--without", "node-9")
+    done = run("run", "conf.yaml", "--nodes", "4x4", "--simulate", "--without", "node-9")
     assert done.exit_code == 1 and "unknown node or accelerator 'node-9'" in done.stderr
 
 
@@ -257,13 +257,14 @@ def test_the_levels_of_kueue() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name the nodes with --inventory, --ray, --slurm or --kubernetes"),
-        (["--inventory", "a", "--ray", "b"], "use only one of --inventory and --ray"),
+        ([], "name the nodes with --nodes, --ray, --slurm or --kubernetes"),
+        (["--inventory", "a.yaml", "--ray", "b"], "use only one of --nodes and --ray"),
+        (["--inventory", "a.yaml", "--nodes", "2x8"], "use --nodes once; --inventory is its other name"),
         (
-            ["--inventory", "a", "--accelerators", "4"],
+            ["--inventory", "a.yaml", "--accelerators", "4"],
             "use --accelerators only if Slurm's topology alone lists the nodes",
         ),
-        (["--inventory", "a", "--topology", "b"], "--topology chooses a topology of --slurm"),
+        (["--inventory", "a.yaml", "--topology", "b"], "--topology chooses a topology of --slurm"),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str) -> None:

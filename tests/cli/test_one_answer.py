@@ -37,7 +37,7 @@ COMMANDS = [
     "arrange run.job.yaml",
     "arrange run.job.yaml --save new.json -o new.yaml",
     "emit run.job.yaml --to kuberay --image me/rl:1 -o new.yaml",
-    "run run.job.yaml --simulate nodes.yaml",
+    "run run.job.yaml --nodes nodes.yaml --simulate",
 ]
 OF_PLANS = [
     "plan plan.json",
@@ -45,7 +45,7 @@ OF_PLANS = [
     "arrange plan.json --save new.json",
     "emit plan.json --to kuberay --image me/rl:1 -o new.yaml",
     "replan plan.json --save new.json",
-    "run plan.json --simulate nodes.yaml",
+    "run plan.json --nodes nodes.yaml --simulate",
 ]
 
 

@@ -104,7 +104,7 @@ def test_a_file_equals_the_printed_output(form: str) -> None:
     assert Path("out").read_text() == plan(*arguments).stdout != ""
 
 
-@pytest.mark.parametrize(("name", "form"), [("p.json", "plan"), ("p.CSV", "csv"), ("p.npz", "numpy")])
+@pytest.mark.parametrize(("name", "form"), [("p.CSV", "csv"), ("p.npz", "numpy")])
 def test_the_suffix_of_the_file_selects_the_format(name: str, form: str) -> None:
     assert plan("-o", name).exit_code == plan("--format", form, "-o", "stated").exit_code == 0
     assert Path(name).read_bytes() == Path("stated").read_bytes()
@@ -129,8 +129,7 @@ def test_a_config_can_come_through_a_pipe() -> None:
     ("arguments", "message"),
     [
         (["--format", "numpy"], "--format numpy requires -o PATH"),
-        (["--format", "plan"], "--format plan requires -o PATH"),
-        (["-o", "table.txt"], "json, csv, hostfile, rankfile, plan, numpy"),
+        (["-o", "table.txt"], "json, csv, hostfile, rankfile, numpy"),
         (["--format", "rankfile"], "conf.yaml has 4 components; choose one: actor, rollout, again, back"),
         (["--component", "rolout"], "did you mean `rollout`?"),
     ],

@@ -170,8 +170,8 @@ def test_show_beside_other_jobs(tmp_path: Path) -> None:
     nodes(6, {"nvlink": 2}).save(tmp_path / "nodes.yaml")
     (tmp_path / "a.yaml").write_text("cluster: {num_nodes: 2, component_placement: {actor: all}}\n")
     (tmp_path / "b.yaml").write_text("cluster: {num_nodes: 6, component_placement: {sft: 32-47}}\n")
-    rankplan(tmp_path, "plan", "b.yaml", "--inventory", "nodes.yaml", "-o", "b.json")
-    rankplan(tmp_path, "plan", "a.yaml", "--inventory", "nodes.yaml", "-o", "a.json")
+    rankplan(tmp_path, "plan", "b.yaml", "--inventory", "nodes.yaml", "--save", "b.json")
+    rankplan(tmp_path, "plan", "a.yaml", "--inventory", "nodes.yaml", "--save", "a.json")
     done = rankplan(tmp_path, "show", "a.yaml", "--inventory", "nodes.yaml", "--beside", "b.json")
     assert done.stdout.splitlines()[3:9] == [
         "network: 3 nvlink domains, 6 nodes",

@@ -199,7 +199,7 @@ def test_run_accepts_a_saved_plan(plain: Plain) -> None:
 
     done = plain.run("plan.json", "--dialect", "roll")
     assert done.returncode == 2 and "plan.json is a saved plan with its own nodes" in done.stderr
-    done = plain.run("plan.json", "--simulate", "1x4")
+    done = plain.run("plan.json", "--nodes", "1x4", "--simulate")
     assert done.returncode == 1 and "error[plan-mismatch]: node 0: the plan has 2 NV_GPU" in done.stderr
 
 
@@ -277,7 +277,7 @@ def test_a_signal_leaves_nothing_of_a_simulation(plain: Plain, number: signal.Si
         "from rankplan.cli import main; main()\n"
     )
     (plain.folder / "nodes.yaml").write_text(TWO.replace("1, c", "2, c"))
-    done = plain.python("-c", prelude, "run", "nodes.yaml", "--simulate", "2x2", TMPDIR=str(base))
+    done = plain.python("-c", prelude, "run", "nodes.yaml", "--nodes", "2x2", "--simulate", TMPDIR=str(base))
     assert done.returncode == 128 + number, done.stderr
     assert done.stderr.splitlines()[-1] == "interrupted"
     assert list(base.glob("rankplan-*")) == []
@@ -293,7 +293,16 @@ def test_signals_to_the_whole_process_group_of_a_simulation(plain: Plain, number
     base = plain.folder / f"group-{number.name}"
     base.mkdir()
     name = f"group-{number.name.lower()}"
-    arguments = ["two.yaml", "--simulate", "1x2", "--worker", "mine:Stuck", "--", f"file={plain.folder / name}"]
+    arguments = [
+        "two.yaml",
+        "--nodes",
+        "1x2",
+        "--simulate",
+        "--worker",
+        "mine:Stuck",
+        "--",
+        f"file={plain.folder / name}",
+    ]
     with plain.running(*arguments, TMPDIR=str(base), start_new_session=True) as process:
         plain.pids(name)
         rays = {one.name(): os.getsid(one.pid) for one in family(f"TMPDIR={base}")}

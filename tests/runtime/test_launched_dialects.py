@@ -41,7 +41,16 @@ def granted() -> list[dict[str, Any]]:
     ("example", "size", "processes"), [("roll", "3x8", 31), ("slime", "3x4", 10), ("slime-colocated", "2x4", 10)]
 )
 def test_an_example_is_run_and_verified(example: str, size: str, processes: int) -> None:
-    command = [sys.executable, "-m", "rankplan", "run", str(EXAMPLES / f"{example}.yaml"), "--simulate", size]
+    command = [
+        sys.executable,
+        "-m",
+        "rankplan",
+        "run",
+        str(EXAMPLES / f"{example}.yaml"),
+        "--nodes",
+        size,
+        "--simulate",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=200)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -52,7 +61,7 @@ def test_an_example_is_run_and_verified(example: str, size: str, processes: int)
 def test_a_run_is_reported_as_json_alone(tmp_path: Path) -> None:
     config = tmp_path / "one.yaml"
     config.write_text("cluster: {num_nodes: 1, component_placement: {a: 0-1}}\n")
-    command = [sys.executable, "-m", "rankplan", "run", str(config), "--simulate", "1x2", "--format", "json"]
+    command = [sys.executable, "-m", "rankplan", "run", str(config), "--nodes", "1x2", "--simulate", "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ, timeout=200)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

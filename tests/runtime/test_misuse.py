@@ -298,7 +298,7 @@ def test_a_worker_that_cannot_run_is_refused_before_anything_starts(
     (tmp_path / "one.yaml").write_text("cluster: {num_nodes: 1, component_placement: {actor: 0}}\n")
     (tmp_path / "mistakes.py").write_text(MISTAKES)
     (tmp_path / "leaves.py").write_text("import sys; sys.exit('no way')\n")
-    command = [sys.executable, "-m", "rankplan", "run", "one.yaml", "--simulate", "1x1", *arguments]
+    command = [sys.executable, "-m", "rankplan", "run", "one.yaml", "--nodes", "1x1", "--simulate", *arguments]
     done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True)
     assert done.returncode == code and message in done.stderr and "Traceback" not in done.stderr
 
@@ -306,7 +306,18 @@ def test_a_worker_that_cannot_run_is_refused_before_anything_starts(
 def test_without_a_terminal_there_is_no_colour(tmp_path: Path) -> None:
     (tmp_path / "one.yaml").write_text("cluster: {num_nodes: 1, component_placement: {actor: 0-1}}\n")
     (tmp_path / "mistakes.py").write_text(MISTAKES)
-    command = [sys.executable, "-m", "rankplan", "run", "one.yaml", "--simulate", "1x2", "--worker", "mistakes:Fine"]
+    command = [
+        sys.executable,
+        "-m",
+        "rankplan",
+        "run",
+        "one.yaml",
+        "--nodes",
+        "1x2",
+        "--simulate",
+        "--worker",
+        "mistakes:Fine",
+    ]
     done = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout + done.stderr and done.stdout.count("hello from a rank") == 2

@@ -60,7 +60,19 @@ def test_run_adds_measured_times_to_a_costs_file(tmp_path: Path, monkeypatch: py
     )
     Path("costs.yaml").write_text("batches: 4\ncomponents:\n  actor: {seconds: {2: 99, 4: 0.5}, memory: 3}\n")
     done = subprocess.run(
-        [sys.executable, "-m", "rankplan", "run", "conf.yaml", "--simulate", "1x2", "--timings", "costs.yaml"],
+        [
+            sys.executable,
+            "-m",
+            "rankplan",
+            "run",
+            "conf.yaml",
+            "--nodes",
+            "1x2",
+            "--nodes",
+            "--timings",
+            "--simulate",
+            "costs.yaml",
+        ],
         capture_output=True,
         text=True,
     )
@@ -101,7 +113,7 @@ def test_tune_takes_the_file_of_a_run_as_it_is(tmp_path: Path, monkeypatch: pyte
         "cluster: {num_nodes: 1, component_placement: {rollout: 0-1, inference: 0-1, actor: 0-1:0-3, judge: 1}}\n"
         "data: {rollout_batch_size: 64}\n"
     )
-    line = "run conf.yaml --simulate nodes.yaml --worker train:Train --timings costs.yaml"
+    line = "run conf.yaml --nodes nodes.yaml --simulate --worker train:Train --timings costs.yaml"
     done = subprocess.run([sys.executable, "-m", "rankplan", *line.split()], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "costs.yaml: add what `judge` waits for to `after`; no role has this name" in done.stderr

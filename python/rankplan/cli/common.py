@@ -37,6 +37,7 @@ from rankplan.frozen import frozen
 from rankplan.guests.doors import Table
 from rankplan.hardware.cards import size_in_bytes
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.inventory_file import is_size
 from rankplan.plans.plan import Plan
 from rankplan.read.sources import Sources
 from rankplan.read.text.reader import Reader
@@ -73,19 +74,26 @@ class InputFile(click.Path):
 
 
 class Nodes(click.ParamType):  # type: ignore[type-arg]
-    """``2x8``: nodes x accelerators per node; their model may follow: ``2x8:H100``."""
+    """``2x8``: nodes x accelerators per node; their model may follow: ``2x8:H100``. Or the path of an inventory."""
 
     name = "nodes"
-    otherwise = ""
-    """What else the option accepts, appended to its error message."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text if it is a size."""
+        """Return the text if it is a size, or can be a path: it has a suffix or a folder, or the file exists."""
+        text = str(value)
+        if not is_size(text) and (Path(text).name != text or Path(text).suffix or Path(text).exists()):
+            return text
         try:
-            Inventory.parse(str(value))
+            Inventory.parse(text)
         except PlacementError as error:
-            self.fail(f"{error.message}; {error.help}{self.otherwise}", param, ctx)
-        return str(value)
+            self.fail(f"{error.message}; {error.help}, or the path of an inventory file", param, ctx)
+        return text
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Return a hint for the shell to complete files."""
+        from click.shell_completion import CompletionItem
+
+        return [CompletionItem(incomplete, type="file")]
 
 
 class Name(click.ParamType):  # type: ignore[type-arg]
@@ -174,7 +182,7 @@ class Choice:
     @property
     def stated_nodes(self) -> tuple[str, str] | None:
         """What an option says about the nodes, and the option."""
-        options = (("--nodes", self.nodes), ("--inventory", self.file), ("--ray", self.ray))
+        options = (("--nodes", self.nodes), ("--nodes", self.file), ("--ray", self.ray))
         return next(((value, option) for option, value in options if value is not None), None)
 
     @cached_property
@@ -245,16 +253,32 @@ def format_option(*formats: str) -> Callable[..., Any]:
     return click.option("--format", "form", type=choice, default=formats[0], show_default=True, help="Output format.")
 
 
-def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--inventory``, ``--nodes``, ``--ray`` and ``--without``; the command gets them as ``choice``."""
-
-    @click.option("--inventory", metavar="FILE", type=click.Path(), help="Use the nodes of this inventory file.")
-    @click.option(
+def nodes_option(help: str) -> Callable[..., Any]:
+    """Return ``--nodes``, also named ``--inventory``: a size, or the path of an inventory."""
+    option: Callable[..., Any] = click.option(
         "--nodes",
+        "--inventory",
+        "nodes",
         type=Nodes(),
-        metavar="NxM[:MODEL]",
-        help="Use N equal nodes with M accelerators each, e.g. 2x8, or 2x8:H100.",
+        metavar="FILE|NxM[:MODEL]",
+        multiple=True,
+        callback=_only_nodes,
+        help=help,
     )
+    return option
+
+
+def _only_nodes(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """Return the nodes of an option with two names. Raises ``click.UsageError`` if both are stated."""
+    if len(values) > 1:
+        raise click.UsageError("use --nodes once; --inventory is its other name")
+    return next(iter(values), None)
+
+
+def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--nodes``, ``--ray`` and ``--without``; the command gets them as ``choice``."""
+
+    @nodes_option("Use these nodes: an inventory file, or N nodes with M accelerators each, e.g. 2x8, or 2x8:H100.")
     @click.option("--ray", metavar="ADDRESS", help="Use the nodes of this Ray cluster (auto finds it).")
     @without_option
     @click.option(
@@ -265,7 +289,6 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
     @wraps(command)
     def chosen(
-        inventory: str | None,
         nodes: str | None,
         ray: str | None,
         without: tuple[str, ...],
@@ -273,14 +296,17 @@ def inventory_options(command: Callable[..., Any]) -> Callable[..., Any]:
         dialect_name: str | None = None,
         **rest: Any,
     ) -> Any:
-        if sum(option is not None for option in (inventory, nodes, ray)) > 1:
-            raise click.UsageError("use only one of --inventory, --nodes and --ray")
-        if node_order == "text" and nodes is not None:
-            raise click.UsageError("--node-order text needs nodes with addresses: --inventory or --ray")
-        choice = Choice(inventory, nodes, ray, without, by_text=node_order == "text", dialect=dialect_name)
+        if nodes is not None and ray is not None:
+            raise click.UsageError("use only one of --nodes and --ray")
+        is_file = nodes is not None and not is_size(nodes)
+        if node_order == "text" and nodes is not None and not is_file:
+            raise click.UsageError("--node-order text needs nodes with addresses: an inventory file, or --ray")
+        file, size = (nodes, None) if is_file else (None, nodes)
+        choice = Choice(file, size, ray, without, by_text=node_order == "text", dialect=dialect_name)
         return command(choice=choice, **rest)
 
-    return chosen
+    options: Callable[..., Any] = chosen
+    return options
 
 
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -303,8 +329,7 @@ def refuse_other_nodes(file: Config, choice: Choice) -> None:
     """Raise ``click.UsageError`` for a saved plan with options that only a config takes."""
     if is_saved(file) and (replace(choice, without=()) != Choice() or overrides()):
         raise click.UsageError(
-            f"{name_of(file)} is a saved plan with its own nodes; remove --nodes, --inventory, --ray, --dialect and "
-            "overrides"
+            f"{name_of(file)} is a saved plan with its own nodes; remove --nodes, --ray, --dialect and overrides"
         )
 
 
@@ -434,7 +459,7 @@ class Component(click.ParamType):  # type: ignore[type-arg]
         from click.shell_completion import CompletionItem
 
         given = ctx.params.get
-        choice = Choice(given("inventory"), given("nodes"), None, given("without") or (), dialect=given("dialect_name"))
+        choice = Choice(None, given("nodes"), None, given("without") or (), dialect=given("dialect_name"))
         with suppress(*EXPECTED):
             for file in ctx.args[:1]:  # parsing ends at the completed option, before click names the arguments
                 found = planned(file, choice)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from rankplan.cli.common import Choice, output_option, without_option
+from rankplan.cli.common import Choice, nodes_option, output_option, without_option
 from rankplan.cli.output import faults_end_it, note
 from rankplan.errors import PlacementError
 from rankplan.files import read_text
@@ -23,7 +23,7 @@ _MOST_LISTED = 8
 
 
 @click.command()
-@click.option("--inventory", "file", metavar="FILE", type=click.Path(), help="Read the nodes of this inventory file.")
+@nodes_option("Read these nodes: an inventory file, or N nodes with M accelerators each, e.g. 2x8.")
 @click.option("--ray", metavar="ADDRESS", help="Probe the nodes of this Ray cluster (auto finds it).")
 @click.option(
     "--slurm",
@@ -54,7 +54,7 @@ _MOST_LISTED = 8
 @without_option
 @output_option("Save the inventory to this file.")
 def inventory(
-    file: str | None,
+    nodes: str | None,
     ray: str | None,
     slurm: tuple[str, ...],
     topology: str | None,
@@ -82,12 +82,12 @@ def inventory(
         texts = {one: read_text(one) for one in slurm}  # a pipe can be read only once
         records = [one for one, text in texts.items() if shows_nodes(text)]
         networks = {one: read_slurm(one, topology, text=text) for one, text in texts.items() if one not in records}
-        sources = {"--inventory": file, "--ray": ray, "--kubernetes": kubernetes} | dict.fromkeys(records, "")
+        sources = {"--nodes": nodes, "--ray": ray, "--kubernetes": kubernetes} | dict.fromkeys(records, "")
         stated = [name for name, given in sources.items() if given is not None]
         if len(stated) > 1:
             raise click.UsageError(f"use only one of {' and '.join(stated)}: each lists the nodes")
         if not stated and not networks:
-            raise click.UsageError("name the nodes with --inventory, --ray, --slurm or --kubernetes")
+            raise click.UsageError("name the nodes with --nodes, --ray, --slurm or --kubernetes")
         if ignore_jobs and kubernetes is None and not records:
             raise click.UsageError("use --ignore-jobs with the nodes that Slurm or Kubernetes shows")
         if accelerators is not None and stated:
@@ -95,11 +95,11 @@ def inventory(
         if kubernetes is not None:
             found = _ranked(read_kubernetes_nodes(kubernetes, chosen or (), ignore_jobs=ignore_jobs))
         elif records:
-            nodes = read_slurm_nodes(records[0], text=texts[records[0]], ignore_jobs=ignore_jobs)
-            found, networks = _of_slurm(nodes, networks)
+            shown = read_slurm_nodes(records[0], text=texts[records[0]], ignore_jobs=ignore_jobs)
+            found, networks = _of_slurm(shown, networks)
         else:
             found = _nodes(
-                file, ray, {name: known for one in networks.values() for name, known in one.items()}, accelerators
+                nodes, ray, {name: known for one in networks.values() for name, known in one.items()}, accelerators
             )
         for name, labels in networks.items():
             found, unknown = found.with_labels(labels)
@@ -145,10 +145,10 @@ def _some(texts: Sequence[str]) -> str:
     return ", ".join([*texts[:_MOST_LISTED], *more])
 
 
-def _nodes(file: str | None, ray: str | None, labels: Labels, accelerators: int | None) -> Inventory:
-    """Return the nodes of a file, of a Ray cluster, or those that Slurm's file lists, in natural order."""
-    if file is not None or ray is not None:
-        return Choice(file, ray=ray).inventory
+def _nodes(nodes: str | None, ray: str | None, labels: Labels, accelerators: int | None) -> Inventory:
+    """Return the nodes of a file or a size, of a Ray cluster, or those that Slurm's file lists, in natural order."""
+    if nodes is not None or ray is not None:
+        return Choice(nodes, ray=ray).inventory
     if accelerators is None:
         note(f"assuming {counted(_ASSUMED, 'accelerator')} on each node; set another number with --accelerators")
     each = _ASSUMED if accelerators is None else accelerators

@@ -43,8 +43,8 @@ _TEXTS: dict[str, Callable[[Plan], Iterable[str]]] = {
     "hostfile": hostfile,
     "rankfile": rankfile,
 }
-_SUFFIXES = {".json": "plan", ".csv": "csv", ".npz": "numpy"}
-_FILES = ("plan", "numpy")
+_SUFFIXES = {".csv": "csv", ".npz": "numpy"}
+_FILES = ("numpy",)
 """Formats of files."""
 FORMATS = ["table", "json", *_TEXTS, *_FILES]
 
@@ -54,7 +54,7 @@ FORMATS = ["table", "json", *_TEXTS, *_FILES]
 @config_options
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Default: by the suffix of -o, else table.")
 @click.option("--component", metavar="NAME", type=Component(), help="Show only this component.")
-@output_option("Write to this file instead of stdout (required for plan and numpy).")
+@output_option("Write to this file instead of stdout (required for numpy).")
 @click.option("--weights", metavar="SENDER:RECEIVER", help="Show which slots send their weights to which slots.")
 @click.option("--memory", is_flag=True, help="Also show what each phase needs on an accelerator, and whether it fits.")
 @memory_options
@@ -87,7 +87,7 @@ def plan(
     fewer. A host is an ip or a hostname; if the inventory lacks one, a rankfile uses +n, the n-th host of a resource
     manager's allocation, which mpirun does not accept with --host and --hostfile.
 
-    plan (.json) is the plan itself, for every command that reads a saved plan; json is a list of processes.
+    json is a list of processes; --save writes the plan itself, for every command that reads a saved plan.
     numpy is an .npz file with the columns of each component, named component.column; see Component.to_numpy.
 
     For a trainer that starts its own processes, the plan predicts where Ray puts them. With --pinned, it is the plan to
@@ -155,7 +155,7 @@ def _chosen_format(form: str | None, output: str | None, weights: str | None) ->
     """Return the format: the stated one, else that of the suffix of a file. Weights are in no file of a plan."""
     if form is None:
         form = "table" if output is None else _SUFFIXES.get(Path(output).suffix.lower(), "table")
-    return "json" if weights is not None and form == "plan" else form
+    return form
 
 
 def _check_output(form: str, output: str | None) -> None:
@@ -165,7 +165,7 @@ def _check_output(form: str, output: str | None) -> None:
     if output is not None and form == "table":
         suffixes = ", ".join(_SUFFIXES)
         message = f"-o requires a suffix of {suffixes}, or another --format: {', '.join(FORMATS[1:])}"
-        raise click.UsageError(f"{message}; rankplan show writes pictures")
+        raise click.UsageError(f"{message}; --save writes the plan, and rankplan show pictures")
 
 
 def _write_weights(weights: WeightMap, form: str, output: str | None) -> None:
@@ -178,9 +178,7 @@ def _write_weights(weights: WeightMap, form: str, output: str | None) -> None:
 
 def _write_plan(plan: Plan, rows: ProcessNeeds | None, form: str, output: str | None) -> None:
     """Write a plan in a format other than a table; ``rows`` are the needs of its processes."""
-    if form == "plan" and output is not None:
-        plan.save(output)
-    elif form == "numpy" and output is not None:
+    if form == "numpy" and output is not None:
         write_whole(Path(output), npz(plan, rows))
     elif form == "json":
         _write(json_list(plain_rows(plan, rows)), output)

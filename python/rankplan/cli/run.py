@@ -20,12 +20,12 @@ from rankplan.cli import signals
 from rankplan.cli.common import (
     Choice,
     InputFile,
-    Nodes,
     Seconds,
     cluster_option,
     dialect_option,
     format_option,
     isolate_option,
+    nodes_option,
     planned,
     set_option,
     without_option,
@@ -36,6 +36,7 @@ from rankplan.front.command import reject_without_ray
 from rankplan.front.job import Config, inventory_from, is_saved, job_file_of, name_of, opened, unplaced_job
 from rankplan.nodes.facts import NODE_ORDERS
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.inventory_file import is_size
 from rankplan.plans.plan import Plan
 from rankplan.read.read_config import ReadConfig
 from rankplan.read.text.document import read_value
@@ -49,16 +50,6 @@ if TYPE_CHECKING:
     from rankplan.runtime.group.spec import GroupSpec
     from rankplan.runtime.group.worker import Worker
     from rankplan.runtime.rank.spec import RankReport
-
-
-class _Nodes(Nodes):
-    """``2x8``, or an inventory file."""
-
-    otherwise = ", or the path of an inventory file"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the inventory, or the path of an inventory file."""
-        return value if isinstance(value, str) and Path(value).is_file() else super().convert(value, param, ctx)
 
 
 _JOINING = 300.0  # seconds for the nodes of a batch job to join
@@ -82,22 +73,13 @@ def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[
     return found
 
 
-def _no_nodes(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Reject the options by which the other commands name nodes."""
-    if value is not None:
-        raise click.UsageError(f"run has no --nodes or --inventory; to simulate these nodes, use --simulate {value}")
-
-
 @click.command()
 @click.argument("file", metavar="FILE", type=InputFile())
 @click.argument("arguments", metavar="[-- KEY=VALUE...]", nargs=-1, callback=_keyword_arguments)
+@nodes_option("The nodes to simulate: an inventory file, or N nodes with M accelerators each, e.g. 2x8.")
 @click.option(
-    "--simulate",
-    type=_Nodes(),
-    metavar="NxM",
-    help="Simulate N nodes with M accelerators each on this machine, or the nodes of an inventory file.",
+    "--simulate", is_flag=True, help="Simulate the nodes on this machine; those of --nodes, or of the job file."
 )
-@click.option("--nodes", "--inventory", hidden=True, expose_value=False, callback=_no_nodes)
 @cluster_option
 @dialect_option
 @click.option(
@@ -130,7 +112,8 @@ def run(
     *,
     file: str,
     arguments: dict[str, Any],
-    simulate: str | None,
+    nodes: str | None,
+    simulate: bool,
     ray: str | None,
     dialect_name: str | None,
     worker_name: str | None,
@@ -153,22 +136,28 @@ def run(
     """
     if arguments and worker_name is None:
         raise click.UsageError(f"the built-in worker class takes no arguments: use --worker; {_OVERRIDE}")
-    if simulate is not None and ray is not None:
+    if simulate and ray is not None:
         raise click.UsageError("use only one of --simulate and --ray")
+    if nodes is not None and not simulate:
+        raise click.UsageError(f"run starts on a Ray cluster; to simulate these nodes, use --nodes {nodes} --simulate")
     if verbose:
         logging.basicConfig(format="%(levelname)s %(message)s")
         logging.getLogger("rankplan").setLevel(logging.DEBUG)
     with faults_end_it(), signals.raised():
         if timings is not None:
             _check_costs(Path(timings))
-        sized = simulate is not None and not Path(simulate).is_file()  # nodes that are only a number have no labels
         config = opened(file)
         job_file = job_file_of(config)
-        if job_file is not None and simulate is None and ray is None:
+        if job_file is not None and not simulate and ray is None:
             ray = job_file.ray
+        if simulate and nodes is None:
+            nodes = None if job_file is None else job_file.nodes
+            if nodes is None:
+                raise click.UsageError("name the nodes to simulate: --nodes 2x8 --simulate")
+        sized = nodes is not None and is_size(nodes)  # nodes that are only a number have no labels
         given = config, changes, dialect_name, without
         planned_on, read, saved = _planner(*given, isolate=isolate, labelled=not sized)
-        inventory = None if simulate is None else inventory_from(simulate)
+        inventory = None if nodes is None else inventory_from(nodes)
         # Report faults before anything starts.
         if inventory is not None:
             planned_on(inventory)

@@ -16,6 +16,7 @@ from rankplan.cli.common import (
     config_arguments,
     config_options,
     format_option,
+    save_option,
 )
 from rankplan.cli.convert import print_converted
 from rankplan.cli.output import colored, faults_end_it, print_lines, print_table
@@ -95,10 +96,11 @@ def _print_log(logged: LoggedRun) -> None:
     "-o",
     "--output",
     "outputs",
-    type=Suffixed(".svg", ".yaml", ".json"),
+    type=Suffixed(".svg", ".yaml"),
     multiple=True,
-    help="Write the plot (.svg), the config (.yaml) or the plan (.json); repeatable.",
+    help="Write the plot (.svg) or the config (.yaml); repeatable.",
 )
+@save_option
 def tune(
     *,
     file: str | None,
@@ -113,6 +115,7 @@ def tune(
     lend: bool,
     present: str | None,
     outputs: tuple[Path, ...],
+    save: str | None,
 ) -> None:
     """Find the fastest placement for measured times.
 
@@ -148,6 +151,8 @@ def tune(
             click.echo(warning.render(color=colored(sys.stderr)), err=True)
         for output in outputs:
             _write(output, result)
+        if save is not None:
+            result.plan.save(save)
         if form == "json":
             click.echo(tuning_json(result), nl=False)
             return
@@ -180,7 +185,5 @@ def _write(path: Path, result: Tuning) -> None:
     suffix = path.suffix.lower()
     if suffix == ".svg":
         write_whole(path, plot(sweep(result), result))
-    elif suffix == ".yaml":
-        write_whole(path, yaml.safe_dump(dict(result.best.config), sort_keys=False))
     else:
-        result.plan.save(path)
+        write_whole(path, yaml.safe_dump(dict(result.best.config), sort_keys=False))

@@ -30,15 +30,15 @@ _KINDS = ("tp", "ep", "cp", "pp", "fsdp", "dp")
 class Draft:
     """What an example needs to know of a job.
 
-    ``file`` is the path of its config or its saved plan, ``inventory_file`` that of its nodes, if one is given. Both
-    are relative to the folder of the job file. ``is_plan``: the file is a saved plan. ``owns_processes``: rankplan
-    starts the processes.
+    ``file`` is the path of its config or its saved plan, ``nodes`` the size or the path of its nodes, if one is given.
+    Paths are relative to the folder of the job file. ``is_plan``: the file is a saved plan. ``owns_processes``:
+    rankplan starts the processes.
     """
 
     file: str
     plan: Plan
     inventory: Inventory
-    inventory_file: str | None
+    nodes: str | None
     is_plan: bool
     owns_processes: bool
 
@@ -53,10 +53,9 @@ class Draft:
 
     def _examples(self) -> dict[str, Any]:
         """Return a value of each key that the job takes."""
-        nodes = self.inventory_file or _size(self.inventory)
         examples: dict[str, Any] = {
             "overrides": ["key=value"],
-            "nodes": nodes,
+            "nodes": self.nodes or _size(self.inventory),
             "exclude": [self.inventory.node(self.inventory.num_nodes - 1).name],
             "topology": self._topology(),
             "node_groups": [{"label": "first", "node_ranks": 0}],
