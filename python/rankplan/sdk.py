@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from rankplan.dialects.keys.roles import setting as setting
     from rankplan.dialects.keys.table import KeyTable as KeyTable
     from rankplan.dialects.keys.table import keys_in as keys_in
+    from rankplan.dialects.launching.launcher import accelerated as accelerated
+    from rankplan.dialects.launching.launcher import check_node_ranks as check_node_ranks
+    from rankplan.dialects.launching.launcher import processes_of as processes_of
+    from rankplan.dialects.launching.processes import Processes as Processes
+    from rankplan.dialects.launching.steps import step_of as step_of
     from rankplan.dialects.memory.convert import EFFECT as EFFECT
     from rankplan.dialects.placing.engines import Engine as Engine
     from rankplan.dialects.placing.placer import Placer as Placer
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
     from rankplan.plans.rules import Rules as Rules
     from rankplan.read.text.programs import Program as Program
     from rankplan.read.text.sizes import Sizes as Sizes
+    from rankplan.read.text.started import CommandWord as CommandWord
+    from rankplan.read.text.started import Started as Started
     from rankplan.words import must_be as must_be
 
 _NAMES = {
@@ -49,6 +56,9 @@ _NAMES = {
     "dialects.keys.key": ("Key", "anything", "fact", "number", "share", "size", "switch", "text"),
     "dialects.keys.roles": ("Role", "setting"),
     "dialects.keys.table": ("KeyTable", "keys_in"),
+    "dialects.launching.launcher": ("accelerated", "check_node_ranks", "processes_of"),
+    "dialects.launching.processes": ("Processes",),
+    "dialects.launching.steps": ("step_of",),
     "dialects.memory.convert": ("EFFECT",),
     "dialects.placing.engines": ("Engine",),
     "dialects.placing.placer": ("Placer",),
@@ -60,6 +70,7 @@ _NAMES = {
     "plans.rules": ("Rules",),
     "read.text.programs": ("Program",),
     "read.text.sizes": ("Sizes",),
+    "read.text.started": ("CommandWord", "Started"),
     "words": ("must_be",),
 }
 """The names by the module that has them."""

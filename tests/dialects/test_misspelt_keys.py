@@ -80,6 +80,7 @@ BASES: dict[str, str] = {
     "skyrl": "trainer: {placement: {policy_num_nodes: 1, policy_num_gpus_per_node: 8},"
     " algorithm: {use_kl_loss: false}}\n"
     "generator: {inference_engine: {num_engines: 8}}\n",
+    "trl": "use_vllm: true\nvllm_mode: colocate\nvllm_tensor_parallel_size: 2\nnum_processes: 8\n",
 }
 TYPOS = [
     ("rlinf", "cluster.num_nodez=2", "num_nodez", "num_nodes"),

@@ -48,8 +48,8 @@ def job(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_interface_has_at_most_30_names_with_documentation() -> None:
-    assert len(sdk.__all__) <= 30
+def test_the_interface_has_at_most_40_names_with_documentation() -> None:
+    assert len(sdk.__all__) <= 40
     for name in sdk.__all__:
         value = getattr(sdk, name)
         assert inspect.getdoc(value) or name in ("EFFECT", "NodeOrder"), name  # which have a text below them
@@ -69,6 +69,24 @@ def test_the_guest_imports_the_interface_and_public_names_only_and_uses_all_of_i
             elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "sdk":
                 used.add(node.attr)
     assert used == set(sdk.__all__)
+
+
+def test_a_launcher_tells_the_processes_of_the_learner(environment: Environment, tmp_path: Path) -> None:
+    (tmp_path / "four.yaml").write_text("distributed_type: MULTI_GPU\nnum_processes: 4\n")
+    for command, count in (
+        ("torchrun --nproc_per_node 2 -m tinyrl.train", 2),
+        ("accelerate launch --config_file four.yaml -m tinyrl.train", 4),
+        ("TINYRL_ACCELERATE=four.yaml python -m tinyrl.train", 4),
+        ("torchrun --nproc_per_node 2 -m tinyrl.train learner.gpus=8", 8),
+    ):
+        words = "tinyrl.nodes=2 sampler.engines=0"
+        (tmp_path / "run.sh").write_text(f"{command} {words}\n")
+        planned = rankplan(environment, "plan", "run.sh", "--format", "json", folder=tmp_path)
+        assert planned.returncode == 0, planned.stdout + planned.stderr
+        assert len(json.loads(planned.stdout)) == count, command
+    step = "srun --nodes=2 torchrun --nnodes 2 --nproc_per_node 2 --node_rank 0 -m tinyrl.train tinyrl.nodes=2"
+    (tmp_path / "run.sh").write_text(f"{step}\n")
+    assert "bad-node-rank" in rankplan(environment, "check", "run.sh", folder=tmp_path).stdout
 
 
 def test_check_plan_and_show_know_the_trainer(environment: Environment, job: Path) -> None:

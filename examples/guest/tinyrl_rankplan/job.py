@@ -9,6 +9,7 @@ from __future__ import annotations
 from rankplan import Diagnostic, Parallel, sdk
 
 from tinyrl_rankplan import keys
+from tinyrl_rankplan.commands import learner_processes
 
 
 class TinyJob(sdk.Job):
@@ -17,7 +18,7 @@ class TinyJob(sdk.Job):
     def __init__(self, config: sdk.Config) -> None:
         self.nodes = config[keys.NODES]
         self.gpus_per_node = config[keys.GPUS]
-        self.gpus = config[keys.LEARNERS]
+        self.gpus = _learners(config, self.gpus_per_node)
         self.gpus_at: sdk.Where = config.where(keys.LEARNERS)
         self.learner: sdk.Sizes = config.parallel({"tp": keys.TENSOR})
         self.colocated = config[keys.COLOCATED]
@@ -57,6 +58,14 @@ class TinyJob(sdk.Job):
             placer.without_accelerators("judge", self.judges, self.judges_at)
         if self.keep is not None:
             placer.rules = sdk.Rules(keep={"learner": {"tp": self.keep}})
+
+
+def _learners(config: sdk.Config, gpus_per_node: int) -> int:
+    """Return the GPUs of the learner: as stated, or one for each process that a launcher starts."""
+    processes = learner_processes(config)
+    if processes is None or config.stated(keys.LEARNERS):
+        return config[keys.LEARNERS]
+    return processes.on_node(gpus_per_node) * processes.nodes
 
 
 def _take(placer: sdk.Placer, name: str, count: int, group: int, at: sdk.Where) -> sdk.Taken:

@@ -12,10 +12,11 @@ DIALECTS = {
     "roll": "rankplan.trainers.roll.dialect:DIALECT",
     "openrlhf": "rankplan.trainers.openrlhf.dialect:DIALECT",
     "prime_rl": "rankplan.trainers.prime_rl.dialect:DIALECT",
+    "trl": "rankplan.trainers.trl.dialect:DIALECT",
 }
 """The value of each dialect, as help texts list them."""
 
-ASKED = ("nemo_rl", "areal", "skyrl", "verl", "openrlhf", "slime", "roll", "prime_rl")
+ASKED = ("nemo_rl", "areal", "skyrl", "verl", "openrlhf", "slime", "roll", "prime_rl", "trl")
 """The dialects whose keys recognise a config, in the order in which they are asked: older flags of OpenRLHF are also
 flags of slime."""
 

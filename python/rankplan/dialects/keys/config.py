@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, KeysView, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rankplan.dialects.keys.key import Key, Kind, flag_name, in_section, path_of, read_value
 from rankplan.dialects.keys.sisters import is_size, same_size
@@ -15,6 +15,9 @@ from rankplan.read.text.reader import Reader, misspelt_key, number_fault
 from rankplan.read.text.sizes import Sizes
 from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.words import as_int, misspelt, must_be, path_text
+
+if TYPE_CHECKING:
+    from rankplan.read.text.started import Started
 
 T = TypeVar("T")
 
@@ -292,15 +295,30 @@ class Config:
             return next(filter(is_file, [folder / f"{inner}.py" for folder in folders]), None)
         return nearest_file(f"{inner}.py", program)
 
+    def file_near(self, name: str) -> Path | None:
+        """Return the file with a name beside that of the config, or in the nearest folder above in its repository."""
+        from rankplan.read.text.nearby import nearest_file  # few dialects look for other files
+
+        return nearest_file(name, self.file) if self.file else None
+
     @property
     def file(self) -> str:
         """The path of the config's file, empty for a mapping."""
         return self._reader.file
 
+    @property
+    def programs(self) -> Sequence[Started]:
+        """The programs of the job that a launch script starts, in the order of their commands."""
+        return self._reader.programs
+
+    def of(self, program: Started) -> Config:
+        """Return the values of one of the `programs`, with the faults of this config."""
+        return Config(Reader(program.values), self.faults)
+
     def part(self, name: str) -> Config | None:
         """Return the values of a program that is another part of the job (`Program.part`), ``None`` without one."""
-        section = self._reader.parts.get(name)
-        return None if section is None else Config(Reader(section), self.faults)
+        programs = [program for program in self.programs if program.part == name]
+        return self.of(programs[-1]) if programs else None
 
     def parallel(
         self, keys: Mapping[str, Key[Any] | Sequence[Key[Any]]], *, order: str = ORDER, at: Key[Any] | None = None

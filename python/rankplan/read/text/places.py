@@ -64,8 +64,8 @@ class Places:
         self.warnings: list[Diagnostic] = list(base.warnings) if base is not None else []
         self.program: Any = getattr(base, "program", None)
         """The `rankplan.read.text.programs.StartedProgram` that a script passes the values to."""
-        self.parts: dict[str, Section] = {}
-        """The values of the programs that are other parts of the job, by the names of these."""
+        self.programs: tuple[Any, ...] = getattr(base, "programs", ())
+        """The programs of the job that a script starts: each is a `rankplan.read.text.started.Started`."""
         self.partial: dict[Path, str] = dict(getattr(base, "partial", {}))
         """The texts of which a script leaves a part open, with ``$NAME`` for an unset variable."""
         self.allocation: Allocation | None = getattr(base, "allocation", None)

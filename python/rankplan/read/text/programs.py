@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol
@@ -51,6 +51,10 @@ class Program:
     server beside the trainer; `Config.part` has its values. ``configs`` are the names of the configs of Hydra that
     they bring, and whose values are the defaults of the keys. ``released`` is a regular expression that matches the
     names of the programs which the system itself brings; any other one is read as they are, with a warning.
+
+    ``imports`` are regular expressions that the text of a program of Python must have, too, if it is in the repository
+    of the script: users write their own, which import the system. Such a program is only asked for if no other one of
+    any system matches.
     """
 
     pattern: str
@@ -61,6 +65,7 @@ class Program:
     part: str = ""
     configs: tuple[str, ...] = ()
     released: str = ""
+    imports: tuple[str, ...] = ()
 
 
 class HasSections(Protocol):
@@ -115,6 +120,8 @@ class StartedProgram:
     name: str
     place: Place
     system: str | None = None
+    dialect: str = ""
+    """The dialect whose program it is, also if its keys tell the system."""
     task: str | None = None
     trainer: str = ""
     is_rl: bool = False
@@ -159,24 +166,52 @@ def _module(name: str) -> str:
     return re.sub(r"^(\.{0,2}/)+|\.py$", "", name).replace("/", ".")
 
 
-def program_of(name: str, place: Place, *, word: str = "", guests: bool = False) -> StartedProgram:
-    """Return the program with this module, path or name, and this first word; those of guests only if asked for."""
+def program_of(
+    name: str,
+    place: Place,
+    *,
+    word: str = "",
+    guests: bool = False,
+    text: Callable[[], str | None] = lambda: None,
+) -> StartedProgram:
+    """Return the program with this module, path or name, and this first word; those of guests only if asked for.
+
+    ``text`` returns the text of the program, ``None`` if it is not in the repository of its script.
+    """
     program = _matching(_built_in(), name, word, place)
     if program is None and guests:
         program = _matching(_of_guests(), name, word, place)
+    if program is None and any(owned.program.imports for owned in _built_in()):
+        content = text()
+        if content is not None:
+            program = _matching(_importing(content), name, word, place, imported=True)
     return StartedProgram(name, place, task=_task_of(name)) if program is None else program
 
 
-def _matching(programs: Sequence[_Owned], name: str, word: str, place: Place) -> StartedProgram | None:
+def _importing(text: str) -> Sequence[_Owned]:
+    """Return the programs whose systems a program of Python with this text imports."""
+    return [
+        owned
+        for owned in _built_in()
+        if owned.program.imports and all(re.search(pattern, text, re.MULTILINE) for pattern in owned.program.imports)
+    ]
+
+
+def _matching(
+    programs: Sequence[_Owned], name: str, word: str, place: Place, *, imported: bool = False
+) -> StartedProgram | None:
     """Return the first of these programs whose pattern matches."""
     dotted = _module(name)
     for dialect, program in programs:
+        if program.imports and not imported:
+            continue
         has_word = " " in program.pattern
         if re.fullmatch(program.pattern, f"{dotted} {word}" if has_word else dotted):
             return StartedProgram(
                 name=f"{name} {word}" if has_word else name,
                 place=place,
                 system=dialect.name if program.tells else None,
+                dialect=dialect.name,
                 task=program.task,
                 trainer=dialect.trainer,
                 is_rl=program.is_rl,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import ChainMap
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from rankplan.read.text.allocation import Allocation
+    from rankplan.read.text.started import Started
 
 Config = Mapping[str, Any] | str | os.PathLike[str]
 """A mapping (a dict, an OmegaConf object) or the path of a YAML file or a launch script."""
@@ -149,9 +150,9 @@ class Reader:
         return self._document is not None
 
     @property
-    def parts(self) -> Mapping[str, Section]:
-        """The values of programs that are other parts of the job of a launch script, by the names of these."""
-        return getattr(self._document, "parts", {})
+    def programs(self) -> Sequence[Started]:
+        """The programs of the job that a launch script starts, in the order of their commands."""
+        return getattr(self._document, "programs", ())
 
     def partial_text(self, path: KeyPath) -> str | None:
         """Return the text at a path of which a launch script leaves a part open, ``None`` without one."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, NamedTuple, Protocol, cast
 
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, PlacementError, Where
 from rankplan.files import read_text
 from rankplan.frozen import frozen
 from rankplan.read.text.allocation import allocation_of
@@ -40,10 +41,12 @@ from rankplan.read.text.script_faults import (
 )
 from rankplan.read.text.shell.expand import Cause, Field, Piece, Value, assumed_by
 from rankplan.read.text.shell.flow import Command
+from rankplan.read.text.shell.hosts import TASK_RANK, is_of_run, nodes_in
 from rankplan.read.text.shell.quotes import hint
 from rankplan.read.text.shell.run import Followed, follow
 from rankplan.read.text.shell.sources import Sources
 from rankplan.read.text.shell.words import ShellSyntaxError
+from rankplan.read.text.started import CommandWord, Started
 from rankplan.words import path_text
 
 _LARGEST = 1 << 20
@@ -138,6 +141,7 @@ def parse_script(origin: Text | Entrypoint, text: str, load: Load, given: Mappin
     followed = _followed(origin, text, sources, given)
     commands = _commands(followed, sources)
     chosen = _chosen(commands, origin, sources)
+    commands = [chosen if started.command is chosen.command else started for started in commands]
     warnings = [_skipped(cause, sources) for cause in followed.skipped]
     values = _values(chosen, sources, load, warnings)
     if values.base is not None and chosen.program.system is None:  # the keys of its config tell more than its name
@@ -146,11 +150,7 @@ def parse_script(origin: Text | Entrypoint, text: str, load: Load, given: Mappin
         config = _config(values, origin)
     except PlacementError as error:  # the keys of a program that is no job may have another order
         raise PlacementError([chosen.program.fault]) if chosen.program.task else error from None
-    parts = {
-        started.program.part: _part(started, origin, sources, load, warnings)
-        for started in commands
-        if started.program.part
-    }
+    programs = list(_programs(commands, chosen, config, _Reading(origin, sources, load, warnings)))
     warnings += _warnings(commands, chosen, values.tokens, sources)
     if not chosen.program.is_released and not chosen.program.task:
         warnings.append(chosen.program.place.of(own_program(chosen.program.name, chosen.program.trainer)))
@@ -158,7 +158,7 @@ def parse_script(origin: Text | Entrypoint, text: str, load: Load, given: Mappin
     if isinstance(config.document, Places):
         file = program_file(chosen.program.name, chosen.program.place.file, chosen.command.folder)
         config.document.program = replace(chosen.program, file="" if file is None else os.fspath(file))
-        config.document.parts = parts
+        config.document.programs = tuple(programs)
         config.document.allocation = allocation_of(text)
         config.document.used = followed.used & set(given)
         own = followed.used & os.environ.keys() - _ALWAYS_SET - set(given)
@@ -174,7 +174,7 @@ def _followed(origin: Text | Entrypoint, text: str, sources: Sources, given: Map
     ambient: dict[str, Value] = {name: (Piece(value, 0, 0),) for name, value in texts.items()}
     environment = ambient | _slurm(text) | {name: (Piece(value, 0, 0),) for name, value in given.items()}
     try:
-        return follow(sources, environment, opened, frozenset(given))
+        return follow(sources, environment, opened, frozenset(given), _slurm)
     except ShellSyntaxError as error:
         remark = hint(text, error.start) if sources.file(error.start) == sources.file(0) else None
         help = error.help if remark is None else f"{error.help}, {remark}"
@@ -208,8 +208,9 @@ def _values(started: _Started, lines: Sources, load: Load, warnings: list[Diagno
         tokens.remove(word)
         base = _loaded(str(word.value), word.value_place, started.command, load, warnings)
     is_whole = base is not None and "defaults" not in base
-    is_of_hydra = SIGN not in started.program.takes
-    return _Values(base, tokens, is_strict=is_whole and is_of_hydra and word is None, has_groups=is_of_hydra)
+    takes = started.program.takes
+    is_of_hydra = SIGN not in takes and "flags" not in takes
+    return _Values(base, tokens, is_strict=is_whole and is_of_hydra and word is None, has_groups=SIGN not in takes)
 
 
 def _config(values: _Values, origin: Text | Entrypoint) -> Section:
@@ -250,6 +251,74 @@ def _part(
     return _config(_Values(base, started.tokens, is_strict=False), origin)
 
 
+class _Reading(NamedTuple):
+    """What the values of a program are read with."""
+
+    origin: Text | Entrypoint
+    sources: Sources
+    load: Load
+    warnings: list[Diagnostic]
+
+
+def _programs(commands: Sequence[_Started], chosen: _Started, config: Section, reading: _Reading) -> Iterator[Started]:
+    """Yield the programs of a job: the chosen one, those of the same name, and the other parts of its system.
+
+    A program takes place once for each of its nodes, so that commands of one name may be those of one job.
+    """
+    for started in commands:
+        if started.command is chosen.command:
+            yield _program(started, reading.sources, config, is_main=True)
+        elif started.program.part:
+            if chosen.program.system in (None, started.program.dialect):
+                yield _program(started, reading.sources, _part(started, *reading), is_main=False)
+        elif started.program.name == chosen.program.name and "flags" in chosen.program.takes:
+            with suppress(PlacementError):
+                values = _part(started, *reading._replace(warnings=[]))
+                yield _program(started, reading.sources, values, is_main=False)
+
+
+def _program(started: _Started, sources: Sources, values: Section, *, is_main: bool) -> Started:
+    """Return a program of the job; ``is_main``: its values are those of the config."""
+    command = started.command
+    count = len(command.words) - len(command.arguments)
+    words = [_word(field, sources) for field in command.words]
+    variables = {name: _word(Field(value, 0, 0), sources) for name, value in command.variables.items()}
+    return Started(
+        name=started.program.name,
+        where=_where(started.program.place),
+        part=started.program.part,
+        launch=tuple(words[:count]),
+        arguments=tuple(words[count:]),
+        around=tuple(tuple(_word(field, sources) for field in fields) for fields in command.around),
+        variables=variables,
+        values=values,
+        folder=command.folder,
+        is_main=is_main,
+    )
+
+
+def _word(field: Field, sources: Sources) -> CommandWord:
+    """Return a word of a command with what is known of it."""
+    known = "".join(piece.text for piece in field.pieces if piece.cause is None)
+    is_known = not is_of_run(known) and field.text is not None and field.doubt is None
+    start = _start(field)
+    place = _value_place(field, 0, sources) if any(piece.end for piece in field.pieces) else sources.place(start, start)
+    variable = next((cause.variable for cause in field.causes if cause.variable), "")
+    shown = "".join("..." if piece.cause or is_of_run(piece.text) else piece.text for piece in field.pieces)
+    return CommandWord(
+        text=field.text if is_known else None,
+        where=_where(place),
+        shown=shown,
+        nodes=nodes_in(known),
+        is_task_rank=known == TASK_RANK,
+        variable=variable,
+    )
+
+
+def _where(place: Place) -> Where:
+    return Where.at(place.of(Diagnostic("", "")))
+
+
 def _warnings(
     commands: Sequence[_Started], chosen: _Started, tokens: Sequence[_Token], sources: Sources
 ) -> Iterator[Diagnostic]:
@@ -271,15 +340,15 @@ def _warnings(
         yield from _lost(started.command, chosen, sources)
 
 
-def _slurm(text: str) -> dict[str, Value]:
-    """Return the variables that sbatch sets as the script asks it to."""
+def _slurm(text: str, offset: int = 0) -> dict[str, Value]:
+    """Return the variables that sbatch sets as a script asks it to, whose text is at an offset of the sources."""
     variables: dict[str, Value] = {}
     for line in _SBATCH.finditer(text):
         for one in sbatch_options(line[0]):
             names = next((names for options, names in _SLURM.items() if one.name in options), ())
             number = re.search(r"(?:^|:)([0-9]+)$", one.value)
             if number is not None:
-                start = line.start() + one.at + number.start(1)
+                start = offset + line.start() + one.at + number.start(1)
                 option = Cause(f"`#SBATCH {re.split('[=0-9 ]', line[0][one.start :])[0]}`", start)
                 piece = Piece(number[1], start, start + len(number[1]), assumed=option)
                 variables |= dict.fromkeys(names, (piece,))
@@ -302,9 +371,18 @@ def _started(command: Command, sources: Sources, *, guests: bool = False) -> _St
     place = sources.place(command.start, command.start + 1)
     configured = next(_options(command, sources, (*_FILES, *_NAMES)), None) is not None
     word = (command.arguments[0].text or "") if command.arguments else ""
-    program = program_of(name, place, word=word, guests=guests)
+    program = program_of(name, place, word=word, guests=guests, text=lambda: _text_of_program(name, place, command))
     configured = configured or (SIGN in program.takes and bool(divided(command.arguments).files))
     return _Started(command, _tokens(command, sources, program), program, configured)
+
+
+def _text_of_program(name: str, place: Place, command: Command) -> str | None:
+    """Return the text of a program of Python, ``None`` if the repository of its script does not have it."""
+    file = program_file(name, place.file, command.folder)
+    try:
+        return None if file is None else read_text(file, _LARGEST)
+    except (OSError, ValueError):
+        return None
 
 
 def _is_job(started: _Started) -> bool:
@@ -313,7 +391,7 @@ def _is_job(started: _Started) -> bool:
 
 def _chosen(found: list[_Started], origin: Text | Entrypoint, sources: Sources) -> _Started:
     """Return the command that starts the job. Raises `PlacementError` if there is none."""
-    jobs = [one for one in found if _is_job(one)]
+    jobs = [one for one in found if _is_job(one)] or _beside_parts(found)
     chosen = max(jobs or found, key=lambda one: one.size, default=None)
     if chosen is None or not (chosen.size or jobs):
         raise PlacementError([_nothing(found, origin)])
@@ -323,6 +401,22 @@ def _chosen(found: list[_Started], origin: Text | Entrypoint, sources: Sources) 
     config = configs[0][0] if configs else None
     fault = places_nothing(chosen.program.name, config, known=config is None or _UNKNOWN not in config)
     return replace(chosen, program=replace(chosen.program, otherwise=chosen.program.place.of(fault)))
+
+
+def _beside_parts(commands: Sequence[_Started]) -> list[_Started]:
+    """Return the programs of Python whose task is unknown, beside those that are parts of the job of a system.
+
+    Users write trainers of their own, which nothing but the server beside them tells.
+    """
+    systems = {started.program.system for started in commands if started.program.part}
+    if len(systems) != 1 or None in systems:
+        return []
+    (system,) = systems
+    return [
+        replace(started, program=replace(started.program, system=system, task=JOB))
+        for started in commands
+        if started.program.task is None and (started.command.program or "").endswith(".py")
+    ]
 
 
 def _nothing(found: list[_Started], origin: Text | Entrypoint) -> Diagnostic:

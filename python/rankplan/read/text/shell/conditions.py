@@ -26,22 +26,24 @@ class Tested(NamedTuple):
     pattern: str | None = None
 
 
-def holds(words: Sequence[Tested]) -> bool | None:
-    """Return whether a test holds, ``None`` if that is unknown."""
+def holds(words: Sequence[Tested], is_here: Callable[[str], bool] = lambda name: False) -> bool | None:
+    """Return whether a test holds, ``None`` if that is unknown. ``is_here`` tells whether a file exists here."""
     signs = [word.operator for word in words]
     for sign, decides in (("||", True), ("&&", False)):
         if sign in signs:
             place = signs.index(sign)
-            both = holds(words[:place]), holds(words[place + 1 :])
+            both = holds(words[:place], is_here), holds(words[place + 1 :], is_here)
             return decides if decides in both else None if None in both else not decides
     match signs:
         case [_, str() as sign, _] if sign in _TEXTS or sign in _NUMBERS:
             return _compared(words[0].text, sign, words[2])
         case ["!", *_]:
-            status = holds(words[1:])
+            status = holds(words[1:], is_here)
             return None if status is None else not status
         case ["-n" | "-z" as sign, _] if words[1].text is not None:
             return bool(words[1].text) == (sign == "-n")
+        case ["-f", _] if words[1].text:
+            return True if is_here(words[1].text) else None
     return None
 
 

@@ -11,14 +11,16 @@ from typing import TypeAlias
 
 from rankplan.frozen import frozen
 from rankplan.read.text.shell.arithmetic import assigned_names, calculated
+from rankplan.read.text.shell.hosts import hosts, joined_array, lists_hosts
 from rankplan.read.text.shell.parse import Block
 from rankplan.read.text.shell.sources import Sources
 from rankplan.read.text.shell.substitutions import output
-from rankplan.read.text.shell.words import Arithmetic, Expansion, Literal, Part, Unread, Word
+from rankplan.read.text.shell.words import ELEMENT, SLICE, Arithmetic, Expansion, Literal, Part, Unread, Word
 
 _BLANKS = re.compile(r"[ \t\n]+")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})|")
 _BRACES = re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}")
+_BOUNDS = re.compile(r" *(-?[0-9]{1,9}) *(?:: *([0-9]{1,9}) *)?")
 _LONGEST = 10_000
 
 
@@ -151,7 +153,7 @@ class Scope:
             part = word.parts[0]
             if isinstance(part, Literal) and (part.quoted or "{" not in part.text):
                 return [Field(self._pieces(part), word.start, word.end)]  # most words
-            if isinstance(part, Expansion) and part.elements:
+            if isinstance(part, Expansion) and part.elements and self._is_known(part):
                 return list(self._elements(part))  # each one keeps its own place
         done: list[Field] = []
         pieces: list[Piece] | None = None
@@ -167,6 +169,10 @@ class Scope:
     def _split(self, part: Part) -> Iterator[Piece | None]:
         """Yield the text of a part of a word, with ``None`` where one word ends and another starts."""
         elements = isinstance(part, Expansion) and part.elements
+        if isinstance(part, Expansion) and part.operator == SLICE and self._is_known(part):
+            for number, element in enumerate(self._elements(part)):
+                yield from ((None, *element.value) if number else element.value)
+            return
         if elements or (isinstance(part, Literal) and not part.quoted and _BRACES.search(part.text)):
             yield self._odd(part)
             return
@@ -205,11 +211,20 @@ class Scope:
             return (self._odd(part),)
         if not part.elements and part.operator != "*":
             return self._expanded(part)
+        if not self._is_known(part):
+            return (self._odd(part),)
         blank = Piece(" ", part.start, part.end)
         return tuple(piece for element in self._elements(part) for piece in (blank, *element.value))[1:]
 
     def _substituted(self, part: Unread) -> Piece:
         commands: Block = part.commands  # type: ignore[assignment]  # words are below commands
+        if lists_hosts(commands):
+            names = hosts(self._variable)
+            return self._odd(part) if names is None else Piece(" ".join(names), part.start, part.end)
+        if (array := joined_array(commands)) is not None:
+            texts = [text_of(element.value) for element in self._elements(array.elements)]
+            known = [text for text in texts if text is not None]
+            return Piece(array.between.join(known), part.start, part.end) if known == texts else self._odd(part)
         path = output(commands, lambda word: text_of(self.value(word)), self.folder)
         return self._odd(part) if path is None else Piece(path, part.start, part.end)
 
@@ -261,12 +276,50 @@ class Scope:
             self.used |= {str(number + 1) for number in range(len(self.arguments or ()))}
             return self.arguments or ()
         value = self.variables.get(part.name, ())
-        return [
+        every = [
             item if isinstance(item, Field) else Field((item,), part.start, part.end, several=item.cause is not None)
             for item in value
         ]
+        bounds = self._bounds(part) if part.operator == SLICE else None
+        if bounds is None:
+            return every
+        first, count = bounds
+        first = first if first >= 0 else max(len(every) + first, 0)
+        return every[first:] if count is None else every[first : first + count]
+
+    def _is_known(self, part: Expansion) -> bool:
+        """Return whether the elements that an expansion stands for are known; without bounds, they always are."""
+        if part.operator != SLICE:
+            return True
+        bounds = self._bounds(part)
+        elements = self.variables.get(part.name, ())
+        is_array = any(isinstance(item, Field) for item in elements)
+        is_counted = not any(isinstance(item, Field) and (item.several or item.doubt) for item in elements)
+        return is_array and is_counted and bounds is not None and (bounds[1] is None or bounds[1] >= 0)
+
+    def _bounds(self, part: Expansion) -> tuple[int, int | None] | None:
+        """Return the first number of a slice of an array, and how many elements it has; ``None`` if unknown."""
+        text = text_of(self.value(part.argument))
+        numbers = None if text is None else _BOUNDS.fullmatch(text)
+        if numbers is None:
+            return None
+        return int(numbers[1]), None if numbers[2] is None else int(numbers[2])
+
+    def _element(self, part: Expansion) -> Value:
+        """Return an element of an array by its number, from the end if that is negative."""
+        number = int(text_of(self.value(part.argument)) or 0)
+        value = self.variables.get(part.name)
+        if value is None or not any(isinstance(item, Field) for item in value):
+            return (self._odd(part),)
+        counted = value[: number + 1] if number >= 0 else value[number:]
+        is_sure = not any(isinstance(item, Field) and (item.several or item.doubt) for item in counted)
+        if not is_sure or not -len(value) <= number < len(value):
+            return (self._odd(part),)
+        return as_field(value[number]).value
 
     def _expanded(self, part: Expansion) -> Value:
+        if part.operator == ELEMENT:
+            return self._element(part)
         value, kind = self._variable(part.name), part.operator.removeprefix(":")
         text = None if value is None else text_of(value)
         unset = value is None or (text == "" and part.operator.startswith(":"))

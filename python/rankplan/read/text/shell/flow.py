@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 
 from rankplan.frozen import frozen
 from rankplan.read.text.shell.arithmetic import assigned_names
@@ -13,6 +13,7 @@ from rankplan.read.text.shell.expand import (
     Cause,
     Field,
     Scope,
+    Value,
     Variable,
     as_field,
     assumed_by,
@@ -46,7 +47,9 @@ class Command:
     """A command that a script runs, or may run: its fields, the program that it starts, and the program's arguments.
 
     ``program`` is a module, a path or a name, ``None`` if it is unknown; ``script`` tells a shell script that cannot be
-    read. ``folder`` is the one that the script has changed to.
+    read. ``folder`` is the one that the script has changed to. ``words`` are the fields with the names that stand for
+    the nodes of the job (`hosts.py`), which are unknown in ``fields``; ``around`` has those of the commands whose text
+    it is in (``srun bash -c "..."``), the outer one first. ``variables`` are those of its environment.
     """
 
     fields: tuple[Field, ...]
@@ -55,6 +58,9 @@ class Command:
     arguments: tuple[Field, ...]
     script: bool = False
     folder: str = ""
+    words: tuple[Field, ...] = field(default=(), compare=False)
+    around: tuple[tuple[Field, ...], ...] = field(default=(), compare=False)
+    variables: Mapping[str, Value] = field(default_factory=dict, compare=False)
 
 
 class Flow(ABC):

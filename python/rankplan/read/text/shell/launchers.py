@@ -16,6 +16,8 @@ _LAUNCHERS = _RUNNERS | {
     *("srun", "mpirun", "mpiexec", "ray", "docker", "podman", "apptainer", "singularity", "enroot", "conda", "mamba"),
     *("sbatch", "numactl", "taskset", "nsys", "py-spy", "kubectl", "modal", "sky", "pixi", "poetry", "pipenv", "hatch"),
 }
+_PROGRAMS = frozenset({"trl", "vllm"})
+"""Programs of trainers that are words, and no option of a launcher has as its value."""
 _PREFIXES = frozenset({"env", "nohup", "exec", "time", "timeout", "sudo", "command", "nice", "setsid", "stdbuf"})
 """Launchers whose program may be any word."""
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".sub")
@@ -95,8 +97,11 @@ def _inner(texts: Sequence[str | None], position: int) -> int | None:
             return index + 1 if index + 1 < len(texts) else None
         if text in ("-m", "--module") and name in _RUNNERS:
             return index
-        if _starts(text) or (
-            name in _PREFIXES and text and not _VARIABLE.fullmatch(text) and text[0] not in "-0123456789"
+        is_program = _name(text) in _PROGRAMS and not _takes_value(texts[index - 1])
+        if (
+            _starts(text)
+            or is_program
+            or (name in _PREFIXES and text and not _VARIABLE.fullmatch(text) and text[0] not in "-0123456789")
         ):
             return index
     return None
@@ -114,6 +119,11 @@ def _behind_uv(texts: Sequence[str | None], position: int) -> int | None:
             return position
         position += 2 if text in _VALUED_OF_UV else 1
     return None
+
+
+def _takes_value(text: str | None) -> bool:
+    """Return whether the next word may be the value of an option."""
+    return text is not None and text.startswith("-") and "=" not in text
 
 
 def _starts(text: str | None) -> bool:

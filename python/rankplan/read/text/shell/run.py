@@ -30,6 +30,7 @@ from rankplan.read.text.shell.expand import (
     unknown,
 )
 from rankplan.read.text.shell.flow import Command, Flow
+from rankplan.read.text.shell.hosts import TASK_RANK, is_of_run
 from rankplan.read.text.shell.launchers import Launched, launched
 from rankplan.read.text.shell.parse import (
     Assignment,
@@ -37,6 +38,7 @@ from rankplan.read.text.shell.parse import (
     Simple,
     parse,
 )
+from rankplan.read.text.shell.searches import QuietSearch, quiet_search
 from rankplan.read.text.shell.sources import Origin, Sources, Span
 from rankplan.read.text.shell.words import Expansion, ShellSyntaxError, Word
 
@@ -51,10 +53,14 @@ _SETTING = frozenset({"read", "mapfile", "readarray", "getopts", "let", "declare
 """Commands that set the variables they name, to values that are not read."""
 _SILENT = _DECLARING | {":", "true", "cd", "echo", "printf", "mkdir", "trap", "sleep", "wait", "rm", "cp"}
 """Commands that decide nothing here, and succeed."""
+_TASK_RANKS = ("SLURM_PROCID", "SLURM_NODEID")
+"""The variables that tell a task of ``srun`` its number; in the batch script itself, they are 0."""
 _NAMED = re.compile(r"(?:\+\+|--)?([A-Za-z_]\w*)", re.ASCII)
 
 Open: TypeAlias = Callable[[str, str, str], tuple[str, Origin] | None]
 """Returns the text of a script: by its path, the folder of the command, and the path of the script that names it."""
+Submitted: TypeAlias = Callable[[str, int], Mapping[str, Value]]
+"""Returns the variables of Slurm in a batch script, whose text is at an offset of the sources."""
 
 
 @frozen
@@ -75,16 +81,18 @@ def follow(
     environment: Mapping[str, Value] | None = None,
     opened: Open = lambda name, folder, script: None,
     given: frozenset[str] = frozenset(),
+    submitted: Submitted = lambda text, offset: {},
 ) -> Followed:
     """Follow a script, the only text in ``sources``. Raises `ShellSyntaxError`.
 
     ``environment`` has the environment variables that are known, and the arguments of the script by their numbers;
     those that are ``given`` stand in for unknown values that the script sets. The texts of other scripts are added to
-    ``sources``.
+    ``sources``. ``submitted`` reads the options in those that ``sbatch`` gets.
     """
     variables = environment or {}
     numbers = {int(name): value for name, value in variables.items() if name.isdecimal()}
-    run = _Run(sources, {name: value for name, value in variables.items() if not name.isdecimal()}, opened)
+    named = {name: value for name, value in variables.items() if not name.isdecimal()}
+    run = _Run(sources, named, opened, submitted)
     run.scope.given = frozenset(name for name in given if not name.isdecimal())
     if numbers:
         missing = [unknown(Cause(f"the argument ${number}", 0)) for number in range(max(numbers) + 1)]
@@ -95,10 +103,13 @@ def follow(
 
 
 class _Run(Flow):
-    def __init__(self, sources: Sources, environment: Mapping[str, Value], opened: Open) -> None:
+    def __init__(self, sources: Sources, environment: Mapping[str, Value], opened: Open, submitted: Submitted) -> None:
         script: Value = (Piece(sources.file(0), 0, 0),)
         super().__init__(Scope(sources, {**environment, "0": script, "BASH_SOURCE": script}, environment))
         self.opened = opened
+        self.submitted = submitted
+        self.around: tuple[tuple[Field, ...], ...] = ()
+        """The words of the commands whose text is followed, the outer one first."""
         self.skipped: list[Cause] = []
         self.own: dict[str, int] = {}
         self.exported = set(environment)
@@ -157,6 +168,8 @@ class _Run(Flow):
         if name == "return":
             self.left = True
             return _status(texts)
+        if name == "grep" and (searched := quiet_search(texts)) is not None:
+            return self._contains(searched)
         if name in ("source", "."):
             return self._source(found[1:], cause)
         if name in ("break", "continue"):
@@ -237,9 +250,7 @@ class _Run(Flow):
             if begin is not None and self.running.count(self.scope.sources.file(begin)) >= _MOST_TURNS:
                 begin = None
         if begin is None:
-            self.commands.append(
-                Command(found, start, one.program, one.arguments, one.kind == "script", self.scope.folder)
-            )
+            self.commands.append(self._command_of(one, found, start, own))
             return False if found and found[0].text == "false" else None
         before, functions, passed = self.scope, self.functions, self.exported | own
         variables = {name: value for name, value in before.variables.items() if name in passed}
@@ -248,9 +259,14 @@ class _Run(Flow):
             variables[name] = (Piece(value, field.start, field.end),)
         path: Value = (Piece(before.sources.file(begin), 0, 0),)
         variables |= {"0": path, "BASH_SOURCE": path}
+        variables |= self._of_slurm(found, begin, one)
         arguments = one.arguments if one.kind == "script" else one.arguments[1:]
         self.scope = replace(before, variables=variables, arguments=arguments)
         self.functions, self.depth = {}, self.depth + 1
+        around, exported = self.around, self.exported
+        self.exported = exported | variables.keys() - {"0", "BASH_SOURCE"}
+        if one.kind == "text":
+            self.around = (*around, found)
         self.running.append(before.sources.file(begin))
         try:
             status = self.block(parse(before.sources.text, begin) if block is None else block)
@@ -260,9 +276,58 @@ class _Run(Flow):
             status = None  # its quotes may depend on the run
             self.commands.append(Command(found, start, None, found))
         self.scope, self.functions, self.depth = before, functions, self.depth - 1
+        self.around, self.exported = around, exported
         self.running.pop()
         self.ended = self.left = False
         return status
+
+    def _command_of(self, one: Launched, found: tuple[Field, ...], start: int, own: frozenset[str]) -> Command:
+        """Return a command with what its program gets, and where it runs."""
+        passed = self.exported | own
+        variables = {name: scalar(value) for name, value in self.scope.variables.items() if name in passed}
+        for field in one.variables:
+            name, _, value = (field.text or "").partition("=")
+            variables[name] = (Piece(value, field.start, field.end),)
+        fields = tuple(map(self._of_run, found))
+        arguments = (
+            fields[len(fields) - len(one.arguments) :]
+            if found[len(found) - len(one.arguments) :] == (one.arguments)
+            else tuple(map(self._of_run, one.arguments))
+        )
+        program = None if one.program is not None and is_of_run(one.program) else one.program
+        is_script = one.kind == "script"
+        return Command(fields, start, program, arguments, is_script, self.scope.folder, found, self.around, variables)
+
+    def _of_run(self, field: Field) -> Field:
+        """Return a field in which names that only a run knows are unknown."""
+        if not any(is_of_run(piece.text) for piece in field.pieces):
+            return field
+        pieces = tuple(
+            unknown(Cause("the nodes of the Slurm job", piece.start), piece.start, piece.end)
+            if is_of_run(piece.text)
+            else piece
+            for piece in field.pieces
+        )
+        return replace(field, pieces=pieces)
+
+    def _of_slurm(self, found: tuple[Field, ...], begin: int, one: Launched) -> Mapping[str, Value]:
+        """Return the variables that Slurm sets for what a command runs: a job, or the tasks of a step."""
+        names = [posixpath.basename(field.text or "") for field in found]
+        if names[:1] == ["sbatch"]:
+            text = self.scope.sources.text[begin:]
+            options = [
+                field for field in found[1:] if (field.text or "").startswith("-") and field not in one.arguments
+            ]
+            stated: dict[str, Value] = {**self.submitted(text, begin)}
+            for field in options:
+                for name, value in self.submitted(f"#SBATCH {field.text}", 0).items():
+                    stated[name] = tuple(
+                        replace(piece, start=field.start, end=field.end, assumed=None) for piece in value
+                    )
+            return stated
+        if "srun" in names:
+            return dict.fromkeys(_TASK_RANKS, (Piece(TASK_RANK, begin, begin),))
+        return {}
 
     def _file(self, name: str) -> tuple[int, Block] | None:
         """Return the offset and the commands of a script, which is parsed once; ``None`` if it cannot be read."""
@@ -310,6 +375,12 @@ class _Run(Flow):
         self.restore("BASH_SOURCE", before)
         return status
 
+    def _contains(self, searched: QuietSearch) -> bool | None:
+        """Return whether a file has a line that ``grep -q`` looks for; ``None`` if it cannot be read."""
+        script = text_of(scalar(self.scope.variables["0"])) or ""
+        found = self.opened(searched.file, self.scope.folder, script)
+        return None if found is None else searched.matches(found[0])
+
     def _set_arguments(self, found: tuple[Field, ...]) -> None:
         """Follow ``set``: the words after the options become the arguments."""
         position = 0
@@ -346,6 +417,10 @@ class _Run(Flow):
         if not isinstance(assignment.value, Word):
             items = tuple(as_field(item) for item in (*(before if assignment.append else ()), *value))
             variables[name] = items[:_LONGEST]
+        elif assignment.element is None and not assignment.append and any(isinstance(item, Field) for item in before):
+            text = scalar(value)
+            first = Field(text, assignment.value.start, assignment.value.end)
+            variables[name] = (first, *(as_field(item) for item in before[1:]))  # the first element of an array
         elif assignment.element is not None or any(isinstance(item, Field) for item in before):
             written = self.scope.sources.text[assignment.start : assignment.value.end]
             self.scope.forget(name, Cause(short(written), assignment.start))  # an element of an array
@@ -366,15 +441,26 @@ class _Run(Flow):
         for word in words:
             self.assumed += assumed_by(scope.value(word))
         if name == "[":
-            found = [field for word in words[1:-1] for field in scope.fields(word)]
-            return holds([Tested(field.text, text_of(field.value)) for field in found])
+            found = [self._of_run(field) for word in words[1:-1] for field in scope.fields(word)]
+            return holds([Tested(field.text, text_of(field.value)) for field in found], self._exists)
         # Words are not split between `[[` and `]]`, and an empty one counts.
         return holds(
             [
-                Tested(None if word.quoted else word.literal, text_of(scope.value(word)), scope.pattern(word))
+                Tested(None if word.quoted else word.literal, _known(text_of(scope.value(word))), scope.pattern(word))
                 for word in words[1:-1]
-            ]
+            ],
+            self._exists,
         )
+
+    def _exists(self, name: str) -> bool:
+        """Return whether a file is here; one that is missing may exist where the script runs."""
+        script = text_of(scalar(self.scope.variables["0"])) or ""
+        return self.opened(name, self.scope.folder, script) is not None
+
+
+def _known(text: str | None) -> str | None:
+    """Return a text, ``None`` if it has a name that only a run knows."""
+    return None if text is not None and is_of_run(text) else text
 
 
 def _status(texts: list[str]) -> bool | None:

@@ -11,6 +11,10 @@ from typing import NamedTuple, TypeAlias
 _META = frozenset(" \t\n;|&()<>")
 _NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#])", re.ASCII)
 _BRACED = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*])(?:\[([@*0])\])?(:?[-=?+]|##?|%%?|(?=\}))", re.ASCII)
+_ELEMENT = re.compile(r"\$\{([A-Za-z_]\w*)\[(-[0-9]{1,9}|[1-9][0-9]{0,8})\]\}", re.ASCII)
+"""An element of an array: ``${nodes[-1]}``."""
+_SLICE = re.compile(r"\$\{([A-Za-z_]\w*)\[@\]:(?![-=?+])", re.ASCII)
+"""The start of some elements of an array: ``${nodes[@]:0:4}``."""
 _UNREAD = re.compile(r"`(?:\\.|[^`\\])*`|\$'(?:\\.|[^'\\])*'|\$[?!$-]", re.DOTALL)
 
 
@@ -38,7 +42,8 @@ class Literal(NamedTuple):
 class Expansion(NamedTuple):
     """``$name``, or ``${name}`` with an operator such as ``:-`` and its argument.
 
-    ``elements`` for the elements of an array, ``[@]``; the operator ``*`` joins them: ``"${name[*]}"``.
+    ``elements`` for the elements of an array, ``[@]``; the operator ``*`` joins them: ``"${name[*]}"``. The operator
+    ``[`` is for the element whose number is the argument, `SLICE` for the elements from a number on, and how many.
     """
 
     name: str
@@ -48,6 +53,10 @@ class Expansion(NamedTuple):
     argument: Word
     elements: bool
     quoted: bool
+
+
+ELEMENT = "["
+SLICE = "@:"
 
 
 class Unread(NamedTuple):
@@ -220,6 +229,12 @@ class Words(ABC):
 
     def _braced(self, *, quoted: bool) -> Part:
         start = self.position
+        if (element := _ELEMENT.match(self.text, start)) is not None:
+            self.position = element.end()
+            number = Word((Literal(element[2], element.start(2)),), *element.span(2))
+            return Expansion(element[1], start, self.position, ELEMENT, number, elements=False, quoted=quoted)
+        if (some := _SLICE.match(self.text, start)) is not None:
+            return self._slice(some, quoted=quoted)
         found = _BRACED.match(self.text, start)
         begin = self.position = start + 2 if found is None else found.end()
         parts = self._quoted_parts("}") if quoted else self.word("}".__eq__).parts
@@ -230,6 +245,15 @@ class Words(ABC):
         if found is None:
             return Unread(start, self.position, quoted)
         return self._named(start, found[1], found[2], found[3], argument, quoted=quoted)
+
+    def _slice(self, some: re.Match[str], *, quoted: bool) -> Part:
+        """Return the elements of an array from a number on: both numbers are the argument."""
+        begin = self.position = some.end()
+        argument = Word(tuple(self._quoted_parts("}")), begin, self.position)
+        if not self._at("}"):
+            raise ShellSyntaxError("this `${` is not closed", some.start(), "add the closing brace")
+        self.position += 1
+        return Expansion(some[1], some.start(), self.position, SLICE, argument, elements=True, quoted=quoted)
 
     def _named(self, start: int, name: str, index: str | None, operator: str, argument: Word, *, quoted: bool) -> Part:
         """Return the expansion of a name that ends here; an operator on all elements of an array is not read."""

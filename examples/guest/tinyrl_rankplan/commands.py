@@ -1,0 +1,25 @@
+"""How TinyRL's learner starts: by accelerate or torchrun, on one node or on those of a step of Slurm."""
+
+from __future__ import annotations
+
+from rankplan import sdk
+
+_ACCELERATE = "TINYRL_ACCELERATE"
+"""The variable with the config that TinyRL passes to accelerate, in place of a launcher."""
+
+
+def learner_processes(config: sdk.Config) -> sdk.Processes | None:
+    """Return the processes of the learner; ``None`` if no command starts it with a launcher."""
+    program = next((program for program in config.programs if program.is_main), None)
+    processes = None if program is None else _launched(config, program)
+    step = None if program is None else sdk.step_of(program, config.faults)
+    if processes is not None and step is not None:
+        sdk.check_node_ranks(processes, step.nodes or 1, config.faults)
+    return processes
+
+
+def _launched(config: sdk.Config, program: sdk.Started) -> sdk.Processes | None:
+    file: sdk.CommandWord | None = program.variables.get(_ACCELERATE)
+    if file is None:
+        return sdk.processes_of(program, config.faults)
+    return sdk.accelerated({"config_file": file}, program, config.faults, program.where)

@@ -1,0 +1,55 @@
+"""The processes of a program, as its launcher starts them on each node."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from rankplan.errors import NOWHERE, Where
+from rankplan.frozen import frozen
+from rankplan.read.text.started import CommandWord
+
+PORT = 29500
+"""The port of a rendezvous by default, of accelerate as of torchrun."""
+
+
+@frozen
+class Processes:
+    """What a launcher starts: processes of a program on each of some nodes.
+
+    ``launcher`` is ``accelerate``, ``torchrun`` or ``python``. ``nodes`` is the number of nodes of the program, each of
+    which runs the launcher. ``total`` are its processes on all of them together, of which every node starts an equal
+    number; ``None``: as many as the devices that one node shows. ``each_node``: that is the number of each node, and
+    otherwise divided between them.
+
+    ``devices`` are the devices that the launcher makes visible, in place of those that it sees itself. ``rank`` is the
+    number of the node as the command states it, ``is_ordered`` tells that it decides the order of the nodes.
+
+    ``framework`` is what trains, as far as the launcher tells: ``deepspeed``, ``fsdp`` or ``ddp``.
+    """
+
+    launcher: str
+    nodes: int = 1
+    total: int | None = 1
+    each_node: bool = False
+    devices: tuple[int, ...] | None = None
+    rank: CommandWord | None = None
+    is_ordered: bool = True
+    address: CommandWord | None = None
+    port: int = PORT
+    framework: str = "ddp"
+    zero_stage: int | None = None
+    where: Where = field(default=NOWHERE)
+    """The place of the number of processes."""
+    nodes_at: Where = field(default=NOWHERE)
+    """The place of the number of nodes."""
+
+    def on_node(self, visible: int) -> int:
+        """Return the processes of a node that shows so many devices."""
+        if self.total is None:
+            return visible if self.each_node else visible // max(self.nodes, 1)
+        return self.total // max(self.nodes, 1)
+
+    @property
+    def lost(self) -> int:
+        """The processes that are asked for, and that no node starts."""
+        return 0 if self.total is None or self.nodes < 1 else self.total % self.nodes

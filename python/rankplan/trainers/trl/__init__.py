@@ -1,0 +1,1 @@
+"""TRL: a trainer that accelerate starts, and a server of vLLM beside it or inside its processes."""

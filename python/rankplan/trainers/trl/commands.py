@@ -1,0 +1,194 @@
+"""The commands of a job of TRL: the trainer with its launcher, and servers of vLLM, each with its nodes and devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from rankplan.errors import Faults
+from rankplan.sdk import (
+    CommandWord,
+    Config,
+    Processes,
+    Started,
+    Where,
+    accelerated,
+    check_node_ranks,
+    processes_of,
+    step_of,
+)
+from rankplan.trainers.trl import faults, keys
+from rankplan.trainers.trl.shipped import CONFIGS
+
+_MASK = "CUDA_VISIBLE_DEVICES"
+_SWITCHES = ("multi_gpu", "use_deepspeed", "use_fsdp", "use_megatron_lm", "cpu", "tpu", "same_network")
+_FLAGS = (
+    *("num_processes", "num_machines", "machine_rank", "main_process_ip", "main_process_port", "gpu_ids"),
+    *("rdzv_backend", "deepspeed_multinode_launcher", "zero_stage", "config_file", *_SWITCHES),
+)
+"""The flags of accelerate that `trl` passes on."""
+
+
+class Mask(NamedTuple):
+    """The devices that a command sees, by their numbers on its node; ``None``: all. ``stated`` is its text."""
+
+    devices: tuple[int, ...] | None
+    stated: str
+    where: Where | None
+
+
+class Trainer(NamedTuple):
+    """The command of a trainer: its processes, its nodes in the order of their ranks, and the devices that it sees."""
+
+    program: Started | None
+    processes: Processes
+    nodes: tuple[int, ...]
+    mask: Mask
+
+
+class Server(NamedTuple):
+    """The command of a server: ``data`` engines of ``tensor`` devices each, on a node."""
+
+    program: Started
+    node: int
+    mask: Mask
+    tensor: int
+    data: int
+    port: int
+    where: Where
+    port_at: Where
+    is_spread: bool
+    """Whether Ray spreads an engine over nodes."""
+
+
+def trainer_of(config: Config, program: Started, collector: Faults) -> Trainer:
+    """Return a trainer; its nodes are the first ones unless a step of Slurm states others."""
+    processes = _processes(config, program, collector)
+    step = step_of(program, collector)
+    nodes = tuple(range(processes.nodes))
+    if step is not None:
+        if step.nodes == 0 or processes.nodes == 0:
+            collector.add(step.where, faults.no_nodes_left(program.name))
+        elif step.nodes is not None and step.nodes != processes.nodes and processes.nodes > 1:
+            collector.add(step.where, faults.unequal_step(step.nodes, processes.nodes))
+        else:
+            check_node_ranks(processes, step.nodes or 1, collector)
+        if step.hosts:
+            nodes = step.hosts[: max(processes.nodes, 1)]
+    elif processes.nodes == 0:
+        collector.add(processes.nodes_at, faults.no_nodes_left(program.name))
+    mask = mask_of(program, config, collector)
+    if processes.devices is not None:
+        stated = ",".join(map(str, processes.devices))
+        mask = Mask(processes.devices, f"gpu_ids: {stated}", processes.where)
+    return Trainer(program, processes, nodes, mask)
+
+
+def _processes(config: Config, program: Started, collector: Faults) -> Processes:
+    """Return what starts a trainer: accelerate for `trl`, else the launcher of its command."""
+    if program.name.startswith("trl "):
+        return accelerated(_flags(config, program, collector), program, collector, program.where, CONFIGS)
+    found = processes_of(program, collector)
+    return Processes("python", where=program.where, nodes_at=program.where) if found is None else found
+
+
+def _flags(config: Config, program: Started | None, collector: Faults) -> dict[str, CommandWord]:
+    """Return the flags that `trl` passes to accelerate: keys that no config of the trainer has."""
+    flags = {}
+    for name in _FLAGS:
+        value = config.section.get(name)
+        if value is None:
+            continue
+        where = config.value_place(name)
+        is_of_file = program is None or where.file != program.where.file
+        if name in _SWITCHES and is_of_file:
+            collector.add(config.named(name), faults.switch_in_file(name))
+            continue
+        flags[name] = CommandWord(str(value), where, str(value))
+    named = config[keys.ACCELERATE_CONFIG]
+    if named is not None:
+        where = config.where(keys.ACCELERATE_CONFIG)
+        is_known = named in CONFIGS or "/" in named or named.endswith((".yaml", ".yml", ".json"))
+        if is_known or config.file_near(named) is not None:
+            flags["config_file"] = CommandWord(named, where, named)
+        else:
+            collector.add(where, faults.unknown_config(named, tuple(CONFIGS)))
+    return flags
+
+
+def alone(config: Config, collector: Faults) -> Trainer:
+    """Return the trainer of a YAML file without a command, as `trl grpo --config` starts it."""
+    place = config.place
+    flags = {"machine_rank": CommandWord("0", place, "0"), **_flags(config, None, collector)}
+    program = Started(name="trl grpo", where=place, values=config.section)  # type: ignore[arg-type]  # no command has it
+    processes = accelerated(flags, program, collector, place, CONFIGS)
+    return Trainer(None, processes, tuple(range(processes.nodes)), _mask_in_file(config) or Mask(None, "", None))
+
+
+def server_of(config: Config, program: Started, node: int, collector: Faults) -> Server:
+    """Return a server on a node, or on the one that its step of Slurm states."""
+    values = config.of(program)
+    step = step_of(program, collector)
+    if step is not None and step.hosts:
+        node = step.hosts[0]
+    short = _short_sizes(program.arguments)
+    tensor = short.get("-tp", values[keys.SERVER_TENSOR])
+    data = short.get("-dp", values[keys.SERVER_DATA])
+    return Server(
+        program=program,
+        node=node,
+        mask=mask_of(program, values, collector),
+        tensor=tensor,
+        data=data,
+        port=values[keys.SERVER_PORT],
+        where=values.where(keys.SERVER_TENSOR, keys.SERVER_DATA) if _has_size(values) else program.where,
+        port_at=values.where(keys.SERVER_PORT) if values.stated(keys.SERVER_PORT) else program.where,
+        is_spread=values[keys.SERVER_BACKEND] == "ray",
+    )
+
+
+def _has_size(values: Config) -> bool:
+    return values.stated(keys.SERVER_TENSOR) or values.stated(keys.SERVER_DATA)
+
+
+def _short_sizes(words: Sequence[CommandWord]) -> dict[str, int]:
+    """Return the sizes in short flags of vLLM: ``-tp 4``."""
+    sizes = {}
+    for flag, value in pairwise(words):
+        if flag.text in ("-tp", "-dp") and re.fullmatch("[1-9][0-9]{0,5}", value.text or ""):
+            sizes[flag.text] = int(value.text or "1")
+    return sizes
+
+
+def mask_of(program: Started, config: Config, collector: Faults) -> Mask:
+    """Return the devices that a command sees: ``env`` of its YAML sets them in place of those of its environment."""
+    of_file = _mask_in_file(config)
+    if of_file is not None:
+        return of_file
+    word = program.variables.get(_MASK)
+    if word is None:
+        return Mask(None, "", None)
+    if word.text is None:
+        collector.warn(word.where, faults.unknown_mask(word.variable or word.shown))
+        return Mask(None, "", None)
+    return _mask(word.text, word.where)
+
+
+def _mask_in_file(config: Config) -> Mask | None:
+    environment = config.section.get("env")
+    if not isinstance(environment, dict) or _MASK not in environment:
+        return None
+    return _mask(str(environment[_MASK]), config.inner("env").value_place(_MASK))
+
+
+def _mask(text: str, where: Where) -> Mask:
+    """Return the devices in a mask; those after one that is no number are not visible. Ids (UUIDs) are not read."""
+    devices: list[int] = []
+    for part in text.split(","):
+        if not re.fullmatch(" *[0-9]{1,4} *", part):
+            break
+        devices.append(int(part))
+    is_read = bool(devices) or not text.strip() or text.strip().startswith("-")
+    return Mask(tuple(dict.fromkeys(devices)) if is_read else None, f"{_MASK}={text}", where)

@@ -1,0 +1,38 @@
+"""TRL as a dialect."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rankplan.sdk import Dialect, Program
+from rankplan.trainers.trl.keys import KEYS
+
+_ONLINE = r"(grpo|gspo|rloo|online_dpo|nash_md|xpo|async_grpo)(_\w+)?"
+_IMPORTS = (
+    r"^\s*(?:from|import)\s+trl\b",
+    r"\b(?:GRPO|RLOO|OnlineDPO|NashMD|XPO|AsyncGRPO)Trainer\b",
+)
+_FLAGS: tuple[Literal["flags"]] = ("flags",)
+
+DIALECT = Dialect(
+    name="trl",
+    system="TRL",
+    keys=KEYS,
+    job="rankplan.trainers.trl.job:TrlJob",
+    unplaced="rankplan.trainers.trl.no_job:unplaced",
+    programs=(  # trl/cli, trl/scripts, examples/scripts; open-r1
+        Program(r"trl (grpo|rloo)", takes=_FLAGS),
+        Program(r"trl sft", "supervised fine-tuning (SFT)"),
+        Program(r"trl (dpo|kto|orpo|cpo)", "preference training (DPO)"),
+        Program(r"trl reward", "the training of a reward model"),
+        Program(r"trl vllm-serve", "serving of a model", takes=_FLAGS, part="server"),
+        Program(r"trl\.scripts\.vllm_serve", "serving of a model", takes=_FLAGS, part="server"),
+        Program(r"vllm serve", "serving of a model", tells=False, takes=_FLAGS, part="server"),
+        Program(r"trl\.scripts\.(grpo|rloo)", takes=_FLAGS),
+        Program(rf"((.*\.)?examples\.)scripts\.{_ONLINE}", takes=_FLAGS),
+        Program(r"(.*\.)?open_r1\.grpo", takes=_FLAGS),
+        Program(r".*", takes=_FLAGS, imports=_IMPORTS),
+    ),
+    trainer="trl grpo",
+    starts="processes",
+)
