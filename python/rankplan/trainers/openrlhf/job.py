@@ -16,6 +16,7 @@ from rankplan.dialects.placing.sharing import Shape, differing
 from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Job, Placer, Sizes, Taken, Where
 from rankplan.trainers.openrlhf import keys
+from rankplan.trainers.openrlhf.vendored import always_starts_reference
 from rankplan.words import path_text
 
 _ENGINES = "vllm"
@@ -149,7 +150,7 @@ class OpenrlhfJob(Job):
 def _present(config: Config) -> set[str]:
     """Return the models that the program starts."""
     present = {"actor"}
-    if config[keys.KL_COEFFICIENT] > 0:
+    if config[keys.KL_COEFFICIENT] > 0 or always_starts_reference(config.program_file):
         present.add("ref")
     if config[keys.ESTIMATOR] in (None, "gae"):
         present.add("critic")

@@ -30,6 +30,7 @@ from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Sizes, Taken, Wher
 from rankplan.trainers.roll import faults, keys
 from rankplan.trainers.roll.device_mapping import devices_of
 from rankplan.trainers.roll.requests import Nodes, requests_on
+from rankplan.trainers.roll.vendored import always_starts_reference
 
 _VLLM = "vllm"
 _SGLANG = "sglang"
@@ -445,7 +446,8 @@ def _not_started(config: Config, names: Collection[str]) -> set[str]:
     reference = {keys.REFERENCE.name}
     not_started = reference if teachers else set()
     has_adapter = config.under("actor_train").stated(keys.ADAPTER)
-    if has_adapter or not (distils or has_teacher_as_reference or _is_compared(config)):
+    is_older = config.stated(keys.ENVIRONMENTS) and always_starts_reference(config.file)
+    if not is_older and (has_adapter or not (distils or has_teacher_as_reference or _is_compared(config))):
         not_started = not_started | (teachers or reference)
     if distils or config[keys.ADVANTAGE_ESTIMATOR] != "gae":
         not_started = not_started | {keys.CRITIC.name}

@@ -22,6 +22,7 @@ USUAL_ROLES = tuple(
 )
 REFERENCE = anything("reference", "usual roles, too")
 CRITIC = anything("critic", "usual roles, too")
+ENVIRONMENTS = anything("train_env_manager", "whether the agentic pipeline runs, which had a reference always")
 _IS_COMPARED = "whether there is a reference model"
 ENABLE_REFERENCE = switch("enable_reference", _IS_COMPARED)
 USE_KL_LOSS = switch("use_kl_loss", _IS_COMPARED)

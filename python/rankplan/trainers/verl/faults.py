@@ -41,6 +41,13 @@ def roles_not_checked(program: str, file: str) -> Diagnostic:
     return Diagnostic("not-read", message, "compare the components with those that the program starts", warning=True)
 
 
+def program_not_found(program: str) -> Diagnostic:
+    """Return the warning of a program that verl does not bring, and whose file is missing."""
+    message = f"`{program}` is not verl's own, and its file is not here: the roles that verl starts are planned"
+    help = "run the check in its repository, or compare the components with those that it starts"
+    return Diagnostic("not-read", message, help, warning=True)
+
+
 def nothing_to_split(program: str) -> Diagnostic:
     """Return the fault of a pool that cannot be divided between the actor and the critic."""
     message = f"`{program}` divides the pool between the actor and the critic, but it has a single GPU"

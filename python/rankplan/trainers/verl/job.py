@@ -33,7 +33,7 @@ from rankplan.read.components import ASSUMED
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.actors import read_actors
 from rankplan.trainers.verl.pools import USERS, Pool, read_pool
-from rankplan.trainers.verl.programs import EASY_R1, has_own_defaults, program_of
+from rankplan.trainers.verl.programs import EASY_R1, has_own_defaults, is_foreign, program_of
 from rankplan.trainers.verl.reward import Form, read_reward_model
 from rankplan.trainers.verl.rollout import Trainer, read_rollout, read_trainer
 from rankplan.trainers.verl.teachers import read_teachers
@@ -119,6 +119,8 @@ class VerlJob(Job):
                 return own_rule
             if own_rule is Rule.UNREAD:
                 config.faults.warn(config.place, faults.roles_not_checked(config.program, config.program_file))
+        elif is_foreign(config.program):
+            config.faults.warn(config.place, faults.program_not_found(config.program))
         return config[keys.USE_KL_LOSS] or config[keys.USE_KL_IN_REWARD]
 
     def _has_critic(self, config: Config) -> bool:

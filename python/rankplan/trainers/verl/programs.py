@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum, auto
 
 from rankplan.dialects.keys.config import Config
@@ -77,6 +78,11 @@ PROGRAMS = {
 }
 """The programs by the end of their modules; any other program starts what the config says."""
 
+_UNKNOWN = Program()
+"""What a program starts that is not in the table: what its config says."""
+_RELEASED = re.compile(r"verl\.trainer\.main(_ppo\w*)?|verl\.experimental\..*")
+"""The modules of verl itself."""
+
 EASY_R1 = "verl.trainer.main"
 """The program of EasyR1."""
 
@@ -91,7 +97,14 @@ def program_of(module: str) -> Program:
         program = PROGRAMS.get(".".join(parts[start:]))
         if program is not None:
             return program
-    return Program()
+    return _UNKNOWN
+
+
+def is_foreign(module: str) -> bool:
+    """Return whether verl does not bring a module, so that only its file tells which roles it starts."""
+    if not module or program_of(module) is not _UNKNOWN:
+        return False
+    return _RELEASED.fullmatch(module) is None
 
 
 def config_name(config: Config) -> str:
