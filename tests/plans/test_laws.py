@@ -53,7 +53,7 @@ def facts(plan: Plan) -> dict[str, Any]:
     }
 
 
-@at_least(placed=0.6, chunks=0.05, packed=0.03, several_accelerators=0.01, sized=0.05, own_first=0.05, by_node=0.2)
+@at_least(placed=0.6, chunks=0.05, packed=0.03, several_accelerators=0.003, sized=0.05, own_first=0.05, by_node=0.2)
 @settings(max_examples=300)
 @given(jobs())
 def test_random_plans_have_components_of_every_kind(plan: Plan) -> None:
