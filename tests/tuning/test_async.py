@@ -483,7 +483,7 @@ def test_each_function_refuses_the_costs_of_the_other() -> None:
         tune_async({"components": {"actor": {"seconds": {8: 3}}}}, Inventory.uniform(1, 8))
 
 
-@pytest.mark.parametrize("option", [["--lend"], ["--to", "verl"], ["-o", "plan.json"]])
+@pytest.mark.parametrize("option", [["--lend"], ["--to", "verl"], ["-o", "new.yaml"], ["--save", "plan.json"]])
 def test_options_of_a_placement_are_refused(own_folder: Path, option: list[str]) -> None:
     Path("costs.yaml").write_text(yaml.safe_dump(costs()))
     done = run("tune", "--costs", "costs.yaml", "--nodes", "8x8", *option)

@@ -138,8 +138,8 @@ def tune(
     with faults_end_it():
         costs = None if costs_file is None else _read_costs(costs_file, log, choice, split, staleness)
         if costs is not None and costs.asynchronous is not None:
-            if to is not None or lend or present is not None or outputs:
-                raise click.UsageError("costs with `async` take none of --to, --lend, --from and -o")
+            if to is not None or lend or present is not None or outputs or save is not None:
+                raise click.UsageError("costs with `async` take none of --to, --lend, --from, --save and -o")
             _print_splits(
                 tuned_async(costs, choice.given, file, extrapolate=extrapolate, **config_arguments(choice)), form
             )
