@@ -354,6 +354,7 @@ class Requests(Sequence[Request]):
         self,
         inventory: Inventory,
         actors: Sequence[Mapping[str, Any]],
+        processes: Mapping[str, Sequence[tuple[int, int, int]]],
         excluded: RankSet,
         unused: RankSet,
     ) -> list[_Lack]: ...

@@ -16,7 +16,16 @@ from rankplan.render.changes import replan_lines
 from support.paths import ROOT
 
 _ONE = Parallel(dp=1)
-_CONFIGS = ["areal.yaml", "nemo_rl.yaml", "openrlhf.sh", "roll.yaml", "skyrl.sh", "slime.yaml", "slime-colocated.yaml"]
+_CONFIGS = [
+    "areal.yaml",
+    "ms_swift.yaml",
+    "nemo_rl.yaml",
+    "openrlhf.sh",
+    "roll.yaml",
+    "skyrl.sh",
+    "slime.yaml",
+    "slime-colocated.yaml",
+]
 _CONFIGS += ["verl.sh", "verl.yaml", "verl-topology/colocated.yaml", "verl-topology/separate.yaml"]
 
 

@@ -19,7 +19,16 @@ from support.oracle_order import sort_key
 from support.outcomes import at_least, outcome
 from support.paths import ROOT
 
-CONFIGS = ["areal.yaml", "nemo_rl.yaml", "openrlhf.sh", "roll.yaml", "skyrl.sh", "slime.yaml", "slime-colocated.yaml"]
+CONFIGS = [
+    "areal.yaml",
+    "ms_swift.yaml",
+    "nemo_rl.yaml",
+    "openrlhf.sh",
+    "roll.yaml",
+    "skyrl.sh",
+    "slime.yaml",
+    "slime-colocated.yaml",
+]
 CONFIGS += ["verl.sh", "verl.yaml"]
 
 

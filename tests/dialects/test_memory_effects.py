@@ -15,16 +15,18 @@ from support.dialects import MEMORY
 from support.memory_configs import MODEL
 
 WORDS = ["full", "selective", "block", "fp8", "fp32", "float16", "bf16", "adam", "adam_bf16", "other", "cpu", "fsdp"]
-WORDS += ["fsdp2", "megatron", "vllm", "sglang", "megatron_train", "fsdp2_infer", "reasoning", "a.b", "float32"]
+WORDS += ["fsdp2", "megatron", "vllm", "sglang", "megatron_train", "fsdp2_infer", "reasoning", "a.b", "float32", "lora"]
+_HYBRID = [["train", "rollout"]]
+"""Roles of ms-swift that share GPUs."""
 VALUES: dict[Kind, tuple[Any, ...]] = {
     Kind.SIZE: (None, 1, 2, 3, 64, 4096),
     Kind.SWITCH: (None, True, False),
-    Kind.NUMBER: (None, 0.25, float(1 << 34)),
+    Kind.NUMBER: (None, 0, 0.25, float(1 << 34)),
     Kind.SHARE: (None, 0.25, 0.5),
     Kind.FRACTION: (None, 0.25, 0.5),
     Kind.FACT: (8, False, "actor_train", "critic", "fsdp", "megatron", "vllm", "sglang"),
     Kind.TEXT: (None, *WORDS),
-    Kind.ANY: (None, True, False, "fp8", 1, {"num_hidden_layers": 2}, {"mode": "selective"}, "full_shard"),
+    Kind.ANY: (None, True, False, "fp8", 1, {"num_hidden_layers": 2}, {"mode": "selective"}, "full_shard", _HYBRID),
     Kind.DEVICES: ("[0]",),
 }
 DRAWN = 6000

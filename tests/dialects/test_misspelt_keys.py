@@ -81,6 +81,8 @@ BASES: dict[str, str] = {
     " algorithm: {use_kl_loss: false}}\n"
     "generator: {inference_engine: {num_engines: 8}}\n",
     "trl": "use_vllm: true\nvllm_mode: colocate\nvllm_tensor_parallel_size: 2\nnum_processes: 8\n",
+    "open_instruct": "num_learners_per_node: [4]\nvllm_num_engines: 4\n",
+    "ms_swift": "rlhf_type: grpo\ntrain: {gpus: 8}\nrollout: {gpus: 8, vllm_tensor_parallel_size: 2}\n",
 }
 TYPOS = [
     ("rlinf", "cluster.num_nodez=2", "num_nodez", "num_nodes"),
@@ -107,6 +109,9 @@ TYPOS = [
     ("areal", "rollout.scheduling_strategy.tpye=colocation", "tpye", "type"),
     ("roll", "actor_infre.world_size=2", "actor_infre", "actor_infer"),
     ("roll", "actor_train.strategy_args.strategy_nmae=vllm", "strategy_nmae", "strategy_name"),
+    ("ms_swift", "trian.gpus=4", "trian", "train"),
+    ("ms_swift", "rollout.vllm_tensor_paralel_size=4", "vllm_tensor_paralel_size", "vllm_tensor_parallel_size"),
+    ("ms_swift", "colocate_group=[[train, rollout]]", "colocate_group", "colocate_groups"),
     ("openrlhf", "vllm.num_engine=2", "num_engine", "num_engines"),
     ("openrlhf", "ds.ring_attn_sise=2", "ring_attn_sise", "ring_attn_size"),
     ("slime", "actor_num_node=2", "actor_num_node", "actor_num_nodes"),

@@ -12,7 +12,17 @@ from rankplan.jobs.keys import OF_PROCESSES
 from support.commands import run
 from support.paths import ROOT
 
-EXAMPLES = ["areal.yaml", "nemo_rl.yaml", "openrlhf.sh", "roll.yaml", "skyrl.sh", "slime.yaml", "verl.sh", "verl.yaml"]
+EXAMPLES = [
+    "areal.yaml",
+    "nemo_rl.yaml",
+    "openrlhf.sh",
+    "roll.yaml",
+    "ms_swift.yaml",
+    "skyrl.sh",
+    "slime.yaml",
+    "verl.sh",
+    "verl.yaml",
+]
 NODES = "levels: [row, rack]\nnodes: [{ranks: 0-3, accelerators: 8, labels: {row: r, rack: a}}]\n"
 
 

@@ -17,7 +17,9 @@ from support.paths import ROOT
 
 TRAINERS = {
     "areal.yaml": "python3 train.py",
+    "ms_swift.yaml": "megatron rlhf --use_ray true --config ms_swift.yaml",
     "nemo_rl.yaml": "python3 run_grpo.py",
+    "open_instruct.sh": "",
     "openrlhf.sh": "",
     "roll.yaml": "python3 start.py",
     "skyrl.sh": "",

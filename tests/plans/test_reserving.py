@@ -240,4 +240,4 @@ def test_equal_bundles_are_refused_if_they_fit_in_no_way(
 
 def test_no_request_is_no_fault() -> None:
     assert told(cluster((8, 0)), actors=[Actors("a", cpus=1)]) == ([], [])
-    assert Requests().lacking(cluster((8, 0)).core, [], rankplan.RankSet(), rankplan.RankSet()) == []
+    assert Requests().lacking(cluster((8, 0)).core, [], {}, rankplan.RankSet(), rankplan.RankSet()) == []

@@ -20,6 +20,14 @@ def test_every_difference_has_an_example() -> None:
 
 
 def test_every_other_verdict_is_of_a_recorded_line() -> None:
-    files = ("nemo_rl_clusters", "openrlhf_sizes", "skyrl_sizes", "verl_pools", "areal_alloc", "prime_rl")
+    files = (
+        "nemo_rl_clusters",
+        "openrlhf_sizes",
+        "skyrl_sizes",
+        "verl_pools",
+        "areal_alloc",
+        "prime_rl",
+        "ms_swift_pools",
+    )
     recorded = {line["id"] for name in files for line in lines(name)}
     assert {verdict.partition(" ")[0] for verdict in VERDICTS} <= recorded

@@ -329,7 +329,7 @@ lines = sum(len(open(one.__file__).readlines()) for one in own if one.__file__.e
 assert lines <= LINES, lines
 """.replace("written_memory(full)", 'full.to_dict()["components"]["engine"]["memory"]')
         .replace("MODULES", "49")
-        .replace("LINES", "6540"),
+        .replace("LINES", "6570"),
         str(tmp_path / "plan.json"),
     )
 
@@ -377,11 +377,11 @@ def test_nothing_in_the_package_has_the_name_of_a_public_function() -> None:
 
 CHECKED = {
     "verl": (
-        17_550,
+        17_800,
         {"pydantic", "fractions", "hashlib", "ctypes", "rankplan.memory.changes", "rankplan.rlinf.section"},
     ),
-    "rlinf": (16_950, {"pydantic", "memory", "network", "node_groups", "parallel", "pools", "hardware"}),
-    "groups": (19_550, {"pydantic", "pools", "hardware"}),
+    "rlinf": (17_150, {"pydantic", "memory", "network", "node_groups", "parallel", "pools", "hardware"}),
+    "groups": (19_750, {"pydantic", "pools", "hardware"}),
 }
 """By config of `benches/start.py`: the most lines of rankplan that its check imports, and modules that it must not."""
 

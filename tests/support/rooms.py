@@ -26,6 +26,8 @@ ROOMS = [
     "trainers.openrlhf",
     "trainers.prime_rl",
     "trainers.skyrl",
+    "trainers.ms_swift",
+    "trainers.open_instruct",
     "trainers.roll",
     "trainers.slime",
     "trainers.trl",

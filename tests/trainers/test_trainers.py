@@ -39,7 +39,8 @@ pytestmark = [
 PROGRAMS = Path(__file__).with_name("programs")
 STUBS = """
     accelerate aiofiles aiohttp cachetools codetiming colorlog datasets deepspeed einops fastapi flash_attn flask
-    fsspec httpx huggingface_hub jaxtyping lark loguru megatron numba openai orjson pandas peft PIL pylatexenc regex
+    fsspec httpx huggingface_hub jaxtyping lark loguru megatron modelscope json_repair trl mcore_bridge
+    qwen_vl_utils safetensors tokenizers dacite numba openai orjson pandas peft PIL pylatexenc regex
     sympy tenacity tensordict torch torch_memory_saver torchdata tqdm transfer_queue transformers uvicorn uvloop
     vllm vllm_router werkzeug zmq
 """
@@ -81,6 +82,14 @@ SKYRL = shlex.split(
     " trainer.placement.ref_num_gpus_per_node=2 generator.inference_engine.num_engines=3"
     " generator.inference_engine.tensor_parallel_size=2"
 )
+MS_SWIFT = """\
+rlhf_type: gkd
+nnodes: 2
+colocate_groups: [[train, rollout]]
+train: {gpus: 4, tensor_model_parallel_size: 2}
+rollout: {gpus: 4, vllm_tensor_parallel_size: 2}
+teacher: {gpus: 4, vllm_tensor_parallel_size: 4}
+"""
 AREAL = """\
 cluster: {n_nodes: 5, n_gpus_per_node: 4}
 actor: {backend: 'fsdp:d6', scheduling_spec: [{gpu: 1, cpu: 1, mem: 1}]}
@@ -117,6 +126,7 @@ TRAINERS: dict[str, Callable[[], Trainer]] = {
     "areal": lambda: Trainer(
         "areal", ('[["actor", 6, 1, "shared"], ["rollout", 3, 2, "separate"]]',), "conf.yaml", AREAL
     ),
+    "ms_swift": lambda: Trainer("ms_swift", (MS_SWIFT,), "conf.yaml", MS_SWIFT),
     "slime": lambda: recorded("slime-02-fours"),
     "roll": lambda: recorded("roll-04-fours"),
     "nemo_rl": lambda: recorded("nemo_rl-10-fours"),

@@ -17,6 +17,8 @@ pub struct Actors {
     pub count: u32,
     /// Whether each node in use has so many.
     pub each_node: bool,
+    /// The component whose processes they belong to: so many are on the node of each of its processes.
+    pub component: Option<String>,
     /// Whether they end soon.
     pub brief: bool,
     /// What each reserves.
@@ -31,6 +33,11 @@ pub static ACTORS: Table = Table {
             Field::new("name", Kind::Name, "What they are.").absent(Absent::Never),
             Field::new("count", Kind::Count { least: 1, most: MAX_PROCESSES as i64 }, "Their number, 1 by default."),
             Field::new("each_node", Kind::Switch, "Whether each node that has any of it has so many."),
+            Field::new(
+                "component",
+                Kind::Name,
+                "The component that has so many with each of its processes, on the node of that process.",
+            ),
             Field::new("brief", Kind::Switch, "Whether they end soon."),
         ],
         amounts::FIELDS,
@@ -53,6 +60,7 @@ fn actors_of(mut record: Record) -> Actors {
         name: record.take("name").map(Read::into_text).unwrap_or_default(),
         count: record.take("count").map_or(1, |count| count.into_int() as u32),
         each_node: record.take("each_node").is_some_and(Read::into_bool),
+        component: record.take("component").map(Read::into_text),
         brief: record.take("brief").is_some_and(Read::into_bool),
         amounts: Amounts::take(&mut record),
     }
@@ -65,6 +73,7 @@ pub fn actors_value(actors: &[Actors]) -> Value {
             ("name", Some(Value::from(actors.name.as_str()))),
             ("count", (actors.count != 1).then(|| Value::from(actors.count))),
             ("each_node", actors.each_node.then_some(Value::Bool(true))),
+            ("component", actors.component.as_deref().map(Value::from)),
             ("brief", actors.brief.then_some(Value::Bool(true))),
         ];
         let fields = fields.into_iter().filter_map(|(name, field)| Some((name, field?)));

@@ -9,6 +9,9 @@ use crate::node_runs::NodeRuns;
 use crate::order::NodeOrder;
 use crate::taken::Taken;
 
+/// Ray's strategy of a group that must be on one node.
+pub const STRICT_PACK: &str = "STRICT_PACK";
+
 /// What equal groups have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Kind {
@@ -298,8 +301,9 @@ impl Requests {
     /// The pools whose nodes a trainer sorts. Groups without nodes, and those that are not sorted, are in none.
     ///
     /// Neighbours are in one pool if they have the same component and order, and names that differ in the number at their
-    /// end; groups without a name are sorted one by one. Neighbours in an order of the whole
-    /// cluster are always in one pool.
+    /// end. Groups without a name are sorted one by one, unless each must be on one node (`STRICT_PACK`): sorting one of these
+    /// would change nothing, so neighbours of a component are one pool. Neighbours in an order of the whole cluster are always
+    /// in one pool.
     pub fn pools(&self) -> Vec<Pool> {
         let mut pools: Vec<Pool> = Vec::new();
         let mut known = None;
@@ -332,7 +336,10 @@ fn pool_name(row: &Row, order: NodeOrder, group: u32) -> (Option<String>, u32) {
     if order.is_of_cluster() {
         return (Some(String::new()), u32::MAX);
     }
-    let Some(names) = &row.names else { return (None, 1) };
+    let Some(names) = &row.names else {
+        let is_on_one_node = row.kind.strategy.as_deref() == Some(STRICT_PACK);
+        return if is_on_one_node { (Some(String::new()), u32::MAX) } else { (None, 1) };
+    };
     let alike = match names {
         GroupNames::Numbered { after, .. } if !after.is_empty() => 1,
         _ => u32::MAX,

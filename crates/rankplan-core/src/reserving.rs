@@ -4,6 +4,8 @@
 //! larger than every node, a group that must be on one node and is larger than every node, more bundles than all nodes have
 //! room for, more in all than all nodes have. And what cannot be reserved on the nodes *of the plan*: what its bundles on a
 //! node ask for together, and actors for which nothing is left beside them. Ray may find other nodes for the second kind.
+//! Actors of the processes of a component are on their nodes; if a node has one group, which must be on one node, they go
+//! where this group goes.
 //!
 //! A node with unknown amounts may have any: nothing is claimed of it, nor of all nodes together. Nodes in a row that are
 //! alike are looked at once for each resource and each kind of bundle; only what the plan has on each node is counted node by
@@ -17,8 +19,9 @@ use crate::amounts::{Amount, Amounts};
 use crate::ids::NodeRank;
 use crate::inventory::Inventory;
 use crate::node::Node;
+use crate::node_runs::NodeRuns;
 use crate::rank_set::RankSet;
-use crate::requests::{Bundle, Kind, Requests, Row};
+use crate::requests::{Bundle, Kind, Requests, Row, STRICT_PACK};
 
 /// What is counted: CPUs and custom resources in ten-thousandths, memory in MiB.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +69,13 @@ pub enum Asking {
     OnNodes,
     /// One of these actors, beside the bundles of the plan.
     Beside(String),
+    /// These actors, on the nodes of the processes that they belong to. `is_final`: they and their group fit on no node.
+    OnTheirNodes {
+        /// What they are.
+        name: String,
+        /// Whether no node has enough for them and their group.
+        is_final: bool,
+    },
 }
 
 /// Something that cannot be reserved.
@@ -90,7 +100,7 @@ impl Lack {
 
     /// Whether nothing can help but other nodes, or another config.
     pub fn is_final(&self) -> bool {
-        !matches!(self.asking, Asking::OnNodes | Asking::Beside(_))
+        !matches!(self.asking, Asking::OnNodes | Asking::Beside(_) | Asking::OnTheirNodes { is_final: false, .. })
     }
 
     /// Whether it is an actor that is larger than every node.
@@ -123,21 +133,32 @@ impl Candidates {
 /// The requests and the actors that must be reserved.
 struct Asked<'a> {
     requests: &'a Requests,
-    actors: &'a [Actors],
+    /// Those on any node.
+    actors: Vec<&'a Actors>,
+    /// Those of the processes of a component, with the node of each process.
+    of_processes: Vec<(&'a Actors, &'a NodeRuns)>,
     /// Each kind of bundle with its component, and how many there are.
     bundles: Vec<(&'a str, &'a Bundle, u64)>,
 }
 
 /// What cannot be reserved: what never can be, and only without any such, what cannot be on the nodes of the plan.
-/// `excluded` are accelerators, and `unused` nodes, that no process may use.
+/// `processes` has the node of each process of a component that actors belong to. `excluded` are accelerators, and `unused`
+/// nodes, that no process may use.
 pub fn lacking(
     requests: &Requests,
     actors: &[Actors],
+    processes: &BTreeMap<String, NodeRuns>,
     inventory: &Inventory,
     excluded: &RankSet,
     unused: &RankSet,
 ) -> Vec<Lack> {
-    let asked = Asked { requests, actors, bundles: kinds_of_bundles(requests) };
+    let nodes_of = |actors: &Actors| actors.component.as_ref().and_then(|name| processes.get(name));
+    let asked = Asked {
+        requests,
+        actors: actors.iter().filter(|actors| actors.component.is_none()).collect(),
+        of_processes: actors.iter().filter_map(|actors| Some((actors, nodes_of(actors)?))).collect(),
+        bundles: kinds_of_bundles(requests),
+    };
     let resources: BTreeSet<Resource> = asked.amounts().flat_map(resources_of).collect();
     let alike = nodes_alike(inventory, excluded, unused);
     let mut never = Vec::new();
@@ -230,7 +251,8 @@ struct Left {
 impl Asked<'_> {
     fn amounts(&self) -> impl Iterator<Item = &Amounts> {
         let bundles = self.bundles.iter().map(|(_, bundle, _)| &bundle.amounts);
-        bundles.chain(self.actors.iter().map(|actors| &actors.amounts))
+        let of_processes = self.of_processes.iter().map(|(actors, _)| *actors);
+        bundles.chain(self.actors.iter().copied().chain(of_processes).map(|actors| &actors.amounts))
     }
 
     /// What can never be reserved of a resource; nothing if a node has an unknown amount.
@@ -257,9 +279,14 @@ impl Asked<'_> {
         lacks.iter().all(|lack| lack.is_of_actor() || (lack.asking == Asking::All && bundles <= lack.present))
     }
 
-    /// What all bundles ask for.
+    /// What all bundles ask for, and the actors that cannot be elsewhere.
     fn of_bundles(&self, resource: &Resource) -> u64 {
-        self.bundles.iter().map(|(_, bundle, count)| resource.of(&bundle.amounts).unwrap_or(0) * count).sum()
+        let bundles = self.bundles.iter().map(|(_, bundle, count)| resource.of(&bundle.amounts).unwrap_or(0) * count);
+        let actors = self.of_processes.iter().filter(|(actors, _)| !actors.brief);
+        let actors = actors.map(|(actors, nodes)| {
+            resource.of(&actors.amounts).unwrap_or(0) * u64::from(actors.count) * u64::from(nodes.len())
+        });
+        bundles.chain(actors).sum()
     }
 
     /// Bundles, groups and actors that are larger than every node, each once for a component.
@@ -273,10 +300,10 @@ impl Asked<'_> {
         for (name, bundle, _) in &self.bundles {
             add(Asking::Bundle((*name).to_owned()), resource.of(&bundle.amounts).unwrap_or(0));
         }
-        for actors in self.actors {
+        for actors in &self.actors {
             add(Asking::Actor(actors.name.clone()), resource.of(&actors.amounts).unwrap_or(0));
         }
-        let is_together = |kind: &Kind| kind.strategy.as_deref() == Some("STRICT_PACK") && !kind.optional;
+        let is_together = |kind: &Kind| kind.strategy.as_deref() == Some(STRICT_PACK) && !kind.optional;
         for row in self.requests.rows().iter().filter(|row| is_together(&row.kind)) {
             let total = row.kind.each().filter_map(|bundle| resource.of(&bundle.amounts)).sum();
             if row.kind.num_bundles() > 1 {
@@ -312,13 +339,12 @@ impl Asked<'_> {
 
     /// What everything asks for together.
     fn total(&self, resource: &Resource, nodes: u64) -> u64 {
-        let bundles = self.bundles.iter().map(|(_, bundle, count)| resource.of(&bundle.amounts).unwrap_or(0) * count);
         let lasting = self.actors.iter().filter(|actors| !actors.brief);
         let actors = lasting.map(|actors| {
             let times = if actors.each_node { nodes } else { 1 };
             resource.of(&actors.amounts).unwrap_or(0) * u64::from(actors.count) * times
         });
-        bundles.chain(actors).sum()
+        self.of_bundles(resource) + actors.sum::<u64>()
     }
 
     /// What cannot be reserved on the nodes of the plan, of which there are so many: bundles, or else actors on what these
@@ -349,7 +375,72 @@ impl Asked<'_> {
         if !lack.nodes.is_empty() {
             return vec![lack];
         }
-        if is_known { self.beside(resource, left) } else { Vec::new() }
+        let lacks = self.on_their_nodes(resource, nodes, &mut needed);
+        if !lacks.is_empty() || !is_known {
+            return lacks;
+        }
+        let amounts = nodes.iter().flat_map(|some| some.ranks.clone().map(|rank| (rank, some.amount.unwrap_or(0))));
+        for (node, (rank, present)) in left.iter_mut().zip(amounts) {
+            node.amount = present.saturating_sub(needed.get(rank as usize).copied().unwrap_or(0));
+        }
+        self.beside(resource, left)
+    }
+
+    /// Actors of processes for which their nodes have too little beside the bundles, whose amounts by node are `needed`: those of
+    /// the actors are added.
+    fn on_their_nodes(&self, resource: &Resource, nodes: &[Candidates], needed: &mut [u64]) -> Vec<Lack> {
+        let known: Option<Vec<u64>> = nodes.iter().map(|some| some.amount).collect();
+        let largest = known.and_then(|known| known.into_iter().max());
+        let mut lacks = Vec::new();
+        for (actors, on) in &self.of_processes {
+            let each = resource.of(&actors.amounts).unwrap_or(0) * u64::from(actors.count);
+            let mut of_actors: BTreeMap<u32, u64> = BTreeMap::new();
+            for (node, processes) in on.stretches() {
+                *of_actors.entry(node.0).or_default() += each * u64::from(processes);
+            }
+            let asking = Asking::OnTheirNodes { name: actors.name.clone(), is_final: false };
+            let mut lack = Lack::new(asking, resource, 0, 0);
+            let mut is_final = false;
+            for (&rank, &amount) in &of_actors {
+                let Some(of_node) = needed.get_mut(rank as usize) else { continue };
+                let some = nodes.iter().find(|some| some.ranks.contains(&rank));
+                if let Some(present) = some.and_then(|some| some.amount)
+                    && *of_node + amount > present
+                {
+                    let left = present.saturating_sub(*of_node);
+                    lack.nodes.entry((left, amount)).or_default().push(rank);
+                    lack.needed += amount;
+                    lack.present += left;
+                    is_final |= largest.is_some_and(|most| *of_node + amount > most) && self.is_one_group(rank);
+                }
+                if !actors.brief {
+                    *of_node += amount;
+                }
+            }
+            if !lack.nodes.is_empty() {
+                lack.asking = Asking::OnTheirNodes { name: actors.name.clone(), is_final };
+                lacks.push(lack);
+            }
+        }
+        lacks
+    }
+
+    /// Whether a node has the bundles of one group only, which must be on one node.
+    fn is_one_group(&self, rank: u32) -> bool {
+        let rows = self.requests.rows().iter().filter(|row| !row.kind.optional);
+        let mut groups = rows.flat_map(|row| {
+            let each = row.kind.num_bundles().max(1);
+            let mut position = 0;
+            let mut on_node = BTreeSet::new();
+            for (node, count) in row.nodes.stretches() {
+                if node.0 == rank {
+                    on_node.extend(position / each..=(position + count - 1) / each);
+                }
+                position += count;
+            }
+            on_node.into_iter().map(|_| row.kind.strategy.as_deref() == Some(STRICT_PACK))
+        });
+        groups.next() == Some(true) && groups.next().is_none()
     }
 
     /// Add what the bundles of a row ask for on each node.
@@ -374,7 +465,7 @@ impl Asked<'_> {
     fn beside(&self, resource: &Resource, mut left: Vec<Left>) -> Vec<Lack> {
         let mut lacks = Vec::new();
         let amount = |actors: &Actors| resource.of(&actors.amounts).unwrap_or(0);
-        let mut actors: Vec<&Actors> = self.actors.iter().filter(|actors| amount(actors) > 0).collect();
+        let mut actors: Vec<&Actors> = self.actors.iter().copied().filter(|actors| amount(actors) > 0).collect();
         actors.sort_by_key(|actors| (!actors.each_node, std::cmp::Reverse(amount(actors))));
         for actors in actors {
             let each = amount(actors);

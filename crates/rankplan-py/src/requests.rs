@@ -94,6 +94,7 @@ fn lack_state(lack: Lack) -> LackState {
         Asking::All => ("all", String::new(), None),
         Asking::OnNodes => ("nodes", String::new(), None),
         Asking::Beside(name) => ("beside", name, None),
+        Asking::OnTheirNodes { name, .. } => ("there", name, None),
     };
     let number = |units| lack.resource.number(units);
     let nodes = lack
@@ -374,17 +375,24 @@ impl Requests {
     }
 
     /// Return what of these requests and of a trainer's other actors (plain values) cannot be reserved on the nodes of an
-    /// inventory, without these accelerators and nodes.
+    /// inventory, without these accelerators and nodes. `processes` are the nodes of the processes of components, as
+    /// (first node, nodes, processes of each).
     fn lacking(
         &self,
         py: Python<'_>,
         inventory: &Inventory,
         actors: &Bound<'_, PyAny>,
+        processes: BTreeMap<String, Vec<(u32, u32, u32)>>,
         excluded: &RankSet,
         unused: &RankSet,
     ) -> PyResult<Vec<LackState>> {
         let actors = read_actors(&mut Reader::new(None), &value_of(actors)?, &Place::WHOLE);
-        let lacks = py.detach(|| lacking(&self.0, &actors, &inventory.0, &excluded.0, &unused.0));
+        let mut on: BTreeMap<String, NodeRuns> = BTreeMap::new();
+        for (name, stretches) in processes {
+            let runs = on.entry(name).or_default();
+            stretches.into_iter().for_each(|(first, nodes, each)| runs.push_run(NodeRun { first, nodes, each }));
+        }
+        let lacks = py.detach(|| lacking(&self.0, &actors, &on, &inventory.0, &excluded.0, &unused.0));
         Ok(lacks.into_iter().map(lack_state).collect())
     }
 

@@ -13,12 +13,17 @@ DIALECTS = {
     "openrlhf": "rankplan.trainers.openrlhf.dialect:DIALECT",
     "prime_rl": "rankplan.trainers.prime_rl.dialect:DIALECT",
     "trl": "rankplan.trainers.trl.dialect:DIALECT",
+    "ms_swift": "rankplan.trainers.ms_swift.dialect:DIALECT",
+    "open_instruct": "rankplan.trainers.open_instruct.dialect:DIALECT",
 }
 """The value of each dialect, as help texts list them."""
 
-ASKED = ("nemo_rl", "areal", "skyrl", "verl", "openrlhf", "slime", "roll", "prime_rl", "trl")
+ASKED = (
+    *("nemo_rl", "areal", "skyrl", "verl", "open_instruct", "openrlhf", "slime", "roll", "prime_rl", "trl"),
+    "ms_swift",
+)
 """The dialects whose keys recognise a config, in the order in which they are asked: older flags of OpenRLHF are also
-flags of slime."""
+flags of slime, and open-instruct has some of them."""
 
 OWN = "rlinf"
 """The dialect of a config that no other one recognises: its `cluster` section is rankplan's own language, too."""

@@ -39,11 +39,11 @@ def node_amounts(plan: Plan) -> dict[int, NodeAmounts]:
     part of all: if one did not fit on any node, all of them would hold more than their sum.
     """
     amounts: dict[int, NodeAmounts] = {}
-    for nodes, each in chain(_of_processes(plan), _of_bundles(plan.requests.rows)):
+    for nodes, each in chain(_of_processes(plan), _of_bundles(plan.requests.rows), _on_their_nodes(plan)):
         if each != _NOTHING:
             for node in nodes:
                 amounts[node] = amounts.get(node, _NOTHING).plus(each)
-    beside = _beside(plan.actors, len(amounts))
+    beside = _beside([actors for actors in plan.actors if actors.component is None], len(amounts))
     return {node: each.plus(beside) for node, each in sorted(amounts.items())}
 
 
@@ -53,6 +53,15 @@ def _of_processes(plan: Plan) -> Iterator[tuple[range, NodeAmounts]]:
         each = NodeAmounts(component.cpus_per_process or 0, component.host_memory_per_process or 0)
         for run in component.rows.runs(at_home=True) if each != _NOTHING else ():
             yield range(run.node, run.node + run.nodes), each.times(run.pattern.processes)
+
+
+def _on_their_nodes(plan: Plan) -> Iterator[tuple[range, NodeAmounts]]:
+    """Yield nodes with what actors reserve that are beside the processes of a component."""
+    for actors in plan.actors:
+        if actors.component is not None and actors.component in plan:
+            each = NodeAmounts(actors.cpus or 0, actors.memory or 0).times(actors.count)
+            for run in plan[actors.component].rows.runs(at_home=True):
+                yield range(run.node, run.node + run.nodes), each.times(run.pattern.processes)
 
 
 def _of_bundles(rows: Iterable[Any]) -> Iterator[tuple[range, NodeAmounts]]:

@@ -142,10 +142,15 @@ class Plan(Mapping[str, Component]):
 
     def lacking(self) -> list[tuple[Any, ...]]:
         """Return what the nodes cannot reserve of the requests and actors, as the core tells it; see `reserving`."""
+        if not self._requests:
+            return []
         unused = RankSet(node for node, local in self._inventory.marks.items() if local is None)
         actors = [one.plain() for one in self._actors]
+        owners = [self[name] for name in {one.component for one in self._actors} if name is not None and name in self]
+        homes = {owner.name: owner.rows.runs(at_home=True) for owner in owners}
+        nodes = {name: [(run.node, run.nodes, run.pattern.processes) for run in runs] for name, runs in homes.items()}
         excluded = self._inventory.excluded_accelerators
-        return list(self._requests.lacking(self._inventory.core, actors, excluded, unused)) if self._requests else []
+        return list(self._requests.lacking(self._inventory.core, actors, nodes, excluded, unused))
 
     @property
     def components(self) -> list[str]:

@@ -24,8 +24,9 @@ node ids, the variable ``NODE_RANK``, or this and else the number of CPUs."""
 class Actors:
     """Equal actors of a trainer that no placement group holds, and what each reserves while it lives.
 
-    ``count`` is their number, with ``each_node`` that on every node. ``cpus`` and custom ``resources`` are in Ray's
-    units, ``memory`` is in MiB; ``None`` reserves nothing. ``brief`` ones end soon, and wait for what others leave.
+    ``count`` is their number, with ``each_node`` that on every node. With a ``component`` it is the number with each
+    process of this component, on the node of that process. ``cpus`` and custom ``resources`` are in Ray's units,
+    ``memory`` is in MiB; ``None`` reserves nothing. ``brief`` ones end soon, and wait for what others leave.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Actors:
     memory: int | None = None
     resources: Mapping[str, float] = field(default_factory=dict)
     each_node: bool = False
+    component: str | None = None
     brief: bool = False
 
     def plain(self) -> dict[str, Any]:
@@ -41,9 +43,9 @@ class Actors:
         values: dict[str, Any] = {"name": self.name, "count": self.count, "cpus": self.cpus, "memory": self.memory}
         if self.resources:
             values["resources"] = dict(self.resources)
-        for name in ("each_node", "brief"):
+        for name in ("each_node", "component", "brief"):
             if getattr(self, name):
-                values[name] = True
+                values[name] = getattr(self, name)
         return {name: value for name, value in values.items() if value is not None}
 
 

@@ -5,12 +5,13 @@ The core counts (`reserving.rs`); a node whose amounts are unknown may have any.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
 from rankplan.plans.plan import Plan
+from rankplan.plans.requests import Actors
 from rankplan.words import amount_text, nodes_text
 
 CODE = "never-reserved"
@@ -60,7 +61,8 @@ def _is_certain(plan: Plan, lack: _Lack, *, bound: bool) -> bool:
     if kind in ("actor", "beside"):
         return False
     if kind == "all":
-        return lack.needed - sum(amount for _, amount in _of_actors(plan, lack.resource)) > lack.present
+        elsewhere = [actors for actors in plan.actors if actors.component is None]
+        return lack.needed - sum(amount for _, amount in _held(plan, elsewhere, lack.resource)) > lack.present
     return bound or lack.is_final
 
 
@@ -79,6 +81,8 @@ def _message(plan: Plan, lack: _Lack) -> str:
     needed = amount_text(lack.resource, lack.needed)
     if kind == "nodes":
         return _short_nodes(lack, "bundles ask for")
+    if kind == "there":
+        return _short_nodes(lack, f"{name}s ask for beside the groups")
     if kind == "beside":
         return f"a node has at most {lack.present:g} left beside the groups, but the {name} asks for {needed}"
     if kind == "all":
@@ -106,17 +110,23 @@ def _short_nodes(lack: _Lack, need: str) -> str:
 
 def _parts(plan: Plan, lack: _Lack) -> str:
     """Return how the amount of all is divided between the groups and the actors."""
-    actors = list(_of_actors(plan, lack.resource))
+    actors = list(_held(plan, plan.actors, lack.resource))
     groups = lack.needed - sum(amount for _, amount in actors)
     parts = [f"{groups:g} for its groups", *(f"{amount:g} for the {name}" for name, amount in actors)]
     return ", ".join(parts)
 
 
-def _of_actors(plan: Plan, resource: str) -> Iterator[tuple[str, float]]:
+def _held(plan: Plan, several: Iterable[Actors], resource: str) -> Iterator[tuple[str, float]]:
     """Yield the name of the actors that last, and what they hold together."""
-    for actors in plan.actors:
+    for actors in several:
         amounts = {"CPU": actors.cpus, "memory": actors.memory, **actors.resources}
         amount = amounts.get(resource)
         if amount and not actors.brief:
-            times = plan.inventory.num_nodes if actors.each_node else 1
-            yield actors.name, amount * actors.count * times
+            yield actors.name, amount * actors.count * _times(plan, actors)
+
+
+def _times(plan: Plan, actors: Actors) -> int:
+    """Return how often a plan has the number of these actors."""
+    if actors.component is not None:
+        return len(plan[actors.component]) if actors.component in plan else 0
+    return plan.inventory.num_nodes if actors.each_node else 1

@@ -284,6 +284,31 @@ class Placer:
             self.reject(at, lacking(taken))
         return self._keep(taken)
 
+    def spread(
+        self,
+        sizes: Sequence[int],
+        name: str,
+        at: Where,
+        lacking: Callable[[Short], Diagnostic],
+        *,
+        strict: bool,
+        users: Collection[str] = (),
+        of: str = _LEFT,
+    ) -> Taken:
+        """Take bundles of these sizes, each of a node without another one of them; see `bundles` for the faults.
+
+        ``strict``: too few nodes are a fault, too. Otherwise the first node with room takes what is left.
+        """
+        users = users or (name,)
+        pool, count = self._pool_of(users), sum(sizes)
+        if count > pool.left:
+            self.too_many(at, name, count, pool.left, self._left(users, of))
+            return Taken()
+        taken = pool.spread(count, sizes, strict=strict)
+        if not isinstance(taken, Taken):
+            self.reject(at, lacking(taken))
+        return self._keep(taken)
+
     def lists(self, count: int, lists: Sequence[Sequence[tuple[int, int]]], *, users: Collection[str] = ()) -> Taken:
         """Take free accelerators in the first of these lists of steps that fits; see `Free.in_lists`."""
         return self._keep(self._pool_of(users).in_lists(count, lists))

@@ -17,7 +17,7 @@ from rankplan.read.text.places import Place, Places
 
 JOB = ""
 
-Way = Literal["words", "flags", "@"]
+Way = Literal["words", "flags", "@", "file"]
 """How a program gets its values."""
 
 _WORDS: tuple[tuple[str, str], ...] = (
@@ -46,8 +46,10 @@ class Program:
     program is written in the dialect; otherwise its keys tell.
 
     A pattern with a blank matches a name and its first word: ``trl grpo``. ``takes`` says how the program gets values:
-    ``words`` of Hydra, ``flags``, config files after ``@``; empty: rankplan sees it. Values that it does not take are
-    ignored, as the program ignores them. ``part``: no job of its own, but a part of one with this name, such as a
+    ``words`` of Hydra, ``flags``, config files after ``@``, a config ``file`` as its first argument; empty: rankplan
+    sees it. Values that it does not take are ignored, as the program ignores them. ``beside`` are the flags that count
+    beside a config file after ``--config``, for a program that ignores all others there: each of these is a warning.
+    ``part``: no job of its own, but a part of one with this name, such as a
     server beside the trainer; `Config.part` has its values. ``configs`` are the names of the configs of Hydra that
     they bring, and whose values are the defaults of the keys. ``released`` is a regular expression that matches the
     names of the programs which the system itself brings; any other one is read as they are, with a warning.
@@ -62,6 +64,7 @@ class Program:
     tells: bool = True
     is_rl: bool = False
     takes: tuple[Way, ...] = ()
+    beside: tuple[str, ...] | None = None
     part: str = ""
     configs: tuple[str, ...] = ()
     released: str = ""
@@ -126,6 +129,7 @@ class StartedProgram:
     trainer: str = ""
     is_rl: bool = False
     takes: tuple[Way, ...] = ()
+    beside: tuple[str, ...] | None = None
     part: str = ""
     configs: tuple[str, ...] = ()
     is_released: bool = True
@@ -216,6 +220,7 @@ def _matching(
                 trainer=dialect.trainer,
                 is_rl=program.is_rl,
                 takes=program.takes,
+                beside=program.beside,
                 part=program.part,
                 configs=program.configs,
                 is_released=not program.released or re.fullmatch(program.released, dotted) is not None,

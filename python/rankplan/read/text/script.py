@@ -25,6 +25,7 @@ from rankplan.read.text.program_configs import HydraOptions, loaded_config, prog
 from rankplan.read.text.programs import JOB, StartedProgram, program_of
 from rankplan.read.text.sbatch import sbatch_options
 from rankplan.read.text.script_faults import (
+    ignored_flag,
     no_config,
     no_file,
     not_run,
@@ -207,6 +208,10 @@ def _values(started: _Started, lines: Sources, load: Load, warnings: list[Diagno
     if base is None and word is not None:
         tokens.remove(word)
         base = _loaded(str(word.value), word.value_place, started.command, load, warnings)
+    if base is not None and started.program.beside is not None:
+        counting = started.program.beside
+        warnings += [_ignored(token, started) for token in tokens if token.key not in counting]
+        tokens = [token for token in tokens if token.key in counting]
     is_whole = base is not None and "defaults" not in base
     takes = started.program.takes
     is_of_hydra = SIGN not in takes and "flags" not in takes
@@ -373,7 +378,8 @@ def _started(command: Command, sources: Sources, *, guests: bool = False) -> _St
     word = (command.arguments[0].text or "") if command.arguments else ""
     program = program_of(name, place, word=word, guests=guests, text=lambda: _text_of_program(name, place, command))
     configured = configured or (SIGN in program.takes and bool(divided(command.arguments).files))
-    return _Started(command, _tokens(command, sources, program), program, configured)
+    started = _Started(command, _tokens(command, sources, program), program, configured)
+    return started if configured or _first_file(started) is None else replace(started, configured=True)
 
 
 def _text_of_program(name: str, place: Place, command: Command) -> str | None:
@@ -590,10 +596,25 @@ def _base(started: _Started, lines: Sources, load: Load, warnings: list[Diagnost
     if SIGN in started.program.takes:
         return _merged(started.command, lines, load, warnings)
     suffixes = (".yaml", ".yml", ".toml", *started.program.suffixes)
+    first = _first_file(started)
+    if first is not None:
+        place = _value_place(first, 0, lines)
+        return _loaded(_text(first), place, started.command, load, warnings)
     for name, place, _ in _options(started.command, lines, _FILES):
         if name.endswith(suffixes) and (base := _loaded(name, place, started.command, load, warnings)) is not None:
             return base
     return None
+
+
+def _first_file(started: _Started) -> Field | None:
+    """Return the first argument of a program that takes a config file there, ``None`` if it is none."""
+    if "file" not in started.program.takes:
+        return None
+    name = started.command.program or ""
+    arguments = started.command.arguments[started.program.name != name :]  # the name of the program may have a word
+    if not arguments or not _text(arguments[0]).endswith((".yaml", ".yml", ".json")):
+        return None
+    return arguments[0]
 
 
 def _choices(tokens: Sequence[_Token]) -> dict[str, str]:
@@ -665,6 +686,10 @@ def _hydra_config(started: _Started, lines: Sources, warnings: list[Diagnostic])
         place = names[-1][1] if names else program.place
         warnings.append(place.of(no_config(config.name, program.name)))
     return None
+
+
+def _ignored(token: _Token, started: _Started) -> Diagnostic:
+    return token.key_place.of(ignored_flag(token.key, started.program.name))
 
 
 def _differs(tokens: Sequence[_Token], other: _Started) -> str | None:

@@ -55,6 +55,12 @@ def no_file(name: str) -> Diagnostic:
     return Diagnostic("not-read", message, _FOLDER, warning=True)
 
 
+def ignored_flag(key: str, program: str) -> Diagnostic:
+    """Return the warning of a flag beside a config file, for a program that reads the file alone."""
+    message = f"`{program}` ignores `--{key}`: it reads only its config file"
+    return Diagnostic("not-read", message, f"write {key} in the file", warning=True)
+
+
 def no_config(name: str, program: str) -> Diagnostic:
     """Return the warning of a config that a program loads with Hydra, and that is missing."""
     message = f"the config `{name}` of `{program}` is not read: no such file here; "

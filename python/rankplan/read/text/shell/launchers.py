@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rankplan.frozen import frozen
-from rankplan.read.text.shell.expand import Field
+from rankplan.read.text.shell.expand import Field, Piece
 
 _PYTHON = re.compile(r"python[0-9.]*|pypy3?")
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
@@ -33,6 +34,9 @@ _VALUED_OF_UV = frozenset(
 )
 """Options of ``uv run`` that take the next word."""
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+", re.ASCII)
+_OPERATORS = frozenset({"&&", "||", ";"})
+"""Operators of a shell as words: the shell that reads them does not act on them."""
+_JOINED = re.compile(r"(&&|\|\||;)(.+)", re.DOTALL)
 _WORD = re.compile(r"[^-0-9]")
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
 
@@ -75,6 +79,36 @@ def launched(fields: Sequence[Field]) -> Launched:
             continue
         return Launched(found.kind, found.program, found.arguments, found.text, tuple(variables))
     return Launched("program", None, tuple(fields))
+
+
+def passed_on(arguments: Sequence[Field]) -> tuple[tuple[Field, ...], list[tuple[Field, ...]]]:
+    """Return the arguments that a program reads itself, and the commands that it runs elsewhere: those after ``--``.
+
+    They are commands if they start with a program, or if operators divide them that this shell has left alone:
+    ``-- source x \\&\\& python y.py``. Otherwise all arguments are the program's own.
+    """
+    texts = [argument.text for argument in arguments]
+    if "--" not in texts:
+        return tuple(arguments), []
+    end = texts.index("--")
+    commands: list[list[Field]] = [[]]
+    for argument in arguments[end + 1 :]:
+        for word in _divided(argument):
+            if word.text in _OPERATORS:
+                commands.append([])
+            elif commands[-1] or not _VARIABLE.fullmatch(word.text or ""):  # variables are before the program
+                commands[-1].append(word)
+    if len(commands) == 1 and not (commands[0] and _starts(commands[0][0].text)):
+        return tuple(arguments), []
+    return tuple(arguments[:end]), [tuple(command) for command in commands if command]
+
+
+def _divided(argument: Field) -> list[Field]:
+    """Return an operator and the word that follows it without a blank, or the argument as it is."""
+    joined = _JOINED.fullmatch(argument.text or "")
+    if joined is None:
+        return [argument]
+    return [replace(argument, pieces=(Piece(text, argument.start, argument.end),)) for text in joined.groups()]
 
 
 def _name(text: str | None) -> str:

@@ -31,7 +31,7 @@ from rankplan.read.text.shell.expand import (
 )
 from rankplan.read.text.shell.flow import Command, Flow
 from rankplan.read.text.shell.hosts import TASK_RANK, is_of_run
-from rankplan.read.text.shell.launchers import Launched, launched
+from rankplan.read.text.shell.launchers import Launched, launched, passed_on
 from rankplan.read.text.shell.parse import (
     Assignment,
     Block,
@@ -100,6 +100,11 @@ def follow(
         run.scope.arguments = tuple(Field(value, 0, 0) for value in values)
     run.block(parse(sources.text))
     return Followed(run.commands, list(dict.fromkeys(run.skipped)), run.scope.used, run.own)
+
+
+def _without(fields: tuple[Field, ...], arguments: tuple[Field, ...], launch: Launched) -> tuple[Field, ...]:
+    """Return the fields of a command with these of its arguments, which are its first ones."""
+    return fields[: len(fields) - (len(launch.arguments) - len(arguments))]
 
 
 class _Run(Flow):
@@ -231,6 +236,16 @@ class _Run(Flow):
         if text is not None and text_of(text) != "":
             pieces = Field(text, simple.start, simple.start)
             launch = Launched("text", None, (), pieces)
+        if launch.kind == "program":
+            arguments, commands = passed_on(launch.arguments)
+            if commands:
+                self._launch(
+                    replace(launch, arguments=arguments), _without(found, arguments, launch), simple.start, own
+                )
+                for command in commands:
+                    if command[0].text not in _SILENT | {"source", "."}:
+                        self._launch(launched(command), command, simple.start, own)
+                return None
         return self._launch(launch, found, simple.start, own)
 
     def _runs_command(self, launch: Launched) -> bool:

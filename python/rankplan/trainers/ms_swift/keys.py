@@ -1,0 +1,54 @@
+"""The keys by which ms-swift places (3602360: `ray/megatron/driver_utils.py`, `rlhf_trainers/args_mixin.py`).
+
+A key of a role takes the place of the same key at the top of the file (``merge_group_dict``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rankplan.parallel import MEGATRON
+from rankplan.sdk import Config, Key, KeyTable, anything, keys_in, size, switch, text
+
+TRAIN, ROLLOUT, TEACHER = ROLES = ("train", "rollout", "teacher")
+ENGINES = (ROLLOUT, TEACHER)
+DEVICE_GROUPS_SECTION = "device_groups"
+
+USE_RAY = switch("use_ray", "whether the job runs on Ray")
+RLHF_TYPE = text("rlhf_type", "the algorithm: grpo or gkd on Ray")
+
+NNODES = size("nnodes", "the nodes of each pool", default=1, least=0)
+GPUS = {
+    name: size(f"{name}.gpus", "the GPUs of a role on all nodes", default=0, least=0, tells="tells") for name in ROLES
+}
+COLOCATE_GROUPS = anything("colocate_groups", "the roles that share GPUs")
+SLEEP_LEVEL = size("sleep_level", "whether colocated engines sleep", default=1, least=0)
+TRAINING = {
+    kind: size(f"@.{name}", "sizes of the training", at=(TRAIN,), fallbacks=(name,))
+    for kind, (name,) in MEGATRON.items()
+}
+
+
+def _of_engine(name: str, decides: str) -> Key[int]:
+    """Return the key of a size of engines, which the roles inherit from the top."""
+    return size(f"@.{name}", decides, default=1, at=ENGINES, fallbacks=(name,))
+
+
+TENSOR = _of_engine("vllm_tensor_parallel_size", "the size of an engine")
+DATA = _of_engine("vllm_data_parallel_size", "the groups of a replica")
+
+DEVICE_GROUPS = anything(DEVICE_GROUPS_SECTION, "groups of processes on the older Ray", tells="alone")
+
+
+def is_on_pools(config: Config) -> bool:
+    """Return whether a config has the roles of Megatron on Ray."""
+    return any(map(config.has, GPUS.values()))
+
+
+def tells(config: Mapping[Any, Any]) -> bool:
+    """Return whether a config is one of ms-swift: keys of roles alone may be misspelt."""
+    return "colocate_groups" in config and "rlhf_type" in config
+
+
+KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.ms_swift.memory:ROLES", never="", tells=tells)

@@ -1,0 +1,23 @@
+"""open-instruct as a dialect."""
+
+from __future__ import annotations
+
+from rankplan.sdk import Dialect, Program
+from rankplan.trainers.open_instruct.keys import KEYS, MASON
+
+DIALECT = Dialect(
+    name="open_instruct",
+    system="open-instruct",
+    keys=KEYS,
+    job="rankplan.trainers.open_instruct.job:LearnersJob",
+    resized="rankplan.trainers.open_instruct.resizing:resized",
+    programs=(
+        Program(r"(.*\.)?mason", takes=("flags",), part=MASON),
+        Program(r"(.*\.)?open_instruct\.(finetune|olmo_core_finetune)", "supervised fine-tuning (SFT)"),
+        Program(r"(.*\.)?open_instruct\.dpo\w*", "preference training (DPO)"),
+        Program(r"(.*\.)?open_instruct\.reward_modeling\w*", "the training of a reward model"),
+        Program(r"(.*\.)?(open_instruct\.)?grpo_fast", takes=("flags", "file")),
+        Program(r"(.*\.)?open_instruct\.grpo", takes=("flags", "file")),
+    ),
+    trainer="open_instruct/grpo_fast.py",
+)

@@ -1,0 +1,73 @@
+"""open-instruct e6c3044: `grpo_utils.py`, `data_loader.py`, `model_utils.py`, `vllm_utils.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rankplan.dialects.memory import convert
+from rankplan.dialects.memory.common import fixed, unless
+from rankplan.sdk import EFFECT, Role, number, setting, share, size, switch, text
+from rankplan.trainers.open_instruct import keys
+
+_MODEL = text("model_name_or_path")
+_STAGE = size("deepspeed_stage", default=0, least=0)
+_PACK = size("pack_length", default=512)
+
+
+def _tokens(length: int | None, batch: int | None) -> int | None:
+    """Return the most tokens of a micro-batch: packs of full length."""
+    return convert.micro_batch(None, None, batch, length)
+
+
+def _length(prompt: int | None, response: int | None, evaluated: int | None) -> int | None:
+    """Return the longest sequence of an engine (``create_model_and_optimizer``)."""
+    if prompt is None or response is None:
+        return None
+    return prompt + max(response, evaluated or 0)
+
+
+def _copied(stage: Any, copies: Any) -> Any:
+    """Return `EFFECT` for weights of stage 3 that each node keeps a copy of (``zero_hpz_partition_size``)."""
+    return EFFECT if stage == 3 and copies is not None and copies > 1 else None
+
+
+def _reference(loads: Any, beta: Any) -> Any:
+    """Return `EFFECT` for a reference model, which is inside the process of a learner."""
+    return EFFECT if loads and beta != 0 else None
+
+
+ROLES = (
+    Role(
+        {"learner": ""},
+        fixed("training", {"training": "deepspeed"}),
+        setting("model", _MODEL),
+        (
+            setting("length", _PACK),
+            setting("tokens", _PACK, size("per_device_train_batch_size", default=1), by=_tokens),
+            setting("zero_stage", _STAGE),
+            setting("optimizer_on_host", switch("deepspeed_offload_optimizer"), by=convert.whole),
+            setting("recompute", switch("gradient_checkpointing"), by=convert.checkpointed),
+            setting("", switch("load_ref_policy", default=True), number("beta", default=0.05), by=_reference),
+            setting("", _STAGE, size("deepspeed_zpg", default=8), by=_copied),
+            unless("deepspeed_offload_param", keys.SHARD_DEGREE, keys.REPLICAS),
+            fixed("sleep", "none"),
+        ),
+    ),
+    Role(
+        {"vllm": ""},
+        fixed("engine", {"engine": "vllm"}),
+        setting("model", _MODEL),
+        (
+            setting("share", share("vllm_gpu_memory_utilization", default=0.9)),
+            setting(
+                "length",
+                size("max_prompt_token_length", default=256),
+                size("response_length", default=256),
+                size("eval_response_length"),
+                by=_length,
+            ),
+            setting("graphs", switch("vllm_enforce_eager", default=False), by=convert.captured),
+            fixed("sleep", "none"),
+        ),
+    ),
+)
