@@ -88,7 +88,6 @@ nnodes: 2
 colocate_groups: [[train, rollout]]
 train: {gpus: 4, tensor_model_parallel_size: 2}
 rollout: {gpus: 4, vllm_tensor_parallel_size: 2}
-teacher: {gpus: 4, vllm_tensor_parallel_size: 4}
 """
 AREAL = """\
 cluster: {n_nodes: 5, n_gpus_per_node: 4}
@@ -198,7 +197,7 @@ def run(head: Head, stubs: Path, name: str, out: Path, pin: Path | None = None) 
     ``out`` is a file for what its workers say, ``pin`` what to give ``rankplan pin``.
     """
     trainer = TRAINERS[name]()
-    package = Path(PACKAGES or "") / trainer.program
+    package = Path(PACKAGES or "") / trainer.program.replace("_", "-")
     if trainer.program != "recorded" and not package.is_dir():
         pytest.skip(f"{trainer.program} is not in {PACKAGES}")
     wait_until_free(head)
