@@ -80,7 +80,7 @@ class SeveralNodes:
             why = f"{prefill} to prefill, {decode} to decode"
         elif kind == keys.MULTI_NODE:
             derived = inference[keys.INFERENCE_NODES]
-            why = "inference.deployment.num_nodes"
+            why = keys.INFERENCE_NODES.path
         elif kind != keys.SINGLE_NODE:
             allowed = f"{keys.SINGLE_NODE}, {keys.MULTI_NODE} or {keys.DISAGGREGATED}"
             fault = must_be(("type",), kind, allowed, f'write type = "{keys.MULTI_NODE}"')
