@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -285,7 +286,8 @@ def test_nodes_join_come_back_and_die(raylets: Raylets, cluster: Cluster, tmp_pa
             apply(transition(made, moved), {"actor": group}, calls={"sync": lose_the_spare})
         assert (error.value.done, error.value.plan) == ((), None)
         assert [str(one) for one in error.value.running] == ["actor/0 as before", "actor/1 as before"]
-        assert group.world_size == 4 and group.execute_on(0, 1).pid is not None
+        assert group.world_size == 4
+        until_dead(spare)
         moved = replan(made, cluster.refresh(), without=["127.0.0.2"]).plan
         assert str(moved.inventory.node(4).ip) not in (spare, "127.0.0.8")
         apply(transition(made, moved), {"actor": group}, calls={"sync": lambda step: step.ranks.pid().wait()})
@@ -293,6 +295,14 @@ def test_nodes_join_come_back_and_die(raylets: Raylets, cluster: Cluster, tmp_pa
         assert busy.wait(60) == before[:2] and [report.pid for report in group.verify()][:2] == before[:2]
         assert group.node_id().wait()[2:] == [node_id(moved, 4)] * 2
         assert group.execute_on(2, 3).environment("MASTER_ADDR").wait() == [("127.0.0.3",)] * 2
+
+
+def until_dead(address: str) -> None:
+    """Wait until the head knows that a node is dead: ranks notice that before."""
+    deadline = time.monotonic() + 60
+    while any(node["NodeManagerAddress"] == address and node["Alive"] for node in ray.nodes()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def node_id(made: Plan, node: int) -> str:
