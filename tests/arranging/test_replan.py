@@ -406,8 +406,8 @@ def test_replan_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "actor 24-31  node 3: 0-7 (node-3)" in shown.stdout and "node 3: 0-7 (node-32)" in shown.stdout
     refused = CliRunner().invoke(main, ["replan", "plan.json", "--without", "node-3"])
     assert refused.exit_code == 1 and "error[no-spare]: the plan needs 32 nodes" in refused.stderr
-    for form, read in (("plan", 0), ("json", 1)):
-        listed = CliRunner().invoke(main, ["plan", "plan.json", "--format", form, "-o", "rows.json"])
+    for options, read in ((["--save"], 0), (["--format", "json", "-o"], 1)):
+        listed = CliRunner().invoke(main, ["plan", "plan.json", *options, "rows.json"])
         again = CliRunner().invoke(main, ["replan", "rows.json"])
         assert (listed.exit_code, again.exit_code) == (0, read), again.output
         assert read == 0 or "--save" in again.stderr

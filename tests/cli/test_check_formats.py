@@ -39,6 +39,7 @@ def test_sarif_has_a_result_per_diagnostic() -> None:
         ("spans-nodes", "error"),
         ("parallel-idle", "error"),
         ("not-run", "warning"),
+        ("not-read", "warning"),
         ("unreadable", "error"),
     ]
     assert [rules[one["ruleIndex"]] for one in only["results"]] == [rule for rule, _ in found]
@@ -54,7 +55,7 @@ def test_sarif_has_a_result_per_diagnostic() -> None:
 def test_github_annotates_lines() -> None:
     code, text = result("check", "verl.yaml", "run.sh", "--format", "github")
     lines = text.splitlines()
-    assert code == 1 and len(lines) == 3
+    assert code == 1 and len(lines) == 4
     assert lines[0].startswith(
         "::error file=verl.yaml,line=3,col=41,endColumn=42,title=rankplan%3A spans-nodes::engine 1 of the rollout would"
     )

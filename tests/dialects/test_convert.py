@@ -248,8 +248,8 @@ def test_every_expressible_component_is_kept() -> None:
         "its name contains a comma, or blanks at an end",
         "its name contains a comma, or blanks at an end",
     ]
-    with pytest.raises(ValueError, match="unknown dialect 'trl'; it writes rlinf, verl, slime, roll"):
-        convert(plan, "trl")
+    with pytest.raises(ValueError, match="unknown dialect 'nosuch'; it writes rlinf, verl, slime, roll"):
+        convert(plan, "nosuch")
     with pytest.raises(ValueError, match="rankplan reads, but cannot write 'areal'; it writes rlinf, verl"):
         convert(plan, "areal")
 

@@ -61,6 +61,8 @@ PLANNED = {
     "slime": ["actor_num_gpus_per_node=8", "rollout_num_gpus=8"],
     "roll": ["actor_train.device_mapping='[0, 1]'"],
     "skyrl": ["trainer.placement.colocate_all=false", "generator.inference_engine.num_engines=4"],
+    "trl": ["use_vllm=true", "vllm_mode=colocate", "num_processes=8"],
+    "prime_rl": ["deployment.num_infer_gpus=4", "inference={}", "trainer={}", "orchestrator={}"],
     "open_instruct": ["num_learners_per_node=[4]", "vllm_num_engines=4"],
     "ms_swift": ["rlhf_type=grpo", "train.gpus=4", "rollout.gpus=4"],
 }

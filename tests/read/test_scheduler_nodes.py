@@ -656,12 +656,15 @@ def test_levels_of_a_table(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "name the nodes with --inventory, --ray, --slurm or --kubernetes"),
-        (["--inventory", "a", "--kubernetes", "b"], "use only one of --inventory and --kubernetes"),
+        ([], "name the nodes with --nodes, --ray, --slurm or --kubernetes"),
+        (["--inventory", "@nodes.txt", "--kubernetes", "b"], "use only one of --nodes and --kubernetes"),
         (["--slurm", "@nodes.txt", "--kubernetes", "b"], "each lists the nodes"),
         (["--slurm", "@nodes.txt", "--accelerators", "4"], "use --accelerators only if"),
         (["--kubernetes", "a", "--kueue", "b", "--levels", "c"], "use only one of --kueue and --levels"),
-        (["--inventory", "a", "--ignore-jobs"], "use --ignore-jobs with the nodes that Slurm or Kubernetes shows"),
+        (
+            ["--inventory", "@nodes.txt", "--ignore-jobs"],
+            "use --ignore-jobs with the nodes that Slurm or Kubernetes shows",
+        ),
     ],
 )
 def test_wrong_usage(arguments: list[str], message: str, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from rankplan.memory.need import Need
 from rankplan.memory.settings import GIB
 from rankplan.words import did_you_mean, shown
 
+_MEASURED = "write `actor.train=57GiB`, or the path of a log"
+
 
 def where(need: Need) -> str:
     """Return the accelerator of a need: ``accelerator 3 of node 0``."""
@@ -125,10 +127,15 @@ def larger_card(need: Need) -> str:
     return f"use a smaller model, or accelerators with at least {size / GIB:,.1f} GiB"
 
 
-def no_measured_size(text: str) -> Diagnostic:
+def no_measured_list(value: object) -> Diagnostic:
+    """Return the fault of a value that must be a list of measured sizes."""
+    return Diagnostic("invalid-value", f"measured is {shown(value)}; it must be a list of texts", _MEASURED)
+
+
+def no_measured_size(text: object) -> Diagnostic:
     """Return the fault of a measured size that names no phase, or has no size."""
     message = f"{shown(text)} states no measured size of a phase"
-    return Diagnostic("invalid-value", message, "write `actor.train=57GiB`, or the path of a log")
+    return Diagnostic("invalid-value", message, _MEASURED)
 
 
 def no_peak_in_log(path: str) -> Diagnostic:

@@ -36,8 +36,12 @@ def read_measured(texts: Iterable[str]) -> dict[Phase, float]:
 
     Raises `PlacementError` (``invalid-value``) for a text that is neither, ``OSError`` for a log that cannot be read.
     """
+    if isinstance(texts, str) or not isinstance(texts, Iterable):
+        raise PlacementError([faults.no_measured_list(texts)])
     measured: dict[Phase, float] = {}
     for text in texts:
+        if not isinstance(text, str):
+            raise PlacementError([faults.no_measured_size(text)])
         name, equals, size = text.partition("=")
         if equals:
             measured[_phase(name, text)] = _bytes(size, text)
