@@ -66,7 +66,7 @@ def programs() -> Iterator[tuple[Block, str | None]]:
 def in_folder(document: Path, folder: Path) -> Path:
     """Write the files of the document and link the examples of the repository; return the folder."""
     for block in blocks(document):
-        if block.kind in ("yaml", "python", "sh", "toml") and block.file_name is not None:
+        if block.kind in ("yaml", "python", "sh", "bash", "toml") and block.file_name is not None:
             (folder / block.file_name).write_text(block.text)
     (folder / "examples").symlink_to(EXAMPLES)
     return folder
