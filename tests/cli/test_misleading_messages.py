@@ -154,7 +154,7 @@ ROWS = {
     "a fault and its unknown value": Row(
         "run.sh",
         f"{VERL} trainer.nnodes=1 trainer.n_gpus_per_node=$(nvidia-smi) {TP}=16",
-        says=("`trainer.n_gpus_per_node` is known only when the script runs, so that a default stands in",),
+        says=("`trainer.n_gpus_per_node` is known only when the script runs: a default stands in",),
     ),
     "a value that the script asks for": Row(
         "run.sh",
@@ -243,6 +243,18 @@ def test_a_variable_of_the_environment_reaches_a_script(tmp_path: Path, monkeypa
     assert "run.sh: from the environment: NODES_OF_THIS_JOB=3\n" in report.stderr and "HOME" not in report.stderr
     given = CliRunner().invoke(main, ["check", "run.sh", "--", "NODES_OF_THIS_JOB=4"])
     assert "on 4 nodes" in given.stdout and "environment" not in given.stderr
+
+
+def test_values_of_the_environment_that_may_be_secrets_are_not_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("run.sh").write_text(f"export HF_TOKEN=$HF_TOKEN\n{VERL} trainer.nnodes=2 {TP}=1\n")
+    monkeypatch.setenv("HF_TOKEN", "hf_of_somebody")
+    for command in ("check", "plan"):
+        done = CliRunner().invoke(main, [command, "run.sh"])
+        assert done.exit_code == 0 and "from the environment: HF_TOKEN\n" in done.stderr
+        assert "hf_of_somebody" not in done.output
 
 
 def test_the_standard_input_is_a_file(tmp_path: Path) -> None:

@@ -408,3 +408,42 @@ def test_a_job_with_groups_is_not_tuned() -> None:
         "node_groups[0].components[0]",
         "node_groups[1].components[0]",
     ]
+
+
+OPEN_INSTRUCT = """\
+python open_instruct/grpo_fast.py \\
+   --num_learners_per_node 8 --vllm_num_engines 2 --vllm_tensor_parallel_size 2
+"""
+MS_SWIFT = """\
+use_ray: true
+rlhf_type: grpo
+colocate_groups: [[train, rollout]]
+train: {gpus: 8}
+rollout: {gpus: 8}
+"""
+
+
+def test_engines_stay_on_the_nodes_of_their_group() -> None:
+    """A bundle of open-instruct is never on two nodes, whatever other nodes have room."""
+    write_nodes([8, 3, 3])
+    Path("run.sh").write_text(OPEN_INSTRUCT)
+    report = rankplan.check(write_job("run.sh", {"small": ("1-2", ["vllm"])}))
+    assert report.plan is not None, report.faults
+    engines = report.plan["vllm"].rows
+    assert [{node for node, _ in row.devices} for row in engines] == [{1}, {2}]
+
+
+def test_roles_that_share_a_pool_share_its_group() -> None:
+    write_nodes([8, 8])
+    Path("swift.yaml").write_text(MS_SWIFT)
+    report = rankplan.check(write_job("swift.yaml", {"second": ("1", ["train", "rollout"])}))
+    assert report.plan is not None, report.faults
+    assert {name: hosts for name, (_, hosts) in places(report.plan).items()} == {"train": {"h1"}, "rollout": {"h1"}}
+
+
+def test_a_trainer_without_ray_has_no_groups() -> None:
+    write_nodes([8, 8])
+    Path("prime.toml").write_text((ROOT / "examples" / "prime_rl.toml").read_text())
+    write_job("prime.toml", {"second": ("1", ["trainer"])})
+    ((code, _, message),) = faults()
+    assert code == "job-conflict" and "does not ask Ray" in message

@@ -431,7 +431,7 @@ def test_a_refused_script_names_the_values_that_are_unknown(tmp_path: Path) -> N
     assert not report and [one.path for one in report.warnings] == ["trainer.nnodes"]
     text = report.render()
     assert "warning[not-run]: `trainer.nnodes`" in text
-    assert "`trainer.nnodes` is known only when the script runs, so that a default stands in" in text
+    assert "`trainer.nnodes` is known only when the script runs: a default stands in" in text
     assert text.endswith("run.sh")
 
 

@@ -89,9 +89,18 @@ def test_what_is_no_toml_is_a_fault_at_its_place(text: str, code: str, line: int
     assert fault.help and "(" not in fault.message.partition(": ")[2]
 
 
-def test_brackets_without_end_are_a_fault() -> None:
-    with pytest.raises(PlacementError, match="nested too deeply"):
-        read_toml("a.toml", "a = " + "[" * 100_000)
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a = " + "[" * 100_000, "nested too deeply"),
+        (".".join(["a"] * 3_000) + " = 1", "nested too deeply"),
+        ("a = " + "1" * 5_000, "number with too many digits"),
+    ],
+    ids=["brackets", "keys", "digits"],
+)
+def test_what_python_cannot_hold_is_a_fault(text: str, message: str) -> None:
+    with pytest.raises(PlacementError, match=message):
+        read_toml("a.toml", text)
 
 
 NAMES = st.text("ab-_. é'\"\\\t", min_size=1, max_size=4)

@@ -34,11 +34,6 @@ impl RankRange {
         self.last
     }
 
-    /// Whether the union with a range that starts no earlier is a range.
-    fn is_continued_by(self, next: Self) -> bool {
-        self.first <= next.first && next.first <= self.last.saturating_add(1)
-    }
-
     /// The number of ranks, at least 1; it fits because the largest rank is `u32::MAX - 1`.
     #[expect(clippy::len_without_is_empty, reason = "a range is never empty")]
     pub fn len(self) -> u32 {
@@ -73,19 +68,13 @@ pub struct RankSet {
 impl RankSet {
     /// The union of ranges in any order.
     pub fn from_ranges(ranges: impl IntoIterator<Item = RankRange>) -> Self {
-        let mut merged: Vec<RankRange> = Vec::new();
-        for range in ranges {
-            match merged.last_mut() {
-                Some(last) if last.is_continued_by(range) => last.last = last.last.max(range.last),
-                _ => merged.push(range),
-            }
-        }
-        if !merged.is_sorted() {
+        let mut ranges: Vec<_> = ranges.into_iter().collect();
+        if !ranges.is_sorted() {
             // The stable sort merges ascending runs, and the union of two sets consists of two.
-            merged.sort();
+            ranges.sort();
         }
         let mut set = RankSet::default();
-        for range in merged {
+        for range in ranges {
             set.push(range);
         }
         set
@@ -278,7 +267,11 @@ impl PartialOrd for RankSet {
 impl FromIterator<u32> for RankSet {
     /// The set of these ranks, without those above [`MAX_RANK`].
     fn from_iter<I: IntoIterator<Item = u32>>(ranks: I) -> Self {
-        Self::from_ranges(ranks.into_iter().filter_map(|rank| RankRange::new(rank, rank)))
+        let mut ranges = Vec::new();
+        for range in ranks.into_iter().filter_map(|rank| RankRange::new(rank, rank)) {
+            append(&mut ranges, 0, range); // most ranks follow each other
+        }
+        Self::from_ranges(ranges)
     }
 }
 

@@ -411,7 +411,8 @@ impl Asked<'_> {
                     lack.nodes.entry((left, amount)).or_default().push(rank);
                     lack.needed += amount;
                     lack.present += left;
-                    is_final |= largest.is_some_and(|most| *of_node + amount > most) && self.is_one_group(rank);
+                    let is_too_much = largest.is_some_and(|most| *of_node + amount > most);
+                    is_final = is_final || (is_too_much && self.is_one_group(rank));
                 }
                 if !actors.brief {
                     *of_node += amount;

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from rankplan.cli.common import Choice, InputFile, dialect_option, nodes_option, output_option, planned_on
+from rankplan.cli.common import Choice, dialect_option, nodes_option, output_option, planned_on
 from rankplan.cli.output import faults_end_it
 from rankplan.front.job import is_saved, opened
 from rankplan.jobs.drafting import Draft, from_folder_of, usual_name, write_draft
@@ -14,7 +14,7 @@ from rankplan.nodes.inventory_file import is_size
 
 
 @click.command()
-@click.argument("file", metavar="FILE", type=InputFile())
+@click.argument("file", metavar="FILE", type=click.Path())
 @nodes_option("The nodes that the job may use: an inventory file, or a size.")
 @dialect_option
 @output_option("Write the job file here (default: NAME.job.yaml beside FILE).")

@@ -10,6 +10,7 @@ from rankplan.cli.common import Choice, nodes_option, output_option, without_opt
 from rankplan.cli.output import faults_end_it, note
 from rankplan.errors import PlacementError
 from rankplan.files import read_text
+from rankplan.front.job import inventory_from
 from rankplan.nodes.inventory import Inventory
 from rankplan.read.inventories.kubernetes_nodes import read_kubernetes_nodes
 from rankplan.read.inventories.shown_nodes import ShownNode
@@ -147,8 +148,10 @@ def _some(texts: Sequence[str]) -> str:
 
 def _nodes(nodes: str | None, ray: str | None, labels: Labels, accelerators: int | None) -> Inventory:
     """Return the nodes of a file or a size, of a Ray cluster, or those that Slurm's file lists, in natural order."""
-    if nodes is not None or ray is not None:
-        return Choice(nodes, ray=ray).inventory
+    if nodes is not None:
+        return inventory_from(nodes)
+    if ray is not None:
+        return Choice(ray=ray).inventory
     if accelerators is None:
         note(f"assuming {counted(_ASSUMED, 'accelerator')} on each node; set another number with --accelerators")
     each = _ASSUMED if accelerators is None else accelerators

@@ -130,6 +130,9 @@ def tune(
     if log is None and (split is not None or staleness is not None):
         raise click.UsageError("--split and --staleness are of --log")
     if log is not None and costs_file is None:
+        of_search = (file, to, present, save, lend or None, extrapolate or None, outputs or None)
+        if any(option is not None for option in of_search) or form != "table":
+            raise click.UsageError("--log without --costs only prints the run; add --costs to tune")
         with faults_end_it():
             _print_log(read_log(Path(log), _accelerators(choice, split), split, staleness))
         return

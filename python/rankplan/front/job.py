@@ -86,7 +86,10 @@ class Job:
     def announce(self) -> None:
         """Log which nodes are assumed, and which variables of the environment a script reads."""
         if environment := self.reader.environment:
-            variables = ", ".join(f"{name}={value}" for name, value in environment.items())
+            # Other values than counts may be secrets, such as WANDB_API_KEY.
+            variables = ", ".join(
+                f"{name}={value}" if value.isdecimal() else name for name, value in environment.items()
+            )
             notes.warning("%s: from the environment: %s", self.name, variables)
         if not self.assumed:
             return

@@ -23,7 +23,9 @@ def with_unknown(fault: Diagnostic, unknown: Sequence[Diagnostic]) -> Diagnostic
     if fault.code == "missing-key" and of_key:
         warning = of_key[0]
         return replace(warning, code=fault.code, warning=False, message=f"{warning.message}, and it has no default")
+    if fault.code == "invalid-value" and not of_key:
+        return fault  # of a value that is written
     names = " and ".join(f"`{warning.path}`" for warning in unknown[:_MOST]) + (" ..." if len(unknown) > _MOST else "")
     verb = "is" if len(unknown) == 1 else "are"
-    remark = f"{names} {verb} known only when the script runs, so that a default stands in"
+    remark = f"{names} {verb} known only when the script runs: a default stands in, which may be the reason"
     return replace(fault, help=remark if fault.help is None else f"{fault.help}; {remark}")

@@ -43,10 +43,10 @@ def read_measured(texts: Iterable[str]) -> dict[Phase, float]:
         if not isinstance(text, str):
             raise PlacementError([faults.no_measured_size(text)])
         name, equals, size = text.partition("=")
-        if equals:
-            measured[_phase(name, text)] = _bytes(size, text)
-        elif Path(text).is_file():
+        if Path(text).is_file():
             measured |= _of_log(text)
+        elif equals:
+            measured[_phase(name, text)] = _bytes(size, text)
         else:
             raise PlacementError([faults.no_measured_size(text)])
     return measured

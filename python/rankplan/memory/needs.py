@@ -89,6 +89,8 @@ class Needs:
         """Return the needs with other evaluations of some components, ``extended`` ones on more of the accelerators."""
         other = copy(self)
         other.evaluations = {**self.evaluations, **evaluations}
+        # What was measured is about the settings with which it was measured.
+        other._sizes = {phase: size for phase, size in self._sizes.items() if phase.component not in evaluations}
         alone = {name for name in extended if any(shared.users.keys() > {name} for shared in self.cards)}
         other._counts = self._counts + Counter(alone)  # the accelerators that are added have no others
         return other

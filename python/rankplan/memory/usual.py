@@ -19,7 +19,7 @@ class Usual(NamedTuple):
         if self.setting == UNREAD:
             return f"no effect of {self.value}"
         if self.setting == AS_MEASURED:
-            return f"{self.value}, as measured"
+            return f"the measured {self.value}"
         value = f"{self.value:,}" if isinstance(self.value, int) else self.value
         return f"{self.setting} {value}" + (f" ({key})" if key else "")
 

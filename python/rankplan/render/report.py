@@ -65,7 +65,7 @@ class Report:
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
         first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
         lines = [first, *group_lines(self.plan), *told, *(warning.render(color=color) for warning in self.warnings)]
-        return "\n".join([*lines, *filter(None, (self.unchecked,))])
+        return "\n".join([*lines, *([self.unchecked] if self.unchecked else [])])
 
     def _memory_lines(self) -> list[str]:
         if self.needs is None:

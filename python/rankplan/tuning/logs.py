@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -318,12 +319,19 @@ def costs_with_log(path: Path, logged: LoggedRun) -> Costs:
     Raises `PlacementError` with every fault; ``OSError``.
     """
     content = load_config(path).to_dict()
-    names = list(content.get("components") or ()) or ["rollout", "actor"]
-    pair = trainer_and_rollout(names, content.get("after") or {}, None)
-    trainer, rollout = ("actor", "rollout") if isinstance(pair, Diagnostic) else pair
-    added = logged.content(trainer, rollout)
-    runs = content.get("runs") or []
+    stated, runs = content.get("components") or {}, content.get("runs") or []
+    if not isinstance(stated, Mapping) or not isinstance(runs, list):
+        return Costs.load(path)  # raises what is wrong
+    lend, after = content.get("lend"), content.get("after")
+    lender = lend.get("from") if isinstance(lend, Mapping) else None
+    waits = {}
+    if isinstance(after, Mapping):
+        waits = {name: others for name, others in after.items() if isinstance(others, list)}
+    pair = trainer_and_rollout(list(stated) or ["rollout", "actor"], waits, lender)
+    if isinstance(pair, Diagnostic):
+        raise PlacementError([replace(pair, file=str(path))])
+    added = logged.content(*pair)
     components = {name: {**entry} for name, entry in added["components"].items()}
-    for name, entry in (content.get("components") or {}).items():
+    for name, entry in stated.items():
         components[name] = components.get(name, {}) | (entry if isinstance(entry, dict) else {})
     return Costs.from_dict(content | {"runs": [*runs, *added["runs"]], "components": components})

@@ -124,6 +124,9 @@ class RunReader:
         staleness = model.staleness
         if staleness is None and terms is not None and len(terms.levels) == 1:
             staleness = terms.levels[0]
+        if staleness is None and terms is not None and terms.rule.has_levels:
+            self._reader.add(path, no_staleness(terms.rule.value))
+            return
         split = int(model.trainer or 0), int(model.rollout or 0)
         yield MeasuredRun(sum(split), model.step, split, staleness, None, model.train, model.wait, model.lend)
 

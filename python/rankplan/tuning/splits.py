@@ -143,6 +143,8 @@ def search_splits(costs: Costs, inventory: Inventory, *, extrapolate: bool = Fal
         raise PlacementError([costs.located((), not_asynchronous())])
     terms = _with_sync(terms, costs)
     total = len(inventory.core.accelerators())
+    if not total:
+        raise PlacementError([costs.located(("runs",), no_near_run([run.accelerators for run in costs.runs], total))])
     predictor = _Predictor(costs, terms, total)
     rows = list(_measured(costs.runs, total))
     left_out: set[tuple[int, int]] = set()

@@ -108,7 +108,8 @@ class Dialect:
             return planner
         from rankplan.dialects.interface.planning import JobPlanner
 
-        return JobPlanner(self.name if self.asks_ray else None, self.keys, resolved(self.job))
+        name = self.name if self.asks_ray else None
+        return JobPlanner(name, self.keys, resolved(self.job), starts_on_ray=self.starts == "ray")
 
     def read(self, config: Any) -> ReadConfig:
         """Read and validate a config, once; see `Planner.read`."""

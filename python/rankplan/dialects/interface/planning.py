@@ -70,6 +70,7 @@ class JobPlanner:
     dialect: str | None
     keys: KeyTable
     job: Callable[[Config], Job]
+    starts_on_ray: bool = True
 
     def read(self, config: Any) -> ReadConfig:
         """Read a config; see `Planner.read`. Flags may be an ``argparse.Namespace``."""
@@ -101,7 +102,7 @@ class JobPlanner:
                 lacks_accelerators(reader.faults, inventory, reader.where(()))
             reader.finish()
         nodes = job.inventory(inventory, reader.faults, pinned=pinned)
-        if groups and job.not_on_ray is not None:
+        if groups and (not self.starts_on_ray or job.not_on_ray is not None):
             from rankplan.dialects.placing.faults import group_without_ray  # few jobs state groups of components
 
             for name, group in groups.items():

@@ -30,25 +30,6 @@ SWITCHES = frozenset(
     }
 )
 """Flags without a value."""
-FLAGS = frozenset(
-    {
-        *SWITCHES,
-        *("config_file", "num_processes", "num_machines", "machine_rank", "gpu_ids", "mixed_precision"),
-        *(
-            "main_process_ip",
-            "main_process_port",
-            "rdzv_backend",
-            "rdzv_conf",
-            "max_restarts",
-            "tee",
-            "role",
-            "log_dir",
-        ),
-        *("num_cpu_threads_per_process", "monitor_interval", "deepspeed_multinode_launcher", "zero_stage"),
-        *("deepspeed_config_file", "deepspeed_hostfile", "gradient_accumulation_steps", "gradient_clipping"),
-    }
-)
-"""The flags that decide something here, or stand beside these in commands."""
 _TYPES = ("multi_gpu", "use_deepspeed", "use_fsdp", "use_megatron_lm")
 """Flags of a type with several processes."""
 _EXCLUDING = ("multi_gpu", "cpu", "tpu", "use_deepspeed", "use_fsdp")
@@ -105,9 +86,7 @@ class _Layer:
         number = as_int(value) if not isinstance(value, str) else _whole(value)
         if number is None or number < least:
             help = f"write a whole number of {least} or more"
-            self.file.add_in_config(
-                (name,), must_be(name_text(name), value, f"a whole number of {least} or more", help)
-            )
+            self.file.add_in_config((name,), must_be(f"`{name}`", value, f"a whole number of {least} or more", help))
             return None
         return number
 
@@ -172,8 +151,7 @@ def processes(
         kind = "multi" if (total or 0) > 1 else "no"
     if kind == "no":
         if total is not None and total > 1:
-            stated = layer.where("distributed_type") or where
-            collector.warn(counted_at, faults.not_parallel(total, _stated_type(layer, stated)))
+            collector.warn(counted_at, faults.not_parallel(total, _stated_type(layer)))
         if nodes > 1 and layer.text("main_process_ip") is None:
             collector.add(nodes_at, faults.no_type_of_several(nodes))
         total, nodes = 1, 1
@@ -191,7 +169,8 @@ def processes(
         address=layer.text("main_process_ip"),
         port=layer.number("main_process_port") or PORT,
         framework={"use_deepspeed": "deepspeed", "use_fsdp": "fsdp"}.get(kind, "ddp"),
-        zero_stage=_zero_stage(layer, kind),
+        zero_stage=_version(layer, kind, "use_deepspeed", "zero_stage", 2),
+        fsdp_version=_version(layer, kind, "use_fsdp", "fsdp_version", 1),
         where=counted_at,
         nodes_at=nodes_at,
     )
@@ -248,7 +227,7 @@ def _is_one(layer: _Layer) -> bool:
     return layer.file is not None and str(layer.of_file("distributed_type")).upper() == "NO"
 
 
-def _stated_type(layer: _Layer, where: Where) -> str:
+def _stated_type(layer: _Layer) -> str:
     return "distributed_type: NO" if layer.file is not None else "a single process"
 
 
@@ -292,12 +271,13 @@ def _multinode(layer: _Layer, nodes: int, kind: str) -> str:
     return launcher
 
 
-def _zero_stage(layer: _Layer, kind: str) -> int | None:
-    if kind != "use_deepspeed":
+def _version(layer: _Layer, kind: str, wanted: str, name: str, default: int) -> int | None:
+    """Return a number of a framework, of its flag or its section of the file; ``None`` for other frameworks."""
+    if kind != wanted:
         return None
-    word = layer.flags.get("zero_stage")
-    stated = word.text if word is not None else layer.section("deepspeed_config").get("zero_stage")
-    return 2 if stated is None else _whole(str(stated))
+    word = layer.flags.get(name)
+    stated = word.text if word is not None else layer.section(f"{wanted.removeprefix('use_')}_config").get(name)
+    return default if stated is None else _whole(str(stated))
 
 
 def _is_ordered(flags: Flags) -> bool:
@@ -308,8 +288,3 @@ def _is_ordered(flags: Flags) -> bool:
 
 def _whole(text: str) -> int | None:
     return int(text) if re.fullmatch("-?[0-9]{1,9}", text) else None
-
-
-def name_text(name: str) -> str:
-    """Return the name of a key of the file, as messages have it."""
-    return f"`{name}`"

@@ -78,19 +78,6 @@ def no_type_of_several(nodes: int) -> Diagnostic:
     return Diagnostic("invalid-value", message, "use distributed_type: MULTI_GPU, DEEPSPEED or FSDP, or one node")
 
 
-def no_nodes(name: str) -> Diagnostic:
-    """Return the fault of a program on no node."""
-    message = f"`{name}` runs on no node: the number of its nodes is 0"
-    return Diagnostic("invalid-value", message, "submit the job with more nodes: one is the server's")
-
-
-def one_nodes_devices(devices: int, nodes: int) -> Diagnostic:
-    """Return the warning of processes that are the devices of one node, divided between several."""
-    message = f"without num_processes, accelerate starts the {devices} devices of one node on {nodes} nodes: "
-    message += f"{devices // nodes} on each, and the others idle"
-    return Diagnostic("parallel-idle", message, f"pass --num_processes {devices * nodes}", warning=True)
-
-
 def default_file() -> Diagnostic:
     """Return the warning of a command without a config file, which reads one that the job does not have."""
     message = "without --config_file, accelerate reads default_config.yaml in the home of the machine, if it exists"
@@ -161,9 +148,3 @@ def several_words(flag: str) -> Diagnostic:
     )
     help = 'join the nodes with commas: $(IFS=,; echo "${NODES[*]}")'
     return Diagnostic("syntax", message, help)
-
-
-def unequal_step(nodes: int, machines: int) -> Diagnostic:
-    """Return the fault of a step with another number of nodes than the launcher expects."""
-    message = f"the step of Slurm has {counted(nodes, 'node')}, but the launcher waits for {machines}"
-    return Diagnostic("too-few-nodes", message, f"use --nodes {machines} for the step, or {nodes} for the launcher")

@@ -28,9 +28,10 @@ def flags_in(
         position += 1
         written = word.shown if word.text is None else word.text
         name, equals, value = written.partition("=")
-        named = (short or {}).get(name, name[2:] if name.startswith("--") else "").replace("-", "_")
-        if not named:
+        long = (short or {}).get(name, name)
+        if not long.startswith("--"):
             continue
+        named = long[2:].replace("-", "_")
         if equals:
             flags[named] = _value_of(word, value)
         elif named in switches or position == len(words) or (words[position].text or "").startswith("--"):

@@ -38,6 +38,7 @@ class Processes:
     port: int = PORT
     framework: str = "ddp"
     zero_stage: int | None = None
+    fsdp_version: int | None = None
     where: Where = field(default=NOWHERE)
     """The place of the number of processes."""
     nodes_at: Where = field(default=NOWHERE)
@@ -48,8 +49,3 @@ class Processes:
         if self.total is None:
             return visible if self.each_node else visible // max(self.nodes, 1)
         return self.total // max(self.nodes, 1)
-
-    @property
-    def lost(self) -> int:
-        """The processes that are asked for, and that no node starts."""
-        return 0 if self.total is None or self.nodes < 1 else self.total % self.nodes

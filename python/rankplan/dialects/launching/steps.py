@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import pairwise
 
 from rankplan.dialects.launching import faults
@@ -14,6 +14,8 @@ from rankplan.frozen import frozen
 from rankplan.read.text.started import CommandWord, Started
 
 _SHORT = {"-N": "--nodes", "-n": "--ntasks", "-w": "--nodelist", "-G": "--gpus"}
+_SHORT_VALUE = re.compile("-[NnwG].+")
+"""A short option with its value: ``-N4``."""
 _SWITCHES = frozenset({"exclusive", "overlap", "label", "unbuffered", "quiet", "verbose", "no_kill", "pty"})
 _JOB = ("SLURM_NNODES", "SLURM_JOB_NUM_NODES")
 
@@ -50,7 +52,7 @@ def nodes_of_job(program: Started) -> int | None:
 
 def _step(program: Started, words: Sequence[CommandWord], collector: Faults) -> Step:
     own = _own(words)
-    flags = flags_in(own[1:], _SWITCHES, _SHORT)
+    flags = flags_in([divided for word in own[1:] for divided in _divided(word)], _SWITCHES, _SHORT)
     _reject_split(own, collector)
     listed = flags.get("nodelist")
     hosts = None if listed is None or not listed.nodes else listed.nodes
@@ -67,6 +69,14 @@ def _step(program: Started, words: Sequence[CommandWord], collector: Faults) -> 
     return Step(count, hosts, where)
 
 
+def _divided(word: CommandWord) -> tuple[CommandWord, ...]:
+    """Return a short option and its value as two words: ``-N4``."""
+    if word.text is None or _SHORT_VALUE.fullmatch(word.text) is None:
+        return (word,)
+    option, value = word.text[:2], word.text[2:]
+    return replace(word, text=option, shown=option), replace(word, text=value, shown=value)
+
+
 def _own(words: Sequence[CommandWord]) -> Sequence[CommandWord]:
     """Return ``srun`` and its options: what follows is the command, which is no option and the value of none."""
     position = 1
@@ -77,8 +87,9 @@ def _own(words: Sequence[CommandWord]) -> Sequence[CommandWord]:
         elif not text.startswith("-"):
             return words[:position]
         else:
-            takes_value = "=" not in text and text.lstrip("-").replace("-", "_") not in _SWITCHES
-            position += 2 if takes_value else 1
+            following = words[position + 1].text if position + 1 < len(words) else None
+            is_alone = "=" in text or text.lstrip("-").replace("-", "_") in _SWITCHES or _SHORT_VALUE.fullmatch(text)
+            position += 1 if is_alone or (following or "").startswith("-") else 2
     return words
 
 

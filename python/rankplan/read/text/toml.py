@@ -196,18 +196,19 @@ class TomlDocument:
 
 
 def read_toml(file: str, text: str) -> Section:
-    """Return the content of a TOML file, whose faults have a place. Dates and times are texts, as they are written.
+    """Return the content of a TOML file, whose faults have a place. Dates and times are texts in ISO format.
 
     Raises `PlacementError` (``syntax``) with the line of what is no TOML.
     """
     text = text.replace("\r\n", "\n")
     try:
-        content = loads(text)
+        section: Section = relocated(_plain(loads(text)), TomlDocument(file, text))
     except TOMLDecodeError as error:
         raise PlacementError([_wrong(file, text, error)]) from None
     except RecursionError:
         raise PlacementError([replace(nested_toml(), file=file)]) from None
-    section: Section = relocated(_plain(content), TomlDocument(file, text))
+    except ValueError:  # Python reads no integer of more than 4,300 digits
+        raise PlacementError([replace(invalid_toml("Number with too many digits"), file=file)]) from None
     return section
 
 

@@ -16,6 +16,7 @@ _CURES = {
     "Unclosed array": "close the bracket, and separate items by commas",
     "newline or end of document": "write one `key = value` per line; quote texts with blanks",
     "Expected ']'": "close the bracket of the header: `[name]`, or `[[name]]` for an item of a list",
+    "too many digits": "write a shorter number",
     "Invalid initial character for a key part": "quote the key, or remove the character",
 }
 """A part of the parser's message, and the help for it; the first match counts."""

@@ -180,6 +180,10 @@ class Company:
             return False
         return is_at(self.crew.home_of(rank), rank, home, home.component[rank.number])
 
+    def runs_after(self, rank: LiveRank) -> bool:
+        """Whether a rank has its row of the plan after."""
+        return self.after is not None and self._is(rank, self.after)
+
     def _everyone(self) -> list[LiveRank]:
         return [*self.crew.ranks, *self.crew.leaving, *self.crew.newcomers]
 

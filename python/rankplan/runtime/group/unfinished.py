@@ -340,16 +340,15 @@ def _mixed(company: Company, before: Component, after: Component) -> Component |
     ranks: list[LiveRank] = sorted(company.crew.ranks, key=lambda rank: rank.number)
     if [rank.number for rank in ranks] != list(range(len(ranks))) or not ranks:
         return None
-    new = set(company.new.values())
     old_lists, new_lists = lists_of(before), lists_of(after)
-    lists = [(new_lists if rank.actor in new else old_lists)[rank.number] for rank in ranks]
+    lists = [(new_lists if company.runs_after(rank) else old_lists)[rank.number] for rank in ranks]
     rule = rule_of(lists, after.rule)
     if rule is None:
         return None
     with suppress(PlacementError):
         mixed = placed(after, after.inventory, rule)
         old_rows, new_rows = _rows(before), _rows(after)
-        rows = [(new_rows if rank.actor in new else old_rows)[rank.number] for rank in ranks]
+        rows = [(new_rows if company.runs_after(rank) else old_rows)[rank.number] for rank in ranks]
         if rows == _rows(mixed):
             return mixed
     return None

@@ -94,7 +94,7 @@ class PoolsJob(Job):
         """Place the roles on their pools, and record the groups and the servers."""
         for pool in self.pools:
             name = " and ".join(pool.roles)
-            taken = placer.nodes(pool.nodes, pool.gpus, name, pool.where)
+            taken = placer.nodes(pool.nodes, pool.gpus, name, pool.where, users=pool.roles)
             placer.ask(
                 pool.name,
                 taken,

@@ -133,7 +133,7 @@ class LearnersJob(Job):
         def torn(short: Short) -> Any:
             return faults.no_room(short.bundles, self.tensor, short.free)
 
-        if count <= placer.pool.largest:
+        if count <= placer.pool_for(_ENGINE).largest:
             taken = placer.take(count, _ENGINE, self.engines_at)
         else:
             taken = placer.bundles(count, [self.tensor], _ENGINE, self.engines_at, torn)

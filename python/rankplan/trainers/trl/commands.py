@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import NamedTuple
 
 from rankplan.errors import Faults
@@ -26,17 +26,21 @@ _MASK = "CUDA_VISIBLE_DEVICES"
 _SWITCHES = ("multi_gpu", "use_deepspeed", "use_fsdp", "use_megatron_lm", "cpu", "tpu", "same_network")
 _FLAGS = (
     *("num_processes", "num_machines", "machine_rank", "main_process_ip", "main_process_port", "gpu_ids"),
-    *("rdzv_backend", "deepspeed_multinode_launcher", "zero_stage", "config_file", *_SWITCHES),
+    *("rdzv_backend", "deepspeed_multinode_launcher", "zero_stage", "fsdp_version", "config_file", *_SWITCHES),
 )
 """The flags of accelerate that `trl` passes on."""
 
 
 class Mask(NamedTuple):
-    """The devices that a command sees, by their numbers on its node; ``None``: all. ``stated`` is its text."""
+    """The devices that a command sees, by their numbers on its node; ``None``: all. ``stated`` is its text.
+
+    ``is_known``: no other devices may be meant, as in a mask that only a run knows, or in one of UUIDs.
+    """
 
     devices: tuple[int, ...] | None
     stated: str
     where: Where | None
+    is_known: bool = True
 
 
 class Trainer(NamedTuple):
@@ -46,6 +50,8 @@ class Trainer(NamedTuple):
     processes: Processes
     nodes: tuple[int, ...]
     mask: Mask
+    is_step: bool = False
+    """Whether ``srun`` starts it."""
 
 
 class Server(NamedTuple):
@@ -56,9 +62,11 @@ class Server(NamedTuple):
     mask: Mask
     tensor: int
     data: int
-    port: int
+    port: int | None
+    """Its port, ``None`` if only a run knows it."""
     where: Where
     port_at: Where
+    model: str | None
     is_spread: bool
     """Whether Ray spreads an engine over nodes."""
 
@@ -83,7 +91,7 @@ def trainer_of(config: Config, program: Started, collector: Faults) -> Trainer:
     if processes.devices is not None:
         stated = ",".join(map(str, processes.devices))
         mask = Mask(processes.devices, f"gpu_ids: {stated}", processes.where)
-    return Trainer(program, processes, nodes, mask)
+    return Trainer(program, processes, nodes, mask, step is not None)
 
 
 def _processes(config: Config, program: Started, collector: Faults) -> Processes:
@@ -127,26 +135,36 @@ def alone(config: Config, collector: Faults) -> Trainer:
     return Trainer(None, processes, tuple(range(processes.nodes)), _mask_in_file(config) or Mask(None, "", None))
 
 
-def server_of(config: Config, program: Started, node: int, collector: Faults) -> Server:
-    """Return a server on a node, or on the one that its step of Slurm states."""
+def server_of(config: Config, program: Started, trainer: Trainer, collector: Faults) -> Server:
+    """Return a server on the first node, or on that of its step of Slurm: steps of a job take nodes of their own."""
     values = config.of(program)
     step = step_of(program, collector)
+    mask = mask_of(program, values, collector)
+    node = 0
     if step is not None and step.hosts:
         node = step.hosts[0]
+    elif step is not None and trainer.is_step and mask.devices is None:
+        node = next(number for number in count() if number not in trainer.nodes)
     short = _short_sizes(program.arguments)
     tensor = short.get("-tp", values[keys.SERVER_TENSOR])
     data = short.get("-dp", values[keys.SERVER_DATA])
     return Server(
         program=program,
         node=node,
-        mask=mask_of(program, values, collector),
+        mask=mask,
         tensor=tensor,
         data=data,
-        port=values[keys.SERVER_PORT],
+        port=_port(program, values),
         where=values.where(keys.SERVER_TENSOR, keys.SERVER_DATA) if _has_size(values) else program.where,
         port_at=values.where(keys.SERVER_PORT) if values.stated(keys.SERVER_PORT) else program.where,
+        model=values[keys.SERVER_MODEL],
         is_spread=values[keys.SERVER_BACKEND] == "ray",
     )
+
+
+def _port(program: Started, values: Config) -> int | None:
+    is_stated = any((word.text or word.shown).partition("=")[0] == "--port" for word in program.arguments)
+    return None if is_stated and not values.stated(keys.SERVER_PORT) else values[keys.SERVER_PORT]
 
 
 def _has_size(values: Config) -> bool:
@@ -172,7 +190,7 @@ def mask_of(program: Started, config: Config, collector: Faults) -> Mask:
         return Mask(None, "", None)
     if word.text is None:
         collector.warn(word.where, faults.unknown_mask(word.variable or word.shown))
-        return Mask(None, "", None)
+        return Mask(None, "", None, is_known=False)
     return _mask(word.text, word.where)
 
 
@@ -191,4 +209,4 @@ def _mask(text: str, where: Where) -> Mask:
             break
         devices.append(int(part))
     is_read = bool(devices) or not text.strip() or text.strip().startswith("-")
-    return Mask(tuple(dict.fromkeys(devices)) if is_read else None, f"{_MASK}={text}", where)
+    return Mask(tuple(dict.fromkeys(devices)) if is_read else None, f"{_MASK}={text}", where, is_read)

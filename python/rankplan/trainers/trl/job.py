@@ -11,11 +11,12 @@ Follows ``VLLMGeneration``, ``vllm_serve.py``, ``GRPOConfig.__post_init__``, ``A
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from rankplan import Parallel, RankSet
+from rankplan import Model, Parallel, RankSet
+from rankplan.errors import PlacementError
 from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Job, Key, Placer, Sizes, Started, Taken, Where
 from rankplan.trainers.trl import faults, keys
@@ -31,6 +32,8 @@ _GENERATIONS = {"RLOO": 2}
 """``num_generations`` by default, where it is not 8."""
 _NO_BATCH = ("OnlineDPO", "NashMD", "XPO", "AsyncGRPO")
 """Trainers whose batches have no groups of generations that processes divide."""
+_SLOW = 60e9
+"""The parameters of a model that a server loads for longer than a trainer waits by default."""
 _LOCAL = ("", "0.0.0.0", "127.0.0.1", "localhost")
 
 
@@ -97,8 +100,7 @@ class TrlJob(Job):
             ranks.add(rank)
 
     def _read_servers(self, config: Config, programs: Sequence[Started]) -> list[Server]:
-        node = 0
-        return [server_of(config, program, node, config.faults) for program in programs]
+        return [server_of(config, program, self.trainer, config.faults) for program in programs]
 
     def _reject_keys(self, config: Config) -> None:
         """Record keys about vLLM that TRL does not have; versions before 1.0 ignore them."""
@@ -154,8 +156,14 @@ class TrlJob(Job):
                 config.faults.warn(server.program.where, faults.idle_server(reason))
             elif self.mode is Mode.TRANSFORMERS:
                 config.faults.warn(server.program.where, faults.idle_server("use_vllm is not true"))
+            elif self.mode is Mode.SERVER and not self.values.states_timeout:
+                size = _params(server.model)
+                if size >= _SLOW:
+                    config.faults.warn(server.program.where, faults.short_timeout(f"{size / 1e9:.0f}B parameters"))
         ports: dict[tuple[int, int], Server] = {}
         for server in self.servers:
+            if server.port is None:
+                continue
             if (server.node, server.port) in ports:
                 config.faults.add(server.port_at, faults.same_port(server.port, server.node))
             ports[server.node, server.port] = server
@@ -179,7 +187,9 @@ class TrlJob(Job):
 
     @property
     def _nodes(self) -> int:
-        return max([*self.trainer.nodes, *(server.node for server in self.servers)], default=0) + 1
+        last = max([*self.trainer.nodes, *(server.node for server in self.servers)], default=0)
+        spread = [server.tensor * server.data for server in self.servers if server.is_spread]
+        return last + 1 + sum(-(-count // ASSUMED) for count in spread if count > ASSUMED)
 
     def size(self) -> tuple[int, int]:
         """Return the nodes of the commands, each with 8 devices or with those that its commands name."""
@@ -193,12 +203,17 @@ class TrlJob(Job):
 
     def place(self, placer: Placer) -> None:
         """Place ``actor``, ``rollout``, and ``env`` of an asynchronous trainer."""
-        actor = list(self._devices_of_trainer(placer))
+        is_known = self.trainer.mask.is_known
+        actor = list(self._devices_of_trainer(placer, ())) if is_known else []
+        engines = self._engines(placer, actor)
+        if not is_known:  # others than those of the servers
+            actor = list(self._devices_of_trainer(placer, [device for engine in engines for device in engine.devices]))
         held = {device: rank for rank, device in enumerate(actor)}
-        engines = [_Engines(server, list(self._devices_of_server(placer, server))) for server in self.servers]
         for engine in engines:
             self._check_shared(placer, engine, held)
         self._check_batch(placer, len(actor))
+        if self.is_asynchronous and self.trainer.processes.fsdp_version == 2 and len(actor) > 1:
+            placer.reject(self.trainer.processes.where, faults.asynchronous_ranks(len(actor)))
         if placer.faults:
             return
         is_shared = self.mode is Mode.COLOCATE
@@ -249,12 +264,22 @@ class TrlJob(Job):
         facts = {"mode": keys.SERVER}
         placer.component(name, _taken(placer, devices), server.where, server.tensor, sizes=sizes, facts=facts)
 
-    def _devices_of_trainer(self, placer: Placer) -> Iterator[Device]:
-        """Yield the device of each rank of the trainer."""
+    def _engines(self, placer: Placer, actor: Sequence[Device]) -> list[_Engines]:
+        """Return the servers with their devices; one whose mask is unknown has others than the commands before it."""
+        engines: list[_Engines] = []
+        used = list(actor)
+        for server in self.servers:
+            devices = list(self._devices_of_server(placer, server, used))
+            engines.append(_Engines(server, devices))
+            used += devices
+        return engines
+
+    def _devices_of_trainer(self, placer: Placer, used: Collection[Device]) -> Iterator[Device]:
+        """Yield the device of each rank of the trainer; ``used`` are not among those of an unknown mask."""
         trainer = self.trainer
         at = trainer.processes.where
         for node in trainer.nodes:
-            visible = _visible(placer, trainer.mask, node, "the trainer", at)
+            visible = _visible(placer, trainer.mask, node, "the trainer", at, used)
             if visible is None:
                 return
             count = trainer.processes.on_node(len(visible))
@@ -266,12 +291,20 @@ class TrlJob(Job):
                 return
             yield from (Device(node, device) for device in visible[:count])
 
-    def _devices_of_server(self, placer: Placer, server: Server) -> Iterator[Device]:
+    def _devices_of_server(self, placer: Placer, server: Server, used: Collection[Device]) -> Iterator[Device]:
         """Yield the devices of the engines of a server, one engine after the other."""
-        visible = _visible(placer, server.mask, server.node, "the server", server.program.where)
+        visible = _visible(placer, server.mask, server.node, "the server", server.program.where, used)
         if visible is None:
             return
         count = server.tensor * server.data
+        if count > len(visible) and server.is_spread:
+            core = placer.inventory.core
+            free = [node for node in range(server.node, core.num_nodes) if node not in self.trainer.nodes]
+            devices = [Device(node, number) for node in free for number in range(core.num_accelerators(node))]
+            if len(devices) < count:
+                placer.reject(server.where, faults.large_server(server.tensor, server.data, len(devices)))
+            yield from devices[:count]
+            return
         if count > len(visible):
             if server.mask.devices is None:
                 fault = faults.large_server(server.tensor, server.data, len(visible))
@@ -294,6 +327,7 @@ class TrlJob(Job):
         """Record a batch with parts of groups of generations (``GRPOConfig.__post_init__``)."""
         values = self.values
         batch_keys: list[Key[Any]] = [keys.BATCH, keys.ACCUMULATION, keys.STEPS_PER_GENERATION, keys.NUM_GENERATIONS]
+        batch_keys.append(keys.GENERATION_BATCH)
         if values.trainer in _NO_BATCH or not world or not all(values.is_known(key) for key in batch_keys):
             return
         if self.trainer.program is None and self.trainer.processes.total is None:
@@ -313,6 +347,16 @@ class TrlJob(Job):
             placer.reject(at, faults.wrong_batch(batch, terms, generations, None if is_fixed else nearest))
 
 
+def _params(model: str | None) -> float:
+    """Return the parameters of a model, 0 if it is not known by its name."""
+    if model is None:
+        return 0
+    try:
+        return Model.of(model).params
+    except PlacementError:
+        return 0
+
+
 class _Engines(NamedTuple):
     """A server and its devices."""
 
@@ -327,7 +371,7 @@ def _rank(trainer: Trainer) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
 
 
-def _visible(placer: Placer, mask: Mask, node: int, what: str, at: Where) -> list[int] | None:
+def _visible(placer: Placer, mask: Mask, node: int, what: str, at: Where, used: Collection[Device]) -> list[int] | None:
     """Return the devices of a node that a command sees; ``None`` if the node or one of them is missing."""
     core = placer.inventory.core
     if node >= placer.inventory.num_nodes:
@@ -335,7 +379,7 @@ def _visible(placer: Placer, mask: Mask, node: int, what: str, at: Where) -> lis
         return None
     present = core.num_accelerators(node)
     if mask.devices is None:
-        return list(range(present))
+        return [device for device in range(present) if mask.is_known or Device(node, device) not in used]
     missing = next((device for device in mask.devices if device >= present), None)
     if missing is not None:
         placer.reject(mask.where or at, faults.no_device(missing, node, present, mask.stated))

@@ -46,6 +46,7 @@ KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.trl.memory:ROLES", tells=
 SERVER_TENSOR = size("tensor_parallel_size", default=1)
 SERVER_DATA = size("data_parallel_size", default=1)
 SERVER_PORT = size("port", default=8000)
+SERVER_MODEL = text("model")
 SERVER_BACKEND = text("distributed_executor_backend")
 """Keys of the server, which are values of another program."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,8 +48,10 @@ def read_program(file: Path, keys: Collection[str]) -> Program | None:
     try:
         if file.stat().st_size > _LARGEST:
             return None
-        text = file.read_text()
-        tree = ast.parse(text)
+        text = file.read_text(encoding="utf-8")
+        with warnings.catch_warnings():  # of its escape sequences
+            warnings.simplefilter("ignore")
+            tree = ast.parse(text)
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None
     lines = text.splitlines()

@@ -55,6 +55,11 @@ class Values:
         return {} if self.program is None else self.program.literals
 
     @property
+    def states_timeout(self) -> bool:
+        """Whether the time that the trainer waits for its server is stated, or may be in its program."""
+        return bool(self.unknown) or self.program is not None or "vllm_server_timeout" in self._config.section
+
+    @property
     def _takes_flags(self) -> bool:
         return self.program is None or self.program.takes_flags
 
@@ -73,7 +78,7 @@ class Values:
             return "AsyncGRPO"
         if "rloo" in name:
             return "RLOO"
-        return "OnlineDPO" if "online_dpo" in name else "GRPO"
+        return "OnlineDPO" if any(other in name for other in ("online_dpo", "nash_md", "xpo")) else "GRPO"
 
     def __getitem__(self, key: Key[T]) -> T:
         literal = self.literals.get(key.path)

@@ -10,8 +10,8 @@ from rankplan.sdk import Config
 _FILES = ("setup.py", "pyproject.toml", "requirements.txt", "setup.cfg", "environment.yml")
 _PIN = re.compile(r"\btrl(?:\[[\w, -]*\])?\s*(==|~=|>=|<=|<|>)\s*v?(\d+(?:\.\d+)*)", re.ASCII)
 _LARGEST = 1 << 20
-_COLOCATE_SINCE = (1, 0)
-"""The first version in which ``vllm_mode`` is ``colocate`` by default."""
+_COLOCATE_SINCE = 1
+"""The first major version in which ``vllm_mode`` is ``colocate`` by default."""
 
 
 class Pin(NamedTuple):
@@ -24,11 +24,13 @@ class Pin(NamedTuple):
     @property
     def is_before_1(self) -> bool | None:
         """Return whether the version is older than 1.0; ``None`` if the file allows both."""
+        is_old = self.version[0] < _COLOCATE_SINCE
         if self.operator in ("==", "~="):
-            return self.version < _COLOCATE_SINCE
+            return is_old
         if self.operator in ("<", "<="):
-            return True if self.version <= _COLOCATE_SINCE else None
-        return False if self.version >= _COLOCATE_SINCE else None
+            is_first = self.operator == "<" and not any(self.version[1:]) and self.version[0] == _COLOCATE_SINCE
+            return True if is_old or is_first else None
+        return None if is_old else False
 
 
 def pinned(config: Config) -> Pin | None:

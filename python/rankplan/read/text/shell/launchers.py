@@ -125,11 +125,16 @@ def _inner(texts: Sequence[str | None], position: int) -> int | None:
         return None
     if name == "uv":
         return _behind_uv(texts, position + 2)
+    is_module = False
     for index in rest:
         text = texts[index]
         if text == "--":
             return index + 1 if index + 1 < len(texts) else None
         if text in ("-m", "--module") and name in _RUNNERS:
+            if not "".join(str(word) for word in texts[index + 1 : index + 2]).startswith("-"):
+                return index
+            is_module = True  # a switch: the module follows other options
+        if is_module and _MODULE.fullmatch(text or "") and not _takes_value(texts[index - 1]):
             return index
         is_program = _name(text) in _PROGRAMS and not _takes_value(texts[index - 1])
         if (

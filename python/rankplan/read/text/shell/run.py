@@ -11,6 +11,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import TypeAlias
 
 from rankplan.frozen import frozen
@@ -334,8 +335,11 @@ class _Run(Flow):
                 field for field in found[1:] if (field.text or "").startswith("-") and field not in one.arguments
             ]
             stated: dict[str, Value] = {**self.submitted(text, begin)}
+            following = dict(pairwise(found))
             for field in options:
-                for name, value in self.submitted(f"#SBATCH {field.text}", 0).items():
+                next_text = following[field].text if field in following else None
+                value_text = "" if "=" in (field.text or "") or (next_text or "-").startswith("-") else f" {next_text}"
+                for name, value in self.submitted(f"#SBATCH {field.text}{value_text}", 0).items():
                     stated[name] = tuple(
                         replace(piece, start=field.start, end=field.end, assumed=None) for piece in value
                     )
