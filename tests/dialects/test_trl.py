@@ -280,6 +280,30 @@ def test_a_server_beside_the_trainer_is_fine(tmp_path: Path) -> None:
     assert devices(rankplan.plan(path), "rollout") == [[(0, 6), (0, 7)]]
 
 
+def test_masks_that_only_a_run_knows_take_devices_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "train_grpo.py").write_text(IMPORT)
+    serve = "CUDA_VISIBLE_DEVICES=$1 trl vllm-serve --model m &\n"
+    train = f"CUDA_VISIBLE_DEVICES=$2 accelerate launch --num_processes 4 {USES_SERVER}"
+    plan = rankplan.plan(script(tmp_path, serve + train))
+    used = [place for name in ("rollout", "actor") for row in devices(plan, name) for place in row]
+    assert len(used) == len(set(used)) == 5
+
+
+def test_a_large_server_takes_longer_than_the_trainer_waits(tmp_path: Path) -> None:
+    (tmp_path / "train_grpo.py").write_text(IMPORT)
+    serve = "CUDA_VISIBLE_DEVICES=0,1,2,3 trl vllm-serve --model {} --tensor_parallel_size 4 &\n"
+    train = f"CUDA_VISIBLE_DEVICES=4,5 accelerate launch --num_processes 2 {USES_SERVER}"
+    slow = warned(script(tmp_path, serve.format("Qwen/Qwen2.5-72B-Instruct") + train))
+    assert "the trainer waits 240 s for the server, which loads 73B parameters" in " ".join(slow)
+    assert not any("240 s" in text for text in warned(script(tmp_path, serve.format("Qwen/Qwen3-4B") + train)))
+
+
+@pytest.mark.parametrize("launch", ["accelerate launch -m --num_processes 4", "torchrun -m --nproc_per_node 4"])
+def test_options_of_the_launcher_may_follow_the_switch_of_modules(launch: str, tmp_path: Path) -> None:
+    plan = rankplan.plan(script(tmp_path, f"{launch} trl.scripts.grpo --use_vllm false --num_generations 2\n"))
+    assert len(plan["actor"]) == 4
+
+
 def test_two_servers_have_two_ports(tmp_path: Path) -> None:
     (tmp_path / "train_grpo.py").write_text(IMPORT)
     serve = "CUDA_VISIBLE_DEVICES={} trl vllm-serve --model m --port {} &\n"
@@ -298,6 +322,7 @@ def test_two_servers_have_two_ports(tmp_path: Path) -> None:
     [
         ("use_vllm: true\n", "", "colocate", "vllm_mode is not stated: colocate, the default of TRL 1.0 and later"),
         ("use_vllm: true\n", "trl>=1.2", "colocate", "vllm_mode is not stated: colocate, the default of trl>=1.2"),
+        ("use_vllm: true\n", "trl==1", "colocate", "vllm_mode is not stated: colocate, the default of trl==1"),
         ("use_vllm: true\n", "trl==0.29.1", "server", "vllm_mode is not stated: server, the default of trl==0.29.1"),
         ("use_vllm: true\nvllm_mode: colocate\n", "", "colocate", "the server of vLLM is idle: vllm_mode is colocate"),
         ("use_vllm: false\n", "", "none", "the server of vLLM is idle: use_vllm is not true"),
@@ -394,6 +419,11 @@ srun {} accelerate launch --num_machines 2 --num_processes 16 --main_process_ip 
         ),
         (
             "--nodes=1 --ntasks=1",
+            "--machine_rank 0",
+            "too-few-nodes: the step of Slurm has 1 node, but the launcher waits for 2",
+        ),
+        (
+            "-l -N1 -n 1",
             "--machine_rank 0",
             "too-few-nodes: the step of Slurm has 1 node, but the launcher waits for 2",
         ),
@@ -524,6 +554,12 @@ def test_asynchronous_grpo_has_a_server_and_a_process_for_rollouts(tmp_path: Pat
     plan = rankplan.plan(python(tmp_path, program, serve + train))
     assert devices(plan, "rollout") == [[(0, 0), (0, 1)]] and devices(plan, "actor") == [[(0, 2)]]
     assert [(row.cluster_node_rank, list(row.devices)) for row in plan["env"]] == [(0, [])]
+    file = "distributed_type: FSDP\nnum_processes: 2\nfsdp_config: {fsdp_version: 2}\n"
+    (tmp_path / "a.yaml").write_text(file)
+    train = "CUDA_VISIBLE_DEVICES=2,3 accelerate launch --config_file a.yaml x.py\n"
+    assert refused(python(tmp_path, program, serve + train)) == [
+        "invalid-value: AsyncGRPO with FSDP2 on 2 ranks waits for ever when it sends the weights"
+    ]
 
 
 def test_the_flags_of_a_program_with_a_parser_of_its_own_are_its_own(tmp_path: Path) -> None:

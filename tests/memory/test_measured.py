@@ -103,3 +103,17 @@ def test_a_job_that_fits_no_card_says_so() -> None:
         "actor_rollout_ref": CONFIG["actor_rollout_ref"] | {"model": {"path": "deepseek-ai/DeepSeek-V3"}},
     }
     assert _line(large, "1x8") == ["likely fits no accelerator of up to 287.9 GiB"]
+
+
+def test_a_log_may_have_the_name_of_a_run(tmp_path: Path) -> None:
+    """The folders of Hydra's runs are called like their overrides."""
+    folder = tmp_path / "lr=1e-6"
+    folder.mkdir()
+    (folder / "log.txt").write_text(LINE.format(1, 57.0))
+    assert list(read_measured([str(folder / "log.txt")]).values()) == [57.0 * GIB]
+
+
+def test_a_change_is_not_measured() -> None:
+    report = rankplan.check(CONFIG, "1x8:H100", memory=True, measured=["actor.train=95GiB"])
+    (fault,) = [one for one in (*report.faults, *report.warnings) if "actor" in one.message and "train" in one.message]
+    assert fault.help is not None and "use a smaller model" not in fault.help

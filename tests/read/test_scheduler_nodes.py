@@ -671,3 +671,8 @@ def test_wrong_usage(arguments: list[str], message: str, tmp_path: Path) -> None
     (tmp_path / "nodes.txt").write_text(shown("a"))
     done = run(tmp_path, *arguments)
     assert done.exit_code == 2 and message in " ".join(done.stderr.split())
+
+
+def test_a_size_is_an_inventory(tmp_path: Path) -> None:
+    done = run(tmp_path, "--nodes", "2x8")
+    assert done.exit_code == 0 and done.stdout.startswith("2 nodes, 16 NV_GPU"), done.output

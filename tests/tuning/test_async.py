@@ -488,3 +488,20 @@ def test_options_of_a_placement_are_refused(own_folder: Path, option: list[str])
     Path("costs.yaml").write_text(yaml.safe_dump(costs()))
     done = run("tune", "--costs", "costs.yaml", "--nodes", "8x8", *option)
     assert done.exit_code == 2 and "costs with `async` take none of" in done.stderr
+
+
+def test_nodes_without_accelerators_are_a_fault(own_folder: Path) -> None:
+    for rule in ("stream", "turns"):
+        costs = f"components: {{actor: {{}}, rollout: {{}}}}\nasync: {{rule: {rule}}}\n"
+        costs += "runs: [{cards: 64, step: 365.28, rollout: 150.72, actor: 133.41}]\n"
+        Path("costs.yaml").write_text(costs)
+        done = run("tune", "--costs", "costs.yaml", "--nodes", "2x0")
+        assert done.exit_code == 1 and "error[" in done.stderr, done.output
+
+
+def test_a_separate_run_states_its_staleness_if_several_are_asked(own_folder: Path) -> None:
+    asked = "components: {actor: {}, rollout: {}}\nasync: {rule: partial, staleness: [0, 0.5, 1], samples: 8192}\n"
+    costs = "runs: [{actor: 32, rollout: 32, step: 189.02, wait: 28.4, train: 157}]\n"
+    Path("costs.yaml").write_text(asked + costs)
+    done = run("tune", "--costs", "costs.yaml", "--nodes", "8x8")
+    assert done.exit_code == 1 and "needs `staleness`" in done.stderr, done.output

@@ -205,3 +205,28 @@ def test_the_command_says_what_a_log_needs(options: list[str], message: str) -> 
     Path("run.log").write_text(VERL.format(n=1, gen=1, step=3))
     done = run("tune", *options)
     assert done.exit_code == 2 and message in " ".join(done.stderr.split())
+
+
+def _with_log(costs: str, *options: str) -> Any:
+    Path("costs.yaml").write_text(costs)
+    Path("v.log").write_text("\n".join(VERL.format(n=n, gen=150.72, step=365.28) for n in range(1, 4)))
+    return run("tune", "--costs", "costs.yaml", "--log", "v.log", "--nodes", "8x8", *options)
+
+
+@pytest.mark.parametrize("costs", ["components: [a, b]", "after: [actor]", "after: {actor: 5}", "runs: 5"])
+def test_costs_of_another_form_are_faults_beside_a_log(costs: str) -> None:
+    done = _with_log(f"async: {{rule: stream}}\n{costs}\n")
+    assert done.exit_code == 1 and "error[" in done.stderr, done.output
+
+
+def test_the_run_of_a_log_has_the_names_of_the_costs() -> None:
+    stated = "components: {learner: {}, sampler: {}}\nlend: {from: learner, to: sampler}\n"
+    done = _with_log(f"async: {{rule: stream}}\n{stated}")
+    assert done.exit_code == 0 and "actor" not in done.output, done.output
+
+
+def test_options_of_a_search_need_costs() -> None:
+    Path("v.log").write_text(VERL.format(n=1, gen=150.72, step=365.28))
+    for options in (["conf.yaml"], ["--save", "y.json"], ["--format", "json"], ["--extrapolate"]):
+        done = run("tune", "--log", "v.log", "--nodes", "8x8", *options)
+        assert done.exit_code == 2 and "add --costs" in done.stderr and not Path("y.json").exists()
