@@ -62,7 +62,7 @@ def test_keys_to_write_state_the_setting_and_change_no_other(base: str) -> None:
 
 
 def test_keys_that_are_missing_make_a_setting_known() -> None:
-    """Those of slime, AReaL and OpenRLHF have defaults for all of these settings, or no keys."""
+    """Those of AReaL, OpenRLHF and open-instruct have defaults for all of these settings, or no keys."""
     named = set()
     for base in BASES:
         usual = planned(base, {})
@@ -73,7 +73,7 @@ def test_keys_that_are_missing_make_a_setting_known() -> None:
                     continue
                 assert text.startswith("`") and setting not in text.split("`")[1].split("."), text
                 named.add(base)
-    assert named == BASES.keys() - {"slime", "areal", "openrlhf"}
+    assert named == BASES.keys() - {"areal", "openrlhf", "open_instruct"}
 
 
 VERL = """\

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.documents import BLOCKS, Block, command_output, commands, in_folder, program_output, programs, run
 
-KINDS = {"sh", "yaml", "toml", "console", "python", "output", "text"}
+KINDS = {"sh", "bash", "yaml", "toml", "console", "python", "output", "text"}
 
 
 def location(value: Block | str | None) -> str:

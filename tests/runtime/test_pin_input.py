@@ -73,7 +73,7 @@ def test_bad_input_is_reported_before_anything_starts(words: list[str], code: in
 
 
 def test_run_refuses_a_system_without_ray() -> None:
-    done = CliRunner().invoke(main, ["run", "rl.toml", "--simulate", "1x8"])
+    done = CliRunner().invoke(main, ["run", "rl.toml", "--nodes", "1x8", "--simulate"])
     assert done.exit_code == 1 and "rl.toml is a job of prime-rl, which starts its processes without Ray" in done.output
     assert "rankplan emit --to slurm" in done.output
 

@@ -235,7 +235,8 @@ class Config:
     def with_values(self, values: Mapping[KeyPath, Any]) -> Config:
         """Return the config with other values at some paths of `paths`; its faults are its own."""
         reader = self._reader.with_values(values)
-        return Config(reader, reader.faults, self._section, overrides=self._overrides, flags=self.flags)
+        added = {flag_name(str(path[0])): str(path[0]) for path in values} if self.flags else {}
+        return Config(reader, reader.faults, self._section, overrides=self._overrides, flags={**added, **self.flags})
 
     def section_at(self, key: Key[Any]) -> Config:
         """Return the config with the section that is at a key, as `under` does."""

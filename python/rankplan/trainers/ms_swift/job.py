@@ -106,7 +106,9 @@ class PoolsJob(Job):
             for role in pool.roles:
                 share = placer.share(len(pool.roles)) if len(pool.roles) > 1 else None
                 if role == keys.TRAIN:
-                    placer.component(role, taken, self.training.where, sizes=self.training, share=share)
+                    placer.component(
+                        role, taken, self.training.where, sizes=self.training, share=share, facts=pool.facts
+                    )
                 elif taken:
                     self._place_engines(placer, role, pool, taken, share)
 
@@ -128,6 +130,7 @@ class PoolsJob(Job):
             sizes=replicas.sizes,
             share=share,
             engines=replicas.size // each,
+            facts=pool.facts,
         )
         placer.hold(Actors(f"{role} server", cpus=1, component=role))
 

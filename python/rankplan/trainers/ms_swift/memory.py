@@ -7,7 +7,7 @@ from typing import Any
 
 from rankplan.dialects.memory import convert
 from rankplan.dialects.memory.common import VLLM_EFFECTS, draft_keys, fixed, stage_keys, unless
-from rankplan.sdk import EFFECT, Key, Role, anything, number, setting, share, size, switch, text
+from rankplan.sdk import EFFECT, Key, Role, anything, fact, number, setting, share, size, switch, text
 from rankplan.trainers.ms_swift import keys
 
 
@@ -40,26 +40,22 @@ def _reference(tuner: Any, beta: Any) -> Any:
     return None if tuner == "lora" or beta == 0 else EFFECT
 
 
-def _is_hybrid(groups: Any) -> bool:
-    """Return whether the rollout shares the GPUs of the training (``_is_rollout_hybrid``)."""
-    if not isinstance(groups, list):
-        return False
-    return any(isinstance(group, list) and {keys.TRAIN, keys.ROLLOUT} <= {*map(str, group)} for group in groups)
-
-
-def _left(groups: Any, optimizer: Any) -> str | None:
+def _left(is_hybrid: Any, optimizer: Any) -> str | None:
     """Return where the training goes while engines generate: its weights always do if they share GPUs."""
-    if not _is_hybrid(groups):
+    if not is_hybrid:
         return "none"
     return "host" if optimizer else None
 
 
-def _asleep(groups: Any, level: Any) -> str:
+def _asleep(is_hybrid: Any, level: Any) -> str:
     """Return where engines go while the training runs: vLLM's level 1 keeps the weights on the host."""
-    if not _is_hybrid(groups) or not level:
+    if not is_hybrid or not level:
         return "none"
     return "host" if level == 1 else "free"
 
+
+_HYBRID = fact("is_hybrid")
+"""Whether the rollout shares the GPUs of the training (``_is_rollout_hybrid``)."""
 
 _SERVED = (
     setting("share", _served(share, "vllm_gpu_memory_utilization", default=0.9)),
@@ -115,7 +111,7 @@ ROLES = (
             setting("last_layers", _trained(size, "decoder_last_pipeline_num_layers")),
             setting("chunks", _trained(size, "virtual_pipeline_model_parallel_size")),
             setting("lora", _TUNER, _trained(size, "lora_rank", default=8), by=_adapters),
-            setting("sleep", keys.COLOCATE_GROUPS, _trained(switch, "offload_optimizer"), by=_left),
+            setting("sleep", _HYBRID, _trained(switch, "offload_optimizer"), by=_left),
             setting("", _TUNER, _trained(number, "beta"), by=_reference),
             unless(
                 *(_trained(anything, name) for name in ("teacher_model", "use_megatron_fsdp", "freeze_parameters")),
@@ -128,7 +124,7 @@ ROLES = (
         {keys.ROLLOUT: keys.ROLLOUT},
         fixed("engine", {"engine": "vllm"}),
         setting("model", _ENGINE_MODEL),
-        (*_SERVED, setting("sleep", keys.COLOCATE_GROUPS, keys.SLEEP_LEVEL, by=_asleep)),
+        (*_SERVED, setting("sleep", _HYBRID, keys.SLEEP_LEVEL, by=_asleep)),
     ),
     Role(
         {keys.TEACHER: keys.TEACHER},

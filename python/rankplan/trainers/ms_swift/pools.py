@@ -29,6 +29,11 @@ class Pool:
         """The first of its roles in ms-swift's order."""
         return self.roles[0]
 
+    @property
+    def facts(self) -> dict[str, bool]:
+        """What the memory of its roles depends on: whether training and rollout share its GPUs."""
+        return {"is_hybrid": {keys.TRAIN, keys.ROLLOUT} <= {*self.roles}}
+
 
 def read_pools(config: Config) -> list[Pool]:
     """Return the pools in the order in which ms-swift makes them: those of several roles come first."""
