@@ -103,7 +103,7 @@ def test_the_plan_that_is_shown_is_the_one_that_is_bound(bench: Bench) -> None:
         assert bench.nodes("other") == [FIRST] * 2
         for config in (bench.config, skyrl):
             saved = bench.folder / f"{config.name}.json"
-            words = ["plan", str(config), "--pinned", "--ray", bench.address, "-o", str(saved)]
+            words = ["plan", str(config), "--pinned", "--ray", bench.address, "--save", str(saved)]
             done = subprocess.run([sys.executable, "-m", "rankplan", *words], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             assert f"other jobs hold accelerators, which the plan leaves out: {FIRST}: 0-1" in done.stderr
