@@ -323,6 +323,12 @@ def test_two_servers_have_two_ports(tmp_path: Path) -> None:
         ("use_vllm: true\n", "", "colocate", "vllm_mode is not stated: colocate, the default of TRL 1.0 and later"),
         ("use_vllm: true\n", "trl>=1.2", "colocate", "vllm_mode is not stated: colocate, the default of trl>=1.2"),
         ("use_vllm: true\n", "trl==1", "colocate", "vllm_mode is not stated: colocate, the default of trl==1"),
+        (
+            "use_vllm: true\n",
+            "trl>=0.17, <1.0",
+            "server",
+            "vllm_mode is not stated: server, the default of trl>=0.17,<1",
+        ),
         ("use_vllm: true\n", "trl==0.29.1", "server", "vllm_mode is not stated: server, the default of trl==0.29.1"),
         ("use_vllm: true\nvllm_mode: colocate\n", "", "colocate", "the server of vLLM is idle: vllm_mode is colocate"),
         ("use_vllm: false\n", "", "none", "the server of vLLM is idle: use_vllm is not true"),

@@ -85,37 +85,51 @@ def inventory(
         networks = {one: read_slurm(one, topology, text=text) for one, text in texts.items() if one not in records}
         sources = {"--nodes": nodes, "--ray": ray, "--kubernetes": kubernetes} | dict.fromkeys(records, "")
         stated = [name for name, given in sources.items() if given is not None]
-        if len(stated) > 1:
-            raise click.UsageError(f"use only one of {' and '.join(stated)}: each lists the nodes")
-        if not stated and not networks:
-            raise click.UsageError("name the nodes with --nodes, --ray, --slurm or --kubernetes")
+        _check_sources(stated, lists_nodes=bool(stated or networks), accelerators=accelerators)
         if ignore_jobs and kubernetes is None and not records:
             raise click.UsageError("use --ignore-jobs with the nodes that Slurm or Kubernetes shows")
-        if accelerators is not None and stated:
-            raise click.UsageError("use --accelerators only if Slurm's topology alone lists the nodes")
         if kubernetes is not None:
             found = _ranked(read_kubernetes_nodes(kubernetes, chosen or (), ignore_jobs=ignore_jobs))
         elif records:
             shown = read_slurm_nodes(records[0], text=texts[records[0]], ignore_jobs=ignore_jobs)
             found, networks = _of_slurm(shown, networks)
         else:
-            found = _nodes(
-                nodes, ray, {name: known for one in networks.values() for name, known in one.items()}, accelerators
-            )
-        for name, labels in networks.items():
-            found, unknown = found.with_labels(labels)
-            if unknown:
-                told = f"{counted(len(unknown), 'node')} ({unknown})"
-                note(f"{name} does not list {told}; each is a domain of its own", "yellow")
-        if chosen is not None:
-            if faults := [fault for _, fault in found.core.unlabelled(chosen)]:
-                raise PlacementError(faults)
-            found = found.with_levels(chosen)
+            found = _nodes(nodes, ray, networks, accelerators)
+        found = _with_levels(_with_networks(found, networks), chosen)
         if without:
             found = found.without(without)
         click.echo("\n".join([*tree_lines(found), *hardware_lines(found)]))
         if output is not None:
             found.save(output)
+
+
+def _check_sources(stated: Sequence[str], *, lists_nodes: bool, accelerators: int | None) -> None:
+    """Raise ``click.UsageError`` unless exactly one source lists the nodes."""
+    if len(stated) > 1:
+        raise click.UsageError(f"use only one of {' and '.join(stated)}: each lists the nodes")
+    if not lists_nodes:
+        raise click.UsageError("name the nodes with --nodes, --ray, --slurm or --kubernetes")
+    if accelerators is not None and stated:
+        raise click.UsageError("use --accelerators only if Slurm's topology alone lists the nodes")
+
+
+def _with_networks(nodes: Inventory, networks: Mapping[str, Labels]) -> Inventory:
+    """Return nodes with the labels of each network; say which nodes a network lacks."""
+    for name, labels in networks.items():
+        nodes, unknown = nodes.with_labels(labels)
+        if unknown:
+            unlisted = f"{counted(len(unknown), 'node')} ({unknown})"
+            note(f"{name} does not list {unlisted}; each is a domain of its own", "yellow")
+    return nodes
+
+
+def _with_levels(nodes: Inventory, levels: tuple[str, ...] | None) -> Inventory:
+    """Return nodes with these levels, if any are chosen. Raises `PlacementError` for nodes without their labels."""
+    if levels is None:
+        return nodes
+    if faults := [fault for _, fault in nodes.core.unlabelled(levels)]:
+        raise PlacementError(faults)
+    return nodes.with_levels(levels)
 
 
 def _of_slurm(nodes: Sequence[ShownNode], networks: Mapping[str, Labels]) -> tuple[Inventory, dict[str, Labels]]:
@@ -146,7 +160,7 @@ def _some(texts: Sequence[str]) -> str:
     return ", ".join([*texts[:_MOST_LISTED], *more])
 
 
-def _nodes(nodes: str | None, ray: str | None, labels: Labels, accelerators: int | None) -> Inventory:
+def _nodes(nodes: str | None, ray: str | None, networks: Mapping[str, Labels], accelerators: int | None) -> Inventory:
     """Return the nodes of a file or a size, of a Ray cluster, or those that Slurm's file lists, in natural order."""
     if nodes is not None:
         return inventory_from(nodes)
@@ -155,7 +169,7 @@ def _nodes(nodes: str | None, ray: str | None, labels: Labels, accelerators: int
     if accelerators is None:
         note(f"assuming {counted(_ASSUMED, 'accelerator')} on each node; set another number with --accelerators")
     each = _ASSUMED if accelerators is None else accelerators
-    hosts = enumerate(sorted(labels, key=natural))
+    hosts = enumerate(sorted({name for labels in networks.values() for name in labels}, key=natural))
     return Inventory.from_dict(
         {"nodes": [{"ranks": rank, "hostname": name, "accelerators": each} for rank, name in hosts]}
     )

@@ -46,6 +46,7 @@ from rankplan.tuning.measurements import Measurement, Run, add_measurements, pea
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from rankplan.jobs.reader import JobFile
     from rankplan.runtime.group.group import WorkerGroup
     from rankplan.runtime.group.spec import GroupSpec
     from rankplan.runtime.group.worker import Worker
@@ -136,10 +137,7 @@ def run(
     """
     if arguments and worker_name is None:
         raise click.UsageError(f"the built-in worker class takes no arguments: use --worker; {_OVERRIDE}")
-    if simulate and ray is not None:
-        raise click.UsageError("use only one of --simulate and --ray")
-    if nodes is not None and not simulate:
-        raise click.UsageError(f"run starts on a Ray cluster; to simulate these nodes, use --nodes {nodes} --simulate")
+    _check_cluster(nodes, ray, simulate=simulate)
     if verbose:
         logging.basicConfig(format="%(levelname)s %(message)s")
         logging.getLogger("rankplan").setLevel(logging.DEBUG)
@@ -148,12 +146,10 @@ def run(
             _check_costs(Path(timings))
         config = opened(file)
         job_file = job_file_of(config)
-        if job_file is not None and not simulate and ray is None:
+        if simulate:
+            nodes = nodes or _nodes_to_simulate(job_file)
+        elif ray is None and job_file is not None:
             ray = job_file.ray
-        if simulate and nodes is None:
-            nodes = None if job_file is None else job_file.nodes
-            if nodes is None:
-                raise click.UsageError("name the nodes to simulate: --nodes 2x8 --simulate")
         sized = nodes is not None and is_size(nodes)  # nodes that are only a number have no labels
         given = config, changes, dialect_name, without
         planned_on, read, saved = _planner(*given, isolate=isolate, labelled=not sized)
@@ -163,10 +159,7 @@ def run(
             planned_on(inventory)
         elif read is not None:
             read.reader.finish()
-        if not sys.stdout.isatty():
-            os.environ.setdefault("RAY_COLOR_PREFIX", "0")
-        os.environ.setdefault("RAY_DEDUP_LOGS", "0")
-        # Ray reads these when it is imported.
+        _prepare_ray()
         with signals.at_once():
             from rankplan.runtime.cluster import Cluster
             from rankplan.runtime.group.group import WorkerGroup
@@ -198,6 +191,29 @@ def run(
         if timings is not None:
             _add_timings(timings, measured, Run.of(plan, read))
         _print_reports(plan, reports, form)
+
+
+def _check_cluster(nodes: str | None, ray: str | None, *, simulate: bool) -> None:
+    """Raise ``click.UsageError`` for nodes that are neither simulated nor those of a Ray cluster."""
+    if simulate and ray is not None:
+        raise click.UsageError("use only one of --simulate and --ray")
+    if nodes is not None and not simulate:
+        raise click.UsageError(f"run starts on a Ray cluster; to simulate these nodes, use --nodes {nodes} --simulate")
+
+
+def _nodes_to_simulate(job_file: JobFile | None) -> str:
+    """Return the nodes of a job file. Raises ``click.UsageError`` without them."""
+    nodes = None if job_file is None else job_file.nodes
+    if nodes is None:
+        raise click.UsageError("name the nodes to simulate: --nodes 2x8 --simulate")
+    return nodes
+
+
+def _prepare_ray() -> None:
+    """Set what Ray reads when it is imported: the output of workers is plain, and complete."""
+    if not sys.stdout.isatty():
+        os.environ.setdefault("RAY_COLOR_PREFIX", "0")
+    os.environ.setdefault("RAY_DEDUP_LOGS", "0")
 
 
 def _check_costs(path: Path) -> None:

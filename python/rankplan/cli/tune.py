@@ -21,6 +21,7 @@ from rankplan.cli.common import (
 from rankplan.cli.convert import print_converted
 from rankplan.cli.output import colored, faults_end_it, print_lines, print_table
 from rankplan.dialects.convert import convert
+from rankplan.errors import Diagnostic
 from rankplan.files import write_whole
 from rankplan.front.api import tune as tuned
 from rankplan.front.api import tune_async as tuned_async
@@ -59,7 +60,7 @@ def _accelerators(choice: Choice, split: tuple[int, int] | None) -> int:
     if split is not None:
         return sum(split)
     if choice.given is None:
-        raise click.UsageError("a log does not tell its accelerators: use --nodes, --inventory, --ray or --split")
+        raise click.UsageError("a log does not tell its accelerators: use --nodes, --ray or --split")
     return len(inventory_from(choice.given).without(choice.without).core.accelerators())
 
 
@@ -120,7 +121,7 @@ def tune(
     """Find the fastest placement for measured times.
 
     FILE is a config, which states nodes, parallel sizes and rules. Without --costs, its profile_data has the times.
-    COSTS alone needs --nodes, --inventory or --ray. Costs with "async" and "runs" are of an asynchronous run, whose
+    COSTS alone needs --nodes or --ray. Costs with "async" and "runs" are of an asynchronous run, whose
     trainer does not wait for a whole generation: each split of the accelerators gets its seconds, or a range of them.
     Such a run is read from the log of verl, slime, NeMo-RL or SkyRL: --log prints it, and with --costs adds it to them.
 
@@ -129,54 +130,61 @@ def tune(
     """
     if log is None and (split is not None or staleness is not None):
         raise click.UsageError("--split and --staleness are of --log")
+    is_default = form == "table" and not (to or lend or present or save or outputs)
     if log is not None and costs_file is None:
-        of_search = (file, to, present, save, lend or None, extrapolate or None, outputs or None)
-        if any(option is not None for option in of_search) or form != "table":
+        if file is not None or extrapolate or not is_default:
             raise click.UsageError("--log without --costs only prints the run; add --costs to tune")
         with faults_end_it():
             _print_log(read_log(Path(log), _accelerators(choice, split), split, staleness))
         return
     if file is None and (costs_file is None or choice.given is None):
-        raise click.UsageError("without FILE, use --costs and one of --nodes, --inventory and --ray")
+        raise click.UsageError("without FILE, use --costs and one of --nodes and --ray")
     with faults_end_it():
         costs = None if costs_file is None else _read_costs(costs_file, log, choice, split, staleness)
         if costs is not None and costs.asynchronous is not None:
-            if to is not None or lend or present is not None or outputs or save is not None:
+            if to or lend or present or outputs or save:
                 raise click.UsageError("costs with `async` take none of --to, --lend, --from, --save and -o")
-            _print_splits(
-                tuned_async(costs, choice.given, file, extrapolate=extrapolate, **config_arguments(choice)), form
-            )
+            arguments = config_arguments(choice)
+            _print_splits(tuned_async(costs, choice.given, file, extrapolate=extrapolate, **arguments), form)
             return
         before = load_plan(present) if present is not None else None
         options = {"extrapolate": extrapolate, "lend": lend, "present": before} | config_arguments(choice)
         result = tuned(costs, choice.given, file, **options)
-        for warning in (*result.warnings, *result.best.warnings):
-            click.echo(warning.render(color=colored(sys.stderr)), err=True)
+        _print_warnings(*result.warnings, *result.best.warnings)
         for output in outputs:
             _write(output, result)
         if save is not None:
             result.plan.save(save)
-        if form == "json":
-            click.echo(tuning_json(result), nl=False)
-            return
-        print_table(ranking_table(result))
-        click.echo("\n".join(sensitivity_line(result)))
-        print_lines(list(reason_lines(result)))
-        print_lines(list(lending_lines(result)))
-        click.echo()
-        if to is None:
-            click.echo(placement_text(result.best), nl=False)
-        else:
-            print_converted(convert(result.plan, to), to)
-        click.echo()
-        print_table(plan_table(result.plan))
-        print_lines(sharing_lines(result.plan))
+        _print_tuning(result, form, to)
+
+
+def _print_warnings(*warnings: Diagnostic) -> None:
+    for warning in warnings:
+        click.echo(warning.render(color=colored(sys.stderr)), err=True)
+
+
+def _print_tuning(result: Tuning, form: str, to: str | None) -> None:
+    """Print the ranking, what decides it, and the best placement, as a config of a dialect if there is one."""
+    if form == "json":
+        click.echo(tuning_json(result), nl=False)
+        return
+    print_table(ranking_table(result))
+    click.echo("\n".join(sensitivity_line(result)))
+    print_lines(list(reason_lines(result)))
+    print_lines(list(lending_lines(result)))
+    click.echo()
+    if to is None:
+        click.echo(placement_text(result.best), nl=False)
+    else:
+        print_converted(convert(result.plan, to), to)
+    click.echo()
+    print_table(plan_table(result.plan))
+    print_lines(sharing_lines(result.plan))
 
 
 def _print_splits(result: AsyncTuning, form: str) -> None:
     """Print how long a step of an asynchronous run takes on each split."""
-    for warning in result.warnings:
-        click.echo(warning.render(color=colored(sys.stderr)), err=True)
+    _print_warnings(*result.warnings)
     if form == "json":
         click.echo(splits_json(result), nl=False)
         return

@@ -16,7 +16,7 @@ KINDS = (JOB, CLUSTER)
 """A RayJob, which runs its entrypoint and ends, or a RayCluster, which stays."""
 
 DEFAULT = "*"
-"""The key of the command of every component that has none of its own; ``{}`` in it is the component's name."""
+"""The key of the command for components without their own; ``{}`` in it stands for the component's name."""
 
 
 @frozen

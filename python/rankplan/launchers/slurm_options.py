@@ -93,5 +93,5 @@ def conflicts(head: Head, written: Sequence[str], file: str) -> Iterator[Diagnos
 
 
 def _text(name: str, value: str) -> str:
-    """Return an option as it is written."""
+    """Return an option as a script writes it."""
     return f"{name}={value}" if value else name

@@ -65,8 +65,13 @@ def _stated(options: Iterable[Option], name: str) -> tuple[dict[str, Any], dict[
 
 
 def bounds_text(need: Need) -> str:
-    """Return the bounds of a need: ``22.9 to 68.1 GiB``, with its likely value: ``22.9 to 68.1 GiB, likely 31.0``."""
+    """Return the bounds of a need: ``22.9 to 68.1 GiB``, with its likely value: ``22.9 to 68.1 GiB, likely 31.0``.
+
+    Without bounds, the likely value is all that is known: ``about 31.0 GiB``.
+    """
     likely = "" if need.likely is None or need.measured else f", likely {need.likely / GIB:,.1f}"
+    if math.isinf(need.upper) and not need.lower and need.likely is not None:
+        return f"about {need.likely / GIB:,.1f} GiB"
     if math.isinf(need.upper):
         return f"{need.lower / GIB:,.1f} GiB or more{likely}"
     return f"{need.lower / GIB:,.1f} to {need.upper / GIB:,.1f} GiB{likely}"

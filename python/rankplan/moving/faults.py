@@ -86,7 +86,7 @@ def _gib(size: int) -> str:
 
 
 def bad_serving(serving: object) -> Diagnostic:
-    """Return the fault of a number of serving instances that is none."""
+    """Return the fault of a number of serving instances that is no whole number."""
     message = f"`serving` is {shown(serving)}; it must be a whole number of 0 or more"
     return Diagnostic("invalid-value", message, "write 1 to keep one instance of each component serving")
 
@@ -139,12 +139,12 @@ def bad_asleep(asleep: object) -> Diagnostic:
 
 
 def dead_and_asleep() -> Diagnostic:
-    """Return the fault of dead hardware where only sleep and wake are asked for."""
-    message = "`asleep` is for a plan that stays as it is, but `without` names dead hardware"
+    """Return the fault of dead hardware in a transition that only puts instances to sleep and wakes them."""
+    message = "`asleep` keeps the plan, but `without` names dead hardware"
     return Diagnostic("invalid-value", message, "pass the repaired plan as the plan after, or leave out one of the two")
 
 
 def other_places() -> Diagnostic:
-    """Return the fault of plans that differ, although only sleep and wake are asked for."""
+    """Return the fault of two plans in a transition that only puts instances to sleep and wakes them."""
     message = "`asleep` is for one plan, but the plans before and after differ"
     return Diagnostic("invalid-value", message, "pass the same plan twice, or leave out `asleep`")

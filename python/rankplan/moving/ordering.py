@@ -246,7 +246,7 @@ class Group:
         return self._work.routing.get(name, 0) + old + new
 
     def _fits(self, amounts: Mapping[Accelerator, Amount], state: _State) -> bool:
-        """Whether these amounts fit beside what is there; note the worst place where they do not."""
+        """Whether these amounts fit beside the present ones; record the accelerator that lacks most if they do not."""
         for accelerator, amount in amounts.items():
             present = state.present.get(accelerator, [])
             if not present or amount == NOTHING:

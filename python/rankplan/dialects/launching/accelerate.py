@@ -14,7 +14,7 @@ from typing import Any
 
 from rankplan.dialects.launching import faults
 from rankplan.dialects.launching.flags import TRUE, Flags, flags_in
-from rankplan.dialects.launching.processes import PORT, Processes
+from rankplan.dialects.launching.processes import Processes
 from rankplan.errors import Faults, Where
 from rankplan.frozen import frozen
 from rankplan.read.text.reader import Reader
@@ -140,15 +140,9 @@ def processes(
         total = 1  # ``process_config``
     counted_at = layer.where("num_processes") or where
     nodes_at = layer.where("num_machines") or where
-    is_counted = "num_processes" not in flags or flags["num_processes"].text is not None
-    if total is None and file is not None and is_counted and not file.has(("num_processes",)):
-        collector.add(where, faults.no_count(file.file or "the config of accelerate"))
-    if file is None and not lacks_file and "config_file" not in flags and "num_processes" not in flags:
-        collector.warn(where, faults.default_file())
-    if kind == "" and total is None:
-        kind = "multi"
-    if kind == "":
-        kind = "multi" if (total or 0) > 1 else "no"
+    if not lacks_file:
+        _check_sources(layer, total, where)
+    kind = kind or ("no" if total is not None and total <= 1 else "multi")
     if kind == "no":
         if total is not None and total > 1:
             collector.warn(counted_at, faults.not_parallel(total, _stated_type(layer)))
@@ -166,14 +160,22 @@ def processes(
         devices=_devices(layer, kind, nodes),
         rank=_rank(layer, where),
         is_ordered=_is_ordered(flags) and launcher == _STANDARD,
-        address=layer.text("main_process_ip"),
-        port=layer.number("main_process_port") or PORT,
         framework={"use_deepspeed": "deepspeed", "use_fsdp": "fsdp"}.get(kind, "ddp"),
         zero_stage=_version(layer, kind, "use_deepspeed", "zero_stage", 2),
         fsdp_version=_version(layer, kind, "use_fsdp", "fsdp_version", 1),
         where=counted_at,
         nodes_at=nodes_at,
     )
+
+
+def _check_sources(layer: _Layer, total: int | None, where: Where) -> None:
+    """Record a number of processes that a file must state, or warn of the file in the home of the machine."""
+    is_known_when_run = "num_processes" in layer.flags and layer.flags["num_processes"].text is None
+    if layer.file is None:
+        if "config_file" not in layer.flags and "num_processes" not in layer.flags:
+            layer.faults.warn(where, faults.default_file())
+    elif total is None and not is_known_when_run and not layer.file.has(("num_processes",)):
+        layer.faults.add(where, faults.no_count(layer.file.file or "the config of accelerate"))
 
 
 def _check_file(layer: _Layer) -> None:

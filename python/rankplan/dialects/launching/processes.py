@@ -8,9 +8,6 @@ from rankplan.errors import NOWHERE, Where
 from rankplan.frozen import frozen
 from rankplan.read.text.started import CommandWord
 
-PORT = 29500
-"""The port of a rendezvous by default, of accelerate as of torchrun."""
-
 
 @frozen
 class Processes:
@@ -34,8 +31,6 @@ class Processes:
     devices: tuple[int, ...] | None = None
     rank: CommandWord | None = None
     is_ordered: bool = True
-    address: CommandWord | None = None
-    port: int = PORT
     framework: str = "ddp"
     zero_stage: int | None = None
     fsdp_version: int | None = None

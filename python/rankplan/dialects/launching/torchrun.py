@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rankplan.dialects.launching import faults
 from rankplan.dialects.launching.flags import Flags, flags_in
-from rankplan.dialects.launching.processes import PORT, Processes
+from rankplan.dialects.launching.processes import Processes
 from rankplan.errors import Faults, Where
 from rankplan.read.text.started import CommandWord
 from rankplan.words import must_be
@@ -31,7 +31,6 @@ def processes(flags: Flags, collector: Faults, where: Where) -> Processes:
     nodes = _nodes(flags, collector)
     word = flags.get("nproc_per_node")
     each = None if word is not None and word.text in _DEVICES else _number(flags, "nproc_per_node", collector, 1)
-    port = _number(flags, "master_port", collector, PORT)
     backend = flags.get("rdzv_backend")
     return Processes(
         launcher="torchrun",
@@ -40,8 +39,6 @@ def processes(flags: Flags, collector: Faults, where: Where) -> Processes:
         each_node=True,
         rank=flags.get("node_rank"),
         is_ordered=backend is None or backend.text == "static",
-        address=flags.get("master_addr") or flags.get("rdzv_endpoint"),
-        port=PORT if port is None else port,
         where=where if word is None else word.where,
         nodes_at=flags["nnodes"].where if "nnodes" in flags else where,
     )

@@ -1,4 +1,4 @@
-"""What a trainer asks Ray for once its components have other sizes, made from what it asked for before.
+"""The requests of a trainer whose components grow or shrink, derived from its present requests.
 
 A request says which bundles a group has, but not how many groups there would be for more accelerators. The trainer
 decides that: it makes a larger group, or more groups. So each dialect says which, and these functions do it.

@@ -42,7 +42,7 @@ from rankplan.read.text.script_faults import (
 )
 from rankplan.read.text.shell.expand import Cause, Field, Piece, Value, assumed_by
 from rankplan.read.text.shell.flow import Command
-from rankplan.read.text.shell.hosts import TASK_RANK, is_of_run, nodes_in
+from rankplan.read.text.shell.hosts import is_of_run, nodes_in
 from rankplan.read.text.shell.quotes import hint
 from rankplan.read.text.shell.run import Followed, follow
 from rankplan.read.text.shell.sources import Sources
@@ -315,7 +315,6 @@ def _word(field: Field, sources: Sources) -> CommandWord:
         where=_where(place),
         shown=shown,
         nodes=nodes_in(known),
-        is_task_rank=known == TASK_RANK,
         variable=variable,
     )
 

@@ -18,15 +18,13 @@ class CommandWord:
     """A word of a command, or a variable: its text, ``None`` if only a run knows it; its place; and why it is unknown.
 
     ``shown`` is the text with ``...`` for what is unknown. ``nodes`` are the nodes of the Slurm job that it names, as
-    positions in the list of the job. ``is_task_rank``: it is the number of the task of ``srun`` that reads it.
-    ``variable`` is the one of the environment that decides it.
+    positions in the list of the job. ``variable`` is the one of the environment that decides it.
     """
 
     text: str | None
     where: Where
     shown: str = ""
     nodes: tuple[int, ...] = ()
-    is_task_rank: bool = False
     variable: str = ""
 
 

@@ -174,7 +174,7 @@ def as_launched(crew: Crew, component: Component) -> Component:
     return component
 
 
-def place_of(row: Placement, nodes: Nodes) -> tuple[Any, ...]:
+def _place_of(row: Placement, nodes: Nodes) -> tuple[Any, ...]:
     """Return the machines, devices and settings that a process is bound to."""
     devices = [(nodes.ids[node], index) for node, index in row.devices]
     seen = row.visible_accelerators, row.accelerator_type, row.visibility
@@ -190,8 +190,8 @@ def _check_staying(crew: Crew, component: Component, nodes: Nodes, lost: set[int
         if why or rank.number in lost or rank.number >= len(component):
             continue
         old, row, home = rank.placement, component[rank.number], crew.home_of(rank)
-        if place_of(old, home.nodes) != place_of(row, nodes):
-            why = f"moves rank {row.rank} from {where(old, home.nodes)} to {where(row, nodes)}"
+        if _place_of(old, home.nodes) != _place_of(row, nodes):
+            why = f"moves rank {row.rank} from {_where(old, home.nodes)} to {_where(row, nodes)}"
         elif _coordinates(home.component, row.rank) != _coordinates(component, row.rank):
             why = f"gives rank {row.rank} other coordinates in its parallel groups"
     if why:
@@ -232,7 +232,7 @@ def _is_lost(inventory: Inventory, node: int | None, local: int | None) -> bool:
     return marked is None or (local is not None and local in marked)
 
 
-def where(row: Placement, nodes: Nodes) -> str:
+def _where(row: Placement, nodes: Nodes) -> str:
     """Return the node of a process, with its accelerators there, as a message names them."""
     home = nodes.address(row.cluster_node_rank)
     local = [local for node, local in _uses(row) if node == row.cluster_node_rank and local is not None]
@@ -247,7 +247,7 @@ def _sizes(component: Component) -> tuple[Parallel, int]:
 def is_at(home: Home, rank: LiveRank, new_home: Home, row: Placement) -> bool:
     """Whether a rank already has the place of a row, in parallel groups of the same sizes."""
     before, after = home.component, new_home.component
-    if place_of(rank.placement, home.nodes) != place_of(row, new_home.nodes) or _sizes(before) != _sizes(after):
+    if _place_of(rank.placement, home.nodes) != _place_of(row, new_home.nodes) or _sizes(before) != _sizes(after):
         return False
     return _coordinates(before, rank.number) == _coordinates(after, row.rank)
 

@@ -7,13 +7,11 @@ started on Ray: ``rl`` starts processes, and Slurm starts several nodes (``entry
 
 from __future__ import annotations
 
-from typing import Any
-
 from rankplan import RankSet
-from rankplan.sdk import Config, Job, Key, Placer, must_be
+from rankplan.sdk import Config, Job, Placer, must_be
 from rankplan.trainers.prime_rl import faults, keys
 from rankplan.trainers.prime_rl.one_node import OneNode
-from rankplan.trainers.prime_rl.sections import check_sections, is_on, under_inference
+from rankplan.trainers.prime_rl.sections import check_sections, is_off, is_on, under_inference
 from rankplan.trainers.prime_rl.several_nodes import SeveralNodes
 from rankplan.trainers.prime_rl.sources import frozen_models, is_here, num_environment_servers, port_of
 from rankplan.trainers.prime_rl.training import training_sizes
@@ -50,8 +48,8 @@ class PrimeJob(Job):
         self.sizes = training_sizes(config, self.nodes.world, self.copies)
         self.facts = {
             "copies": self.copies,
-            "keeps_activations": _is_off(config, keys.CHECKPOINTING),
-            "offloads_none": _is_off(config, keys.OFFLOADING),
+            "keeps_activations": is_off(config, keys.CHECKPOINTING),
+            "offloads_none": is_off(config, keys.OFFLOADING),
         }
         self.environments = num_environment_servers(config)
         self.environments_at = config.where(keys.TRAIN_SOURCES)
@@ -90,11 +88,6 @@ class PrimeJob(Job):
         placer.without_accelerators("orchestrator", 1, self.at, node)
         if self.environments:
             placer.without_accelerators("env", self.environments, self.environments_at, node)
-
-
-def _is_off(config: Config, key: Key[Any]) -> bool:
-    """Return whether a section that is on by default is switched off."""
-    return config.stated(key) and not is_on(config.raw(key))
 
 
 def _reject_others(config: Config, *, several: bool) -> None:

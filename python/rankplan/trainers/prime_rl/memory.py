@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rankplan.dialects.memory import convert
+from rankplan.dialects.memory.common import fixed
 from rankplan.sdk import EFFECT, Key, Role, anything, fact, number, setting, share
 from rankplan.trainers.prime_rl import keys
 from rankplan.trainers.prime_rl.sections import is_on
 
 _LENGTH = 2048
 _RANK = 16
-_ADAM = ("adamw", "adam")
 _PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 
 _SEQUENCE = keys.size("trainer.model.seq_len", default=_LENGTH, fallbacks=("seq_len",))
@@ -97,7 +98,7 @@ _SERVER = (
         by=_effect,
     ),
 )
-_KIND_OF_SERVER = setting("engine", by=lambda *values: {"engine": "vllm"})
+_KIND_OF_SERVER = fixed("engine", {"engine": "vllm"})
 _MODEL_OF_SERVER = setting("model", keys.text(f"{_VLLM}.model", fallbacks=("model.name",)))
 
 
@@ -110,7 +111,7 @@ def _servers(component: str, *own: str) -> Role:
 ROLES = (
     Role(
         {"trainer": "trainer"},
-        setting("training", by=lambda *values: {"training": "fsdp"}),
+        fixed("training", {"training": "fsdp"}),
         setting("model", keys.MODEL),
         (
             setting("length", _SEQUENCE),
@@ -123,7 +124,7 @@ ROLES = (
             setting(
                 "optimizer",
                 keys.text("trainer.optim.type", default="adamw"),
-                by=lambda name: "adam" if name in _ADAM else "sgd",
+                by=convert.optimizer,
             ),
             setting(
                 "optimizer_on_host",

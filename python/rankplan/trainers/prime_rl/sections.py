@@ -19,6 +19,11 @@ def is_stated(config: Config, key: Key[Any]) -> bool:
     return is_on(config.raw(key))
 
 
+def is_off(config: Config, key: Key[Any]) -> bool:
+    """Return whether a section that is on by default is switched off."""
+    return config.stated(key) and not is_on(config.raw(key))
+
+
 def under_inference(config: Config) -> Config:
     """Return the config in which the keys of the inference are read: with their defaults if it has no such section."""
     if isinstance(config.raw(keys.INFERENCE), Mapping):

@@ -15,7 +15,7 @@ from rankplan import RankSet
 from rankplan.sdk import Config, Placer, Taken, must_be
 from rankplan.trainers.prime_rl import faults, keys
 from rankplan.trainers.prime_rl.components import Placed, Servers, place_servers
-from rankplan.trainers.prime_rl.sections import is_on, is_stated
+from rankplan.trainers.prime_rl.sections import is_off, is_on
 
 
 class Role(NamedTuple):
@@ -107,7 +107,7 @@ class SeveralNodes:
 
     def _check_servers(self, config: Config, inference: Config, *, counts_gpus: bool) -> None:
         """Record servers that do not fill the GPUs of a node, and sizes that contradict them."""
-        if is_stated(inference, keys.ROUTER) is False and keys.ROUTER.name in _names(inference):
+        if is_off(inference, keys.ROUTER):
             config.faults.add(inference.where(keys.ROUTER), faults.no_router())
         if self.tensor > self.gpus_per_node:
             config.faults.add(self.tensor_at, faults.no_room(self.tensor, self.gpus_per_node))
@@ -184,8 +184,3 @@ class SeveralNodes:
 
 def _role(name: str, nodes: int, groups: int) -> Role:
     return Role(name, nodes * groups, nodes)
-
-
-def _names(inference: Config) -> list[str]:
-    """Return the keys of the section of the inference."""
-    return [str(name) for name in inference.names_in(inference.path(keys.INFERENCE))]

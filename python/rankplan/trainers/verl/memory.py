@@ -61,11 +61,6 @@ def _tokens(
     return convert.most(training, micro_batch(forward_by_tokens, forward_tokens, forward_batch))
 
 
-def _trained(prompt: int | None, response: int | None, cp: int, *sizes: Any) -> int | None:
-    """Return the most tokens of a micro-batch of training."""
-    return _tokens(prompt, response, cp, *sizes)
-
-
 def _narrow(wide: Any, aware: Any, also_aware: Any, dtype: Any) -> str | None:
     return convert.gradients(wide, aware, also_aware, dtype == "float16")
 
@@ -227,7 +222,7 @@ def _actor() -> Role:
             *actor.trained(_STRATEGY),
             *_adapted(keys.MODEL, (*_MODEL_LAYERS, actor.transformer), keys.LORA_RANK, keys.LORA_ADAPTER),
             nearly(_DRAFT),
-            setting("trained_tokens", *trained, by=_trained),
+            setting("trained_tokens", *trained, by=_tokens),
             setting(
                 "tokens",
                 *trained,
@@ -262,7 +257,7 @@ def _critic() -> Role:
         (
             *critic.trained(text(f"{section}.strategy", fallbacks=(_STRATEGY.path,))),
             *_adapted(model, (*model_layers, critic.transformer), lora_rank, anything(f"{model}.lora_adapter_path")),
-            setting("trained_tokens", *trained, by=_trained),
+            setting("trained_tokens", *trained, by=_tokens),
             setting(
                 "tokens",
                 *trained,

@@ -134,16 +134,22 @@ def _inner(texts: Sequence[str | None], position: int) -> int | None:
             if not "".join(str(word) for word in texts[index + 1 : index + 2]).startswith("-"):
                 return index
             is_module = True  # a switch: the module follows other options
-        if is_module and _MODULE.fullmatch(text or "") and not _takes_value(texts[index - 1]):
-            return index
-        is_program = _name(text) in _PROGRAMS and not _takes_value(texts[index - 1])
-        if (
-            _starts(text)
-            or is_program
-            or (name in _PREFIXES and text and not _VARIABLE.fullmatch(text) and text[0] not in "-0123456789")
-        ):
+        if _is_program(name, text, texts[index - 1], is_module=is_module):
             return index
     return None
+
+
+def _is_program(launcher: str, text: str | None, before: str | None, *, is_module: bool) -> bool:
+    """Return whether a word of a launcher, or of what stands before a command, is its program.
+
+    ``before`` is the word before it. ``is_module``: an option tells that the program is a module.
+    """
+    if _starts(text):
+        return True
+    if launcher in _PREFIXES and text and not _VARIABLE.fullmatch(text) and text[0] not in "-0123456789":
+        return True
+    is_named = _name(text) in _PROGRAMS or bool(is_module and _MODULE.fullmatch(text or ""))
+    return is_named and not _takes_value(before)
 
 
 def _behind_uv(texts: Sequence[str | None], position: int) -> int | None:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rankplan.frozen import frozen
 from rankplan.read.text.shell.conditions import Tested, holds
@@ -108,6 +108,25 @@ def _without(fields: tuple[Field, ...], arguments: tuple[Field, ...], launch: La
     return fields[: len(fields) - (len(launch.arguments) - len(arguments))]
 
 
+class _Call(NamedTuple):
+    """A simple command: its name and words, and the variables that it alone gets (``own``)."""
+
+    name: str
+    found: tuple[Field, ...]
+    simple: Simple
+    own: frozenset[str]
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of its arguments."""
+        return [field.text or "" for field in self.found[1:]]
+
+    @property
+    def cause(self) -> Cause:
+        """The command as the reason why a value is unknown."""
+        return Cause(f"`{self.name}`", self.simple.start)
+
+
 class _Run(Flow):
     def __init__(self, sources: Sources, environment: Mapping[str, Value], opened: Open, submitted: Submitted) -> None:
         script: Value = (Piece(sources.file(0), 0, 0),)
@@ -163,57 +182,80 @@ class _Run(Flow):
                 self.scope.variables[text] = (Piece(value, field.start, field.end),)
 
     def _command(self, name: str | None, found: tuple[Field, ...], simple: Simple, own: frozenset[str]) -> bool | None:
-        texts = [field.text or "" for field in found[1:]]
-        cause = Cause(f"`{name}`", simple.start)
-        if name in ("[", "[["):
-            return self._test(name, simple.words)
-        if name == "exit":
-            self.ended, status = True, _status(texts)
-            self.failed = status is False
-            return status
-        if name == "return":
-            self.left = True
-            return _status(texts)
-        if name == "grep" and (searched := quiet_search(texts)) is not None:
-            return self._contains(searched)
-        if name in ("source", "."):
-            return self._source(found[1:], cause)
-        if name in ("break", "continue"):
-            self.broken, self.continues = self.loops > 0, name == "continue"
-            return True
-        if name == "getopts" and not self.scope.arguments:
-            return False
-        if name == "eval":
-            self.skipped.append(cause)
-            return None
-        if name in _SETTING or (name == "printf" and texts[:1] == ["-v"]):
-            for text in [*texts, *(one.name for one in simple.assignments)]:
-                if named := _NAMED.match(text):
-                    self.scope.forget(named[1], cause)
-            word = None if simple.document is None else simple.document.word
-            if name == "read" and word is not None and "-d" in texts and texts[-1].isidentifier():
-                self.scope.variables[texts[-1]] = self.scope.value(word)
-            return None
-        if name == "unset":
-            for text in texts:
-                array, index, _ = text.partition("[")
-                self.restore(array, (unknown(cause),) if index else None)
-        elif name == "shift":
-            count = texts[0] if texts else "1"
-            known = self.scope.arguments if count.isdecimal() and len(count) < 10 else None
-            self.scope.arguments = None if known is None else known[int(count) :]
-        elif name == "set":
-            self._set_arguments(found[1:])
-        elif name == "cd" and len(found) == 2 and (folder := found[1].text):
-            self.scope.folder = posixpath.join(self.scope.folder, folder)
-        elif name in self.functions and self.running.count(name) < _MOST_TURNS:
+        """Follow a command of the shell, a function, or what another command starts."""
+        call = _Call(name or "", found, simple, own)
+        if name in _FOLLOWED:
+            return _FOLLOWED[name](self, call)
+        if name in _SETTING or (name == "printf" and call.texts[:1] == ["-v"]):
+            return self._set_unread(call)
+        if name in self.functions and self.running.count(name) < _MOST_TURNS:
             self.running.append(name)
             status = self._call(self.functions[name], found[1:])
             self.running.pop()
             return status
-        elif name not in _SILENT:
-            return self._started(found, simple, own)
+        return True if name in _SILENT else self._started(found, simple, own)
+
+    def _test_of(self, call: _Call) -> bool | None:
+        return self._test(call.name, call.simple.words)
+
+    def _exit(self, call: _Call) -> bool | None:
+        self.ended, status = True, _status(call.texts)
+        self.failed = status is False
+        return status
+
+    def _return(self, call: _Call) -> bool | None:
+        self.left = True
+        return _status(call.texts)
+
+    def _leave_loop(self, call: _Call) -> bool:
+        self.broken, self.continues = self.loops > 0, call.name == "continue"
         return True
+
+    def _source_of(self, call: _Call) -> bool | None:
+        return self._source(call.found[1:], call.cause)
+
+    def _grep(self, call: _Call) -> bool | None:
+        searched = quiet_search(call.texts)
+        if searched is None:
+            return self._started(call.found, call.simple, call.own)
+        return self._contains(searched)
+
+    def _getopts(self, call: _Call) -> bool | None:
+        return self._set_unread(call) if self.scope.arguments else False
+
+    def _eval(self, call: _Call) -> None:
+        self.skipped.append(call.cause)
+
+    def _unset(self, call: _Call) -> bool:
+        for text in call.texts:
+            array, index, _ = text.partition("[")
+            self.restore(array, (unknown(call.cause),) if index else None)
+        return True
+
+    def _shift(self, call: _Call) -> bool:
+        count = call.texts[0] if call.texts else "1"
+        known = self.scope.arguments if count.isdecimal() and len(count) < 10 else None
+        self.scope.arguments = None if known is None else known[int(count) :]
+        return True
+
+    def _set_words(self, call: _Call) -> bool:
+        self._set_arguments(call.found[1:])
+        return True
+
+    def _cd(self, call: _Call) -> bool:
+        if len(call.found) == 2 and (folder := call.found[1].text):
+            self.scope.folder = posixpath.join(self.scope.folder, folder)
+        return True
+
+    def _set_unread(self, call: _Call) -> bool | None:
+        """Forget the variables that a command sets to values which are not read; ``read -d`` of a text is."""
+        for text in [*call.texts, *(one.name for one in call.simple.assignments)]:
+            if named := _NAMED.match(text):
+                self.scope.forget(named[1], call.cause)
+        word = None if call.simple.document is None else call.simple.document.word
+        if call.name == "read" and word is not None and "-d" in call.texts and call.texts[-1].isidentifier():
+            self.scope.variables[call.texts[-1]] = self.scope.value(word)
+        return None
 
     def _started(self, found: tuple[Field, ...], simple: Simple, own: frozenset[str]) -> bool | None:
         """Follow what a command starts, also the text that it passes to another shell.
@@ -307,7 +349,7 @@ class _Run(Flow):
         fields = tuple(map(self._of_run, found))
         arguments = (
             fields[len(fields) - len(one.arguments) :]
-            if found[len(found) - len(one.arguments) :] == (one.arguments)
+            if found[len(found) - len(one.arguments) :] == one.arguments
             else tuple(map(self._of_run, one.arguments))
         )
         program = None if one.program is not None and is_of_run(one.program) else one.program
@@ -330,23 +372,23 @@ class _Run(Flow):
         """Return the variables that Slurm sets for what a command runs: a job, or the tasks of a step."""
         names = [posixpath.basename(field.text or "") for field in found]
         if names[:1] == ["sbatch"]:
-            text = self.scope.sources.text[begin:]
-            options = [
-                field for field in found[1:] if (field.text or "").startswith("-") and field not in one.arguments
-            ]
-            stated: dict[str, Value] = {**self.submitted(text, begin)}
-            following = dict(pairwise(found))
-            for field in options:
-                next_text = following[field].text if field in following else None
-                value_text = "" if "=" in (field.text or "") or (next_text or "-").startswith("-") else f" {next_text}"
-                for name, value in self.submitted(f"#SBATCH {field.text}{value_text}", 0).items():
-                    stated[name] = tuple(
-                        replace(piece, start=field.start, end=field.end, assumed=None) for piece in value
-                    )
+            stated = {**self.submitted(self.scope.sources.text[begin:], begin)}
+            for field, after in pairwise([*found[1:], None]):
+                if field is not None and (field.text or "").startswith("-") and field not in one.arguments:
+                    stated |= self._of_option(field, after)
             return stated
         if "srun" in names:
             return dict.fromkeys(_TASK_RANKS, (Piece(TASK_RANK, begin, begin),))
         return {}
+
+    def _of_option(self, option: Field, after: Field | None) -> dict[str, Value]:
+        """Return the variables that Slurm sets for an option of ``sbatch``; its value may be the word after it."""
+        text, value = option.text or "", (after.text if after is not None else None) or "-"
+        line = text if "=" in text or value.startswith("-") else f"{text} {value}"
+        return {
+            name: tuple(replace(piece, start=option.start, end=option.end, assumed=None) for piece in pieces)
+            for name, pieces in self.submitted(f"#SBATCH {line}", 0).items()
+        }
 
     def _file(self, name: str) -> tuple[int, Block] | None:
         """Return the offset and the commands of a script, which is parsed once; ``None`` if it cannot be read."""
@@ -475,6 +517,26 @@ class _Run(Flow):
         """Return whether a file is here; one that is missing may exist where the script runs."""
         script = text_of(scalar(self.scope.variables["0"])) or ""
         return self.opened(name, self.scope.folder, script) is not None
+
+
+_FOLLOWED: dict[str | None, Callable[[_Run, _Call], bool | None]] = {
+    "[": _Run._test_of,
+    "[[": _Run._test_of,
+    "exit": _Run._exit,
+    "return": _Run._return,
+    "break": _Run._leave_loop,
+    "continue": _Run._leave_loop,
+    "source": _Run._source_of,
+    ".": _Run._source_of,
+    "grep": _Run._grep,
+    "getopts": _Run._getopts,
+    "eval": _Run._eval,
+    "unset": _Run._unset,
+    "shift": _Run._shift,
+    "set": _Run._set_words,
+    "cd": _Run._cd,
+}
+"""How the commands of the shell that decide something are followed."""
 
 
 def _known(text: str | None) -> str | None:
