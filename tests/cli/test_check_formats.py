@@ -70,8 +70,10 @@ def test_overrides_follow_dashes() -> None:
     assert (code, text) == (1, "")  # there is no algorithm to remove
     code, text = result("plan", "verl.yaml", "--format", "json", "--", fixed, "trainer.nnodes=1")
     assert (code == 0 and text.count('"component": "rollout"')) or json.loads(text)
-    done = run("run", "verl.yaml", "--nodes", "2x8", "--simulate", "--set", "trainer.nnodes=two")
+    done = run("run", "verl.yaml", "--nodes", "2x8", "--simulate", "--", "trainer.nnodes=two")
     assert done.exit_code == 1 and "command line:1:16" in done.stderr  # before anything starts
+    for name in ("pin", "exec"):
+        assert "The words after -- are the command." in " ".join(run(name, "--help").stdout.split())
     assert result("explain", "syntax", "--", "a=1")[0] == 2
     assert result("diff", "verl.yaml", "verl.yaml", "--", "a=1")[0] == 2
 

@@ -117,8 +117,8 @@ def test_completion_works_in_bash() -> None:
         ("plan conf.yaml -o map.svg", "--save writes the plan, and rankplan show pictures"),
         ("run conf.yaml --nodes 2x8", "to simulate these nodes, use --nodes 2x8 --simulate"),
         ("run conf.yaml --inventory nodes.yaml", "to simulate these nodes, use --nodes nodes.yaml --simulate"),
-        ("run conf.yaml -- lr=1", "takes no arguments: use --worker; to override the config, use --set KEY=VALUE"),
-        ("run conf.yaml -- cluster.num_nodes=2", "not the name of an argument; to override the config, use --set"),
+        ("run conf.yaml --argument lr=1", "--argument is for the worker class of --worker; the built-in one"),
+        ("run conf.yaml --worker a:B --argument lr", "Invalid value for --argument: 'lr' is not key=value"),
     ],
 )
 def test_wrong_usage_suggests_the_right_one(line: str, message: str) -> None:

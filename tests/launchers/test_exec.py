@@ -159,6 +159,17 @@ def test_wrong_usage(plan: Plan, words: list[str], says: str) -> None:
     assert says in " ".join(done.stderr.split())
 
 
+def test_overrides_are_set_as_the_words_after_dashes_are_the_command(plan: Plan) -> None:
+    words = ["conf.yaml", "--nodes", "3x4", "--component", "actor", "--set", "cluster.component_placement.actor=0-5"]
+    shown = [sys.executable, "-m", "rankplan", "exec", *words, "--rank", "0", "--", sys.executable, "-c", SHOW]
+    done = subprocess.run(shown, capture_output=True, text=True, timeout=60)
+    assert json.loads(done.stdout)["WORLD_SIZE"] == "6", done.stderr
+    refused = exec_("--component", "actor", "--set", "a=b", "--rank", "0", "--", "true")
+    assert refused.returncode == 2 and "is a saved plan with its own nodes" in refused.stderr
+    helped = exec_("--component", "actor", "--rank", "0", "--", "cluster.num_nodes=4")
+    assert (helped.returncode, "override the config with --set" in helped.stderr) == (127, True)
+
+
 def test_an_index_that_the_launcher_did_not_fill_in(plan: Plan) -> None:
     done = CliRunner().invoke(main, ["exec", "plan.json", "--node", "4+", "--run", "actor=true"])
     assert done.exit_code == 1

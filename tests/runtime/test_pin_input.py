@@ -55,6 +55,7 @@ def run(*words: str) -> tuple[int, str]:
             "error[plan-mismatch]: rl.toml is a job of prime-rl, which starts its processes",
         ),
         (["verl.yaml", "--set", "trainer.nnodes=x", "--", "true"], 1, "error[invalid-value]"),
+        (["verl.yaml", "--", "a.b=x"], 127, "error: a.b=x: No such file or directory; override the config with --set"),
         (["verl.yaml", "--", "true"], 1, "no Ray cluster answers at"),
         (["verl.yaml", "--ray", "ray://h:1", "--", "true"], 1, "ray://h:1 is a Ray Client address"),
         (

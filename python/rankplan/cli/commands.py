@@ -53,8 +53,8 @@ _GUEST = "rankplan.guest"
 _NOT_OVERRIDING = frozenset({"explain", "schema", "diff", "inventory", "lsp", "move"})
 """Commands that read no config, or several."""
 
-_WITH_COMMAND = frozenset({"run", "exec", "pin"})
-"""Commands that read a command after ``--``, not overrides."""
+_WITH_COMMAND = frozenset({"exec", "pin"})
+"""Commands that run what follows ``--``; overrides of their config follow ``--set``."""
 
 
 def _keep_guests_out(ctx: click.Context, param: click.Parameter, value: object) -> None:
@@ -162,7 +162,7 @@ class Commands(click.Group):
                     raise error
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Keep the words after ``--`` as overrides; ``run`` passes them to the worker, and guests read them."""
+        """Keep the words after ``--`` as overrides. ``exec`` and ``pin`` run them, and guests read them."""
         name = next((word for word in args if not word.startswith("-")), None)
         is_overriding = name in COMMANDS and name not in _WITH_COMMAND
         if "--" in args[1:] and is_overriding and not ctx.resilient_parsing:
@@ -180,8 +180,9 @@ class Commands(click.Group):
 def main() -> None:
     """Decide where every process of a distributed RL job runs, check it, and launch it on Ray.
 
-    Words after -- override values of the config: rankplan check verl.yaml -- trainer.nnodes=2 +a.b=3 ~c. Besides YAML,
-    a config can be the shell script that launches the job; a script is never run.
+    Words after -- override values of the config: rankplan check verl.yaml -- trainer.nnodes=2 +a.b=3 ~c. pin and exec
+    run these words as a command, and take overrides with --set. Besides YAML, a config can be the shell script that
+    launches the job; a script is never run.
 
     Exit codes: 0 success, 1 faults in the input or the run, 2 wrong usage; diff has its own.
 

@@ -220,9 +220,19 @@ restore_option = click.option(
 )
 
 
+def _keep_overrides(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> None:
+    ctx.meta[OVERRIDES] = words
+
+
 set_option = click.option(
-    "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Override a value of the config; repeatable."
+    "--set",
+    metavar="KEY=VALUE",
+    multiple=True,
+    expose_value=False,
+    callback=_keep_overrides,
+    help="Override a value of the config; repeatable. The words after -- are the command.",
 )
+"""Overrides of a command that runs what follows ``--``."""
 
 
 cluster_option = click.option("--ray", metavar="ADDRESS", help="Address of the Ray cluster (default: found by Ray).")
@@ -315,7 +325,7 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def overrides() -> tuple[str, ...]:
-    """Return the overrides that follow ``--`` on the command line."""
+    """Return the overrides on the command line: the words after ``--``, or after each ``--set``."""
     context = click.get_current_context(silent=True)
     return context.meta.get(OVERRIDES, ()) if context is not None else ()
 

@@ -9,7 +9,16 @@ import sys
 
 import click
 
-from rankplan.cli.common import Choice, Component, InputFile, component_of, config_options, isolate_option, planned
+from rankplan.cli.common import (
+    Choice,
+    Component,
+    InputFile,
+    component_of,
+    config_options,
+    isolate_option,
+    planned,
+    set_option,
+)
 from rankplan.cli.output import cannot_start, faults_end_it, note
 from rankplan.launchers.exec.node import run_ranks
 from rankplan.launchers.exec.process import rank_process
@@ -35,6 +44,7 @@ from rankplan.plans.plan import Plan
     help="MASTER_ADDR and MASTER_PORT; with --node, of one component; repeatable.",
 )
 @config_options
+@set_option
 @isolate_option
 def exec(  # the name of the command
     *,

@@ -110,7 +110,8 @@ def show_error(error: Exception, stream: TextIO | None = None) -> None:
 
 def cannot_start(error: OSError, program: str) -> NoReturn:
     """End like a shell that cannot run a program: 127 if it is missing, else 126."""
-    show_error(OSError(error.errno, error.strerror, program))
+    hint = "; override the config with --set" if "=" in program else ""
+    show_error(OSError(f"{program}: {error.strerror}{hint}"))
     sys.exit(127 if error.errno == errno.ENOENT else 126)
 
 

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -20,6 +19,7 @@ from rankplan.cli.common import (
     format_option,
     isolate_option,
     output_option,
+    overrides,
     set_option,
     without_option,
 )
@@ -75,7 +75,6 @@ def pin(
     command: tuple[str, ...],
     ray: str | None,
     dialect_name: str | None,
-    changes: tuple[str, ...],
     without: tuple[str, ...],
     isolate: bool | None,
     node_order: str | None,
@@ -103,10 +102,10 @@ def pin(
         stated = job_file_of(config)
         if stated is not None:
             ray = stated.ray if ray is None else ray
-        command = command or _own_words(config, dialect_name, changes)
+        command = command or _own_words(config, dialect_name)
         if not command:
             raise click.UsageError(f"write the command after --: rankplan pin {file} -- python3 train.py")
-        if is_saved(config) and (dialect_name is not None or changes or node_order is not None):
+        if is_saved(config) and (dialect_name is not None or overrides() or node_order is not None):
             raise click.UsageError(f"{file} is a saved plan; remove --dialect, --set and --node-order")
         for path in (output, save):
             if path is not None:
@@ -135,7 +134,7 @@ def pin(
                 devices=devices,  # type: ignore[arg-type]
                 timeout=timeout,
                 dialect=dialect_name,
-                overrides=changes,
+                overrides=overrides(),
                 without=without,
                 isolate=isolate,
                 node_order=node_order,
@@ -156,7 +155,7 @@ def pin(
     sys.exit(ran.returncode)
 
 
-def _own_words(config: Config, dialect_name: str | None, changes: Sequence[str]) -> tuple[str, ...]:
+def _own_words(config: Config, dialect_name: str | None) -> tuple[str, ...]:
     """Return the words that start the trainer of a job: those that it states, or its script; none if it has neither.
 
     Raises `PlacementError` for a script that starts Ray itself.
@@ -171,9 +170,8 @@ def _own_words(config: Config, dialect_name: str | None, changes: Sequence[str])
         file = name_of(config) if stated is None else stated.job
         if not file.endswith(SCRIPTS):
             return ()
-        own = command_of(
-            config, unplaced_job(config, dialect=dialect_name, overrides=changes).dialect, changes, is_here=True
-        )
+        dialect = unplaced_job(config, dialect=dialect_name, overrides=overrides()).dialect
+        own = command_of(config, dialect, overrides(), is_here=True)
         if own.error is not None:
             raise own.error
         command = own.text

@@ -26,14 +26,14 @@ from rankplan.cli.common import (
     format_option,
     isolate_option,
     nodes_option,
+    overrides,
     planned,
-    set_option,
     without_option,
 )
 from rankplan.cli.output import faults_end_it, print_table
 from rankplan.errors import PlacementError, RankplanError
 from rankplan.front.command import reject_without_ray
-from rankplan.front.job import Config, inventory_from, is_saved, job_file_of, name_of, opened, unplaced_job
+from rankplan.front.job import Config, inventory_from, is_saved, job_file_of, opened, unplaced_job
 from rankplan.nodes.facts import NODE_ORDERS
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.inventory_file import is_size
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 
 _JOINING = 300.0  # seconds for the nodes of a batch job to join
-_OVERRIDE = "to override the config, use --set KEY=VALUE"
+_ARGUMENT = "--argument"
 
 
 def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[str, ...]) -> dict[str, Any]:
@@ -64,19 +64,18 @@ def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[
         key, equals, value = text.partition("=")
         if not equals or not key.isidentifier():
             message = f"{key!r} is not the name of an argument" if equals else f"{text!r} is not key=value"
-            raise click.BadParameter(f"{message}; {_OVERRIDE}", param_hint="KEY=VALUE")
+            raise click.BadParameter(message, param_hint=_ARGUMENT)
         if key in found:
-            raise click.BadParameter(f"{key!r} is given twice", param_hint="KEY=VALUE")
+            raise click.BadParameter(f"{key!r} is given twice", param_hint=_ARGUMENT)
         try:
             found[key] = read_value(value)
         except PlacementError as error:
-            raise click.BadParameter(f"{text!r}: {error.message}", param_hint="KEY=VALUE") from None
+            raise click.BadParameter(f"{text!r}: {error.message}", param_hint=_ARGUMENT) from None
     return found
 
 
 @click.command()
 @click.argument("file", metavar="FILE", type=InputFile())
-@click.argument("arguments", metavar="[-- KEY=VALUE...]", nargs=-1, callback=_keyword_arguments)
 @nodes_option("The nodes to simulate: an inventory file, or N nodes with M accelerators each, e.g. 2x8.")
 @click.option(
     "--simulate", is_flag=True, help="Simulate the nodes on this machine; those of --nodes, or of the job file."
@@ -88,6 +87,14 @@ def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[
     "worker_name",
     metavar="MODULE:CLASS",
     help="Worker class (default: a built-in class that reports its rank).",
+)
+@click.option(
+    _ARGUMENT,
+    "arguments",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_keyword_arguments,
+    help="Pass this to the constructor of the worker class; the value is read as YAML; repeatable.",
 )
 @click.option("--method", default="run", show_default=True, help="Method to call on every rank.")
 @click.option(
@@ -108,7 +115,6 @@ def _keyword_arguments(ctx: click.Context, param: click.Parameter, texts: tuple[
 @without_option
 @format_option("table", "json")
 @click.option("--verbose", is_flag=True, help="Show the log of the driver and the ranks on stderr.")
-@set_option
 def run(
     *,
     file: str,
@@ -127,16 +133,14 @@ def run(
     without: tuple[str, ...],
     form: str,
     verbose: bool,
-    changes: tuple[str, ...],
 ) -> None:
     """Launch a config or saved plan, call every rank, verify.
 
     Prints where each rank runs, what it sees, and whether its environment or its driver (devices) confirms that, then
-    shuts everything down. With json, the output of workers goes to stderr. Arguments after -- are passed to the
-    constructor of the worker class; values are read as YAML.
+    shuts everything down. With json, the output of workers goes to stderr.
     """
     if arguments and worker_name is None:
-        raise click.UsageError(f"the built-in worker class takes no arguments: use --worker; {_OVERRIDE}")
+        raise click.UsageError("--argument is for the worker class of --worker; the built-in one takes none")
     _check_cluster(nodes, ray, simulate=simulate)
     if verbose:
         logging.basicConfig(format="%(levelname)s %(message)s")
@@ -151,7 +155,7 @@ def run(
         elif ray is None and job_file is not None:
             ray = job_file.ray
         sized = nodes is not None and is_size(nodes)  # nodes that are only a number have no labels
-        given = config, changes, dialect_name, without
+        given = config, dialect_name, without
         planned_on, read, saved = _planner(*given, isolate=isolate, labelled=not sized)
         inventory = None if nodes is None else inventory_from(nodes)
         # Report faults before anything starts.
@@ -226,7 +230,6 @@ def _check_costs(path: Path) -> None:
 
 def _planner(
     file: Config,
-    changes: tuple[str, ...],
     dialect: str | None,
     without: tuple[str, ...],
     *,
@@ -235,11 +238,9 @@ def _planner(
 ) -> tuple[Callable[[Inventory], Plan], ReadConfig | None, Plan | None]:
     """Read a config or a saved plan; return its plan for an inventory, the config, the saved plan."""
     if is_saved(file):
-        if changes:
-            raise click.UsageError(f"{name_of(file)} is a saved plan, which takes no --set")
         saved = planned(file, Choice(without=without, dialect=dialect), isolate=isolate)
         return saved.fitted, None, saved
-    found = unplaced_job(file, dialect=dialect, overrides=changes)
+    found = unplaced_job(file, dialect=dialect, overrides=overrides())
     reject_without_ray(found)
 
     def plan(inventory: Inventory) -> Plan:
@@ -272,7 +273,7 @@ def _group_spec(worker: type[Worker], arguments: Mapping[str, Any], method: str)
     try:
         spec = worker.create_group(**arguments)
     except TypeError as error:
-        hint = "KEY=VALUE" if arguments else "--worker"
+        hint = _ARGUMENT if arguments else "--worker"
         raise click.BadParameter(str(error), param_hint=hint) from None
     if not spec.has_method(method):
         raise click.BadParameter(f"{worker.__name__} has no method {method!r}", param_hint="--method")
