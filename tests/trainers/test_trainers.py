@@ -1,8 +1,8 @@
 """The trainers' own placement code, with trivial workers, alone and under ``rankplan pin``.
 
 Five nodes joined a cluster in odd order, and another job holds two accelerators. ``.ci/trainers`` gets the packages,
-and sets ``RANKPLAN_TRAINERS`` to their folder; without it, nothing runs here. slime, ROLL and NeMo-RL are in no package
-index: a program asks for their recorded groups.
+and sets ``RANKPLAN_TRAINERS`` to their folder; without it, nothing runs here. For slime, ROLL and NeMo-RL, which are
+in no package index either, a program asks for their recorded groups.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ pytestmark = [
 
 PROGRAMS = Path(__file__).with_name("programs")
 STUBS = """
-    accelerate aiofiles aiohttp cachetools codetiming colorlog datasets deepspeed einops fastapi flash_attn flask
-    fsspec httpx huggingface_hub jaxtyping lark loguru megatron modelscope json_repair trl mcore_bridge
-    qwen_vl_utils safetensors tokenizers dacite numba openai orjson pandas peft PIL pylatexenc regex
+    accelerate aiofiles aiohttp backoff beaker cachetools codetiming colorlog datasets dateutil deepspeed einops
+    fastapi flash_attn flask fsspec httpx huggingface_hub jaxtyping lark loguru megatron modelscope json_repair trl
+    mcore_bridge qwen_vl_utils safetensors tokenizers dacite numba openai orjson pandas peft PIL pylatexenc regex
     sympy tenacity tensordict torch torch_memory_saver torchdata tqdm transfer_queue transformers uvicorn uvloop
-    vllm vllm_router werkzeug zmq
+    vllm vllm_router wandb werkzeug zmq
 """
 """What the trainers import, and rankplan's tests do not need."""
 
@@ -89,6 +89,7 @@ colocate_groups: [[train, rollout]]
 train: {gpus: 4, tensor_model_parallel_size: 2}
 rollout: {gpus: 4, vllm_tensor_parallel_size: 2}
 """
+OPEN_INSTRUCT = shlex.split("--num_learners_per_node 3 4 --vllm_num_engines 5 --vllm_tensor_parallel_size 2")
 AREAL = """\
 cluster: {n_nodes: 5, n_gpus_per_node: 4}
 actor: {backend: 'fsdp:d6', scheduling_spec: [{gpu: 1, cpu: 1, mem: 1}]}
@@ -126,6 +127,13 @@ TRAINERS: dict[str, Callable[[], Trainer]] = {
         "areal", ('[["actor", 6, 1, "shared"], ["rollout", 3, 2, "separate"]]',), "conf.yaml", AREAL
     ),
     "ms_swift": lambda: Trainer("ms_swift", (MS_SWIFT,), "conf.yaml", MS_SWIFT),
+    "open_instruct": lambda: Trainer(
+        "open_instruct",
+        ("3", "4", "5", "2"),
+        "run.sh",
+        script("python3 open_instruct/grpo_fast.py", OPEN_INSTRUCT),
+        frozenset({"learner"}),
+    ),
     "slime": lambda: recorded("slime-02-fours"),
     "roll": lambda: recorded("roll-04-fours"),
     "nemo_rl": lambda: recorded("nemo_rl-10-fours"),

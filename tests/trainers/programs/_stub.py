@@ -97,7 +97,7 @@ class _Finder:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        found = isinstance(sys.modules.get(name.partition(".")[0]), Stub)
+        found = isinstance(sys.modules.get(name.rpartition(".")[0]), Stub)
         return ModuleSpec(name, _Finder, is_package=True) if found else None  # type: ignore[arg-type]
 
     @staticmethod
