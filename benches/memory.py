@@ -74,8 +74,8 @@ def trained(rows: Sequence[Row]) -> Iterator[str]:
     steady = []
     for row in (row for row in rows if row["answer"].get("steady_bytes")):
         parts = training_memory(model_of(row), training_of(row))[-1][0]
-        lower = sum(low for name, low, _ in parts if name in memory_grid.STATES)
-        upper = sum(high for name, _, high in parts if name not in ("activations", "logits"))
+        lower = sum(low for name, _, low, _ in parts if name in memory_grid.STATES)
+        upper = sum(high for name, _, _, high in parts if name not in ("activations", "logits"))
         steady.append((row["answer"]["steady_bytes"], lower, upper))
     yield compared("measured steady states", steady)
     whole = [row for row in rows if row["kind"] == "measured"]
@@ -103,7 +103,7 @@ def served(rows: Sequence[Row]) -> Iterator[str]:
         if row["kind"] == "kv-batch" and engine.length is not None:
             caches.append((answer["sequences"] * engine.length, held[0] - engine.length, held[1]))
         if "weights_gib" in answer:
-            weights.append((answer["weights_gib"] * GIB, parts[0][1] - 0.02 * GIB, parts[0][2]))
+            weights.append((answer["weights_gib"] * GIB, parts[0][2] - 0.02 * GIB, parts[0][3]))
         if {"kv_gib", "kv_tokens"} <= answer.keys() and engine.tp == 1:
             tokens.append((answer["kv_gib"] * GIB / answer["kv_tokens"], 0.99 * token, 1.01 * token))
         if row["kind"] == "asleep":
@@ -160,7 +160,7 @@ def measured_peaks(rows: Sequence[Row]) -> list[Peak]:
     peaks = []
     for row in rows:
         training, _ = usual_training(training_of(row))
-        parts = dict(training_likely(model_of(row), training)[-1][0])
+        parts = {name: size for name, _, size in training_likely(model_of(row), training)[-1][0]}
         fitted = tuple(parts.pop(name, 0.0) for name in FITTED)
         peaks.append(Peak(str(row["model"]), row["answer"]["peak_bytes"], sum(parts.values()), fitted))
     return peaks

@@ -21,6 +21,7 @@ __all__ = [
     "PLAN_VERSION",
     "SAME_SECONDS",
     "USABLE_MEMORY",
+    "WEIGHT_BUCKET",
     "WHOLE_NODE",
     "AcceleratorFacts",
     "AddressKey",
@@ -77,6 +78,7 @@ __all__ = [
     "switch_memory",
     "training_likely",
     "training_memory",
+    "usual_share",
 ]
 
 CLUSTER: Final = "cluster"
@@ -643,11 +645,18 @@ def best_schedule(
     ``("pipe", children)``. Raises ``ValueError`` for an unknown shape.
     """
 
-_MemoryParts: TypeAlias = list[tuple[str, float, float]]
-"""Name, lower and upper bound in bytes; infinite: no upper bound."""
+_MemoryParts: TypeAlias = list[tuple[str, str, float, float]]
+"""Name, what it belongs to, lower and upper bound in bytes; infinite: no upper bound.
+
+A part belongs to the ``state`` of a component, its ``gradients``, a ``pass`` over its layers, the ``update`` of its
+weights, the ``allocator`` of its framework, or the ``process``, which no allocator counts.
+"""
 
 USABLE_MEMORY: float
 """Part of its nominal memory that a card offers at least."""
+
+WEIGHT_BUCKET: int
+"""The bucket in which weights are sent, in bytes."""
 
 def model_params(model: Any) -> tuple[float, float]:
     """Return the number of parameters of a `Model`, at least and at most."""
@@ -674,7 +683,10 @@ def switch_memory(model: Any, training: Any, engine: Any, card: float) -> list[_
     Raises ``ValueError`` for an unknown word.
     """
 
-_Likely: TypeAlias = tuple[list[tuple[str, float]], bool, float]
+_LikelyParts: TypeAlias = list[tuple[str, str, float]]
+"""Name, what it belongs to, and bytes."""
+
+_Likely: TypeAlias = tuple[_LikelyParts, bool, float]
 """What each part is measured to need, whether these are all parts, and what is left while it sleeps, in bytes."""
 
 def training_likely(model: Any, training: Any) -> list[_Likely]:
@@ -688,7 +700,7 @@ def engine_likely(model: Any, engine: Any, card: float) -> tuple[_Likely, bool |
     Raises ``ValueError`` for an unknown word.
     """
 
-def switch_likely(model: Any, training: Any, engine: Any, card: float) -> list[list[tuple[str, float]]]:
+def switch_likely(model: Any, training: Any, engine: Any, card: float) -> list[_LikelyParts]:
     """Return, by pipeline stage, what is measured while weights go from a trainer to an engine on its accelerators.
 
     Raises ``ValueError`` for an unknown word.
@@ -696,6 +708,9 @@ def switch_likely(model: Any, training: Any, engine: Any, card: float) -> list[l
 
 def likely_room(allocated: float) -> float:
     """Return the bytes that have to be free on a card for so many bytes of the allocator of a framework."""
+
+def usual_share(engine: str) -> float:
+    """Return the share that an engine takes if none is stated. Raises ``ValueError`` for an unknown word."""
 
 def host_store() -> tuple[float, float]:
     """Return what a node has besides the memory of its ranks, in bytes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from statistics import median, quantiles
@@ -17,6 +18,7 @@ from support.memory_answers import Case, case_of_report, case_of_row, reported_a
 from support.memory_rows import model_of, training_of
 from support.outcomes import some
 
+CORE = Path(__file__).resolve().parents[2] / "crates" / "rankplan-core" / "src" / "memory"
 ROWS = lines("memory_rows")
 REPORTS = lines("memory_reports")
 PEAKS = {
@@ -32,7 +34,7 @@ def _errors(rows: list[dict[str, Any]]) -> list[float]:
         training, _ = usual_training(training_of(row))
         parts, complete, _ = training_likely(model_of(row), training)[-1]
         assert complete, row["id"]
-        errors.append(abs(sum(size for _, size in parts) / row["answer"]["peak_bytes"] - 1))
+        errors.append(abs(sum(size for _, _, size in parts) / row["answer"]["peak_bytes"] - 1))
     return errors
 
 
@@ -79,7 +81,7 @@ def test_more_recomputed_or_fewer_tokens_never_need_more() -> None:
 
     def likely(**settings: Any) -> float:
         training = Training(**({"framework": "fsdp", "slots": 8, "tokens": 8192, "length": 4096} | settings))
-        return sum(size for _, size in training_likely(model, training)[0][0])
+        return sum(size for _, _, size in training_likely(model, training)[0][0])
 
     kinds = [likely(recompute=kind) for kind in ("full", "selective", "none")]
     assert kinds == sorted(kinds) and kinds[0] < kinds[2]
@@ -90,7 +92,7 @@ def test_more_recomputed_or_fewer_tokens_never_need_more() -> None:
 
 def _parts(model: Model, **settings: Any) -> dict[str, float]:
     training = Training(**({"framework": "megatron", "slots": 8, "tp": 2, "recompute": "full"} | settings))
-    return dict(training_likely(model, training)[0][0])
+    return {name: size for name, _, size in training_likely(model, training)[0][0]}
 
 
 def test_a_step_needs_what_its_largest_moment_needs() -> None:
@@ -123,7 +125,7 @@ def test_an_engine_takes_its_share_and_starts_with_room_for_a_request() -> None:
             model, Engine(kind="vllm", share=0.9, length=length), 24 * GIB
         )
         assert complete and asleep == GIB
-        assert sum(size for _, size in parts) == pytest.approx(0.9 * 24 * GIB)
+        assert sum(size for _, _, size in parts) == pytest.approx(0.9 * 24 * GIB)
         starts[length] = likely
     assert starts == {4096: True, 31_000: None, 60_000: False}
 
@@ -131,3 +133,17 @@ def test_an_engine_takes_its_share_and_starts_with_room_for_a_request() -> None:
 def test_room_has_lost_blocks_and_buffers() -> None:
     assert likely_room(0) == 2 * GIB
     assert likely_room(50 * GIB) == pytest.approx(56 * GIB)
+
+
+def test_every_number_has_its_source_or_what_it_was_fitted_to() -> None:
+    numbers = (CORE / "numbers.rs").read_text()
+    stated = re.findall(r"((?:^/// .*\n)+)pub const (\w+)", numbers, re.MULTILINE)
+    assert len(stated) == numbers.count("pub const") > 40
+    sources = re.compile(r"[Ff]itted|Chosen|[Mm]easured|`|arXiv|[Aa] rank of|The processes of|NVML|vllm-project")
+    assert [name for comment, name in stated if not sources.search(comment)] == []
+
+
+def test_no_number_has_another_home() -> None:
+    for file in some(CORE.glob("*.rs")):
+        constants = re.findall(r"^\s*(?:pub(?:\(\w+\))? )?const (\w+): f64", file.read_text(), re.MULTILINE)
+        assert file.name == "numbers.rs" or constants in ([], ["GIB"]), file.name

@@ -99,8 +99,8 @@ ENGINE = st.builds(
 )
 
 
-def _check(parts: list[tuple[str, float, float]]) -> None:
-    for name, lower, upper in parts:
+def _check(parts: list[tuple[str, str, float, float]]) -> None:
+    for name, _, lower, upper in parts:
         assert 0 <= lower <= upper, name
         assert math.isfinite(lower)
         assert lower == int(lower)
@@ -110,21 +110,21 @@ def _check(parts: list[tuple[str, float, float]]) -> None:
 def _bounds(model: Model, training: Training) -> tuple[float, float]:
     """Return the bounds of the fullest stage."""
     stages = training_memory(model, training)
-    lower, upper = (max(sum(part[at] for part in parts) for parts, _, _ in stages) for at in (1, 2))
+    lower, upper = (max(sum(part[at] for part in parts) for parts, _, _ in stages) for at in (2, 3))
     return lower, upper
 
 
 def _engine_bounds(model: Model, engine: Engine, card: float = 80 * GIB) -> tuple[float, float]:
     parts = engine_memory(model, engine, card)[0]
-    return sum(part[1] for part in parts), sum(part[2] for part in parts)
+    return sum(part[2] for part in parts), sum(part[3] for part in parts)
 
 
 @given(MODELS | SIZED, trainings(), ENGINE)
 def test_bounds_are_ordered(model: Model, training: Training, engine: Engine) -> None:
     for parts, asleep, host in training_memory(model, training):
-        _check([*parts, ("asleep", *asleep), ("host", *host)])
+        _check([*parts, ("asleep", "", *asleep), ("host", "", *host)])
     parts, asleep, host, token, tokens, _ = engine_memory(model, engine, 80 * GIB)
-    _check([*parts, ("asleep", *asleep), ("host", *host), ("tokens", *tokens)])
+    _check([*parts, ("asleep", "", *asleep), ("host", "", *host), ("tokens", "", *tokens)])
     assert token >= 0
     for parts in switch_memory(model, training, engine, 80 * GIB):
         _check(parts)
@@ -152,7 +152,7 @@ def test_a_stated_key_of_an_engine_is_inside(model: Model, engine: Engine, key: 
     assert open_lower <= lower
     # An engine whose weights may leave no room for a request has no use for a bound.
     weights, cache = engine_memory(model, engine, 80 * GIB)[0][:2]
-    assert upper <= open_upper or weights[2] + cache[1] > (engine.share or 1) * 80 * GIB
+    assert upper <= open_upper or weights[3] + cache[2] > (engine.share or 1) * 80 * GIB
     (least, most), (open_least, open_most) = (engine_memory(model, one, 80 * GIB)[4] for one in (engine, left_out))
     assert open_least <= least <= most <= open_most
 
@@ -207,7 +207,7 @@ def test_the_ranks_of_a_component_hold_its_weights(model: Model, training: Train
     megatron = replace(training, framework="megatron", weight=2.0, lora=False)
     stages = training_memory(model, megatron)
     weights = [next(part for part in one[0] if part[0] == "weights") for one in stages]
-    held = sum(upper for _, _, upper in weights) * megatron.slots / megatron.pp
+    held = sum(upper for _, _, _, upper in weights) * megatron.slots / megatron.pp
     assert held >= 2 * model.params
 
 

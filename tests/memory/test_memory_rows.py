@@ -60,7 +60,7 @@ def test_peaks_of_fsdp_were_measured_on_two_cards() -> None:
 def test_what_fsdp_keeps_between_steps_is_inside() -> None:
     for row in FSDP_PEAKS:
         parts = training_memory(model_of(row), training_of(row))[-1][0]
-        kept = [(low, high) for name, low, high in parts if name in ("weights", "optimizer")]
+        kept = [(low, high) for _, belongs, low, high in parts if belongs == "state"]
         lower, upper = sum(low for low, _ in kept), sum(high for _, high in kept)
         buffers = 0.03 * upper  # of libraries, and the tokens
         assert lower <= row["answer"]["between_steps_bytes"] <= upper + buffers, row["id"]
@@ -70,8 +70,8 @@ def test_steady_bytes_are_at_least_the_lower_bound_of_the_states() -> None:
     for row in some(row for row in _of("train-peak") if "steady_bytes" in row["answer"]):
         steady = row["answer"]["steady_bytes"]
         parts = training_memory(model_of(row), training_of(row))[-1][0]
-        upper = sum(high for name, _, high in parts if name not in ("activations", "logits"))
-        lower = sum(low for name, low, _ in parts if name in ("weights", "gradients", "optimizer"))
+        upper = sum(high for name, _, _, high in parts if name not in ("activations", "logits"))
+        lower = sum(low for _, belongs, low, _ in parts if belongs in ("state", "gradients"))
         assert lower <= 1.02 * steady, row["id"]
         assert steady <= upper, row["id"]
 
@@ -102,7 +102,7 @@ def test_logs_of_engines() -> None:
         answer = row["answer"]
         parts, _, _, token, tokens, _ = engine_memory(model_of(row), engine_of(row), row["card"]["gib"] * GIB)
         if "weights_gib" in answer:
-            lower, upper = parts[0][1:]
+            lower, upper = parts[0][2:]
             assert lower <= (answer["weights_gib"] + 0.02) * GIB, row["id"]
             assert answer["weights_gib"] * GIB <= upper, row["id"]
         if "kv_tokens" in answer:
@@ -128,7 +128,7 @@ def test_the_least_of_the_states_is_near_what_is_steady() -> None:
     for row in _of("train-peak"):
         if (steady := row["answer"].get("steady_bytes")) is not None:
             parts = training_memory(model_of(row), training_of(row))[-1][0]
-            lower = sum(low for name, low, _ in parts if name in ("weights", "gradients", "optimizer"))
+            lower = sum(low for _, belongs, low, _ in parts if belongs in ("state", "gradients"))
             ratios.append(lower / steady)
     assert median(ratios) > 0.8
 
@@ -156,7 +156,7 @@ def test_an_engine_that_refused_to_start_does_not_fit() -> None:
 def test_a_quantized_checkpoint_may_keep_attention_and_ends_in_16_bits() -> None:
     """Llama-3.1-405B in 8 bits on 8 cards of 80 GiB: 57.75 GiB of weights on each."""
     engine = Engine(kind="vllm", tp=8, share=0.9, weight=(1.0, 1.0))
-    lower, upper = engine_memory(Model.of("meta-llama/Meta-Llama-3.1-405B"), engine, 80 * GIB)[0][0][1:]
+    lower, upper = engine_memory(Model.of("meta-llama/Meta-Llama-3.1-405B"), engine, 80 * GIB)[0][0][2:]
     assert lower <= 57.75 * GIB <= upper < 64 * GIB
 
 
@@ -179,5 +179,5 @@ def test_ranks_keep_their_part_of_the_states_on_the_host(training: Training, mos
 def test_deepspeeds_documented_estimates_are_not_below_the_lower_bound() -> None:
     for row in _of("estimate"):
         parts = training_memory(model_of(row), training_of(row))[0][0]
-        states = sum(low for name, low, _ in parts)
+        states = sum(low for _, _, low, _ in parts)
         assert states <= (row["answer"]["gpu_gib"] + 0.01) * GIB, row["id"]

@@ -136,15 +136,16 @@ def test_a_folder_of_a_checkpoint_alone_is_no_model() -> None:
 def _is_likely(source: Any) -> bool:
     training = Training(framework="fsdp", slots=8, tokens=4096, recompute="full")
     parts, complete, _ = training_likely(Model.of(source), training)[0]
-    return complete and all(math.isfinite(size) for _, size in parts)
+    return complete and all(math.isfinite(size) for _, _, size in parts)
 
 
 def test_layers_of_other_kinds_have_a_likely_size() -> None:
     assert _is_likely("Qwen/Qwen3.5-27B")
     assert _is_likely("Qwen/Qwen2.5-VL-7B-Instruct")
     assert _is_likely(LLAMA | {"vision_config": {"depth": 24}})
-    weights = dict(training_likely(Model.of("Qwen/Qwen3.5-27B"), Training(framework="fsdp", slots=8))[0][0])["weights"]
-    assert weights == pytest.approx(2 * 27e9 / 8)
+    parts, _, _ = training_likely(Model.of("Qwen/Qwen3.5-27B"), Training(framework="fsdp", slots=8))[0]
+    assert parts[0][:2] == ("weights", "state")
+    assert parts[0][2] == pytest.approx(2 * 27e9 / 8)
     # Of these files, only the embedding is certain.
     assert not _is_likely(LLAMA | {"model_type": "unheard_of"})
     assert not _is_likely(LLAMA | {"layer_types": ["linear_attention"] * 32})
@@ -335,7 +336,7 @@ def test_stages_of_a_pattern_are_inside_the_bounds(pp: int, dense: int, every: i
     for (parts, _, _), size in zip(stages, sizes, strict=True):
         with_experts = sum(layer >= dense and layer % every == offset for layer in range(start, start + size))
         weights = 2 * ((size - with_experts) * one + with_experts * two)
-        lower, upper = parts[0][1:]
+        lower, upper = parts[0][2:]
         assert lower <= weights + 4 * 4096 * 128256 and weights * 0.999 <= upper
         if 30 % pp == 0:
             assert weights * 0.999 <= lower
@@ -444,8 +445,8 @@ def test_a_model_that_scores_may_lack_its_output_layer() -> None:
     for pp in (1, 2):
         training = Training(framework="megatron", pp=pp, tokens=1000, length=1000)
         plain, scored = (training_memory(one, training)[-1][0][0] for one in (model, scoring))
-        assert scored[1] == plain[1] - 2 * model.shape.vocab * model.shape.hidden
-        assert scored[2] == plain[2]
+        assert scored[2] == plain[2] - 2 * model.shape.vocab * model.shape.hidden
+        assert scored[3] == plain[3]
     assert Model.of(scoring.plain()) == scoring
     linear = Model.of(LLAMA | {"vision_config": {}}).scoring()
     assert linear.stated == (scoring.params, math.inf)

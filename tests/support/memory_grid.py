@@ -43,5 +43,5 @@ def training_of(row: dict[str, Any]) -> Training:
 def bounds(row: dict[str, Any], *names: str) -> tuple[float, float]:
     """Return the bounds of some parts of the fullest stage."""
     stages = training_memory(Model.of(row["model"]), training_of(row))
-    lower, upper = (max(sum(part[at] for part in one[0] if part[0] in names) for one in stages) for at in (1, 2))
+    lower, upper = (max(sum(part[at] for part in one[0] if part[0] in names) for one in stages) for at in (2, 3))
     return lower, upper

@@ -11,10 +11,6 @@ from rankplan.memory.settings import GIB, PRECISIONS, Engine, Training
 from rankplan.plans.model import Model
 from rankplan.plans.shape import Experts, Latent, Shape
 
-ALLOCATED = ("weights", "gradients", "optimizer", "copies at the step", "gathered", "activations", "logits")
-"""The parts that a framework's allocator counts; buffers of libraries are allocated through it too."""
-
-
 LIMITS = {"vllm": (1024, 16_384), "sglang": (4096, 16_384), "trtllm": (2048, 8192)}
 """The most requests and tokens in a step that an engine takes by default (vLLM: ``EngineArgs.get_batch_defaults``;
 SGLang: ``init_memory_pool``, ``chunked_prefill_size``; TensorRT-LLM: ``max_batch_size``, ``max_num_tokens``)."""
@@ -124,15 +120,14 @@ def engine_of(row: dict[str, Any]) -> Engine | None:
     )
 
 
-def _sum(parts: list[tuple[str, float, float]]) -> tuple[float, float]:
-    return sum(part[1] for part in parts), sum(part[2] for part in parts)
+def _sum(parts: list[tuple[str, str, float, float]]) -> tuple[float, float]:
+    return sum(lower for _, _, lower, _ in parts), sum(upper for _, _, _, upper in parts)
 
 
 def peak(row: dict[str, Any]) -> tuple[float, float]:
     """Return the bounds of what the allocator of the last rank counts."""
     parts = training_memory(model_of(row), training_of(row))[-1][0]
-    lower, upper = _sum([part for part in parts if part[0] in ALLOCATED])
-    return lower, upper + sum(part[2] for part in parts if part[0] == "workspaces")
+    return _sum([part for part in parts if part[1] != "process" and part[0] != "fragments"])
 
 
 def judge(row: dict[str, Any]) -> Verdict:

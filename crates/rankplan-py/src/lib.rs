@@ -43,7 +43,7 @@ mod _core {
     #[pymodule_export]
     use super::memory::{
         engine_likely, engine_memory, host_store, likely_room, model_params, switch_likely, switch_memory,
-        training_likely, training_memory,
+        training_likely, training_memory, usual_share,
     };
     #[pymodule_export]
     use super::node::{AcceleratorFacts, NicFacts, NodeSpec};
@@ -88,6 +88,8 @@ mod _core {
 
     #[pymodule_export]
     const USABLE_MEMORY: f64 = super::memory::USABLE;
+    #[pymodule_export]
+    const WEIGHT_BUCKET: u64 = super::memory::BUCKET;
     #[pymodule_export]
     const CLUSTER: &str = ids::CLUSTER;
     #[pymodule_export]

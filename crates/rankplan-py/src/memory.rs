@@ -2,10 +2,12 @@
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use rankplan_core::memory::{Bounds, Likely, Part, engine, likely, model, phases, training};
+use rankplan_core::memory::{Bounds, Likely, LikelyPart, Part, engine, likely, model, numbers, phases, training};
 
-/// Name, lower and upper bound in bytes; no upper bound is infinite.
-type Parts = Vec<(&'static str, f64, f64)>;
+/// Name, what it belongs to, lower and upper bound in bytes; no upper bound is infinite.
+type Parts = Vec<(&'static str, &'static str, f64, f64)>;
+/// Name, what it belongs to, and bytes.
+type LikelyParts = Vec<(&'static str, &'static str, f64)>;
 type Pair = (f64, f64);
 
 #[derive(FromPyObject)]
@@ -199,14 +201,18 @@ pub struct Engine {
 
 impl Engine {
     fn core(&self) -> PyResult<engine::Engine> {
-        let kind = match &*self.kind {
-            "vllm" => engine::Kind::Vllm,
-            "sglang" => engine::Kind::Sglang,
-            "trtllm" => engine::Kind::TrtLlm,
-            other => return Err(unknown("engine", other)),
-        };
+        let kind = kind(&self.kind)?;
         let Engine { tp, pp, ep, share, length, weight, cache, sequences, batch, graphs, cache_size, .. } = *self;
         Ok(engine::Engine { kind, tp, pp, ep, share, length, weight, cache, sequences, batch, graphs, cache_size })
+    }
+}
+
+fn kind(engine: &str) -> PyResult<engine::Kind> {
+    match engine {
+        "vllm" => Ok(engine::Kind::Vllm),
+        "sglang" => Ok(engine::Kind::Sglang),
+        "trtllm" => Ok(engine::Kind::TrtLlm),
+        other => Err(unknown("engine", other)),
     }
 }
 
@@ -229,7 +235,11 @@ fn pair(bounds: Bounds) -> Pair {
 }
 
 fn plain(parts: &[Part]) -> Parts {
-    parts.iter().map(|part| (part.name, part.bounds.lower, part.bounds.upper)).collect()
+    parts.iter().map(|part| (part.name, part.belongs.word(), part.bounds.lower, part.bounds.upper)).collect()
+}
+
+fn plain_likely(parts: &[LikelyPart]) -> LikelyParts {
+    parts.iter().map(|part| (part.name, part.belongs.word(), part.size)).collect()
 }
 
 /// Return the number of parameters of a model, at least and at most.
@@ -285,7 +295,7 @@ pub fn switch_memory(model: Model, training: Training, engine: Engine, card: f64
 }
 
 /// What each part is measured to need, whether these are all parts, and what is left while it sleeps.
-type LikelyFacts = (Vec<(&'static str, f64)>, bool, f64);
+type LikelyFacts = (LikelyParts, bool, f64);
 
 /// Return, by pipeline stage, what a trainer is measured to need between its bounds. Raises `ValueError` for an unknown word.
 #[pyfunction]
@@ -295,7 +305,7 @@ pub fn training_likely(model: Model, training: Training) -> PyResult<Vec<LikelyF
     let stage = |stage| {
         let Likely { parts, complete } = settings.likely(&model, stage);
         let asleep = likely::asleep(&parts, sleep, Some(settings.framework), settings.tp > 1.0);
-        (parts, complete, asleep)
+        (plain_likely(&parts), complete, asleep)
     };
     Ok(stages.map(stage).collect())
 }
@@ -308,24 +318,20 @@ pub fn engine_likely(model: Model, engine: Engine, card: f64) -> PyResult<(Likel
     let (model, settings, sleep) = (model.core(), engine.core()?, sleep(engine.sleep.as_deref())?);
     let (Likely { parts, complete }, starts) = settings.likely(&model, card);
     let asleep = likely::asleep(&parts, sleep, None, settings.tp > 1.0);
-    Ok(((parts, complete, asleep), starts))
+    Ok(((plain_likely(&parts), complete, asleep), starts))
 }
 
 /// Return, by pipeline stage, what is measured while weights go from a trainer to an engine on the same accelerator.
 ///
 /// Raises `ValueError` for an unknown word.
 #[pyfunction]
-pub fn switch_likely(
-    model: Model,
-    training: Training,
-    engine: Engine,
-    card: f64,
-) -> PyResult<Vec<Vec<(&'static str, f64)>>> {
+pub fn switch_likely(model: Model, training: Training, engine: Engine, card: f64) -> PyResult<Vec<LikelyParts>> {
     let (model, trainer, engine) = (model.core(), training.core()?, engine.core()?);
     let sleep = sleep(training.sleep.as_deref())?;
     let (served, _) = engine.likely(&model, card);
     let stages = (0..trainer.stages.pp.max(1.0) as u32).map(f64::from);
-    Ok(stages.map(|stage| likely::switch(&trainer.likely(&model, stage), &served, sleep).parts).collect())
+    let stage = |stage| plain_likely(&likely::switch(&trainer.likely(&model, stage), &served, sleep).parts);
+    Ok(stages.map(stage).collect())
 }
 
 /// Return the bytes that have to be free on a card for so many bytes of the allocator of a framework.
@@ -341,4 +347,13 @@ pub fn host_store() -> Pair {
 }
 
 /// Part of its nominal memory that a card offers at least.
-pub const USABLE: f64 = engine::USABLE;
+pub const USABLE: f64 = numbers::USABLE;
+
+/// The bucket in which weights are sent, in bytes.
+pub const BUCKET: u64 = numbers::BUCKET as u64;
+
+/// Return the share that an engine takes if none is stated. Raises `ValueError` for an unknown word.
+#[pyfunction]
+pub fn usual_share(engine: &str) -> PyResult<f64> {
+    Ok(kind(engine)?.usual_share())
+}

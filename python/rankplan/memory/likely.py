@@ -45,7 +45,7 @@ def of_training(model: Model, training: Training) -> LikelySlot:
         everything = training_likely(model, replace(usual, recompute="full"))
         least = min(least, max(_sum(stage[0]) for stage in everything))
     resident = max(stage[2] for stage in training_likely(model, replace(usual, sleep="none")))
-    return LikelySlot(dict(parts), asleep, resident, least, complete, assumed=tuple(assumed))
+    return LikelySlot(_sizes(parts), asleep, resident, least, complete, assumed=tuple(assumed))
 
 
 def of_engine(model: Model, engine: Engine, card: float) -> LikelySlot:
@@ -53,7 +53,7 @@ def of_engine(model: Model, engine: Engine, card: float) -> LikelySlot:
     usual, assumed = usual_engine(engine)
     (parts, complete, asleep), starts = engine_likely(model, usual, card)
     total = _sum(parts)
-    return LikelySlot(dict(parts), asleep, total, total, complete, starts, is_engine=True, assumed=tuple(assumed))
+    return LikelySlot(_sizes(parts), asleep, total, total, complete, starts, is_engine=True, assumed=tuple(assumed))
 
 
 def of_switch(model: Model, training: Training, engine: Engine, card: float) -> LikelySlot:
@@ -61,7 +61,7 @@ def of_switch(model: Model, training: Training, engine: Engine, card: float) -> 
     trainer, _ = usual_training(training)
     server, _ = usual_engine(engine)
     parts = max(switch_likely(model, trainer, server, card), key=_sum)
-    return LikelySlot(dict(parts), 0.0, 0.0, _sum(parts))
+    return LikelySlot(_sizes(parts), 0.0, 0.0, _sum(parts))
 
 
 def of_resident(bounds: tuple[float, float], asleep: tuple[float, float]) -> LikelySlot:
@@ -80,5 +80,9 @@ def _middle(low: float, high: float) -> float:
     return low if math.isinf(high) else (low + high) / 2
 
 
-def _sum(parts: list[tuple[str, float]]) -> float:
-    return sum(size for _, size in parts)
+def _sizes(parts: list[tuple[str, str, float]]) -> dict[str, float]:
+    return {name: size for name, _, size in parts}
+
+
+def _sum(parts: list[tuple[str, str, float]]) -> float:
+    return sum(size for _, _, size in parts)

@@ -278,9 +278,10 @@ class Needs:
             if not peak.covers(evaluation, shared.card):
                 continue
             others = {other: count for other, count in shared.users.items() if other != name}
-            own = {part: computed[part] for part in evaluation.slot(shared.size).parts}
-            asleep = {part: bounds for part, bounds in computed.items() if part not in own}
-            parts = peak.parts(own, asleep, others)
+            slot = evaluation.slot(shared.size)
+            of_process = {part: bounds for part, bounds in computed.items() if part in slot.of_process}
+            asleep = {part: bounds for part, bounds in computed.items() if part not in slot.parts}
+            parts = peak.parts(of_process, asleep, others)
             if parts is not None and peak.length == evaluation.entry.length:
                 return replace(need, parts=parts, measured=True)
             upper = math.inf if parts is None else sum(most for _, most in parts.values())

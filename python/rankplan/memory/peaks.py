@@ -15,8 +15,6 @@ from rankplan.plans.memory_settings import MemorySettings
 MEASURED = "measured"
 _SAME_CARD = 0.03
 """A driver shows up to this much less than the nominal memory of its card."""
-_AROUND = ("context", "communication")
-"""Parts that PyTorch does not count."""
 
 
 @frozen
@@ -52,20 +50,16 @@ class Peak:
         same = (self.accelerators, self.parallel or {}, self.memory or {}) == stated
         return same and longer and card is not None and self.of is not None and _alike(self.of, card)
 
-    def parts(self, own: Parts, asleep: Parts, users: Mapping[str, int]) -> Parts | None:
-        """Return what replaces the parts of a phase: ``own`` of the component, and those of others ``asleep``.
+    def parts(self, of_process: Parts, asleep: Parts, users: Mapping[str, int]) -> Parts | None:
+        """Return what replaces the parts of a phase: those of the process, and those of others ``asleep``.
 
         ``None`` if the driver's number is unknown or of other processes, and what PyTorch does not count has no bound.
         """
         if self.used is not None and dict(self.beside or {}) == dict(users):
             return {MEASURED: (float(self.used), float(self.used))}
-        if not all(name in own for name in _AROUND):
+        if not of_process:
             return None
-        return {
-            MEASURED: (float(self.reserved), float(self.reserved)),
-            **{name: own[name] for name in _AROUND},
-            **asleep,
-        }
+        return {MEASURED: (float(self.reserved), float(self.reserved)), **of_process, **asleep}
 
 
 Peaks: TypeAlias = Mapping[str, Sequence[Peak]]

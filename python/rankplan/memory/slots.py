@@ -22,19 +22,21 @@ from rankplan.plans.model import Model
 Bounds: TypeAlias = tuple[float, float]
 """At least and at most, in bytes; infinite: no upper bound."""
 Parts: TypeAlias = dict[str, Bounds]
-_Found: TypeAlias = Sequence[Sequence[tuple[str, float, float]]]
+_Stages: TypeAlias = Sequence[Sequence[tuple[str, str, float, float]]]
 
 
 @frozen
 class Slot:
     """What a component needs on an accelerator: awake, asleep, and on the host.
 
-    ``parts`` are those of the fullest pipeline stage, of which there are ``stages``. ``tokens`` bounds the cache of an
-    engine, and ``starts`` tells whether the engine starts with its share; ``None``: that is uncertain.
+    ``parts`` are those of the fullest pipeline stage, of which there are ``stages``; ``of_process`` are the names of
+    those that no allocator counts. ``tokens`` bounds the cache of an engine, and ``starts`` tells whether the engine
+    starts with its share; ``None``: that is uncertain.
     """
 
     parts: Parts
     asleep: Bounds
+    of_process: frozenset[str] = frozenset()
     host: Bounds = (0.0, 0.0)
     stages: int = 1
     tokens: Bounds | None = None
@@ -50,12 +52,16 @@ def unbounded(slot: Slot) -> Slot:
     )
 
 
-def fullest(low: _Found, high: _Found) -> Parts:
+def fullest(low: _Stages, high: _Stages) -> Parts:
     """Return the lower bounds of the stage that needs the most at least, and the upper bounds of the one at most."""
-    least = max(low, key=lambda parts: sum(lower for _, lower, _ in parts))
-    most = max(high, key=lambda parts: sum(upper for _, _, upper in parts))
-    lower = {name: bound for name, bound, _ in least}
-    return {name: (lower[name], max(lower[name], bound)) for name, _, bound in most}
+    least = max(low, key=lambda parts: sum(lower for _, _, lower, _ in parts))
+    most = max(high, key=lambda parts: sum(upper for _, _, _, upper in parts))
+    lower = {name: bound for name, _, bound, _ in least}
+    return {name: (lower[name], max(lower[name], bound)) for name, _, _, bound in most}
+
+
+def _of_process(parts: Sequence[tuple[str, str, float, float]]) -> frozenset[str]:
+    return frozenset(name for name, belongs, _, _ in parts if belongs == "process")
 
 
 class Evaluation:
@@ -151,6 +157,7 @@ class Evaluation:
             return Slot(
                 fullest([low[0]], [high[0]]),
                 (low[1][0], high[1][1]),
+                _of_process(high[0]),
                 (low[2][0], high[2][1]),
                 tokens=(high[4][0], low[4][1]),
                 starts=False if low[5] is False else high[5],
@@ -159,6 +166,7 @@ class Evaluation:
         return Slot(
             fullest([stage[0] for stage in few], [stage[0] for stage in many]),
             (min(stage[1][0] for stage in few), max(stage[1][1] for stage in many)),
+            _of_process(many[0][0]),
             (min(stage[2][0] for stage in few), max(stage[2][1] for stage in many)),
             stages=len(many),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from rankplan._core import usual_share
 from rankplan.memory.settings import Engine, Training
 
 
@@ -34,8 +35,6 @@ MICRO_BATCH = 1
 """The recipes that NeMo-RL tests, and the defaults of SkyRL and Megatron-LM."""
 ZERO_STAGE = 2
 """OpenRLHF's ``ds.zero_stage``."""
-SHARE = {"vllm": 0.9, "sglang": 0.88, "trtllm": 0.9}
-"""vLLM's and TensorRT-LLM's defaults, and what SGLang takes on a card of 80 GiB."""
 
 SLEEP = "host"
 """What shares an accelerator with an engine takes turns: every trainer has a switch for it, mostly on."""
@@ -69,5 +68,5 @@ def usual_engine(engine: Engine) -> tuple[Engine, list[Usual]]:
     """Return an engine's settings with a usual share if none is stated, and this value."""
     if engine.share is not None or engine.cache_size is not None:
         return engine, []
-    share = SHARE[engine.kind]
+    share = usual_share(engine.kind)
     return replace(engine, share=share), [Usual("share", share)]

@@ -4,7 +4,8 @@
 //! weights and cache. TensorRT-LLM: of what the weights leave, for the cache.
 
 use super::model::{Model, Shape, Stages};
-use super::{Bounds, GIB, Part, around, part};
+use super::numbers::{GRAPHS, MOST_IN_STEP, REPACKED, SGLANG_SHARE, SHARE, USABLE};
+use super::{Belongs, Bounds, Part, around};
 
 /// Whose engine it is, which decides what its share means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,16 @@ pub enum Kind {
     Sglang,
     /// TensorRT-LLM.
     TrtLlm,
+}
+
+impl Kind {
+    /// The share that an engine takes if none is stated.
+    pub fn usual_share(self) -> f64 {
+        match self {
+            Kind::Vllm | Kind::TrtLlm => SHARE,
+            Kind::Sglang => SGLANG_SHARE,
+        }
+    }
 }
 
 /// The settings of an engine. `None`: not stated.
@@ -45,14 +56,6 @@ pub struct Engine {
     /// Bytes of the cache, whatever its share (vLLM).
     pub cache_size: Option<f64>,
 }
-
-/// The most tokens and requests of a step where they are not stated (vLLM: `EngineArgs.get_batch_defaults`).
-const USUAL_STEP: (f64, f64) = (16_384.0, 1024.0);
-const GRAPHS: f64 = 4.0 * GIB;
-/// Weights that an engine keeps in another layout, or twice.
-pub(super) const REPACKED: f64 = 1.06;
-/// Part of its nominal memory that a card offers at least.
-pub const USABLE: f64 = 0.985;
 
 impl Engine {
     /// The weights of a rank.
@@ -112,12 +115,12 @@ impl Engine {
             share - weights.upper
         };
         let mut parts = vec![
-            Part { name: "weights", bounds: weights },
-            part("cache", least, most.max(least)),
-            part("graphs", 0.0, self.graphs()),
+            Part { name: "weights", belongs: Belongs::State, bounds: weights },
+            Part::state("cache", least, most.max(least)),
+            Part::state("graphs", 0.0, self.graphs()),
         ];
         if !self.is_within_share() {
-            parts.push(part("activations", 0.0, self.activations(model)));
+            parts.push(Part::pass("activations", 0.0, self.activations(model)));
             parts.extend(around());
         }
         parts
@@ -148,7 +151,7 @@ impl Engine {
             return Some(false);
         }
         let length = self.length.unwrap_or(1.0).max(1.0);
-        let (tokens, sequences) = USUAL_STEP;
+        let (tokens, sequences) = MOST_IN_STEP;
         let usual = Engine {
             batch: Some(self.batch.unwrap_or(tokens.max(length))),
             sequences: Some(self.sequences.unwrap_or(sequences)),

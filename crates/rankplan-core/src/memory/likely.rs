@@ -1,94 +1,41 @@
 //! What a component is measured to need, between its bounds.
 //!
 //! A likely value has the parts of the bounds. Each is calculated as a framework allocates it, and weighted with a number that was
-//! fitted to measured runs: [`Fit`] has these numbers, one set for each framework. All settings that decide are known here; whoever
-//! asks states a usual value for those that a config leaves out.
+//! fitted to measured runs: [`Fit`] has one set of them for each framework. All settings that decide are known here; whoever asks
+//! states a usual value for those that a config leaves out.
 //!
 //! Counted is what the allocator of a framework holds at its peak (PyTorch: `max_memory_allocated`), as the logs of trainers print
 //! it. [`room`] is what a card needs for that: contexts, buffers of collectives and lost blocks come on top.
 
-use super::engine::{Engine, Kind, REPACKED};
+use super::engine::{Engine, Kind};
 use super::model::{Model, Shape};
+use super::numbers::{
+    ADAPTERS, ASLEEP, AVERAGE, BUCKET, BUFFERS, DEEPSPEED, EIGHT_BITS, FILLED, FSDP, Fit, GROUP_ASLEEP, LIBRARIES,
+    LIVE, LONGEST_STEP, LOST, MEGATRON, PADDED, QUANTIZED, REPACKED, SCORES, SELECTIVE, SEQUENCES, SPARE, STEP,
+    USUAL_LENGTH, USUAL_STEP,
+};
 use super::phases::Sleep;
 use super::training::{Framework, Optimizer, Recompute, Training};
-use super::{GIB, Likely};
-
-/// The numbers of a framework.
-struct Fit {
-    /// Bytes that a layer stores, as a part of the tensors that its backward pass reads.
-    stored: f64,
-    /// Bytes for each logit: of 16 and of 32 bits, with their gradients. Without a backward pass it is half of them.
-    logit: f64,
-    /// Copies at the step of an optimizer, as a part of their upper bound.
-    copies: f64,
-}
-
-/// Fitted to 132 peaks of Megatron-LM (`train-peak` of `memory_rows`).
-const MEGATRON: Fit = Fit { stored: 1.05, logit: 7.3, copies: 0.42 };
-/// Fitted to 34 peaks of FSDP2 (`fsdp_peaks`), half of them with logits of 32 bits.
-const FSDP: Fit = Fit { stored: 1.5, logit: 8.0, copies: 0.0 };
-/// Not fitted: one peak is published. The numbers of FSDP, since both run the layers of Transformers.
-const DEEPSPEED: Fit = FSDP;
-
-/// Part of its layers' tensors that a selective recompute stores. Fitted to the runs of Megatron-Bridge that fit (`ran`).
-const SELECTIVE: f64 = 0.65;
-/// Part that stays of activations where matrices are multiplied in 8 bits. Fitted to the same runs.
-const EIGHT_BITS: f64 = 0.7;
-/// Tokens of an average sequence, as a part of the longest. Fitted to the batch sizes that verl's LoRA scripts found (`batch-search`).
-const AVERAGE: f64 = 0.35;
-/// With so many more sequences the average decides, and not the longest one. Fitted to the same scripts.
-const SEQUENCES: f64 = 50.0;
-/// Tokens of a micro-batch that is filled up to a number of tokens. Fitted to one published peak of verl.
-const FILLED: f64 = 0.85;
-/// Adapters and their optimizer, as a part of the weights of a model: a rank of 32 has 1 % of the parameters, at 18 bytes.
-const ADAPTERS: f64 = 0.09;
-/// Bytes that DeepSpeed gathers ahead: `stage3_max_live_parameters`, 1e9 in 16 bits, or its two buckets of 5e8.
-const LIVE: f64 = 2e9;
-/// Bytes of a softmax over scores that are stored: scores, their softmax in 16 bits, and a mask.
-const SCORES: f64 = 5.0;
-
-/// What a process keeps while it sleeps: its context. Measured of vLLM: 0.76 GiB (`asleep`).
-const CONTEXT: f64 = GIB;
-/// What an engine keeps in a tensor group. Measured of vLLM: 2.4 and 7.2 GiB (`asleep`), whose geometric mean this is.
-const GROUP: f64 = 4.1 * GIB;
-/// The bucket in which weights are sent, and the tensor that is gathered for it.
-const BUCKET: f64 = 2.0 * GIB;
-
-/// What an engine needs for a step, as a part of its upper bound, and besides. Fitted to start-up lines of vLLM (`kv-log`).
-const STEP: f64 = 0.55;
-const LIBRARIES: f64 = 0.25 * GIB;
-/// Tokens of a step where they are not stated, unless a request is longer; its requests (vLLM: `EngineArgs.get_batch_defaults`).
-const USUAL_STEP: (f64, f64) = (2048.0, 256.0);
-/// The longest step that is assumed: longer requests are read in several.
-const LONGEST_STEP: f64 = 8192.0;
-/// Room beside a request that an engine surely starts with: with less, its version decides. Runs of verl left 0.1 to 0.6 GiB, and
-/// vLLM refused with 1.4 (vllm-project/vllm#10517).
-const SPARE: f64 = 1.5 * GIB;
-/// Weights with their padding.
-const PADDED: f64 = 1.01;
-/// The share of an engine whose config states none: vLLM 0.9, SGLang about 0.88, TensorRT-LLM 0.9.
-const SHARES: (f64, f64, f64) = (0.9, 0.88, 0.9);
-/// The length that an engine serves if no length is stated.
-const USUAL_LENGTH: f64 = 4096.0;
-
-/// Blocks that the allocator loses, as a part of what it holds. Fitted to the runs that fit (`ran`).
-const LOST: f64 = 0.08;
-/// The context and the buffers of collectives of a process. Fitted to the same runs.
-const BUFFERS: f64 = 2.0 * GIB;
+use super::{Belongs, Likely, LikelyPart};
 
 /// What has to be free on a card for so many bytes of an allocator.
 pub fn room(allocated: f64) -> f64 {
     (1.0 + LOST) * allocated + BUFFERS
 }
 
-type Parts = Vec<(&'static str, f64)>;
+type Parts = Vec<LikelyPart>;
 
 fn sum(parts: &Parts) -> f64 {
-    parts.iter().map(|part| part.1).sum()
+    parts.iter().map(|part| part.size).sum()
 }
 
-/// Parts that are there while the weights are updated.
-const UPDATE: [&str; 2] = ["optimizer", "copies at the step"];
+fn part(name: &'static str, belongs: Belongs, size: f64) -> LikelyPart {
+    LikelyPart { name, belongs, size }
+}
+
+fn state(name: &'static str, size: f64) -> LikelyPart {
+    part(name, Belongs::State, size)
+}
 
 /// What passes over a pipeline stage have in common: the model, the units that are gathered, and the part of the activations of
 /// layers of attention that this model's layers have.
@@ -116,7 +63,7 @@ impl Training {
         let (model, times) = &model.with_layers_of_attention();
         let mut states = self.likely_states(model, stage);
         for part in &mut states {
-            part.1 *= times;
+            part.size *= times;
         }
         let (Some(shape), Some(tokens)) = (model.known(), self.tokens) else {
             return Likely { parts: states, complete: false };
@@ -143,20 +90,21 @@ impl Training {
     /// The parts of a backward pass over so many tokens.
     fn backward(&self, mut parts: Parts, pass: &Pass<'_>, tokens: f64) -> Parts {
         if self.optimizer_in_step {
-            parts.retain(|part| !UPDATE.contains(&part.0));
+            parts.retain(|part| part.belongs != Belongs::Update);
         }
         let tokens = self.filled(tokens);
         let logits = if self.is_last(pass.stage) { tokens * self.likely_logits(pass.shape) } else { 0.0 };
         let step = [
-            ("gathered", pass.gathered),
-            ("activations", pass.times * tokens * self.likely_activations(pass.shape, pass.stage)),
-            ("logits", logits),
+            part("gathered", Belongs::Pass, pass.gathered),
+            part("activations", Belongs::Pass, pass.times * tokens * self.likely_activations(pass.shape, pass.stage)),
+            part("logits", Belongs::Pass, logits),
         ];
-        let gradients = parts.iter().filter(|part| part.0 == "gradients").map(|part| part.1).sum::<f64>();
+        let gradients =
+            parts.iter().filter(|part| part.belongs == Belongs::Gradients).map(|part| part.size).sum::<f64>();
         // With one micro-batch, PyTorch frees the gradients before they are computed again.
         if self.micro_batches == Some(1.0) && matches!(self.framework, Framework::Fsdp) {
-            let held = step.iter().map(|part| part.1).sum::<f64>();
-            parts.retain(|part| part.0 != "gradients" || held < gradients);
+            let held = step.iter().map(|part| part.size).sum::<f64>();
+            parts.retain(|part| part.belongs != Belongs::Gradients || held < gradients);
             if held < gradients {
                 return parts;
             }
@@ -167,19 +115,16 @@ impl Training {
 
     /// The parts of a forward pass without a backward pass: what a layer reads is gone before there are logits.
     fn scoring(&self, mut parts: Parts, pass: &Pass<'_>, tokens: f64) -> Parts {
-        parts.retain(|part| part.0 != "copies at the step");
-        if self.optimizer_in_step {
-            parts.retain(|part| !UPDATE.contains(&part.0));
-        }
+        parts.retain(|part| part.belongs != Belongs::Update);
         // What loads its optimizer for a step has no gradients here, either; others than Megatron free them after a step.
         if self.optimizer_in_step || self.framework != Framework::Megatron {
-            parts.retain(|part| part.0 != "gradients");
+            parts.retain(|part| part.belongs != Belongs::Gradients);
         }
         let tokens = self.filled(tokens);
         let layer = pass.times * tokens * self.likely_largest_layer(pass.shape, pass.stage);
         let logits = if self.is_last(pass.stage) { tokens * self.likely_logits(pass.shape) / 2.0 } else { 0.0 };
-        let largest = if logits > layer { ("logits", logits) } else { ("activations", layer) };
-        parts.extend([("gathered", pass.gathered), largest]);
+        let (name, largest) = if logits > layer { ("logits", logits) } else { ("activations", layer) };
+        parts.extend([part("gathered", Belongs::Pass, pass.gathered), part(name, Belongs::Pass, largest)]);
         parts
     }
 
@@ -204,7 +149,7 @@ impl Training {
     }
 
     /// Weights, gradients and the optimizer of a rank: the parts of the lower bound, with what a framework does by itself.
-    fn likely_states(&self, model: &Model, stage: f64) -> Vec<(&'static str, f64)> {
+    fn likely_states(&self, model: &Model, stage: f64) -> Parts {
         let usual = Training {
             weight: if self.weight < 2.0 { 2.0 } else { self.weight },
             gradient: self.gradient.or((self.framework == Framework::Megatron).then_some(4.0)),
@@ -217,21 +162,26 @@ impl Training {
         let lower = |name: &str| of(name).map_or(0.0, |bounds| bounds.lower);
         let weights = lower("weights");
         if self.framework == Framework::Forward {
-            return vec![("weights", weights)];
+            return vec![state("weights", weights)];
         }
         if self.lora {
             let stored = if self.weight >= 4.0 { 2.0 } else { 1.0 };
-            return vec![("weights", stored * weights), ("optimizer", ADAPTERS * weights)];
+            return vec![state("weights", stored * weights), state("optimizer", ADAPTERS * weights)];
         }
         let mut parts = vec![
-            ("weights", weights),
-            ("gradients", lower("gradients")),
-            ("optimizer", self.likely_optimizer(lower("optimizer"), lower("gradients"))),
+            state("weights", weights),
+            part("gradients", Belongs::Gradients, lower("gradients")),
+            part("optimizer", self.optimizer_belongs(), self.likely_optimizer(lower("optimizer"), lower("gradients"))),
         ];
         if let Some(copies) = of("copies at the step").filter(|copies| copies.upper.is_finite()) {
-            parts.push(("copies at the step", self.fit().copies * (1.0 - self.on_host) * copies.upper));
+            let size = self.fit().copies * (1.0 - self.on_host) * copies.upper;
+            parts.push(part("copies at the step", Belongs::Update, size));
         }
         parts
+    }
+
+    fn optimizer_belongs(&self) -> Belongs {
+        if self.optimizer_in_step { Belongs::Update } else { Belongs::State }
     }
 
     /// The optimizer, of which the lower bound may know less.
@@ -319,12 +269,7 @@ impl Training {
 
 impl Engine {
     fn likely_share(&self) -> f64 {
-        let (vllm, sglang, trtllm) = SHARES;
-        self.share.unwrap_or(match self.kind {
-            Kind::Vllm => vllm,
-            Kind::Sglang => sglang,
-            Kind::TrtLlm => trtllm,
-        })
+        self.share.unwrap_or(self.kind.usual_share())
     }
 
     /// The weights of a rank, between their bounds: of a quantized checkpoint, some layers keep 16 bits.
@@ -341,7 +286,11 @@ impl Engine {
         let most = weights.upper / REPACKED;
         let (low, high) = self.weight;
         PADDED
-            * if low < 2.0 || high < 2.0 { f64::midpoint(weights.lower, most).min(1.25 * weights.lower) } else { most }
+            * if low < 2.0 || high < 2.0 {
+                f64::midpoint(weights.lower, most).min(QUANTIZED * weights.lower)
+            } else {
+                most
+            }
     }
 
     fn likely_step(&self, model: &Model) -> f64 {
@@ -365,7 +314,8 @@ impl Engine {
         let left = cache - token * self.length.unwrap_or(USUAL_LENGTH);
         let starts =
             if left >= SPARE || self.cache_size.is_some() { Some(true) } else { (left < 0.0).then_some(false) };
-        let parts = vec![("weights", weights), ("cache", cache.max(0.0)), ("activations", step)];
+        let parts =
+            vec![state("weights", weights), state("cache", cache.max(0.0)), part("activations", Belongs::Pass, step)];
         (Likely { parts, complete: model.with_layers_of_attention().0.known().is_some() }, starts)
     }
 }
@@ -373,27 +323,28 @@ impl Engine {
 /// What a component is measured to leave while it sleeps; `grouped`: in tensor groups, whose engines keep buffers.
 ///
 /// A trainer keeps its states, but frees the gradients of FSDP and DeepSpeed after a step. If nothing is stated, it sleeps.
-pub fn asleep(parts: &[(&'static str, f64)], sleep: Option<Sleep>, training: Option<Framework>, grouped: bool) -> f64 {
+pub fn asleep(parts: &[LikelyPart], sleep: Option<Sleep>, training: Option<Framework>, grouped: bool) -> f64 {
     if sleep != Some(Sleep::None) {
-        return if grouped && training.is_none() { GROUP } else { CONTEXT };
+        return if grouped && training.is_none() { GROUP_ASLEEP } else { ASLEEP };
     }
-    let freed: &[&str] = match training {
-        None => &[],
-        Some(Framework::Megatron) => &["activations", "logits", "copies at the step"],
-        Some(_) => &["gradients", "gathered", "activations", "logits", "copies at the step"],
+    let stays = |part: &&LikelyPart| match training {
+        None => true,
+        Some(Framework::Megatron) => !part.belongs.ends_with_a_step(),
+        Some(_) => !part.belongs.ends_with_a_step() && part.belongs != Belongs::Gradients,
     };
-    CONTEXT + parts.iter().filter(|part| !freed.contains(&part.0)).map(|part| part.1).sum::<f64>()
+    ASLEEP + parts.iter().filter(stays).map(|part| part.size).sum::<f64>()
 }
 
 /// What both are measured to need while weights go from a trainer to an engine on the same accelerator.
 pub fn switch(trainer: &Likely, engine: &Likely, sleep: Option<Sleep>) -> Likely {
-    let of = |likely: &Likely, name: &str| likely.parts.iter().find(|part| part.0 == name).map_or(0.0, |part| part.1);
+    let of =
+        |likely: &Likely, name: &str| likely.parts.iter().find(|part| part.name == name).map_or(0.0, |part| part.size);
     let stays = if sleep == Some(Sleep::None) { of(trainer, "gradients") + of(trainer, "optimizer") } else { 0.0 };
     let parts = vec![
-        ("trainer's weights", of(trainer, "weights")),
-        ("trainer's other states", stays),
-        ("engine's weights", of(engine, "weights")),
-        ("bucket", BUCKET),
+        state("trainer's weights", of(trainer, "weights")),
+        state("trainer's other states", stays),
+        state("engine's weights", of(engine, "weights")),
+        part("bucket", Belongs::Pass, BUCKET),
     ];
     Likely { parts, complete: true }
 }

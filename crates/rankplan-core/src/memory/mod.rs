@@ -6,6 +6,7 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | [`numbers`] | every constant, with its source or what it was fitted to |
 //! | [`model`] | the sizes of a model; the parameters of a pipeline stage |
 //! | [`training`] | states, activations and logits of a trainer, or of a model that only computes |
 //! | [`engine`] | weights and cache of an inference engine |
@@ -15,6 +16,7 @@
 pub mod engine;
 pub mod likely;
 pub mod model;
+pub mod numbers;
 pub mod phases;
 pub mod training;
 
@@ -56,24 +58,83 @@ impl Add for Bounds {
     }
 }
 
+/// What a part belongs to, which decides when it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Belongs {
+    /// What a component has while it is awake: weights, moments of an optimizer, the cache of an engine.
+    State,
+    /// Gradients, which some frameworks free after a step.
+    Gradients,
+    /// What layers compute with: activations, logits, gathered units. Gone after a pass.
+    Pass,
+    /// The update of the weights. Gone after a step.
+    Update,
+    /// The allocator of a framework: workspaces, and blocks that are lost.
+    Allocator,
+    /// The process itself, which no allocator counts: contexts, buffers of collectives.
+    Process,
+}
+
+impl Belongs {
+    /// The word for it in Python.
+    pub fn word(self) -> &'static str {
+        match self {
+            Belongs::State => "state",
+            Belongs::Gradients => "gradients",
+            Belongs::Pass => "pass",
+            Belongs::Update => "update",
+            Belongs::Allocator => "allocator",
+            Belongs::Process => "process",
+        }
+    }
+
+    /// Whether it is gone once a step is over.
+    pub fn ends_with_a_step(self) -> bool {
+        matches!(self, Belongs::Pass | Belongs::Update)
+    }
+}
+
 /// A named part of the memory of a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Part {
     /// What it is: `weights`, `optimizer`, `activations`.
     pub name: &'static str,
+    /// What it belongs to.
+    pub belongs: Belongs,
     /// How large it is.
     pub bounds: Bounds,
 }
 
-pub(crate) fn part(name: &'static str, lower: f64, upper: f64) -> Part {
-    Part { name, bounds: Bounds::new(lower, upper) }
+impl Part {
+    pub(crate) fn new(name: &'static str, belongs: Belongs, lower: f64, upper: f64) -> Part {
+        Part { name, belongs, bounds: Bounds::new(lower, upper) }
+    }
+
+    pub(crate) fn state(name: &'static str, lower: f64, upper: f64) -> Part {
+        Part::new(name, Belongs::State, lower, upper)
+    }
+
+    pub(crate) fn pass(name: &'static str, lower: f64, upper: f64) -> Part {
+        Part::new(name, Belongs::Pass, lower, upper)
+    }
+}
+
+/// A named part of what a component is measured to need.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LikelyPart {
+    /// What it is.
+    pub name: &'static str,
+    /// What it belongs to.
+    pub belongs: Belongs,
+    /// How many bytes it has.
+    pub size: f64,
 }
 
 /// What a component is measured to need, by part, in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Likely {
     /// What each part needs.
-    pub parts: Vec<(&'static str, f64)>,
+    pub parts: Vec<LikelyPart>,
     /// Whether these are all parts: activations are missing if the tokens of a micro-batch or the layers are unknown.
     pub complete: bool,
 }
@@ -85,5 +146,9 @@ pub fn total(parts: &[Part]) -> Bounds {
 
 /// What a process holds besides its own tensors: its context, communication buffers, and workspaces of libraries.
 pub(crate) fn around() -> [Part; 3] {
-    [part("context", 0.0, GIB), part("communication", 0.0, 4.0 * GIB), part("workspaces", 0.0, 1.5 * GIB)]
+    [
+        Part::new("context", Belongs::Process, 0.0, numbers::CONTEXT),
+        Part::new("communication", Belongs::Process, 0.0, numbers::COMMUNICATION),
+        Part::new("workspaces", Belongs::Allocator, 0.0, numbers::WORKSPACES),
+    ]
 }

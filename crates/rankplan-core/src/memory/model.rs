@@ -1,5 +1,7 @@
 //! The sizes of a model, and the parameters of a pipeline stage.
 
+use super::numbers::MOST_OF_MODEL;
+
 /// Latent attention (DeepSeek-V2): the ranks of its projections, and the parts of a head.
 #[derive(Clone, Copy, Debug)]
 pub struct Latent {
@@ -88,9 +90,6 @@ pub struct Shape {
     /// Latent attention, if it has any.
     pub latent: Option<Latent>,
 }
-
-/// A stated number of parameters is that of the counted layers if it has at least this part of them.
-const MOST_OF_IT: f64 = 0.9;
 
 /// What is known of a model.
 #[derive(Clone, Copy, Debug)]
@@ -311,7 +310,7 @@ impl Model {
             return (counted, f64::midpoint(least, most) / layers);
         }
         // Without a bound above, those of a vision tower come on top, for example.
-        if least >= MOST_OF_IT * layers { (counted, (least / layers).max(1.0)) } else { (*self, 1.0) }
+        if least >= MOST_OF_MODEL * layers { (counted, (least / layers).max(1.0)) } else { (*self, 1.0) }
     }
 
     /// The parameters of a pipeline stage, at least and at most.

@@ -1,8 +1,9 @@
 //! Sleeping parts, the switch from training to generation, and the host.
 
 use super::model::Model;
+use super::numbers::{BUCKET, FRAGMENTS, OFFLOADING, PROCESSES, STORE};
 use super::training::{Framework, Training};
-use super::{Bounds, GIB, Part, around, part, total};
+use super::{Belongs, Bounds, Part, around, total};
 
 /// What a component leaves on an accelerator while another one has its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,19 +16,6 @@ pub enum Sleep {
     Free,
 }
 
-/// The bucket that weights are sent in.
-const BUCKET: f64 = 2.0 * GIB;
-/// The object store of a node.
-const STORE: f64 = 200.0 * GIB;
-/// Buffers of offloading, as DeepSpeed's estimates count them.
-const BUFFERS: f64 = 1.5;
-
-/// The processes of a switch, the trainer's and the engine's: each has a context, buffers and workspaces of its own.
-const PROCESSES: f64 = 2.0;
-
-/// Parts of a step, which need not stay after it.
-const FREED: [&str; 3] = ["gradients", "activations", "logits"];
-
 /// The memory of a component with these parts while it sleeps.
 ///
 /// No bound but its own parts holds for a sleeper: engines left 0.8 to 7.2 GiB, and NeMo-RL measured a policy that left 25. A trainer
@@ -37,7 +25,7 @@ pub fn asleep(parts: &[Part], sleep: Option<Sleep>) -> Bounds {
     if sleep != Some(Sleep::None) {
         return Bounds::up_to(awake.upper);
     }
-    let freed = parts.iter().filter(|part| FREED.contains(&part.name));
+    let freed = parts.iter().filter(|part| part.belongs == Belongs::Gradients || part.belongs.ends_with_a_step());
     let lower = awake.lower - freed.map(|part| part.bounds.lower).sum::<f64>();
     Bounds::new(lower.max(0.0), awake.upper)
 }
@@ -61,15 +49,16 @@ pub fn switch(model: &Model, trainer: &[Part], engine: &[Part], sleep: Option<Sl
     };
     let gathered = model.shape.map_or(f64::INFINITY, |shape| 2.0 * shape.embedding());
     let mut parts = vec![
-        Part { name: "trainer's weights", bounds: states[0] },
-        Part { name: "trainer's other states", bounds: states[1] },
-        Part { name: "engine's weights", bounds: of(engine, "weights") },
-        part("gathered", 0.0, gathered),
-        part("bucket", 0.0, BUCKET),
-        part("graphs", 0.0, of(engine, "graphs").upper),
+        Part { name: "trainer's weights", belongs: Belongs::State, bounds: states[0] },
+        Part { name: "trainer's other states", belongs: Belongs::State, bounds: states[1] },
+        Part { name: "engine's weights", belongs: Belongs::State, bounds: of(engine, "weights") },
+        Part::pass("gathered", 0.0, gathered),
+        Part::pass("bucket", 0.0, BUCKET),
+        Part::state("graphs", 0.0, of(engine, "graphs").upper),
     ];
-    parts.push(part("fragments", 0.0, 0.12 * total(&parts).upper));
-    parts.extend(around().map(|one| part(one.name, 0.0, PROCESSES * one.bounds.upper)));
+    parts.push(Part::new("fragments", Belongs::Allocator, 0.0, FRAGMENTS * total(&parts).upper));
+    // The trainer and the engine have a context, buffers and workspaces each.
+    parts.extend(around().map(|part| Part::new(part.name, part.belongs, 0.0, PROCESSES * part.bounds.upper)));
     parts
 }
 
@@ -86,7 +75,7 @@ pub fn host_of_trainer(model: &Model, training: &Training, stage: f64, sleep: Op
     let weights = if is_there { 8.0 } else { 4.0 };
     let copies = if is_there && training.framework != Framework::Forward { 16.0 } else { 0.0 };
     let (of_weights, of_optimizer) = training.host_shards(model, divisor);
-    Bounds::new(stays + sleeps, BUFFERS * most.total() * (weights / of_weights + copies / of_optimizer))
+    Bounds::new(stays + sleeps, OFFLOADING * most.total() * (weights / of_weights + copies / of_optimizer))
 }
 
 /// The memory that a rank of an engine takes of its node while it sleeps.

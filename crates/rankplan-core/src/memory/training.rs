@@ -4,7 +4,8 @@
 //! ranks); activations: arXiv 2205.05198, table 2. DeepSpeed: `estimate_zero2_model_states_mem_needs`, `estimate_zero3_...`.
 
 use super::model::{Counts, Model, Shape, Stages};
-use super::{Part, around, part, total};
+use super::numbers::{FRAGMENTS, IMBALANCE, MOST_ADAPTERS, VOCABULARY_UNIT};
+use super::{Belongs, Part, around, total};
 
 /// How the states of a trainer are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,15 +101,6 @@ pub struct Training {
     pub lora: bool,
 }
 
-/// Part of a model that adapters add at most.
-const ADAPTERS: f64 = 0.05;
-/// Megatron pads the vocabulary to a multiple of this for each tensor rank.
-const VOCABULARY_UNIT: f64 = 128.0;
-/// How many times the average of tokens an expert group may get.
-const IMBALANCE: f64 = 4.0;
-/// Part of the allocated memory that may be lost between blocks.
-const FRAGMENTS: f64 = 0.12;
-
 impl Training {
     fn data(&self) -> f64 {
         (self.slots / (self.tp * self.stages.pp)).max(1.0)
@@ -130,7 +122,7 @@ impl Training {
         };
         parts.push(self.activations(model, stage));
         parts.push(self.logits(model, stage));
-        parts.push(part("fragments", 0.0, FRAGMENTS * total(&parts).upper));
+        parts.push(Part::new("fragments", Belongs::Allocator, 0.0, FRAGMENTS * total(&parts).upper));
         parts.extend(around());
         parts
     }
@@ -171,12 +163,13 @@ impl Training {
     fn megatron(&self, model: &Model, least: Counts, most: Counts) -> Vec<Part> {
         let ((dense, expert), (most_dense, most_expert)) = (self.least(model, least), self.most(model, most));
         let (all, most_all) = (dense + expert, most_dense + most_expert);
-        let weights = part("weights", self.weight * all, if self.weight < 2.0 { 4.0 } else { self.weight } * most_all);
+        let weights =
+            Part::state("weights", self.weight * all, if self.weight < 2.0 { 4.0 } else { self.weight } * most_all);
         if self.lora {
             return vec![
                 weights,
-                part("gradients", 0.0, ADAPTERS * 4.0 * most_all),
-                part("optimizer", 0.0, ADAPTERS * 14.0 * most_all),
+                Part::new("gradients", Belongs::Gradients, 0.0, MOST_ADAPTERS * 4.0 * most_all),
+                Part::state("optimizer", 0.0, MOST_ADAPTERS * 14.0 * most_all),
             ];
         }
         let (dp, edp) = (self.data(), self.expert_data());
@@ -189,9 +182,9 @@ impl Training {
         let undivided = if self.distributed == Some(true) { most_shard } else { most_all };
         vec![
             weights,
-            part("gradients", self.gradient.unwrap_or(2.0).min(4.0) * all, 4.0 * most_all),
-            part("optimizer", low * left * shard, times(high, left * undivided)),
-            part("copies at the step", 0.0, 4.0 * most_shard + 2.0 * most_all),
+            Part::new("gradients", Belongs::Gradients, self.gradient.unwrap_or(2.0).min(4.0) * all, 4.0 * most_all),
+            Part::state("optimizer", low * left * shard, times(high, left * undivided)),
+            Part::new("copies at the step", Belongs::Update, 0.0, 4.0 * most_shard + 2.0 * most_all),
         ]
     }
 
@@ -210,9 +203,9 @@ impl Training {
         let bytes = if self.weight >= 4.0 { 4.0 } else { 2.0 };
         let mut parts = if self.lora {
             vec![
-                part("weights", self.weight.min(2.0) * left * each, 4.0 * most_each),
-                part("gradients", 0.0, ADAPTERS * 4.0 * most_each),
-                part("optimizer", 0.0, ADAPTERS * 14.0 * most_each),
+                Part::state("weights", self.weight.min(2.0) * left * each, 4.0 * most_each),
+                Part::new("gradients", Belongs::Gradients, 0.0, MOST_ADAPTERS * 4.0 * most_each),
+                Part::state("optimizer", 0.0, MOST_ADAPTERS * 14.0 * most_each),
             ]
         } else {
             let (low, high) = match self.optimizer {
@@ -220,12 +213,12 @@ impl Training {
                 _ => (2.0 * bytes, 12.0),
             };
             vec![
-                part("weights", bytes * left * each, 4.0 * most_each),
-                part("gradients", bytes * left * each, most_gradients),
-                part("optimizer", low * left * each, times(high, left * most_each)),
+                Part::state("weights", bytes * left * each, 4.0 * most_each),
+                Part::new("gradients", Belongs::Gradients, bytes * left * each, most_gradients),
+                Part::state("optimizer", low * left * each, times(high, left * most_each)),
             ]
         };
-        parts.push(part("gathered", 0.0, self.gathered(model)));
+        parts.push(Part::pass("gathered", 0.0, self.gathered(model)));
         parts
     }
 
@@ -245,21 +238,26 @@ impl Training {
         let divided = |by: bool, of: f64| if by { of / shards } else { of };
         let weights = if self.weights_on_host && low == 3 { 0.0 } else { 2.0 * divided(low == 3, least) };
         let largest = model.known().map_or(f64::INFINITY, Shape::largest_layer);
-        let mut parts = vec![part("weights", weights, 2.0 * divided(high == 3, most))];
+        let mut parts = vec![Part::state("weights", weights, 2.0 * divided(high == 3, most))];
         if self.lora {
-            parts.push(part("gradients", 0.0, ADAPTERS * 4.0 * most));
-            parts.push(part("optimizer", 0.0, ADAPTERS * 14.0 * most));
+            parts.push(Part::new("gradients", Belongs::Gradients, 0.0, MOST_ADAPTERS * 4.0 * most));
+            parts.push(Part::state("optimizer", 0.0, MOST_ADAPTERS * 14.0 * most));
         } else {
             let (bytes, upper) = match self.optimizer {
                 Optimizer::Other => (0.0, f64::INFINITY),
                 _ => (12.0, 12.0),
             };
-            parts.push(part("gradients", 2.0 * left * least / shards, 4.0 * divided(high == 3, most)));
+            parts.push(Part::new(
+                "gradients",
+                Belongs::Gradients,
+                2.0 * left * least / shards,
+                4.0 * divided(high == 3, most),
+            ));
             let optimizer = left * divided(high > 0, most);
-            parts.push(part("optimizer", bytes * left * least / shards, times(upper, optimizer)));
-            parts.push(part("copies at the step", 0.0, 4.0 * divided(high > 0, most)));
+            parts.push(Part::state("optimizer", bytes * left * least / shards, times(upper, optimizer)));
+            parts.push(Part::new("copies at the step", Belongs::Update, 0.0, 4.0 * divided(high > 0, most)));
         }
-        parts.push(part("gathered", 0.0, 4.0 * largest));
+        parts.push(Part::pass("gathered", 0.0, 4.0 * largest));
         parts
     }
 
@@ -268,7 +266,10 @@ impl Training {
         let shards = self.shard.unwrap_or(1.0).max(1.0);
         let lower = self.weight * (dense + expert) * (1.0 - self.on_host) / shards;
         let gathered = self.shard.map_or(0.0, |_| self.gathered(model));
-        vec![part("weights", lower, 4.0 * (most_dense + most_expert) / shards), part("gathered", 0.0, gathered)]
+        vec![
+            Part::state("weights", lower, 4.0 * (most_dense + most_expert) / shards),
+            Part::pass("gathered", 0.0, gathered),
+        ]
     }
 
     /// Bytes of a rank's weights and optimizer on the accelerator, at least: what goes to the host where it sleeps.
@@ -309,7 +310,7 @@ impl Training {
 
     fn activations(&self, model: &Model, stage: f64) -> Part {
         let (Some(shape), Some(tokens)) = (model.known(), self.here()) else {
-            return part("activations", 0.0, f64::INFINITY);
+            return Part::pass("activations", 0.0, f64::INFINITY);
         };
         let [least, most] = self.stages.layers(shape, stage);
         let kept = self.fixed_length && self.recompute == Some(Recompute::None) && self.framework != Framework::Forward;
@@ -325,14 +326,14 @@ impl Training {
         let (dense, expert) = (self.layer(shape, true), self.layer(shape, false));
         let largest = dense.max(expert) * tokens;
         if self.framework == Framework::Forward {
-            return part("activations", 0.0, 2.0 * largest);
+            return Part::pass("activations", 0.0, 2.0 * largest);
         }
         let stored = match self.recompute {
             Some(Recompute::Full) => most.layers * 2.0 * shape.hidden,
             _ => most.dense * dense + most.expert * expert,
         };
         let whole = if self.recompute == Some(Recompute::Full) { 2.0 * largest } else { 0.0 };
-        part("activations", lower, stored * tokens * self.in_flight(stage) + whole)
+        Part::pass("activations", lower, stored * tokens * self.in_flight(stage) + whole)
     }
 
     /// Bytes that a layer stores of a token, at most.
@@ -370,15 +371,15 @@ impl Training {
 
     fn logits(&self, model: &Model, stage: f64) -> Part {
         if stage < self.stages.pp - 1.0 {
-            return part("logits", 0.0, 0.0);
+            return Part::pass("logits", 0.0, 0.0);
         }
         let (Some(shape), Some(tokens)) = (model.known(), self.here()) else {
-            return part("logits", 0.0, f64::INFINITY);
+            return Part::pass("logits", 0.0, f64::INFINITY);
         };
         let kept = self.fixed_length && self.framework != Framework::Forward;
         let lower = if kept { 2.0 * tokens * shape.vocab / self.tp } else { 0.0 };
         let padded = shape.vocab / self.tp + VOCABULARY_UNIT;
-        part("logits", lower, 12.0 * tokens * padded)
+        Part::pass("logits", lower, 12.0 * tokens * padded)
     }
 }
 

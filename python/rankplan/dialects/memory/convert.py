@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
+from rankplan._core import WEIGHT_BUCKET
 from rankplan.hardware.cards import SMALLEST_SIZE
 from rankplan.memory.settings import ENGINES, FRAMEWORKS
 
@@ -27,8 +28,8 @@ class Foreign(NamedTuple):
     task: str
 
 
-LARGEST_BUCKET = 2048
-"""Megabytes of a bucket of weights that the bounds count (`phases.rs`)."""
+_LARGEST_BUCKET = WEIGHT_BUCKET >> 20
+"""Megabytes of a bucket of weights that the bounds count."""
 _ADAM = {"adam", "adamw", "torch.optim.adamw", "torch.optim.adam", "fusedadam"}
 _SHORT = {
     name: short
@@ -156,7 +157,7 @@ def computed_wide(name: Any) -> Any:
 
 def large_bucket(megabytes: Any) -> Any:
     """Return `SMALL` for buckets of weights that are larger than the bound of the switch counts (2 GiB)."""
-    return SMALL if megabytes is not None and megabytes > LARGEST_BUCKET else None
+    return SMALL if megabytes is not None and megabytes > _LARGEST_BUCKET else None
 
 
 def several(size: Any) -> Any:
