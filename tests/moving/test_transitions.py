@@ -1,14 +1,18 @@
-"""Slots, names, bytes, senders and steps of transitions: known cases, laws, and random pairs against an oracle."""
+"""Slots, names, bytes, senders and steps of transitions: known cases, laws, and random pairs against an oracle.
+
+``RANKPLAN_ROUNDS`` multiplies the random pairs; a round has 16 with an oracle, and 32 in all orders of their steps.
+"""
 
 from __future__ import annotations
 
+import os
 import random
 from dataclasses import replace
 from typing import Any
 
 import jsonschema
 import pytest
-from rankplan import PlacementError, Plan, plan, replan, transition
+from rankplan import Inventory, PlacementError, Plan, plan, replan, transition
 from rankplan.moving.names import Gain, best_numbers
 from rankplan.moving.schema import transition_schema
 from rankplan.moving.simulate import verify
@@ -17,6 +21,8 @@ from rankplan.render.map.moving import _cells
 from support.outcomes import some
 from support.transition_oracle import best
 from support.transitions import EXPERTS, MODEL, hosts, planned, tight_pair, trainer, trainer_pair
+
+ROUNDS = int(os.environ.get("RANKPLAN_ROUNDS", "1"))
 
 QWEN = "Qwen/Qwen3-8B"
 ACTOR = {"parallel": {"tp": 4}, "memory": {"training": "megatron", "model": QWEN}}
@@ -67,7 +73,7 @@ def test_a_trainer_that_grows_moves_its_optimizer_even_where_its_weights_stay() 
     assert grown.after["actor"].rows.accelerators() == large["actor"].rows.accelerators()
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(16 * ROUNDS))
 def test_bytes_and_names_are_those_of_an_oracle_that_tries_all(seed: int) -> None:
     rng = random.Random(seed)
     settings: dict[str, dict[str, Any]] = {
@@ -81,12 +87,16 @@ def test_bytes_and_names_are_those_of_an_oracle_that_tries_all(seed: int) -> Non
     def component() -> dict[str, Any]:
         entry = trainer(rng, 8) or {}
         first, last = map(int, entry["placement"].split("-"))
+        size = last - first + 1
         if model is EXPERTS:
             sizes = entry["parallel"]
-            sizes["ep"] = rng.choice([ep for ep in (1, 2, 4) if (last - first + 1) % (ep * sizes["pp"]) == 0])
+            sizes["ep"] = rng.choice([ep for ep in (1, 2, 4) if size % (ep * sizes["pp"]) == 0])
+        if rng.random() < 0.5:
+            entry["placement"] = ",".join(map(str, sorted(rng.sample(range(8), size))))
         return {**entry, "memory": {**settings[kind], "model": model}}
 
-    plans = [planned({"actor": component()}, 1, 8, "80 GiB") for _ in range(2)]
+    nodes, each = rng.choice([(1, 8), (2, 4)])
+    plans = [planned({"actor": component()}, nodes, each, "80 GiB") for _ in range(2)]
     total, stay, order = best(plans[0]["actor"], plans[1]["actor"], model, kind)
     found = transition(*plans)
     assert found.total == pytest.approx(total, abs=len(found.moves) + 2)
@@ -230,7 +240,7 @@ def test_nothing_depends_on_the_order_of_nodes_or_components() -> None:
 # ------------------------------------------------------------------------------------------------------- every order
 
 
-@pytest.mark.parametrize("seed", range(32))
+@pytest.mark.parametrize("seed", range(32 * ROUNDS))
 def test_all_invariants_hold_for_random_pairs(seed: int) -> None:
     rng = random.Random(1000 + seed)
     before, after, options = rng.choice([tight_pair, trainer_pair])(rng)
@@ -449,6 +459,81 @@ def test_a_trainer_whose_states_are_gone_loads_its_checkpoint_as_a_whole() -> No
     weights = {"placement": "0-15", "parallel": {"tp": 4}, "memory": {"forward": True, "model": QWEN}}
     ref = planned({"ref": weights}, 3, 8, "80 GiB")
     assert not transition(ref, replan(ref, hosts(3, 8), without="h1").plan, without="h1").rollback
+
+
+def racks(*names: str) -> Inventory:
+    """Return nodes of 8 accelerators; the first letter of a name is its rack."""
+    records = [{"ranks": rank, "hostname": name, "labels": {"rack": name[0]}} for rank, name in enumerate(names)]
+    return Inventory.from_dict({"levels": ["rack"], "nodes": [{**record, "accelerators": 8} for record in records]})
+
+
+def on(inventory: Inventory, **components: dict[str, Any]) -> Plan:
+    """Return the plan of components on these nodes."""
+    cluster = {"num_nodes": inventory.num_nodes, "accelerator_memory": "80 GiB", "component_placement": components}
+    return plan({"cluster": cluster}, inventory)
+
+
+def test_what_leaves_with_the_nodes_that_replan_frees_drains() -> None:
+    """The plan of a smaller job has only the nodes that it needs; the others are alive until their engines end."""
+    nodes = hosts(3, 8)
+    before = on(nodes, actor={"placement": "0-7", **ACTOR}, rollout=engines("8-23", 8))
+    after = replan(before, nodes, shrink={"rollout": 4}).plan
+    assert after.inventory.num_nodes == 2
+    found = transition(before, after)
+    assert kinds(found) == {"stop": 8} and found.stay["rollout"] == 8 and found.answer == "fits"
+    assert ids(found) == [
+        f"{do} rollout/{number}" for number in range(4, 8) for do in ("stop-routing", "drain", "free")
+    ]
+    assert verify(found).breaches == () and not found.moves
+    named = transition(before, after, without="h2")
+    assert kinds(named) == {"lost": 8} and not named.steps
+
+
+def test_a_trainer_that_leaves_a_node_reads_its_states_from_there() -> None:
+    nodes = racks("a0", "a1", "b0")
+    before = on(nodes, actor={"placement": "0-23", **ACTOR})
+    after = replan(before, nodes, shrink={"actor": 4}).plan
+    assert after.inventory.num_nodes == 1
+    found = transition(before, after)
+    assert not found.rollback and found.by_level.keys() == {"node", "rack", "network"}
+    levels = {"rack": range(8, 16), "network": range(16, 24)}
+    sent = {
+        level: {move.sender.slot for move in found.moves if move.sender and move.level == level} for level in levels
+    }
+    assert all(sent[level] <= set(slots) and sent[level] for level, slots in levels.items())
+    assert found.answer == "unknown" and ("a0", 0) in found.unknown
+    assert verify(found).breaches == ()
+
+
+def test_a_node_that_the_plan_after_lacks_is_dead_if_its_processes_are_elsewhere() -> None:
+    before = on(racks("a0", "a1"), rollout=engines("0-15", 8))
+    after = replan(before, racks("a0", "b0")).plan
+    found = transition(before, after)
+    assert kinds(found) == {"lost": 8, "move": 8} and all(step.side == "after" for step in found.steps)
+
+
+def test_a_node_that_the_plan_after_excludes_is_dead() -> None:
+    before = on(racks("a0", "a1"), rollout=engines("0-15", 8))
+    after = replan(before, racks("a0", "a1"), without="a1", shrink=["rollout"]).plan
+    found = transition(before, Plan.from_dict(after.to_dict()))
+    assert kinds(found) == {"lost": 8} and not found.steps
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_components_of_one_plan_only_start_and_end(turned: bool) -> None:
+    actor = {"placement": "0-3", **ACTOR}
+    small = planned({"actor": actor}, 2, 8, "80 GiB")
+    large = planned({"actor": actor, "rollout": engines("8-11", 2), "env": {"placement": "12-13"}}, 2, 8, "80 GiB")
+    before, after = (large, small) if turned else (small, large)
+    found = transition(before, after, costs={"sync": {"from": "actor", "to": "rollout"}})
+    assert kinds(found) == {"stop" if turned else "start": 6} and found.stay["actor"] == 4
+    assert {step.component for step in found.steps} == {"rollout", "env"}
+    assert (
+        {"free rollout/1", "free env/1"} <= {*ids(found)}
+        if turned
+        else {"route rollout/1", "route env/1"} <= {*ids(found)}
+    )
+    assert verify(found).breaches == ()
 
 
 # -------------------------------------------------------------------------------------------------------------- seconds

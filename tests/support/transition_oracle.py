@@ -1,7 +1,7 @@
 """What slots hold and what moves, element by element: plain Python sets on a fine grid, without boxes.
 
-A tensor is a grid of layers, experts and columns. The grid is fine enough for all sizes that the tests draw, so that
-every part of a slot is a set of whole cells.
+A tensor is a grid of layers, experts and columns. The grid is as coarse as the sizes of at most eight slots allow, so
+that every part of a slot is a set of whole cells; `part` fails for others.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 from rankplan import Component
 
-LAYER_CELLS = 8
+LAYER_CELLS = 1
 """Cells of a layer."""
-COLUMNS = 64
+COLUMNS = 8
 EXPERTS = 8
 """Cells of the width, and of the experts."""
 

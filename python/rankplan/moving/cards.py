@@ -13,6 +13,7 @@ from rankplan.memory.slots import Evaluation
 from rankplan.moving.holdings import OPTIMIZER, STATES, Key
 from rankplan.moving.sides import Kind, Node, Place, Side, Slot
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.node import NodeSpec
 from rankplan.plans.plan import Plan
 
 _UNKNOWN_CARD = 80.0 * (1 << 30)
@@ -43,26 +44,33 @@ class Size(NamedTuple):
 
 
 class Sizes:
-    """The memory of the accelerators of the plan after."""
+    """The memory of the accelerators of the plan after, and of those that only the plan before has."""
 
-    def __init__(self, inventory: Inventory) -> None:
-        self._inventory = inventory
-        self._stated = stated_memory(inventory)
+    def __init__(self, before: Inventory, after: Inventory) -> None:
+        self._before, self._after = before, after
+        self._stated_before, self._stated_after = stated_memory(before), stated_memory(after)
         self._known: dict[Accelerator, Size | None] = {}
 
     def of(self, accelerator: Accelerator) -> Size | None:
         """Return the memory of an accelerator, ``None`` if it is unknown."""
         if accelerator not in self._known:
             node, index = accelerator
-            card = card_at(self._inventory.node(node), index, self._stated[0])
+            spec, (stated, _) = self._node(node)
+            card = card_at(spec, index, stated)
             self._known[accelerator] = None if card is None else Size(USABLE_MEMORY * card[0], card[1])
         return self._known[accelerator]
 
     def host(self, node: Node) -> float | None:
         """Return the memory of a node, ``None`` if it is unknown."""
-        spec = self._inventory.node(node)
-        size = sum(spec.memory.values()) << 20 if spec.memory else self._stated[1]
+        spec, (_, stated) = self._node(node)
+        size = sum(spec.memory.values()) << 20 if spec.memory else stated
         return None if size is None else float(size)
+
+    def _node(self, node: Node) -> tuple[NodeSpec, tuple[int | None, int | None]]:
+        """Return a node, and what its inventory states of the memory of accelerators and of hosts."""
+        if node < 0:
+            return self._before.node(-1 - node), self._stated_before
+        return self._after.node(node), self._stated_after
 
 
 class Amounts:

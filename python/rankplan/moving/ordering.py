@@ -150,6 +150,8 @@ class Group:
         An action is ``stop``, ``sleep`` or ``free`` of an instance that leaves, ``load`` or ``finish`` of one that
         arrives.
         """
+        if self._strict and not self.end_fits():
+            return None
         state = _State(
             frozenset(),
             frozenset(),
@@ -181,6 +183,25 @@ class Group:
             seen.add(after.key)
             path.append(([choice, *actions], after, self._choices(after)))
         return None
+
+    def end_fits(self) -> bool:
+        """Whether upper bounds allow what is on each accelerator at the end.
+
+        Whatever comes last to an accelerator has all of that beside it, in every order: no search is needed to see
+        that none is safe. Instances that sleep at the end do not count.
+        """
+        coming: dict[Accelerator, list[Amount]] = defaultdict(list)
+        for arriving in self._arriving:
+            if not arriving.rests:
+                for amounts in (arriving.loads, arriving.caches):
+                    for accelerator, amount in _only(amounts).items():
+                        coming[accelerator].append(amount)
+        for accelerator, new in coming.items():
+            present = [*self._work.fixed.get(accelerator, ()), *new]
+            size = self._sizes.of(accelerator)
+            if len(present) > 1 and (size is None or _total(present).high > size.usable):
+                return False
+        return True
 
     def _is_done(self, state: _State) -> bool:
         return len(state.finished) == len(self._arriving) and len(state.freed) == len(self._leaving)

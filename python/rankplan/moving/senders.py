@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from rankplan.frozen import frozen
 from rankplan.moving.boxes import Box
 from rankplan.moving.changes import LOST, RESHAPE, RESTART, Changes, missing
 from rankplan.moving.holdings import STATES, WEIGHTS, Holding, Piece
-from rankplan.moving.sides import Kind, Place, Side, has_one_owner
+from rankplan.moving.sides import Kind, Node, Place, Side, has_one_owner
 from rankplan.nodes.inventory import Inventory
 
 _NONE = Fraction(0)
@@ -41,10 +42,14 @@ class Transfer(NamedTuple):
 
 @frozen(slots=False)
 class Distances:
-    """How far two places are apart: the levels of a cluster from inside, with the domain of each node."""
+    """How far two places are apart: the levels of a cluster from inside, with the domain of each node.
+
+    ``freed`` has the domains of nodes that only the plan before has.
+    """
 
     names: tuple[str, ...]
     ids: tuple[Sequence[int], ...]
+    freed: Mapping[Node, tuple[object, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, inventory: Inventory) -> Distances:
@@ -55,12 +60,25 @@ class Distances:
             tuple(level.ids for level in domains),
         )
 
+    def with_freed(self, before: Inventory, after: Inventory, nodes: Iterable[Node]) -> Distances:
+        """Return the distances with nodes that only the plan before has; domains of one name are the same."""
+        known = [{name: number for number, name in enumerate(level.names)} for level in reversed(after.domains)]
+        levels = list(reversed(before.domains_at(after.levels)))
+        freed = {}
+        for node in nodes:
+            domains = [level.names[level.ids[-1 - node]] for level in levels]
+            freed[node] = tuple(numbers.get(name, name) for numbers, name in zip(known, domains, strict=True))
+        return replace(self, freed=freed)
+
     def domains(self, place: Place) -> Iterator[object]:
         """Yield the domain of a place at each level."""
         yield (place.node, place.local) if place.kind == ACCELERATOR else place
         yield place.node
-        for ids in self.ids:
-            yield ids[place.node]
+        if place.node in self.freed:
+            yield from self.freed[place.node]
+        else:
+            for ids in self.ids:
+                yield ids[place.node]
         yield None
 
 

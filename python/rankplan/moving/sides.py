@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from enum import Enum
 from fractions import Fraction
 from typing import NamedTuple
@@ -76,8 +77,8 @@ class Side:
     _bytes: dict[Key, Fraction]
 
     @classmethod
-    def of(cls, component: Component, nodes: list[Node], dead: Marks) -> Side:
-        """Return a component on these nodes, some of whose hardware is dead."""
+    def of(cls, component: Component, nodes: list[Node]) -> Side:
+        """Return a component on these nodes."""
         slots = list(_slots(component, nodes))
         kind = _kind(component)
         if kind is Kind.TRAINER:
@@ -88,8 +89,14 @@ class Side:
         instances: list[list[int]] = [[] for _ in range(max(numbers, default=-1) + 1)]
         for slot, number in zip(slots, numbers, strict=True):
             instances[number].append(slot.number)
-        lost = frozenset(slot.number for slot in slots if dead and _is_dead(component, slot, nodes, dead))
-        return cls(component, Keeper.of(component), kind, slots, instances, numbers, nodes, lost, {}, {}, {}, {})
+        return cls(component, Keeper.of(component), kind, slots, instances, numbers, nodes, frozenset(), {}, {}, {}, {})
+
+    def with_dead(self, dead: Marks) -> Side:
+        """Return the component where some hardware is dead."""
+        if not dead:
+            return self
+        lost = (slot.number for slot in self.slots if _is_dead(self.component, slot, self.nodes, dead))
+        return replace(self, dead=frozenset(lost))
 
     def key(self, slot: Slot) -> Key:
         """Return the coordinates of a slot that decide what it holds."""
@@ -191,8 +198,8 @@ def common_nodes(before: Plan, after: Plan) -> tuple[list[Node], list[Node]]:
 def dead_hardware(before: Plan, after: Plan, nodes: list[Node], without: Collection[str]) -> Marks:
     """Return the hardware that is dead, by node; ``None`` for a whole node.
 
-    Dead is what ``without`` names, and what the inventory of the plan after lacks or marks as out of use.
-    ``nodes`` are those of the plan before. Raises `PlacementError` for unknown names.
+    Dead is what ``without`` names, and what either inventory marks as out of use or the plan after excludes. ``nodes``
+    are those of the plan before. Raises `PlacementError` for unknown names.
     """
     dead: Marks = {}
     old, new = before.inventory, after.inventory
@@ -204,14 +211,32 @@ def dead_hardware(before: Plan, after: Plan, nodes: list[Node], without: Collect
             unknown += error.diagnostics
     if unknown:
         raise PlacementError(unknown)
+    for name in () if new.facts is None else new.facts.exclude:
+        with suppress(PlacementError):
+            old = old.without([name])
     for rank, local in old.marks.items():
         add_mark(dead, nodes[rank], local)
     for node, local in new.marks.items():
         add_mark(dead, node, local)
-    for node in nodes:
-        if node < 0:
-            dead[node] = None
     return dead
+
+
+def deserted(before: Mapping[str, Side], after: Mapping[str, Side]) -> Marks:
+    """Return the nodes that only the plan before has, and that processes have left for other devices: they are dead.
+
+    A node of which all processes end is alive: without them, `replan` needs it no more, and its plan has only the nodes
+    that it needs.
+    """
+    left: Marks = {}
+    for name, side in before.items():
+        homes = {slot.coordinates: slot.place.node for slot in side.slots if slot.place.node < 0}
+        if not homes or name not in after:
+            continue
+        places = {slot.place for slot in side.slots}
+        for slot in after[name].slots:
+            if slot.coordinates in homes and slot.place not in places:
+                left[homes[slot.coordinates]] = None
+    return left
 
 
 def _without(old: Inventory, new: Inventory, name: str) -> tuple[Inventory, Inventory]:

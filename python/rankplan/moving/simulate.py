@@ -111,7 +111,7 @@ class _Simulation:
         for number, step in enumerate(self._steps):
             self._of[step.do, step.side, Instance(step.component, step.instance)] = number
         self._parts = transition.parts
-        self._sizes = Sizes(transition.after.inventory)
+        self._sizes = Sizes(transition.before.inventory, transition.after.inventory)
         self._breaches: dict[Breach, None] = {}
         changing = {at for at, _, taken, _ in self._memory() if taken is not None}
         self._holds = [hold for hold in self._memory() if hold[0] in changing]

@@ -23,9 +23,8 @@ from rankplan.moving.names import Naming, named
 from rankplan.moving.ordering import Group, Hold, Ordered, Step, groups_of, sleeping_choices
 from rankplan.moving.peaks import Peak, Seconds, longest_path, peaks_of
 from rankplan.moving.senders import HOST, STORAGE, Distances, Sender, Sending, Transfer
-from rankplan.moving.sides import Node, Side, Slot, check_alive, common_nodes, dead_hardware
+from rankplan.moving.sides import Node, Side, Slot, check_alive, common_nodes, dead_hardware, deserted
 from rankplan.moving.times import step_seconds
-from rankplan.nodes.entries import Marks
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.words import as_int
 
@@ -141,8 +140,7 @@ class Transition:
 
     def node_name(self, node: Node) -> str:
         """Return the name of a node of either plan."""
-        inventory, rank = (self.after.inventory, node) if node >= 0 else (self.before.inventory, -1 - node)
-        return inventory.node(rank).name
+        return _node_name(self.before, self.after, node)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the transition as plain values; ``rankplan schema --transition`` describes them."""
@@ -209,6 +207,10 @@ def _plain_move(move: Move) -> dict[str, Any]:
     return plain
 
 
+def _node_name(before: Plan, after: Plan, node: Node) -> str:
+    return before.inventory.node(-1 - node).name if node < 0 else after.inventory.node(node).name
+
+
 def _whole(size: float) -> int | None:
     return None if size == float("inf") else int(size)
 
@@ -251,12 +253,17 @@ def transition(
         return _lending(before, after, asleep, known)
     nodes, new_nodes = common_nodes(before, after)
     dead = dead_hardware(before, after, nodes, [without] if isinstance(without, str) else without)
-    old = {name: Side.of(component, nodes, dead) for name, component in before.items()}
-    new = {name: Side.of(component, new_nodes, dead) for name, component in after.items()}
+    old = {name: Side.of(component, nodes) for name, component in before.items()}
+    new = {name: Side.of(component, new_nodes).with_dead(dead) for name, component in after.items()}
     check_alive(new.values())
+    freed = [node for node in nodes if node < 0]
+    if freed:
+        dead |= deserted(old, new)
+        distances = distances.with_freed(before.inventory, after.inventory, freed)
+    old = {name: side.with_dead(dead) for name, side in old.items()}
     namings: dict[str, Naming] = {}
     if names == FREE:
-        new, after, namings = _named(old, new, after, new_nodes, dead)
+        new, after, namings = _named(old, new, after, new_nodes)
     return _Solving(before, after, old, new, namings, known, distances, least).transition()
 
 
@@ -294,7 +301,7 @@ def _model_name(memory: Any) -> str:
 
 
 def _named(
-    old: Mapping[str, Side], new: Mapping[str, Side], after: Plan, nodes: list[Node], dead: Marks
+    old: Mapping[str, Side], new: Mapping[str, Side], after: Plan, nodes: list[Node]
 ) -> tuple[dict[str, Side], Plan, dict[str, Naming]]:
     """Return the sides and the plan after with the best numbers of data groups."""
     sides, namings, changed = dict(new), dict[str, Naming](), {}
@@ -305,7 +312,7 @@ def _named(
                 changed[name] = component
     if changed:
         after = after.placed(after.inventory, [changed.get(name, component) for name, component in after.items()])
-        sides |= {name: Side.of(after[name], nodes, dead) for name in changed}
+        sides |= {name: Side.of(after[name], nodes) for name in changed}
     return sides, after, namings
 
 
@@ -316,18 +323,17 @@ def _same_rows(old: Side, new: Side) -> bool:
 
 @frozen(slots=False)
 class _Attempt:
-    """The transfers and the work if some instances send nothing, and the groups with the steps that were found."""
+    """The transfers and the work if some instances send nothing, and the groups with the steps that were found.
+
+    ``blocked`` are the groups that have no order, but might have one with other senders.
+    """
 
     sending: Sending
     transfers: list[Transfer]
     work: Work
     groups: list[list[tuple[str, Instance]]]
-    orders: list[Any]
-
-    @property
-    def failed(self) -> list[int]:
-        """The groups without an order."""
-        return [index for index, order in enumerate(self.orders) if order is None]
+    orders: list[Ordered | None]
+    blocked: list[int]
 
 
 class _Solving:
@@ -346,7 +352,7 @@ class _Solving:
     ) -> None:
         self._before, self._after, self._old, self._new = before, after, old, new
         self._namings, self._costs, self._distances, self._serving = namings, costs, distances, serving
-        self._sizes = Sizes(after.inventory)
+        self._sizes = Sizes(before.inventory, after.inventory)
         rests_before, rests_after = resting(before, old), resting(after, new)
         self._components: dict[str, Component] = {}
         for name in dict.fromkeys([*before, *after]):
@@ -368,12 +374,15 @@ class _Solving:
         transfers = sending.transfers()
         work = work_of(self._components, transfers, self._sizes, self._serving, self._costs.aborting)
         groups = groups_of(work)
-        orders = []
-        for members in groups:
+        orders: list[Ordered | None] = []
+        blocked = []
+        for index, members in enumerate(groups):
             group = Group(work, members, self._sizes, strict=True)
             actions = group.order()
             orders.append(None if actions is None else group.steps(actions))
-        return _Attempt(sending, transfers, work, groups, orders)
+            if actions is None and group.end_fits():
+                blocked.append(index)
+        return _Attempt(sending, transfers, work, groups, orders, blocked)
 
     def _silent(self) -> Iterator[Instance]:
         """Yield the instances that sleep without a copy: nothing can be read of them."""
@@ -387,7 +396,7 @@ class _Solving:
         best = first
         blocked = [
             instance
-            for index in first.failed
+            for index in first.blocked
             for side, instance in first.groups[index]
             if side == "before" and first.work.leaving[instance].receivers
         ]
@@ -395,16 +404,16 @@ class _Solving:
         for size in (1, 2) if len(blocked) <= _MOST_AVOIDED else ():
             for avoided in combinations(blocked, size):
                 other = self._attempt(avoided)
-                if len(other.failed) < len(best.failed) and _stored(other.transfers) == from_storage:
+                if len(other.blocked) < len(best.blocked) and _stored(other.transfers) == from_storage:
                     best = other
-                    if not best.failed:
+                    if not best.blocked:
                         return best
         return best
 
     def transition(self) -> Transition:
         """Return the transition. Raises `PlacementError` (``transition-stuck``)."""
         attempt = self._attempt(())
-        if attempt.failed:
+        if attempt.blocked:
             attempt = self._with_other_senders(attempt)
         steps: list[Step] = []
         holds: list[Hold] = []
@@ -419,7 +428,7 @@ class _Solving:
                 optimal = optimal and exact
                 if not fits:
                     answer = "unknown"
-                    unknown += _uncertain(order, self._sizes, self._after)
+                    unknown += _uncertain(order, self._sizes, self._before, self._after)
             steps += order.steps
             holds += order.holds
         transfers = self._through_hosts(attempt.transfers, slept)
@@ -487,7 +496,7 @@ class _Solving:
             waiting = [f"{instance.component}/{instance.number} {side}" for side, instance in members]
             raise PlacementError([faults.waiting_for_each_other(waiting)])
         node, index = block.accelerator
-        where = f"accelerator {index} of {self._after.inventory.node(node).name}"
+        where = f"accelerator {index} of {_node_name(self._before, self._after, node)}"
         present = self._on(work, members, block.accelerator)
         raise PlacementError([faults.stuck(where, int(block.needed), int(block.size), present)])
 
@@ -588,13 +597,13 @@ class _Solving:
         return round(kept - sum(received.values()))
 
 
-def _uncertain(order: Ordered, sizes: Sizes, after: Plan) -> list[tuple[str, int]]:
+def _uncertain(order: Ordered, sizes: Sizes, before: Plan, after: Plan) -> list[tuple[str, int]]:
     """Return the accelerators on which the upper bounds may not fit, by node and local index."""
     places = []
     for peak in peaks_of(order.steps, order.holds):
         size = sizes.of(peak.accelerator)
         if size is None or peak.most > size.usable:
-            places.append((after.inventory.node(peak.accelerator[0]).name, peak.accelerator[1]))
+            places.append((_node_name(before, after, peak.accelerator[0]), peak.accelerator[1]))
     return places
 
 
@@ -633,8 +642,8 @@ def _lending(before: Plan, after: Plan, asleep: tuple[Sequence[str], Sequence[st
     if before != after:
         raise PlacementError([faults.other_places()])
     nodes = list(range(after.inventory.num_nodes))
-    sides = {name: Side.of(component, nodes, {}) for name, component in after.items()}
-    sizes = Sizes(after.inventory)
+    sides = {name: Side.of(component, nodes) for name, component in after.items()}
+    sizes = Sizes(before.inventory, after.inventory)
     parts = {
         name: Component(side, side, changes_of(side, side), Amounts(side, rests=False), Amounts(side, rests=False))
         for name, side in sides.items()
@@ -659,7 +668,7 @@ def _lending(before: Plan, after: Plan, asleep: tuple[Sequence[str], Sequence[st
         kept=None,
         offload=offload,
         serving=0,
-        unknown=() if fits else tuple(_uncertain(order, sizes, after)),
+        unknown=() if fits else tuple(_uncertain(order, sizes, before, after)),
         parts=parts,
         holds=tuple(order.holds),
         costs=costs,
