@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 import uuid
 from contextlib import suppress
@@ -15,10 +16,42 @@ LARGEST = 64 << 20
 """The most bytes of a file that people write."""
 
 _CHUNK = 1 << 20
+_STREAM = re.compile(r"/dev/(?:stdin|fd/[0-9]+)|/proc/(?:self|[0-9]+)/fd/[0-9]+")
+"""Paths of open files, which say nothing about a folder."""
+
+
+class PipedFile(str):
+    """The path of a pipe, and its content, which can be read only once."""
+
+    __slots__ = ("content",)
+
+    def __new__(cls, path: str, content: bytes) -> PipedFile:
+        piped = super().__new__(cls, path)
+        piped.content = content
+        return piped
+
+    content: bytes
+
+
+def is_pipe(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a pipe that was not read yet. Raises ``OSError`` only where a folder cannot be searched."""
+    return not isinstance(path, PipedFile) and Path(path).is_fifo()
+
+
+def read_pipe(path: str | os.PathLike[str]) -> PipedFile:
+    """Read a pipe, for all who take its path next. Raises ``OSError``."""
+    return PipedFile(os.fspath(path), read_whole(path))
+
+
+def folder_of(file: str) -> Path:
+    """Return the folder to which paths in a file are relative: the working directory for the standard input."""
+    return Path() if _STREAM.fullmatch(file) else Path(file).parent
 
 
 def read_whole(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
     """Return the content of a regular file or a pipe of at most ``limit`` bytes. Raises ``OSError``."""
+    if isinstance(path, PipedFile):
+        return path.content
     with Path(path).open("rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
@@ -32,7 +65,9 @@ def read_whole(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
 
 
 def beginning(path: str | os.PathLike[str], most: int) -> bytes:
-    """Return the first bytes of a regular file; none of a pipe, which can be read only once. Raises ``OSError``."""
+    """Return the first bytes of a regular file, or of a pipe that was read; none of another. Raises ``OSError``."""
+    if isinstance(path, PipedFile):
+        return path.content[:most]
     if not Path(path).is_file():
         return b""
     with Path(path).open("rb") as file:

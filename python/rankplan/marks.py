@@ -17,7 +17,7 @@ _SEARCHED = 16 << 20
 
 
 def is_emitted(file: str | os.PathLike[str]) -> bool:
-    """Whether rankplan has written a file for a launcher. A pipe never counts as one. Raises ``OSError``."""
+    """Whether rankplan has written a file for a launcher. A pipe counts once it was read. Raises ``OSError``."""
     return has_mark(beginning(file, _SEARCHED))
 
 

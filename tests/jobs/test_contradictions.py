@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -162,14 +163,53 @@ def test_a_job_file_from_a_pipe_gets_the_model_of_the_option() -> None:
     assert piped.stdout.replace("/dev/stdin", "run.job.yaml") == done.stdout and "actor" in piped.stdout
 
 
+def piped(text: str, *words: str) -> str:
+    """Return what a command prints that reads a text from a pipe; its path is ``PIPE`` there."""
+    reading, writing = os.pipe()
+    path = f"/dev/fd/{reading}"
+    try:
+        os.write(writing, text.encode())
+        os.close(writing)
+        done = run(*(word.replace("PIPE", path) for word in words))
+    finally:
+        os.close(reading)
+    assert done.exit_code == 0, done.stdout + done.stderr
+    return done.stdout.replace(path, "PIPE")
+
+
+def test_a_job_file_from_a_pipe_is_one_of_the_working_directory() -> None:
+    content = "job: verl.yaml\nnodes: nodes.yaml\nmemory: {reserve: 1 GiB}\n"
+    Path("run.job.yaml").write_text(content)
+    for words in (["plan", "PIPE"], ["plan", "PIPE", "--", "trainer.nnodes=1"], ["check", "PIPE", "--verbose"]):
+        named = run(*(word.replace("PIPE", "run.job.yaml") for word in words))
+        assert piped(content, *words).replace("PIPE", "run.job.yaml") == named.stdout
+    plain = run("plan", "run.job.yaml", "--without", "node-0").stdout
+    job = {"job": "run.job.yaml", "exclude": ["node-0"]}
+    assert piped(json.dumps(job), "plan", "PIPE") == plain
+    rankplan.plan("run.job.yaml").save("plan.json")
+    assert piped(Path("plan.json").read_text(), "plan", "PIPE") == run("plan", "plan.json").stdout
+    assert piped(VERL, "plan", "PIPE", "--nodes", "2x8") == run("plan", "verl.yaml", "--nodes", "2x8").stdout
+
+
+def test_a_job_file_may_name_a_pipe() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"job: verl.yaml\nnodes: nodes.yaml\n")
+    os.close(writing)
+    Path("below.job.yaml").write_text(f"job: /dev/fd/{reading}\nexclude: [node-0]\n")
+    done = run("plan", "below.job.yaml")
+    os.close(reading)
+    Path("run.job.yaml").write_text("job: verl.yaml\nnodes: nodes.yaml\nexclude: [node-0]\n")
+    assert done.exit_code == 0 and done.stdout == run("plan", "run.job.yaml").stdout, done.stderr
+
+
 def test_pin_runs_the_script_that_is_named() -> None:
     """Its own folder may have another one with the same name."""
     script = Path("elsewhere", "run.sh").absolute()
     script.parent.mkdir()
     script.write_text("python3 -m verl.trainer.main_ppo trainer.nnodes=1 trainer.n_gpus_per_node=8\n")
-    assert _own_words(str(script), None, ()) == ("bash", str(script))
+    assert _own_words(str(script), None) == ("bash", str(script))
     Path("run.job.yaml").write_text(f"job: {script}\nnodes: 1x8\n")
-    assert _own_words("run.job.yaml", None, ()) == ("bash", str(script))
+    assert _own_words("run.job.yaml", None) == ("bash", str(script))
 
 
 RACKS = """\

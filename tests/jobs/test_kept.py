@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -61,6 +62,61 @@ def test_no_absolute_path_is_kept() -> None:
     assert plan.job is not None and plan.job.emit["base"] == str(base), "`emit run.job.yaml` needs it"
     assert "base" not in plan.to_dict()["job"]["emit"]
     assert str(Path.cwd()) not in json.dumps(plan.to_dict())
+
+
+def test_the_base_of_a_plan_is_relative_to_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing depends on the folder in which a command runs."""
+    for name in ("jobs", "plans", "other"):
+        Path(name).mkdir()
+    Path("jobs/base.yaml").write_text(
+        "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {labels: {a: b}}\n"
+    )
+    text = JOB.replace("conf.yaml", "../conf.yaml").replace("nodes.yaml", "../nodes.yaml")
+    Path("jobs/run.job.yaml").write_text(text.replace("image: me/rl:1", "image: me/rl:1, base: base.yaml"))
+    texts = set()
+    root = Path.cwd()
+    for folder in (".", "jobs", "other"):
+        monkeypatch.chdir(root / folder)
+        job, plan, copy = (
+            os.path.relpath(root / name) for name in ("jobs/run.job.yaml", "plans/plan.json", "copy.json")
+        )
+        texts.add(run("emit", job).stdout)
+        assert run("plan", job, "--save", plan).exit_code == 0
+        assert run("plan", plan, "--save", copy).exit_code == 0
+        bases = [json.loads(Path(name).read_text())["job"]["emit"]["base"] for name in (plan, copy)]
+        assert bases == ["../jobs/base.yaml", "jobs/base.yaml"]
+        texts |= {run("emit", name).stdout for name in (plan, copy)}
+    (only,) = texts
+    assert "a: b" in only and "base" not in only
+
+
+def test_options_without_a_launcher_count_where_one_takes_them() -> None:
+    options = "emit: {image: me/rl:1, slurm-release: '24.05', command: run}"
+    Path("any.job.yaml").write_text(f"job: conf.yaml\nnodes: nodes.yaml\n{options}\n")
+    kubernetes, slurm = run("emit", "any.job.yaml", "--to", "jobset"), run("emit", "any.job.yaml", "--to", "slurm")
+    assert kubernetes.exit_code == slurm.exit_code == 0, kubernetes.stderr + slurm.stderr
+    assert "image: me/rl:1" in kubernetes.stdout
+    assert slurm.stdout == run("emit", "any.job.yaml", "--to", "slurm", "--slurm-release", "24.05").stdout
+    assert "name the launcher with --to" in run("emit", "any.job.yaml").stderr
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("base", 5, "`base` is 5; it must be text"),
+        ("base", "a\0b", "it must be text"),
+        ("to", ["kuberay"], "`to` is ['kuberay']; it must be text"),
+        ("image", {"a": "b"}, "`image` is {'a': 'b'}; it must be a text"),
+        ("port", 0, "port is 0; it must be from 1 to 65535"),
+        ("kind", "pod", "kind is 'pod'; it must be one of job, cluster"),
+    ],
+)
+def test_a_plan_whose_options_were_edited_is_refused(option: str, value: object, message: str) -> None:
+    content = rankplan.plan("run.job.yaml").to_dict()
+    content["job"]["emit"][option] = value
+    Path("plan.json").write_text(json.dumps(content))
+    done = run("emit", "plan.json", "--to", "jobset")
+    assert (done.exit_code == 1 and f"error[invalid-plan]: {message}" in done.stderr) or message in done.stderr
 
 
 @pytest.mark.parametrize("command", ["replan --without n1 --inventory nodes.yaml --save", "plan --save"])

@@ -19,12 +19,12 @@ from rankplan.front.command import OwnCommand, announce_without_ray, command_of
 from rankplan.front.job import Config, is_saved, opened, unplaced_job
 from rankplan.guests.doors import GuestError
 from rankplan.launchers.emit import emit as emitted
-from rankplan.launchers.options import DEFAULT, TO, EmitOptions, Form, flag, forms
+from rankplan.launchers.options import DEFAULT, EmitOptions, Form, flag, forms
 from rankplan.launchers.table import LAUNCHERS
 from rankplan.launchers.trainer import starts_itself
 from rankplan.marks import is_emitted
 from rankplan.plans.plan import Plan
-from rankplan.plans.plan_job import PlanJob
+from rankplan.plans.plan_job import TO, PlanJob
 
 
 class Pair(click.ParamType):  # type: ignore[type-arg]

@@ -12,8 +12,9 @@ from rankplan.errors import KeyPath
 from rankplan.jobs.keys import COMPONENTS, KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB
 from rankplan.jobs.schema import job_schema
-from rankplan.launchers.options import TO, option_names
+from rankplan.launchers.options import option_names
 from rankplan.launchers.table import LAUNCHERS
+from rankplan.plans.plan_job import TO
 
 
 def dialect_at(config: Mapping[Any, Any] | None, named: str | None = None) -> str | None:

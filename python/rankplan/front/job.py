@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from rankplan.dialects import DIALECTS, OWN, Dialect, inventory_of, mixed, no_job, recognised
 from rankplan.dialects.interface.cluster import AnyCluster
 from rankplan.errors import Diagnostic, PlacementError
-from rankplan.files import beginning
+from rankplan.files import beginning, is_pipe, read_pipe
 from rankplan.front.memory import UsedMemory, needs_of
 from rankplan.front.warnings import (
     group_warnings,
@@ -320,6 +320,7 @@ def unplaced_job(
     config: Config, *, dialect: str | None = None, overrides: Sequence[str] = (), model: str | None = None
 ) -> Job:
     """Read a config whose nodes are known later: see `Job.on`. Until then, it has one node with one accelerator."""
+    config = opened(config)
     name, stated = name_of(config), job_file_of(config)
     overrides = checked_overrides(overrides)
     content: Mapping[str, Any]
@@ -333,8 +334,6 @@ def unplaced_job(
         content = config
     else:
         content = load_config(_path(config), overrides)
-        if JOB in content:  # from a pipe
-            return unplaced_job(content, dialect=dialect, model=model)
     chosen, guest_warnings = _dialect(dialect, content)
     if stated is not None:
         from rankplan.jobs.joining import check_processes
@@ -390,8 +389,11 @@ def job_file_of(config: Any) -> JobFile | None:
 
 
 def opened(config: Config) -> Config:
-    """Read a job file once, for all functions that take it next; return any other config unchanged."""
+    """Read a job file, or a pipe, once, for all functions that take it next; return any other config unchanged."""
     stated = job_file_of(config)
+    if stated is None and isinstance(config, str | os.PathLike) and is_pipe(config):
+        config = read_pipe(config)
+        stated = job_file_of(config)
     return config if stated is None else stated
 
 
@@ -450,7 +452,7 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> tuple[Dialect, list
 def is_saved(file: Any) -> bool:
     """Whether a file is a saved plan, has one for a launcher, or is a job file that names one. Raises ``OSError``.
 
-    A pipe never counts as one.
+    A pipe counts once it was read: see `opened`.
     """
     stated = job_file_of(file)
     return _is_plan(_path(file) if stated is None else stated.job)
@@ -497,7 +499,7 @@ def saved_plan(
 
 def _plan_below(stated: JobFile) -> Plan | None:
     """Return the saved plan that a job file names, with what the job file states; ``None`` if it names a config."""
-    if not Path(stated.job).is_file() or not _is_plan(stated.job):
+    if not _is_plan(stated.job):
         return None
     from rankplan.jobs.joining import on_plan
 

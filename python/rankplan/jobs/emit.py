@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from rankplan.errors import Diagnostic
 from rankplan.jobs import faults
-from rankplan.launchers.options import TO, Form, check_values, flag, option_names
+from rankplan.launchers.options import Form, flag, option_names, wrong_value
 from rankplan.launchers.table import LAUNCHERS
+from rankplan.plans.plan_job import TO
 from rankplan.words import did_you_mean, shown
 
 
@@ -29,7 +30,7 @@ def read_options(stated: Mapping[str, Any]) -> dict[str, ReadOption]:
             fault = None if isinstance(value, str) and value in LAUNCHERS else _unknown_launcher(value)
         elif name in known or name in own:
             form = known[name][1] if name in known else own[name]
-            fault = _wrong_value(name, value, form)
+            fault = wrong_value(name, value, form)
         else:
             fault = faults.unknown_inner_key(name, "emit", [TO, *known, *own])
         found[name] = ReadOption(value, fault)
@@ -46,15 +47,3 @@ def _own_options(to: Any) -> dict[str, Form]:
 def _unknown_launcher(value: Any) -> Diagnostic:
     help = did_you_mean(str(value), LAUNCHERS, "use one of")
     return Diagnostic("invalid-value", f"`to` is {shown(value)}; it must be a launcher", help)
-
-
-def _wrong_value(name: str, value: Any, form: Form) -> Diagnostic | None:
-    """Return the fault of the value of an option; ``None`` for a right one."""
-    if not form.accepts(value):
-        allowed = "true or false" if form.types is bool else form.instead
-        return Diagnostic("invalid-value", f"`{name}` is {shown(value)}; it must be {allowed}", form.help)
-    try:
-        check_values({name: value}, {name: form})
-    except ValueError as error:
-        return Diagnostic("invalid-value", str(error), form.help)
-    return None

@@ -162,14 +162,15 @@ def _kept(job: JobFile, overrides: Sequence[str], dialect: str | None) -> PlanJo
     The command of a trainer that starts itself is that of its script, if the file states none.
     """
     file = Path(job.job)
-    digest = sha256(read_whole(file)).hexdigest() if file.is_file() else None
+    is_file = file.is_file()
+    digest = sha256(read_whole(file)).hexdigest() if is_file else None
     command = job.command
-    if command is None and dialect is not None and file.is_file():
+    if command is None and dialect is not None and is_file:
         from rankplan.jobs.command import own_command  # most job files state no script
 
         with suppress(PlacementError):  # `emit` and `pin` report it
             command = own_command(job.job, str(job.reader.at((JOB,))), overrides, system=dialect)
-    return PlanJob(file.name, digest, tuple(map(str, overrides)), command, dict(job.emit))
+    return PlanJob(file.name if is_file else None, digest, tuple(map(str, overrides)), command, dict(job.emit))
 
 
 def _kept_by_plan(before: PlanJob | None, job: JobFile) -> PlanJob:

@@ -253,7 +253,7 @@ class _Reading:
     def _job(self) -> str:
         value = self._value(JOB)
         if isinstance(value, str) and value.strip():
-            return self._path(value, (JOB,))
+            return self._stack.job or ""
         if JOB not in self._unread:
             self._add((JOB,), faults.wrong_job(value))
         return ""

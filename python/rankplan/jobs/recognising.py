@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rankplan.files import LARGEST, beginning
+from rankplan.files import LARGEST, PipedFile, beginning
 from rankplan.read.text.load import SCRIPTS
 
 JOB = "job"
@@ -28,14 +28,18 @@ class ReadJob:
 def is_job_file(config: Any) -> bool:
     """Whether a config may be a job file. That of a trainer may look like one; whoever reads it knows.
 
-    A pipe, which can be read only once, never counts as one. Raises ``OSError``.
+    A pipe counts once it was read: see `rankplan.files.PipedFile`. Raises ``OSError``.
     """
     if isinstance(config, (ReadJob, Mapping)):
         return isinstance(config, ReadJob) or JOB in config
     if not isinstance(config, (str, os.PathLike)):
         return False
     file = os.fspath(config)
-    if file.endswith(SCRIPTS) or not Path(file).is_file() or Path(file).stat().st_size > LARGEST:
+    if file.endswith(SCRIPTS) or not (isinstance(file, PipedFile) or _is_small_file(Path(file))):
         return False
     content = beginning(file, LARGEST)
     return _KEY.search(content) is not None and not SAVED.match(content)
+
+
+def _is_small_file(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size <= LARGEST

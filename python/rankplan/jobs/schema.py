@@ -8,9 +8,10 @@ from typing import Any
 from rankplan.hardware.policies import POLICIES, VISIBILITIES
 from rankplan.jobs.keys import COMPONENTS, GIVEN, KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB
-from rankplan.launchers.options import TO, Form, option_names
+from rankplan.launchers.options import Form, option_names
 from rankplan.launchers.table import LAUNCHERS
 from rankplan.nodes.facts import ORDERS
+from rankplan.plans.plan_job import TO
 from rankplan.read.schemas import GROUP
 from rankplan.read.simple import CPUS_SCHEMA, HOST_MEMORY_SCHEMA
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from rankplan import files
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where
 from rankplan.jobs import faults
 from rankplan.jobs.keys import KEYS, Joining
@@ -38,10 +39,14 @@ class _NoFile:
 
 
 class Stack:
-    """The files of a job, the upper one first. It locates the values of their sum."""
+    """The files of a job, the upper one first. It locates the values of their sum.
 
-    def __init__(self, layers: Sequence[Section]) -> None:
+    ``job`` is the path of what the lowest one names: no job file any more; ``None`` for a value that is no path.
+    """
+
+    def __init__(self, layers: Sequence[Section], job: str | None) -> None:
         self.layers = layers
+        self.job = job
         self.file = layers[0].document.file
         self.warnings: list[Diagnostic] = []
 
@@ -104,6 +109,7 @@ def stacked(top: Section) -> Section:
     identities = [_identity(top.document.file)]
     while (file := _named(layers[-1])) is not None:
         try:
+            file = files.read_pipe(file) if files.is_pipe(file) else file
             identity = _identity(file)
             if identity in identities:
                 members = layers[identities.index(identity) :]
@@ -118,7 +124,7 @@ def stacked(top: Section) -> Section:
             raise _at_job(layers[-1], faults.too_many(MOST))
         layers.append(below)
         identities.append(identity)
-    return cast("Section", relocated(_sum(layers), cast("Source", Stack(layers))))
+    return cast("Section", relocated(_sum(layers), cast("Source", Stack(layers, file))))
 
 
 def _named(layer: Section) -> str | None:
@@ -136,7 +142,7 @@ def is_plain(text: str) -> bool:
 
 def folder_of(layer: Section) -> Path:
     """Return the folder of a file, to which its paths are relative."""
-    return Path(layer.document.file or "").parent
+    return files.folder_of(layer.document.file or "")
 
 
 def _identity(file: str | None) -> object:

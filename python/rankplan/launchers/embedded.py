@@ -62,10 +62,11 @@ def _renamed(inventory: Inventory, names: list[str]) -> list[str]:
 
 
 def plan_text(plan: Plan) -> str:
-    """Return the text of a saved plan."""
+    """Return the text of a saved plan. It says nothing about the files of who emits it."""
     from rankplan.plans import plan_file
 
-    known = plan.mode, plan.dialect, plan.requests, plan.rules, plan.job, plan.actors
+    job = None if plan.job is None else plan.job.without_base()
+    known = plan.mode, plan.dialect, plan.requests, plan.rules, job, plan.actors
     return plan_file.content(plan.inventory, plan, *known).text()
 
 

@@ -8,8 +8,11 @@ from dataclasses import field, fields, replace
 from itertools import chain
 from typing import Any
 
+from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
-from rankplan.words import wrong_type
+from rankplan.kinds import PLAN
+from rankplan.plans.plan_job import BASE, TO
+from rankplan.words import shown, wrong_type
 
 JOB, CLUSTER = "job", "cluster"
 KINDS = (JOB, CLUSTER)
@@ -254,10 +257,6 @@ def forms() -> Iterator[tuple[str, Form]]:
     return ((one.name, one.metadata["form"]) for one in fields(EmitOptions) if "form" in one.metadata)
 
 
-TO = "to"
-"""The long option of the command that names the launcher."""
-
-
 def option_names() -> dict[str, tuple[str, Form]]:
     """Return the fields of `EmitOptions`, with their forms, by the names of their flags: ``slurm-release``."""
     return {flag(option, form).removeprefix("--"): (option, form) for option, form in forms()}
@@ -266,23 +265,44 @@ def option_names() -> dict[str, tuple[str, Form]]:
 def kept_options(stated: Mapping[str, Any], to: str, options: Collection[str], own: Collection[str]) -> EmitOptions:
     """Return options that a plan keeps by the names of their flags, for a launcher that takes these.
 
-    Options for another launcher count as far as this one takes them; its base is a file of another kind. Labels of
-    levels are facts of the cluster, which may be of no use to a launcher.
+    Options for another launcher, or for any, count as far as this one takes them; the base of another one is a file of
+    another kind. Labels of levels are facts of the cluster, which may be of no use to a launcher.
+
+    Raises `PlacementError` for a value that an option cannot have, as only the file of a plan may state it.
     """
     known = option_names()
-    same = stated.get(TO, to) == to
+    same = stated.get(TO) == to
     shared: dict[str, Any] = {}
     others: dict[str, Any] = {}
+    wrong: list[Diagnostic] = []
     for name, value in stated.items():
         if name in known:
             option, form = known[name]
             if option == "levels" and option not in options:
                 continue
-            if same or (form.shared and option != "base") or option in options:
+            if option == BASE and not same and TO in stated:
+                continue
+            if same or form.shared or option in options:
                 shared[option] = value
+                fault = wrong_value(name, value, form)
+                wrong += () if fault is None else (replace(fault, code=PLAN.code, path=f"job.emit.{name}"),)
         elif name != TO and (same or name.replace("-", "_") in own):
             others[name.replace("-", "_")] = value
+    if wrong:
+        raise PlacementError(wrong)
     return EmitOptions(**shared, own=others)
+
+
+def wrong_value(name: str, value: Any, form: Form) -> Diagnostic | None:
+    """Return the fault of the value of an option, by the name of its flag; ``None`` for a right one."""
+    if not form.accepts(value):
+        allowed = "true or false" if form.types is bool else form.instead
+        return Diagnostic("invalid-value", f"`{name}` is {shown(value)}; it must be {allowed}", form.help)
+    try:
+        check_values({name: value}, {name: form})
+    except ValueError as error:
+        return Diagnostic("invalid-value", str(error), form.help)
+    return None
 
 
 def check_own(options: Collection[str], own: Mapping[str, Form]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rankplan._core import ACCELERATOR, PlanFile, RankSet, Requests
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, refusal
+from rankplan.files import folder_of
 from rankplan.frozen import frozen
 from rankplan.hardware.policies import EXCLUSIVE, NO_BINDING
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
@@ -408,7 +409,9 @@ class Plan(Mapping[str, Component]):
         """
         from rankplan.plans import plan_file
 
-        plan_file.save(Path(path), self._file())
+        job = None if self._job is None else self._job.written_in(folder_of(os.fspath(path)))
+        plan = self if job is self._job else self.with_job(job)
+        plan_file.save(Path(path), plan._file())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from rankplan._core import PLAN_VERSION, PlanFile, Requests
 from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where, refusal
-from rankplan.files import read_text, write_whole
+from rankplan.files import folder_of, read_text, write_whole
 from rankplan.kinds import PLAN
 from rankplan.nodes.facts import NO_FACTS, ClusterFacts
 from rankplan.nodes.group_rules import group_faults
@@ -24,7 +24,7 @@ from rankplan.parallel import Parallel
 from rankplan.plans.cluster_values import cluster_values
 from rankplan.plans.component import Component, Exclusive, PlacementMode, Rule, Settings, check_size
 from rankplan.plans.memory_settings import MemorySettings, settings_of
-from rankplan.plans.plan_job import PlanJob
+from rankplan.plans.plan_job import BASE, TO, PlanJob
 from rankplan.plans.pool_rules import stated_pool_faults
 from rankplan.plans.requests import Actors
 from rankplan.plans.rules import NO_RULES, Rules, with_named_levels
@@ -143,10 +143,13 @@ def _read(plan: PlanFile, file: str | None) -> Saved:
             processes += len(component)
         check_size(name, processes)
     faults += _no_patterns(saved.names)
+    mode = None if saved.mode is None else PlacementMode[saved.mode]
+    faults += _no_texts({} if saved.job is None else saved.job.get("emit", {}))
     if faults:
         raise _refused(plan, faults)
-    mode = None if saved.mode is None else PlacementMode[saved.mode]
     job = None if saved.job is None else PlanJob.of(saved.job)
+    if job is not None and file is not None:
+        job = job.read_in(folder_of(file))
     actors = [Actors(**actors) for actors in saved.actors]
     return inventory, components, mode, saved.dialect, saved.requests, rules, job, actors
 
@@ -219,6 +222,17 @@ def _component(
 
 def _of_sizes(error: PlacementError) -> PlacementError:
     return PlacementError([replace(one, path="parallel") for one in error.diagnostics])
+
+
+def _no_texts(options: Mapping[str, Any]) -> list[_Fault]:
+    """Return the faults of options of ``rankplan emit`` that commands use before a launcher is known."""
+    faults: list[_Fault] = []
+    for key in (BASE, TO):
+        value = options.get(key, "")
+        if not isinstance(value, str) or "\0" in value:
+            message = f"`{key}` is {shown(value)}; it must be text"
+            faults.append((("job", "emit", key), Diagnostic(PLAN.code, message, PLAN.help)))
+    return faults
 
 
 def _no_patterns(names: Sequence[tuple[int, str, str]]) -> list[_Fault]:

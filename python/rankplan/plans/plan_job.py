@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from rankplan.frozen import frozen
+
+BASE, TO = "base", "to"
+"""The options of ``rankplan emit`` that are a path, and the name of the launcher."""
 
 
 @frozen
@@ -16,7 +20,10 @@ class PlanJob:
 
     ``file`` is the name of the trainer's file, without its folder, and ``digest`` its SHA-256 digest. ``overrides`` are
     those of its config, ``command`` is the trainer's own. ``emit`` are the options of ``rankplan emit`` by their long
-    names: texts, numbers and switches, but no content of a file. A file of the plan has no absolute path of a base.
+    names: texts, numbers and switches, but no content of a file.
+
+    The path of a base is relative to the working directory. In the file of a plan, it is relative to that file, and an
+    absolute one is left out.
     """
 
     file: str | None = None
@@ -36,6 +43,22 @@ class PlanJob:
         levels = {**labels, **(stated if isinstance(stated, Mapping) else {})}
         return replace(self, emit={**self.emit, "level": levels})
 
+    def written_in(self, folder: Path) -> PlanJob:
+        """Return what a file in a folder states: paths are relative to it."""
+        return self._with_base(lambda base: base if Path(base).is_absolute() else os.path.relpath(base, folder))
+
+    def read_in(self, folder: Path) -> PlanJob:
+        """Return what a file in a folder states, with paths relative to the working directory."""
+        return self._with_base(lambda base: os.path.normpath(folder / base))
+
+    def without_base(self) -> PlanJob:
+        """Return the same without the path of a base."""
+        return replace(self, emit={key: value for key, value in self.emit.items() if key != BASE})
+
+    def _with_base(self, path: Callable[[str], str]) -> PlanJob:
+        base = self.emit.get(BASE)
+        return replace(self, emit={**self.emit, BASE: path(base)}) if isinstance(base, str) else self
+
     def plain(self) -> dict[str, Any]:
         """Return what is stated, by its key."""
         stated = {
@@ -43,9 +66,13 @@ class PlanJob:
             "digest": self.digest,
             "overrides": list(self.overrides),
             "command": self.command,
-            "emit": {key: value for key, value in self.emit.items() if key != "base" or not Path(value).is_absolute()},
+            "emit": {key: value for key, value in self.emit.items() if key != BASE or not _is_absolute(value)},
         }
         return {key: value for key, value in stated.items() if value not in (None, [], {})}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PlanJob, (self.file, self.digest, self.overrides, self.command, dict(self.emit))
+
+
+def _is_absolute(path: Any) -> bool:
+    return isinstance(path, str) and Path(path).is_absolute()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 from rankplan.errors import Diagnostic, PlacementError
+from rankplan.files import folder_of
 from rankplan.read.text.document import Section
 from rankplan.read.text.layers import Layers, over
 from rankplan.read.text.nearby import plain_path
@@ -29,7 +29,7 @@ def extended(section: Section, load: Callable[[str, tuple[str, ...]], Section], 
     layers = [section]
     for name in reversed(listed):
         try:
-            path = os.fspath(plain_path(Path(above[-1]).parent / name))
+            path = os.fspath(plain_path(folder_of(above[-1]) / name))
             if any(os.path.realpath(path) == os.path.realpath(file) for file in above):
                 raise OSError(0, "it extends itself")
             layers.append(load(path, above))

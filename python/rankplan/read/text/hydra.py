@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from rankplan.errors import Diagnostic
+from rankplan.files import folder_of
 from rankplan.frozen import frozen
 from rankplan.read.text.document import Document, Section
 from rankplan.read.text.layers import Layers, Package, over
@@ -68,7 +69,7 @@ def composed(section: Section, parse: Callable[[str], Any], choices: Mapping[str
         return section
     if any(isinstance(entry, str) and entry.endswith((".yaml", ".yml")) for entry in entries):
         return section  # NeMo-RL's, which are paths
-    tree = _Tree([Path(file).parent, *_search_path(section, file)], parse)
+    tree = _Tree([folder_of(file), *_search_path(section, file)], parse)
     added: list[_Entry] = []
     for key, name in choices.items():
         path, _, where = key.lstrip("+").partition("@")
