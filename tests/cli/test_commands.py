@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from rankplan import ComponentPlacement, Inventory, Plan
-from support.paths import ROOT
+from support.paths import EXAMPLES, ROOT
 
 FINE = """\
 cluster:
@@ -57,10 +57,17 @@ def test_a_valid_file_prints_one_line(folder: Path) -> None:
     assert done.stderr.startswith("fine.yaml: assuming 2 nodes with 8 accelerators each; set other nodes with --nodes")
 
 
+def test_idle_accelerators_are_no_warning_where_sizes_decide(folder: Path) -> None:
+    done = rankplan(folder, "check", str(EXAMPLES / "verl.yaml"), "--nodes", "4x8")
+    assert done.returncode == 0
+    assert "on 2 of 4 nodes" in done.stdout and "idle" not in done.stdout
+
+
 def test_idle_accelerators_are_a_warning(folder: Path) -> None:
     done = rankplan(folder, "check", "fine.yaml", "--nodes", "2x8")
     assert done.returncode == 0
-    assert "warning[idle-accelerators]: no component uses 4 of 16 accelerators: node 1: 4-7" in done.stdout
+    warning = "warning[idle-accelerators]: no component uses 4 of 16 accelerators: node 1: 4-7"
+    assert done.stdout.splitlines()[1:] == [warning]
     assert done.stderr == ""
 
 

@@ -177,6 +177,65 @@ def test_folded_and_shown_nodes_are_all_nodes() -> None:
     assert places_of_bands(bands_of_svg(svg(plan))) == rows
 
 
+def folded_plan(placements: dict[str, Any]) -> Plan:
+    """Return a plan on 40 nodes with names, addresses and domains, of which some are excluded or of another job."""
+    entries: list[dict[str, Any]] = []
+    for node in range(40):
+        labels = {"block": f"b{node // 20}", "leaf": f"l{node // 10}"}
+        entries.append(
+            {"ranks": node, "accelerators": 8, "hostname": f"h{node}", "ip": f"10.0.0.{node}", "labels": labels}
+        )
+    entries[36]["taken"] = "eval"
+    inventory = Inventory.from_dict({"levels": ["block", "leaf"], "nodes": entries})
+    return plan_of(placements, inventory.without(["h7", "h9", "h30/2"]))
+
+
+def test_spare_and_excluded_nodes_are_never_the_same() -> None:
+    plan = folded_plan({"actor": "0-55,64-71,80-191"})
+    shown = terminal(plan)
+    headings = dict(line.split("  ") for line in shown if re.match(r"node \d+  ", line))
+    assert headings == {
+        "node 0": "8 x NV_GPU",
+        "node 7": "8 x NV_GPU, in b0/l0, excluded",
+        "node 24": "8 x NV_GPU, in b1, spare",
+        "node 30": "8 x NV_GPU, h30, 10.0.0.30, in b1/l3, excluded: 2",
+        "node 36": "8 x NV_GPU, h36, 10.0.0.36, in b1/l3, of eval",
+    }
+    assert [line for line in shown if "the same" in line] == [
+        "nodes 1-6,8,10-23: the same, with actor 8-175",
+        "node 9: the same",
+        "nodes 25-29,31-35,37-39: the same",
+    ]
+    assert "leaf l0  ########xx  10 nodes: actor 8, excluded 2" in "\n".join(shown)
+    rows = [line.split() for line in shown if line.startswith(("  idle", "  excluded"))]
+    assert rows == [
+        ["excluded", *"xxxxxxxx"],
+        ["idle", *"--------"],
+        ["idle", *"-------"],
+        ["excluded", "x"],
+        ["excluded", *"xxxxxxxx"],
+    ]
+    assert svg(plan).count(">excluded<") == 8 + 1 + 8 + 2  # and two facts beside nodes
+
+
+def test_folded_nodes_show_groups_where_boxes_do() -> None:
+    plan = folded_plan({"actor": {"placement": "80-191", "parallel": {"tp": 4, "pp": 2}}, "rollout": "192-223"})
+    same = [line.plain for line in lines(map_of(plan, "pp"), 80) if "the same" in line.plain]
+    assert "nodes 11-23: the same, with actor 0-55" in same and "nodes 25-27: the same, with rollout 8-31" in same
+    wide = plan_of({"actor": {"placement": "0-79", "parallel": {"tp": 2}}}, Inventory.uniform(1, 80))
+    assert any("and 64-79: actor 32-39" in line.plain for line in lines(map_of(wide, "tp"), 80))
+
+
+def test_the_exclusion_of_a_config_is_on_the_chart_too() -> None:
+    labels = [{"ranks": node, "accelerators": 8, "hostname": f"h{node}", "labels": {"leaf": "a"}} for node in range(4)]
+    config = {"cluster": {"num_nodes": 3, "exclude": ["h1"], "component_placement": {"actor": "0-7"}}}
+    everything = Inventory.from_dict({"levels": ["leaf"], "nodes": labels})
+    plan = dialect_of(config).plan(config, everything)
+    assert "leaf a  #..x  4 nodes: actor 1, spare 2, excluded 1" in "\n".join(
+        line.plain for line in lines(map_of(plan, around=everything), 80)
+    )
+
+
 def test_the_number_of_shown_nodes_is_limited() -> None:
     # Each of these nodes has another number of accelerators.
     sizes = [{"ranks": rank, "accelerators": rank + 1} for rank in range(100)]

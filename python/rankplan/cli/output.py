@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 EXPECTED = (RankplanError, OSError)
 """Errors that input or a cluster can cause; any other error is a bug of rankplan and keeps its traceback."""
 
+_BREAK = re.compile(r"(?<=,) | (?!\d)")
+"""A blank that ends a line of a cell: none between a noun and its number."""
+
 
 def text_console(width: int | None = None) -> Console:
     """Return a console of rich for stdout. Names come from configs: a bracket in a name is not markup."""
@@ -35,39 +39,94 @@ def text_console(width: int | None = None) -> Console:
     return console
 
 
-def keep_words(table: Table, width: int) -> None:
-    """Divide the width among the columns so that no word is broken; of words that do not fit, the longest are."""
+def keep_words(table: Table, width: int) -> Table:
+    """Return a table with the width divided among its columns so that no word is broken.
+
+    Of words that do not fit, the longest are. In the columns that have room, a number stays with its noun.
+    """
     from rich.cells import cell_len
+    from rich.table import Table
 
     texts = [[str(column.header), *map(str, column.cells)] for column in table.columns]
     whole = [max(map(cell_len, column)) for column in texts]
-    words = [max((cell_len(word) for text in column for word in text.split()), default=0) for column in texts]
     gaps = len(whole) - 1
-    if sum(words) + table.padding[1] * gaps > width:
-        table.padding = (0, 1, 0, 0)
-    room = width - table.padding[1] * gaps
+    words = _longest(texts, str.split)
+    numbered = _longest(texts, _BREAK.split)
+    for index, more in enumerate(numbered):
+        if sum(words) - words[index] + more + gaps <= width:
+            words[index] = more
+    have_room = [word == more for word, more in zip(words, numbered, strict=True)]
+    padding = table.padding[1]
+    if sum(words) + padding * gaps > width:
+        padding = 1
+    room = width - padding * gaps
     most = max(whole, default=0)
     least = most
     while most > 1 and sum(max(min(most, one), word) for one, word in zip(whole, words, strict=True)) > room:
         most -= 1
     while least > 1 and sum(min(least, word) for word in words) > room:
         least -= 1
-    for column, one, word in zip(table.columns, whole, words, strict=True):
+    result = Table(
+        title=table.title,
+        box=None,
+        pad_edge=False,
+        header_style="bold",
+        title_justify="left",
+        padding=(0, padding, 0, 0),
+    )
+    result.columns = [column.copy() for column in table.columns]
+    for column, one, word in zip(result.columns, whole, words, strict=True):
         column.width = max(min(most, one), min(least, word))
+    for row in zip(*[column.cells for column in table.columns], strict=True):
+        columns = zip(result.columns, have_room, row, strict=True)
+        result.add_row(*[_wrapped(str(cell), column.width or 0) if room else cell for column, room, cell in columns])
+    return result
 
 
-def table_lines(table: Table) -> list[str]:
-    """Return a table as lines, as wide as the terminal if there is one, else as wide as it needs."""
+def _longest(texts: Sequence[Sequence[str]], pieces_of: Callable[[str], list[str]]) -> list[int]:
+    """Return the width of the longest piece of each column."""
+    from rich.cells import cell_len
+
+    return [max((cell_len(piece) for text in column for piece in pieces_of(text)), default=0) for column in texts]
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Return a text in lines of this width, with no line between a noun and its number."""
+    from rich.cells import cell_len
+
+    if cell_len(text) <= width:
+        return text
+    lines: list[str] = []
+    for piece in _BREAK.split(text):
+        if lines and cell_len(f"{lines[-1]} {piece}") <= width:
+            lines[-1] += f" {piece}"
+        else:
+            lines.append(piece)
+    return "\n".join(lines)
+
+
+def fits(table: Table, width: int) -> bool:
+    """Return whether a table of this width keeps each number with its noun."""
+    texts = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    return sum(_longest(texts, _BREAK.split)) + len(texts) - 1 <= width
+
+
+def table_lines(table: Table, narrower: Table | None = None) -> list[str]:
+    """Return a table as lines, as wide as the terminal if there is one, else as wide as it needs.
+
+    ``narrower`` replaces a table that is too wide.
+    """
     console = text_console(None if sys.stdout.isatty() else 10_000)
-    keep_words(table, console.width)
+    if narrower is not None and not fits(table, console.width):
+        table = narrower
     with console.capture() as capture:
-        console.print(table, soft_wrap=False)
+        console.print(keep_words(table, console.width), soft_wrap=False)
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
-def print_table(table: Table) -> None:
+def print_table(table: Table, narrower: Table | None = None) -> None:
     """Print a table; see `table_lines`."""
-    click.echo("\n".join(table_lines(table)))
+    click.echo("\n".join(table_lines(table, narrower)))
 
 
 def print_lines(lines: Sequence[str]) -> None:

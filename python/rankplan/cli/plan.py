@@ -145,7 +145,8 @@ def _show_memory(plan: Plan, needs: Needs | None, form: str) -> None:
 
 def _print_plan(plan: Plan, needs: Needs | None, *, is_part: bool = False) -> None:
     """Print the processes of a plan, or of one component, and what it needs of memory."""
-    print_table(plan_table(plan, None if needs is None else ProcessNeeds(needs)))
+    of_processes = None if needs is None else ProcessNeeds(needs)
+    print_table(plan_table(plan, of_processes), plan_table(plan, of_processes, is_narrow=True))
     sharing = [] if is_part else sharing_lines(plan)
     print_lines([*size_lines(plan), *reserved_lines(plan), *sharing])
     print_lines([] if needs is None else [*memory_lines(needs), *unknown_lines(needs)])

@@ -32,8 +32,7 @@ def idle_accelerators(idle: Mapping[int, RankSet], usable: int, file: str) -> Di
     """Return the warning of accelerators that no component uses, by node."""
     unused = sum(map(len, idle.values()))
     message = f"no component uses {unused} of {usable} accelerators: {by_nodes(idle)}"
-    help = "place a component on them, or ignore this warning"
-    return Diagnostic("idle-accelerators", message, help, file=file, warning=True)
+    return Diagnostic("idle-accelerators", message, file=file, warning=True)
 
 
 def job_changed(present: str, plan: str) -> Diagnostic:

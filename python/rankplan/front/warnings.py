@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankplan._core import Chunks
 from rankplan.dialects import resembled
 from rankplan.errors import Diagnostic, PlacementError, refusal
 from rankplan.files import read_whole
@@ -185,9 +186,13 @@ def group_warnings(planned: Planned, reader: Reader) -> Iterator[Diagnostic]:
 
 
 def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
-    """Yield warnings about unused nodes and accelerators."""
+    """Yield warnings about unused nodes and, where the config names its accelerators, about those that it leaves.
+
+    Other trainers take as many as their sizes say, from the nodes that they get.
+    """
     if inventory.num_nodes > plan.inventory.num_nodes:
         yield faults.idle_nodes(plan.inventory.num_nodes, inventory.num_nodes, file)
-    if idle := plan.idle():
+    names_accelerators = any(not isinstance(component.rule, Chunks) for component in plan.values())
+    if names_accelerators and (idle := plan.idle()):
         usable = plan.inventory.core.accelerators() - plan.inventory.excluded_accelerators
         yield faults.idle_accelerators(idle, len(usable), file)

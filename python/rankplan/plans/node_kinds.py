@@ -25,11 +25,23 @@ class Stay:
     pattern: Pattern
 
 
+@frozen
+class Exclusion:
+    """Accelerators of a node that must not be used, by local index; ``None`` for the whole node.
+
+    ``job`` is the other job that has the node, if any.
+    """
+
+    accelerators: RankSet | None
+    job: str | None = None
+
+
 @dataclass(slots=True)
 class NodeKind:
-    """Nodes with the same hardware and the same stays.
+    """Nodes with the same hardware, the same exclusion and the same stays.
 
-    ``hardware`` is the number of configured pieces by type. ``first_ranks`` is the first rank of each stay on the first
+    ``hardware`` is the number of configured pieces by type. ``excluded`` is ``None`` if all of the node can be used.
+    ``first_ranks`` is the first rank of each stay on the first
     node; ``ranks`` are the ranks of each component on the other nodes.
     """
 
@@ -39,6 +51,7 @@ class NodeKind:
     accelerator_model: str | None
     hardware: dict[str, int]
     stays: list[Stay]
+    excluded: Exclusion | None = None
     first_ranks: list[int] = field(default_factory=list)
     ranks: dict[str, RankSet] = field(default_factory=dict)
 
@@ -90,14 +103,28 @@ def node_kinds(inventory: Inventory, components: Mapping[str, Component], *, fol
 
 
 def _kind(nodes: RankSet, accelerators: tuple[int, str, str | None], *parts: Any) -> NodeKind:
-    hardware = dict(part for part in parts if not isinstance(part, Stay))
-    return NodeKind(nodes, *accelerators, hardware, [part for part in parts if isinstance(part, Stay)])
+    hardware: dict[str, int] = {}
+    stays: list[Stay] = []
+    excluded = None
+    for part in parts:
+        if isinstance(part, Stay):
+            stays.append(part)
+        elif isinstance(part, Exclusion):
+            excluded = part
+        else:
+            hardware.update([part])
+    return NodeKind(nodes, *accelerators, hardware, stays, excluded)
 
 
-def _equipment(inventory: Inventory) -> Iterator[tuple[Iterable[int], tuple[Any, ...]]]:
-    """Yield nodes with their accelerators, then nodes with the number of their pieces of each hardware type."""
+def _equipment(inventory: Inventory) -> Iterator[tuple[Iterable[int], Any]]:
+    """Yield nodes with their accelerators, those with an exclusion, and those with pieces of a hardware type."""
+    jobs: dict[int, str] = {}
     for nodes, spec in inventory.stretches():
         yield nodes, (spec.num_accelerators, spec.accelerator_type, spec.accelerator_model)
+        if spec.taken is not None:
+            jobs.update(dict.fromkeys(nodes, spec.taken))
+    for node, accelerators in inventory.marks.items():
+        yield [node], Exclusion(accelerators, jobs.get(node))
     for group in inventory.node_groups:
         if group.hardware is not None:
             for node, count in group.hardware.counts():

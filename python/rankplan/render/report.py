@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rankplan.errors import Diagnostic, PlacementError, printable
@@ -64,8 +65,13 @@ class Report:
         )
         mode = "" if self.plan.mode is None else f", mode {self.plan.mode.name}"
         first = f"{printable(self.file)}: fine, {counts[0]}, {counts[1]} on {counts[2]}{mode}"
-        lines = [first, *group_lines(self.plan), *told, *(warning.render(color=color) for warning in self.warnings)]
+        warnings = [self._without_file(warning).render(color=color) for warning in self.warnings]
+        lines = [first, *group_lines(self.plan), *told, *warnings]
         return "\n".join([*lines, *([self.unchecked] if self.unchecked else [])])
+
+    def _without_file(self, warning: Diagnostic) -> Diagnostic:
+        """Return a warning about the file as a whole without its name, which the first line of the report has."""
+        return replace(warning, file=None) if warning.file == self.file and warning.line is None else warning
 
     def _memory_lines(self) -> list[str]:
         if self.needs is None:

@@ -10,7 +10,7 @@ from itertools import chain, groupby, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from rankplan._core import WHOLE_NODE, Pattern, Placement, RankSet
+from rankplan._core import CLUSTER, WHOLE_NODE, Pattern, Placement, RankSet
 from rankplan.hardware.policies import NO_BINDING
 from rankplan.memory.rows import ProcessNeeds
 from rankplan.nodes.inventory import Inventory
@@ -22,7 +22,7 @@ from rankplan.render.memory import need_cells
 from rankplan.words import counted
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.table import Column, Table
 
 _NEAR = ("same device", "same node", "other node")
 MOST_ROWS = 64
@@ -44,10 +44,23 @@ def table(*columns: str, title: str | None = None) -> Table:
     return result
 
 
-def plan_table(plan: Plan, needs: ProcessNeeds | None = None) -> Table:
-    """Return the placements of a plan, with what each process ``needs`` of its accelerators."""
-    if sum(len(rows) for rows in plan.values()) > MOST_ROWS:
-        return _folded(plan, needs)
+def plan_table(plan: Plan, needs: ProcessNeeds | None = None, *, is_narrow: bool = False) -> Table:
+    """Return the placements of a plan, with what each process ``needs`` of its accelerators.
+
+    A narrow table lacks the node groups if all processes are in those of all nodes.
+    """
+    result = _unfolded(plan, needs) if sum(map(len, plan.values())) <= MOST_ROWS else _folded(plan, needs)
+    if is_narrow:
+        result.columns = [column for column in result.columns if not _says_nothing(column)]
+    return result
+
+
+def _says_nothing(column: Column) -> bool:
+    """Return whether a column only says that all processes are in the groups of all nodes."""
+    return column.header == COLUMNS[-1] and {CLUSTER, WHOLE_NODE}.issuperset(column.cells)
+
+
+def _unfolded(plan: Plan, needs: ProcessNeeds | None) -> Table:
     sized = any(component.parallel.stated for component in plan.values())
     bound = is_bound(plan)
     result = table("component", *COLUMNS, *_more(plan, needs), *(["coordinates"] if sized else []))

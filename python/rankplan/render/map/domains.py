@@ -164,7 +164,8 @@ class _Charting:
             for rank in component.used_nodes():
                 if (place := self.places[rank]) is not None:
                     uses.setdefault(place, []).append(index)
-        marks = self.everything.marks
+        facts = self.plan.inventory.facts
+        marks = self.everything.excluding(() if facts is None else facts.exclude).marks
         jobs = {node: spec.taken for nodes, spec in self.everything.stretches() if spec.taken for node in nodes}
         return [
             (USED, tuple(uses[node]), jobs.get(node) or "")

@@ -81,8 +81,8 @@ class Band:
 class Strip:
     """Cells of one kind on a node, by local index: accelerators, hardware of one type, or the node itself.
 
-    ``lanes`` are the bands, by component. ``idle`` lists unused cells, and ``rest`` describes cells that are not shown.
-    ``gauges`` are the phases of each cell with their memory.
+    ``lanes`` are the bands, by component. ``idle`` lists unused cells, ``excluded`` those that must not be used, and
+    ``rest`` describes cells that are not shown. ``gauges`` are the phases of each cell with their memory.
     """
 
     resource: str
@@ -90,6 +90,7 @@ class Strip:
     lanes: tuple[tuple[Band, ...], ...]
     idle: tuple[int, ...]
     rest: str = ""
+    excluded: tuple[int, ...] = ()
     gauges: Gauges = field(default_factory=dict)
 
     def name(self, index: int) -> str:
@@ -108,8 +109,10 @@ class Strip:
             cells = self.cells[start : start + across]
             lanes = (tuple(filter(None, (band.on(cells) for band in lane))) for lane in self.lanes)
             idle = tuple(index for index in self.idle if index in cells)
+            excluded = tuple(index for index in self.excluded if index in cells)
             gauges = {index: self.gauges[index] for index in cells if index in self.gauges}
-            yield Strip(self.resource, cells, tuple(lane for lane in lanes if lane), idle, gauges=gauges)
+            shown = tuple(lane for lane in lanes if lane)
+            yield Strip(self.resource, cells, shown, idle, excluded=excluded, gauges=gauges)
 
     def packed(self) -> list[list[Band]]:
         """Return the lanes, with components on different cells side by side in one lane."""
@@ -282,16 +285,28 @@ class _Drawing:
         """Yield what is written beside a node."""
         yield f"{kind.num_accelerators} x {kind.accelerator_type}" if kind.num_accelerators else "no accelerators"
         yield kind.accelerator_model
-        yield spec.hostname
-        yield spec.ip
-        domains = self.plan.inventory.domains
-        if len(kind.nodes) > 1 and domains:
-            yield f"in {domains[-1].text(domains[-1].ids[spec.rank])}"
-        excluded = self.plan.inventory.marks.get(spec.rank, RankSet())
-        if excluded is None:
-            yield "excluded"
-        elif excluded:
-            yield f"excluded: {excluded}"
+        records = self._records(kind)
+        if len({record.hostname for record in records}) == 1:
+            yield spec.hostname
+        if len({record.ip for record in records}) == 1:
+            yield spec.ip
+        yield self._domain(kind)
+        yield _use(kind) if self.plan else None
+
+    def _records(self, kind: NodeKind) -> list[NodeSpec]:
+        """Return the records of the nodes of a kind, each different one once."""
+        stretches = self.plan.inventory.stretches()
+        return [record for nodes, record in stretches if not kind.nodes.isdisjoint(RankSet(nodes))]
+
+    def _domain(self, kind: NodeKind) -> str | None:
+        """Return the innermost domain that has all nodes of a kind, where no frames show the domains."""
+        if self.plan.inventory.num_nodes <= EACH_NODE:
+            return None
+        for level in reversed(self.plan.inventory.domains):
+            domains = {level.ids[node] for node in kind.nodes}
+            if len(domains) == 1:
+                return f"in {level.text(domains.pop())}"
+        return None
 
     def _same(self, kind: NodeKind) -> str:
         """Return in words the other nodes of a kind, and the ranks on them."""
@@ -299,13 +314,28 @@ class _Drawing:
         if not others:
             return ""
         text = f"{'node' if len(others) == 1 else 'nodes'} {ranks_text(others, 40)}: the same"
-        ranks = self._ranks(kind.ranks)
-        return f"{text}, with {', '.join(ranks)}" if ranks else text
+        numbers = self._numbers(kind.ranks)
+        return f"{text}, with {', '.join(numbers)}" if numbers else text
 
-    def _ranks(self, ranks: Mapping[str, RankSet]) -> list[str]:
-        """Return the ranks of the components in the legend, in words."""
-        listed = {name: of_name for name, of_name in ranks.items() if of_name and name in self.legend}
-        return [f"{self.legend[name].name} {ranks_text(of_name, 24)}" for name, of_name in listed.items()]
+    def _numbers(self, ranks: Mapping[str, RankSet]) -> list[str]:
+        """Return the ranks of the components in the legend, or the groups that the map shows, in words."""
+        texts = []
+        for name, of_name in ranks.items():
+            if of_name and name in self.legend:
+                numbers = self._groups_of(name, of_name) or of_name
+                texts.append(f"{self.legend[name].name} {ranks_text(numbers, 24)}")
+        return texts
+
+    def _groups_of(self, name: str, ranks: RankSet) -> RankSet:
+        """Return the groups of the slots of these processes; empty if the map shows ranks."""
+        if self.by is None or not self.legend[name].groups:
+            return RankSet()
+        layout = self.plan[name].layout
+        groups = layout.groups(self.by)
+        numbers: set[int] = set()
+        for rank in ranks:
+            numbers.update(map(groups.of, layout.slots_of(rank)))
+        return RankSet(numbers)
 
     def _strip(self, kind: NodeKind, resource: str, count: int) -> Strip:
         """Return the strip of one resource on the first node of a kind."""
@@ -316,17 +346,20 @@ class _Drawing:
         for name, cells in cells_of.items():
             if name in self.legend:
                 lanes.append(tuple(self._bands(name, kind.nodes[0], cells, shown)))
-        idle = tuple(index for index in shown if index not in used)
+        unused = [index for index in shown if index not in used]
+        excluded = tuple(index for index in unused if _is_excluded(kind, resource, index))
+        idle = tuple(index for index in unused if index not in excluded)
         rest = self._hidden(cells_of, used, range(len(shown), count))
         gauges = self.memory.of_kind(kind) if resource == ACCELERATOR else {}
-        return Strip(clean(resource), shown, tuple(lane for lane in lanes if lane), idle, rest, gauges)
+        bands = tuple(lane for lane in lanes if lane)
+        return Strip(clean(resource), shown, bands, idle, rest, excluded, gauges)
 
     def _hidden(self, cells_of: Mapping[str, Mapping[int, list[int]]], used: set[int], hidden: range) -> str:
         """Return in words what is on the cells of a strip that are not drawn."""
         if not hidden:
             return ""
         ranks = {name: RankSet(_ranks_on(cells, hidden)) for name, cells in cells_of.items()}
-        parts = self._ranks(ranks)
+        parts = self._numbers(ranks)
         unused = sum(index not in used for index in hidden)
         if unused:
             parts.append(f"{unused} idle")
@@ -358,6 +391,26 @@ class _Drawing:
             on_cell = [slot for slot in slots if len(slots) == 1 or layout.place(slot) == (node, index)]
             numbers.update(map(groups.of, on_cell))
         return RankSet(numbers)
+
+
+def _use(kind: NodeKind) -> str | None:
+    """Return in words why a node, or a part of it, has no processes; ``None`` if it has."""
+    if kind.excluded is None:
+        return None if kind.stays else "spare"
+    if kind.excluded.job is not None:
+        return f"of {short(kind.excluded.job)}"
+    if kind.excluded.accelerators is None:
+        return "excluded"
+    return f"excluded: {kind.excluded.accelerators}"
+
+
+def _is_excluded(kind: NodeKind, resource: str, index: int) -> bool:
+    """Return whether a cell of a node must not be used."""
+    if kind.excluded is None:
+        return False
+    if kind.excluded.accelerators is None:
+        return True
+    return resource == ACCELERATOR and index in kind.excluded.accelerators
 
 
 def _cells(kind: NodeKind, resource: str) -> dict[str, dict[int, list[int]]]:

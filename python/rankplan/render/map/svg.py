@@ -233,9 +233,10 @@ class _Drawing:
         for column, index in enumerate(part.cells if part.resource != WHOLE_NODE else ()):
             x, width = _LEFT + column * self._cell, self._cell - _GAP
             self._text(x + width / 2, top - 4, _fitted(part.name(index), width), "soft", 10, "middle")
-            self._rect(x, top, width, height, "idle" if index in part.idle else "cell")
-            if index in part.idle:
-                self._text(x + width / 2, top + height / 2 + 4, "idle", "soft", 11, "middle")
+            word = "idle" if index in part.idle else "excluded" if index in part.excluded else ""
+            self._rect(x, top, width, height, "idle" if word else "cell")
+            if word:
+                self._text(x + width / 2, top + height / 2 + 4, _fitted(word, width), "soft", 11, "middle")
         if part.resource == WHOLE_NODE:
             self._text(_LEFT, top - 4, "by node", "soft", 10)
         for row, bands in enumerate(lanes):

@@ -136,6 +136,8 @@ def _part(part: Strip, margin: int, cell: int, labels: Mapping[str, str]) -> Ite
     yield from _gauges(part, margin, cell, labels)
     if part.idle:
         yield _row("idle", ("-" if index in part.idle else "" for index in part.cells), margin, cell)
+    if part.excluded:
+        yield _row("excluded", ("x" if index in part.excluded else "" for index in part.cells), margin, cell)
 
 
 def _gauges(part: Strip, margin: int, cell: int, labels: Mapping[str, str]) -> Iterator[Text]:
