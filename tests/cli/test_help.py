@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from click.shell_completion import BashComplete
 from rankplan import Inventory, error_codes
-from rankplan.cli.commands import COMMANDS, main
+from rankplan.cli.commands import COMMANDS, GROUPS, main
 from rankplan.dialects import DIALECTS
 from rankplan.trainers.roll.dialect import DIALECT as roll
 from support.commands import run
@@ -38,8 +38,18 @@ def test_every_help_text_belongs_to_a_command() -> None:
 
 
 def test_every_summary_fits_on_its_line() -> None:
-    shown = run("--help", terminal_width=80).output.partition("Commands:\n")[2]
-    assert len(shown.splitlines()) == len(COMMANDS) and "..." not in shown
+    lines = run("--help", terminal_width=80).output.splitlines()
+    shown = [line.strip() for line in lines[lines.index(f"{next(iter(GROUPS))}:") :] if line.startswith("  ")]
+    assert sorted(shown) == [f"{name:<{max(map(len, COMMANDS))}}  {summary}" for name, summary in COMMANDS.items()]
+
+
+def test_the_first_help_says_where_to_start() -> None:
+    text = run("--help").output
+    assert "Start with rankplan check FILE" in text and text.index("  check ") < text.index("  plan ")
+    assert run("help").output == text and run("help").exit_code == 0
+    assert run().output == text
+    assert run("help", "check").output == run("check", "--help").output
+    assert "unknown command `chekc`; did you mean `check`?" in run("help", "chekc").output
 
 
 def test_commands_import_rich_and_ray_only_when_they_use_them() -> None:

@@ -17,29 +17,42 @@ from rankplan.guests.doors import Door, Guest, GuestError, Table, guests, withou
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-COMMANDS = {
-    "arrange": "Order nodes so that few parallel groups cross a domain.",
-    "check": "Report every fault in config files, with location and fix.",
-    "convert": "Write the placements of a config in another dialect.",
-    "diff": "Compare two configs or saved plans.",
-    "emit": "Write a plan as the file of a launcher.",
-    "env": "Print the environment of one rank.",
-    "exec": "Start one rank, or all ranks of a node, without Ray.",
-    "explain": "Explain a rule by its code, with an example and the fix.",
-    "init": "Write a job file: nodes, rules and more, for any trainer.",
-    "inventory": "Show the nodes as a tree, with their network and hardware.",
-    "live": "Show what runs on a Ray cluster; compare it with a plan.",
-    "lsp": "Serve editors over stdio: diagnostics, plans, completion, fixes.",
-    "move": "Show how a running job gets from one plan to another.",
-    "pin": "Run a Ray program with its groups bound to a plan.",
-    "plan": "Show where every process runs.",
-    "replan": "Repair a saved plan after hardware failed.",
-    "run": "Launch a config or saved plan, call every rank, verify.",
-    "schema": "Print a JSON schema of configs and job files, for editors.",
-    "show": "Show a map: nodes, their accelerators, the processes on them.",
-    "tune": "Find the fastest placement for measured times.",
+GROUPS = {
+    "Look at a job": {
+        "check": "Report every fault in config files, with location and fix.",
+        "plan": "Show where every process runs.",
+        "show": "Show a map: nodes, their accelerators, the processes on them.",
+        "diff": "Compare two configs or saved plans.",
+        "explain": "Explain a rule by its code, with an example and the fix.",
+    },
+    "Look at a cluster": {
+        "inventory": "Show the nodes as a tree, with their network and hardware.",
+        "live": "Show what runs on a Ray cluster; compare it with a plan.",
+    },
+    "Decide on a placement": {
+        "init": "Write a job file: nodes, rules and more, for any trainer.",
+        "arrange": "Order nodes so that few parallel groups cross a domain.",
+        "tune": "Find the fastest placement for measured times.",
+        "replan": "Repair a saved plan after hardware failed.",
+        "move": "Show how a running job gets from one plan to another.",
+        "convert": "Write the placements of a config in another dialect.",
+    },
+    "Start a job": {
+        "pin": "Run a Ray program with its groups bound to a plan.",
+        "emit": "Write a plan as the file of a launcher.",
+        "run": "Launch a config or saved plan, call every rank, verify.",
+        "exec": "Start one rank, or all ranks of a node, without Ray.",
+        "env": "Print the environment of one rank.",
+    },
+    "Edit configs": {
+        "schema": "Print a JSON schema of configs and job files, for editors.",
+        "lsp": "Serve editors over stdio: diagnostics, plans, completion, fixes.",
+    },
 }
-"""The first line of each command's help, by name."""
+"""The first line of each command's help, by group and name, in the order of use."""
+
+COMMANDS = dict(sorted(pair for group in GROUPS.values() for pair in group.items()))
+"""The first line of each command's help, by name, sorted."""
 
 TABLE = Table(Door.COMMANDS, click.Command, {name: f"rankplan.cli.{name}:{name}" for name in COMMANDS})
 """The commands, and those of other packages."""
@@ -113,7 +126,12 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command; suggest one for an unknown name."""
+        """Find the command; suggest one for an unknown name. ``help`` is the option before a command's name."""
+        if args and args[0] == "help" and "help" not in TABLE:
+            args = [*args[1:2], "--help"]
+            if len(args) == 1:
+                click.echo(ctx.get_help(), color=ctx.color)
+                ctx.exit()
         if args and not args[0].startswith("-") and args[0] not in TABLE and not ctx.resilient_parsing:
             from rankplan.words import did_you_mean  # imports the core, which known commands import themselves
 
@@ -134,8 +152,10 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), summary) for name, summary in group.items()])
         if guests := _guest_summaries():
             with formatter.section("Commands of other packages"):
                 formatter.write_dl(list(guests.items()))
@@ -179,6 +199,9 @@ class Commands(click.Group):
 @no_guests_option
 def main() -> None:
     """Decide where every process of a distributed RL job runs, check it, and launch it on Ray.
+
+    Start with rankplan check FILE: the script or the config of your job. It says what is wrong, or how many processes
+    run on how many nodes.
 
     Words after -- override values of the config: rankplan check verl.yaml -- trainer.nnodes=2 +a.b=3 ~c. pin and exec
     run these words as a command, and take overrides with --set. Besides YAML, a config can be the shell script that
