@@ -25,7 +25,7 @@ from rankplan import Actors, Diagnostic, PlacementError
 from rankplan._core import Short
 from rankplan.frozen import frozen
 from rankplan.sdk import Config, Job, Placer, Sizes, Taken, Where, must_be
-from rankplan.trainers.areal import keys
+from rankplan.trainers.areal import faults, keys
 from rankplan.trainers.areal.allocation import (
     BACKENDS,
     INFERENCE,
@@ -36,7 +36,7 @@ from rankplan.trainers.areal.allocation import (
     parse_mode,
     with_colons,
 )
-from rankplan.words import counted, shown, whole_number
+from rankplan.words import whole_number
 
 _STARTED = ("actor", "critic", "ref", "teacher", "gen", "rollout")
 """The engines in the order in which they start: one can share the GPUs of an earlier one only."""
@@ -101,9 +101,7 @@ class ArealJob(Job):
         elif backends:
             self._read_engines(config, sections)
         if not self.engines and not config.faults:
-            message = "no engine has a `backend`, and there is no `allocation_mode`"
-            fault = Diagnostic("missing-key", message, "add backends: `actor: {backend: 'fsdp:d4'}`")
-            config.faults.add(config.place, fault)
+            config.faults.add(config.place, faults.no_engines())
 
     def _read_engines(self, config: Config, sections: Mapping[str, Config]) -> None:
         """Read the engines that have sections, and check that they can start."""
@@ -112,14 +110,13 @@ class ArealJob(Job):
             if section.stated(keys.BACKEND):
                 self._read_engine(name, section)
             elif has_actor:  # an evaluation has an actor without a backend
-                fault = Diagnostic("missing-key", f"`{name}` has no `backend`", "add one, such as fsdp:d4 or sglang:d4")
-                config.faults.add(config.under(name).place, fault)
+                config.faults.add(config.under(name).place, faults.no_backend(name))
         if config.faults:
             return
         scheduler = config[keys.SCHEDULER]
         is_slurm = scheduler == "slurm"
         if scheduler in ("slurm", "local"):
-            self.not_on_ray = config.where(keys.SCHEDULER).locate(_own_scheduler(scheduler))
+            self.not_on_ray = config.where(keys.SCHEDULER).locate(faults.own_scheduler(scheduler))
         for name, engine in self.engines.items():
             if engine.host is not None:
                 self._check_host(config, name, engine)
@@ -142,8 +139,7 @@ class ArealJob(Job):
         must_infer = _must_infer(name, config)
         if must_infer is not None and must_infer != (allocation.backend in INFERENCE):
             allowed = [backend for backend in BACKENDS if (backend in INFERENCE) == must_infer]
-            message = f"the backend of `{name}` is {allocation.backend}; it must be {' or '.join(allowed)}"
-            config.faults.add(where, Diagnostic("invalid-value", message, f"write one such as {allowed[-1]}:d4"))
+            config.faults.add(where, faults.wrong_backend(name, allocation.backend, allowed))
         scheduling = _scheduling(config)
         cpus = memory = None
         if config[keys.SCHEDULER] != "local":  # that one starts processes without Ray, and compares no amounts
@@ -165,40 +161,25 @@ class ArealJob(Job):
         host_name = str(engine.host)
         where = engine.host_where or engine.where
         if host_name not in self.engines:
-            message = f"unknown engine {shown(engine.host)}"
-            fault = Diagnostic("invalid-value", message, "name an engine of this config that starts")
-            config.faults.add(where, fault)
+            config.faults.add(where, faults.unknown_host(engine.host))
             return
         host = self.engines[host_name]
         if _start(host_name) >= _start(name):
-            message = f"`{name}` shares the GPUs of `{host_name}`, which starts after it"
-            help = f"remove it here, and set it for `{host_name}` with the target {name}"
-            config.faults.add(where, Diagnostic("invalid-value", message, help))
+            config.faults.add(where, faults.host_starts_later(name, host_name))
         elif not _may_share(name, engine, host):
-            own, hosted = (
-                counted(engine.processes, "process", "processes"),
-                counted(host.processes, "process", "processes"),
-            )
-            message = f"`{name}` has {own}, but shares the GPUs of the {hosted} of `{host_name}`"
-            fault = Diagnostic("invalid-value", message, "give both the same number of processes")
+            fault = faults.other_processes(name, engine.processes, host_name, host.processes)
             config.faults.add(engine.where, fault)
 
     def _check_whole_nodes(self, config: Config, name: str, engine: _Engine) -> None:
         """Record the fault of a part of a node, which Slurm cannot allocate (``_generate_sbatch_script``)."""
         world, each = engine.allocation.world, self.gpus_per_node
-        if each == 0 or world % each == 0:
-            return
-        below = world // each * each
-        message = f"`{name}` has {counted(world, 'GPU')}, but Slurm allocates whole nodes of {each}"
-        help = f"use {below} or {below + each}" if below else f"use {each}"
-        config.faults.add(engine.where, Diagnostic("not-multiple", message, help))
+        if each > 0 and world % each != 0:
+            config.faults.add(engine.where, faults.part_of_node(name, world, each))
 
     def _read_mode(self, config: Config, text: str, sections: Collection[str]) -> None:
         """Read the engines of versions before 1.0.3, whose trainer gives every model the training's GPUs."""
         if _FIRST_MODE.search(text) or config.stated(keys.FIRST_AREAL):
-            message = "this is a config of AReaL before 0.3.1 (`realhf`), which rankplan does not read"
-            help = "write the sections of AReaL's PPOTrainer: rollout, actor and ref, each with a `backend`"
-            config.faults.refuse(config.key_place(keys.MODE), Diagnostic("unknown-key", message, help))
+            config.faults.refuse(config.key_place(keys.MODE), faults.first_areal())
         where = config.where(keys.MODE)
         try:
             engines = parse_mode(with_colons(text))
@@ -207,10 +188,7 @@ class ArealJob(Job):
             config.faults.add_all(config.key_place(keys.MODE) if is_name else where, error)
             return
         if omits_backend(text) and config.stated(keys.SCHEDULER):
-            message = "with `scheduler.type`, AReaL 1.0.3 and later read the `backend` of each engine, not this"
-            help = "write `rollout: {backend: ...}` and `actor: {backend: ...}`; "
-            help += "for an older AReaL, remove scheduler.type"
-            config.faults.add(where, Diagnostic("missing-key", message, help))
+            config.faults.add(where, faults.mode_not_read())
             return
         for engine in engines:
             self.engines[engine.name] = _Engine(engine.allocation, where, engine.host)
@@ -263,9 +241,7 @@ class ArealJob(Job):
             return placer.take(world, name, engine.where, whole=steps, of=_LEFT, users=users)
 
         def lacking(short: Short) -> Diagnostic:
-            message = f"a process of `{name}` needs {short.size} GPUs of one node; {short.free} are free, but no node "
-            help = "use a smaller tensor or pipeline size, or nodes with more GPUs"
-            return Diagnostic("spans-nodes", f"{message}has that many", help)
+            return faults.no_node_for_process(name, short)
 
         return placer.bundles(world, self._bundles(engine), name, engine.where, lacking, of=_LEFT, users=users)
 
@@ -376,11 +352,3 @@ def _may_share(name: str, engine: _Engine, host: _Engine) -> bool:
 def _start(name: str) -> int:
     """Return the position of an engine among those that start."""
     return _STARTED.index(name) if name in _STARTED else len(_STARTED)
-
-
-def _own_scheduler(scheduler: str) -> Diagnostic:
-    """Return the warning of a scheduler that starts the engines without Ray."""
-    message = (
-        f"`scheduler.type` is {scheduler}: AReaL starts its engines without Ray, wherever this scheduler puts them"
-    )
-    return Diagnostic("not-pinned", message, "set `scheduler.type: ray` to run it on the nodes of a plan", warning=True)

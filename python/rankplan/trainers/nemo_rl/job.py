@@ -17,16 +17,15 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from rankplan import Actors, Diagnostic, Inventory
+from rankplan import Actors, Inventory
 from rankplan._core import Free
 from rankplan.dialects.placing.engines import engine_sizes
 from rankplan.errors import Faults, KeyPath
 from rankplan.frozen import frozen
 from rankplan.parallel import NO_SIZES
 from rankplan.plans.node_order import first_nodes
-from rankplan.sdk import Config, Engine, Job, Key, NodeOrder, Placer, Rules, Sizes, Taken, Where, must_be
-from rankplan.trainers.nemo_rl import keys
-from rankplan.words import counted
+from rankplan.sdk import Config, Engine, Job, Key, NodeOrder, Placer, Rules, Sizes, Taken, Where
+from rankplan.trainers.nemo_rl import faults, keys
 
 _TRAINING = "(.*_)?(policy|train|dpo|rm|sft|distillation)_cluster"
 _INFERENCE = "(.*_)?(generation|inference)_cluster"
@@ -36,7 +35,6 @@ _REWARD = "(.*_)?reward_model_cluster"
 _BUILDER = "builder of environments"
 """It takes a CPU of every node where a virtual environment is missing (``create_local_venv_on_each_node``)."""
 
-_VERSION = "NeMo-RL at 7ea279a"
 _BACKENDS = {
     "grpo": ("vllm, sglang, megatron or trtllm", "vllm, megatron, trtllm or dynamo"),
     "async_rl": ("vllm or sglang", "vllm or sglang"),
@@ -116,9 +114,7 @@ class NemoRlJob(Job):
         allowed = shared if self.colocated else apart
         if not self.backend or not allowed or self.backend in allowed.replace(",", "").split():
             return
-        where = "on the nodes of the training" if self.colocated else "on nodes of its own"
-        allowed = f"{allowed}: {self.algorithm} of {_VERSION} generates with nothing else {where}"
-        fault = must_be((keys.BACKEND.name,), self.backend, allowed, "change the backend")
+        fault = faults.other_backend(self.backend, allowed, self.algorithm, colocated=self.colocated)
         config.faults.add(config.where(keys.BACKEND), fault)
 
     def _read_reward_model(self, config: Config) -> None:
@@ -155,8 +151,7 @@ class NemoRlJob(Job):
         wanted = self._required(config, keys.INFERENCE_GPUS, f"of the {gpus} GPUs of the node, how many generate")
         count = config[keys.INFERENCE_NODES]
         if count not in (None, 1):
-            rule = "must be 1 or null: training and inference share one node"
-            _refuse(config, keys.INFERENCE_NODES, count, rule, "write null")
+            config.faults.add(config.where(keys.INFERENCE_NODES), faults.shares_one_node(count))
         self.inference = _Nodes(1, wanted)
         self.training = _Nodes(1, gpus - wanted)
 
@@ -174,8 +169,7 @@ class NemoRlJob(Job):
         count = self._required(config, keys.INFERENCE_NODES, f"of {left.count} nodes, how many generate")
         gpus = self._required(config, keys.INFERENCE_GPUS, f"it must be {whole}, as cluster.gpus_per_node")
         if gpus not in (0, whole):
-            rule = f"must be cluster.gpus_per_node, which is {whole}"
-            _refuse(config, keys.INFERENCE_GPUS, gpus, rule, f"write {whole}")
+            config.faults.add(config.where(keys.INFERENCE_GPUS), faults.not_whole_nodes(gpus, whole))
         self.inference = _Nodes(count, left.gpus)
         self.training = _Nodes(left.count - count, left.gpus)
 
@@ -186,10 +180,9 @@ class NemoRlJob(Job):
         unknown = [str(fault.path) for fault in config.faults if fault.code == "unknown-key"]
         if any(path.startswith(keys.COLOCATED) for path in unknown):
             return 0  # it, or its section, is misspelt
-        fault = Diagnostic("missing-key", f"`{key.name}` is missing: {what}", f"add {key.path}")
         has_resources = bool(config.under(keys.RESOURCES).section)
         section = config.under(keys.RESOURCES if has_resources else keys.COLOCATED)
-        config.faults.add(section.place, fault)
+        config.faults.add(section.place, faults.no_size(key, what))
         return 0
 
     def _is_left(self, config: Config) -> bool:
@@ -197,11 +190,11 @@ class NemoRlJob(Job):
         if self.training.count < 1:
             counts = {"inference": self.inference.count, "the reward model": self.reward.count}
             counts |= {teacher.name: teacher.nodes.count for teacher in self.teachers}
-            _reject_empty(config, keys.NUM_NODES, "nodes", counts)
+            config.faults.add(self.num_nodes_at, faults.no_nodes_left(counts, self.num_nodes))
             return False
         if self.training.gpus < 1:
             counts = {"inference": self.inference.gpus, "the reward model": self.reward.gpus}
-            _reject_empty(config, keys.GPUS_PER_NODE, "GPUs of the node", counts)
+            config.faults.add(self.gpus_per_node_at, faults.no_gpus_left(counts, self.gpus_per_node))
             return False
         return True
 
@@ -222,17 +215,14 @@ class NemoRlJob(Job):
         if self.backend == "sglang":
             stated = config[keys.SERVER_GPUS_PER_ENGINE]
             if stated not in (None, total):
-                allowed = f"tp_size x pp_size, which is {total}"
-                fault = must_be((keys.SERVER_GPUS_PER_ENGINE.name,), stated, allowed, f"write {total}")
+                fault = faults.other_engine_size(stated, total)
                 config.faults.add(config.where(keys.SERVER_GPUS_PER_ENGINE), fault)
         if self.backend == "trtllm" and pipeline > 1:
-            fault = must_be((sizes["pp"].name,), pipeline, "1 with trtllm", "write 1")
-            config.faults.add(engine.where(sizes["pp"]), fault)
+            config.faults.add(engine.where(sizes["pp"]), faults.trtllm_pipeline(sizes["pp"].name, pipeline))
         is_on_one_node = self.backend == "dynamo" or (self.backend == "trtllm" and self.colocated)
         per_node = self._generating.gpus
         if is_on_one_node and total > per_node > 0:
-            message = f"an engine of {total} GPUs ({text}) needs several nodes, but {self.backend} starts it on one"
-            config.faults.add(largest, Diagnostic("spans-nodes", message, f"use at most {per_node}"))
+            config.faults.add(largest, faults.engine_on_one_node(total, text, self.backend, per_node))
         return Engine(total, text, engine_sizes(tensor, pipeline, experts), largest, engine.place)
 
     @property
@@ -244,8 +234,7 @@ class NemoRlJob(Job):
         """Record a size of segments that does not divide the nodes of the training."""
         count = self.training.count
         if self.segment is not None and count % self.segment:
-            message = f"training has {counted(count, 'node')}, which cannot be divided into segments of {self.segment}"
-            config.faults.add(self.segment_at, Diagnostic("not-multiple", message, f"use a divisor of {count}"))
+            config.faults.add(self.segment_at, faults.torn_segments(count, self.segment))
 
     def _check_gpus(self, config: Config) -> None:
         """Record teachers and a reward model that need more GPUs of a node than it has."""
@@ -253,9 +242,7 @@ class NemoRlJob(Job):
         users += [(teacher.name, teacher.nodes.gpus, teacher.gpus_at) for teacher in self.teachers]
         for name, gpus, where in users:
             if gpus > self.gpus_per_node:
-                message = f"{name} needs {gpus} GPUs of a node, but cluster.gpus_per_node is {self.gpus_per_node}"
-                fault = Diagnostic("resource-out-of-range", message, f"use at most {self.gpus_per_node}")
-                config.faults.add(where, fault)
+                config.faults.add(where, faults.too_many_gpus(name, gpus, self.gpus_per_node))
 
     def _read_sizes(self, config: Config) -> None:
         """Read the sizes of the models that train, of the reward model, and of a second policy that generates."""
@@ -444,20 +431,6 @@ class NemoRlJob(Job):
         return ", ".join(values)
 
 
-def _refuse(config: Config, key: Key[Any], value: Any, rule: str, help: str) -> None:
-    """Record the fault of a value that breaks a rule."""
-    fault = Diagnostic("invalid-value", f"`{key.name}` is {value}; it {rule}", help)
-    config.faults.add(config.where(key), fault)
-
-
-def _reject_empty(config: Config, key: Key[int], what: str, counts: dict[str, int]) -> None:
-    """Record that nothing is left for training of the number at a key; ``counts`` are what the others take of it."""
-    takes = " and ".join(f"{name} takes {count}" for name, count in counts.items() if count)
-    message = f"no {what} are left for training: {takes} of {config[key]}"
-    fault = Diagnostic("empty-placement", message, f"raise {key.name}, or lower those of the others")
-    config.faults.add(config.where(key), fault)
-
-
 def _has_reward_model(config: Config) -> bool:
     """Return whether a reward model is started: the data name it, or, without any name, it has a section.
 
@@ -513,8 +486,7 @@ def _model_sizes(config: Config, section: str) -> Sizes:
     """Return the sizes of a model that Megatron or DTensor trains, as its section says."""
     model = config.under(section)
     if model[keys.MEGATRON_ENABLED] and model[keys.DTENSOR_ENABLED] and section != keys.REWARD:
-        message = f"`{section}` has dtensor_cfg.enabled and megatron_cfg.enabled: NeMo-RL trains with one of them"
-        config.faults.add(model.where(keys.DTENSOR_ENABLED), Diagnostic("invalid-value", message, "disable one"))
+        config.faults.add(model.where(keys.DTENSOR_ENABLED), faults.two_trainings(section))
     if model[keys.MEGATRON_ENABLED]:
         return config.under(f"{section}.megatron_cfg").parallel(keys.MEGATRON)
     if model[keys.DTENSOR_ENABLED]:

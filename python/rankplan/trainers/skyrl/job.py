@@ -14,12 +14,12 @@ and ``create_inference_servers`` (a956457), and ``translate_legacy_config`` (sky
 
 from __future__ import annotations
 
-from rankplan import Diagnostic, Parallel, Request
+from rankplan import Parallel, Request
 from rankplan._core import Requests
 from rankplan.dialects.placing.engines import engine_sizes
 from rankplan.dialects.placing.sharing import Shape, differing
 from rankplan.read.components import ASSUMED
-from rankplan.sdk import Config, Job, NodeOrder, Placer, Sizes, Taken, must_be
+from rankplan.sdk import Config, Job, NodeOrder, Placer, Sizes, Taken
 from rankplan.trainers.skyrl import faults, keys
 
 _ENGINES = "generator"
@@ -40,9 +40,7 @@ class SkyrlJob(Job):
     def __init__(self, config: Config) -> None:
         program = config[keys.OVERRIDE_ENTRYPOINT]
         if program not in (None, _ARCTIC):
-            message = f"`{program}` takes the place of SkyRL's program: it is read like that one"
-            help = "compare the components with those that the program starts"
-            config.faults.warn(config.where(keys.OVERRIDE_ENTRYPOINT), Diagnostic("not-read", message, help))
+            config.faults.warn(config.where(keys.OVERRIDE_ENTRYPOINT), faults.other_program(program))
         _reject_unknown(config)
         self._read_models(config)
         self._read_engines(config)
@@ -84,9 +82,7 @@ class SkyrlJob(Job):
         if self.num_engines and config[keys.ENABLE_PD]:
             self.num_prefill = config[keys.NUM_PREFILL]
             if not 0 < self.num_prefill < self.num_engines:
-                allowed = f"1 or more, and less than num_engines, which is {self.num_engines}: the other engines decode"
-                help = "use at least 2 engines, or set enable_pd: false"
-                fault = must_be(("num_prefill",), self.num_prefill, allowed, help)
+                fault = faults.no_engine_decodes(self.num_prefill, self.num_engines)
                 config.faults.add(config.where(keys.NUM_PREFILL), fault)
         self.engines_at = config.where(keys.NUM_ENGINES)
         self.engine_sizes = Sizes(
@@ -98,9 +94,7 @@ class SkyrlJob(Job):
         experts, whole = config[keys.EXPERT], self.tensor * self.data
         if experts in (1, whole):
             return experts
-        message = f"`expert_parallel_size` is {experts}; SkyRL accepts 1, or tensor size x data size, which is {whole}"
-        fault = Diagnostic("invalid-value", message, f"use 1 or {whole}")
-        config.faults.add(config.where(keys.EXPERT), fault)
+        config.faults.add(config.where(keys.EXPERT), faults.other_expert_size(experts, whole))
         return 1
 
     def _check_shared(self, config: Config) -> None:
@@ -127,11 +121,8 @@ class SkyrlJob(Job):
             fault = faults.other_engines(policy, engines, by_default=is_default)
             config.faults.add(self.engines_at, fault)
         if self.each > policy.gpus_per_node and config[keys.BACKEND_OF_VLLM] == "mp":
-            message = f"an engine of {self.each} GPUs needs several nodes of {policy.gpus_per_node}"
-            message += " (policy_num_gpus_per_node), but the mp backend of vLLM starts it on one"
-            help = f"use at most {policy.gpus_per_node}, or distributed_executor_backend: ray"
             largest = keys.TENSOR if self.tensor >= self.pipeline else keys.PIPELINE
-            config.faults.add(config.where(largest), Diagnostic("spans-nodes", message, help))
+            config.faults.add(config.where(largest), faults.engine_on_one_node(self.each, policy.gpus_per_node))
 
     @property
     def each(self) -> int:
@@ -263,8 +254,7 @@ def _reject_unknown(config: Config) -> None:
     for name in map(str, placement.section):
         was_known = name in _REMOVED and keys.is_older(config)
         if name not in known and not was_known and f"{keys.PLACEMENT}.{name}" not in typos:
-            fault = Diagnostic("unknown-key", f"unknown key `{name}`", f"the keys are {', '.join(known)}")
-            config.faults.add(placement.named(name), fault)
+            config.faults.add(placement.named(name), faults.unknown_placement_key(name, known))
 
 
 def _training(config: Config, name: str) -> Sizes:
