@@ -67,6 +67,7 @@ _INVENTORY_FROM = {
 _SLURM_TEXT = re.compile(r"\s*(?:#.*\n\s*)*(?:(NodeName)|SwitchName|BlockName)=")
 """The first key of what Slurm prints or reads; the one of nodes is a group."""
 
+_JOB_FILE = "a job file"
 _BY_KEY = {"cluster": CONFIG.name, "nodes": INVENTORY.name, "components": COSTS.name}
 
 
@@ -96,5 +97,7 @@ def kind_of(content: Any) -> str | None:
         return SLURM_NODES.name
     if "rankplan" in content:
         return PLAN.name
+    if isinstance(content.get("job"), str):
+        return _JOB_FILE
     names = [name for key, name in _BY_KEY.items() if key in content]
     return names[0] if len(names) == 1 else None

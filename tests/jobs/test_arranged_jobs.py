@@ -10,7 +10,7 @@ import pytest
 import rankplan
 import yaml
 from rankplan import Inventory, Plan
-from rankplan.front.job import unplaced_job
+from rankplan.front.job import Job, unplaced_job
 from rankplan.plans.component import used_nodes
 from rankplan.plans.node_order import in_pools_order
 from support.commands import run
@@ -112,6 +112,19 @@ def test_a_given_order_is_not_changed(trainer: str) -> None:
         if report.plan is not None:
             assert hosts(report.plan) == hosts(plain) and report.plan.inventory.core == plain.inventory.core
     assert refused or {len(one.used_nodes()) for one in plain.values()} == {1}
+
+
+def test_a_job_is_arranged_and_planned_once(trainer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the command nor a plan to pin, whose groups are torn before it is arranged, places the same twice."""
+    placed = []
+    place = Job.placed
+    monkeypatch.setattr(Job, "placed", lambda job, **how: (placed.append((job.inventory, how)), place(job, **how))[1])
+    write_job(trainer, 0)
+    for command in (["arrange", "run.job.yaml"], ["plan", "run.job.yaml", "--pinned"]):
+        placed.clear()
+        assert run(*command).exit_code == 0
+        states = [(nodes, how.get("pinned", False)) for nodes, how in placed]
+        assert states and all(one not in states[:at] for at, one in enumerate(states)), command
 
 
 def test_a_word_that_is_no_order_has_its_place(trainer: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import rankplan
+from rankplan import Inventory
 from support.commands import run
 from support.paths import ROOT
 
@@ -78,10 +79,72 @@ def test_verbose_lists_what_holds_and_where() -> None:
     held = {words[0]: words[1:] for words in lines if len(words) == 3}
     assert held["topology.segment.actor"] == ["2", "top.job.yaml:3"]
     assert held["topology.keep.rollout.tp"] == ["rack", "run.job.yaml:3"]
-    assert held["nodes"] == ["4x8", "--nodes"] and held["exclude"] == ["node-2", "--without"]
+    assert held["nodes"] == ["4x8", "--nodes"] and held["exclude[1]"] == ["node-2", "--without"]
     assert held["exclude[0]"] == ["node-3", "run.job.yaml:4"]
     assert held["overrides[0]"] == ["trainer.nnodes=2", "top.job.yaml:2"]
     assert "where" not in run("check", "top.job.yaml").stdout
+
+
+EVERY_KEY = """\
+job: conf.yaml
+dialect: rlinf
+overrides: [cluster.num_nodes=2]
+nodes: nodes.yaml
+exclude: [node-3/7]
+topology: {levels: [rack], order: given, prefer: {actor: {world: rack}}, cap: {rack: 2}}
+node_groups: [{label: g, node_ranks: 0-1}]
+pools: [{name: q, components: [actor], max_accelerators: 16}]
+beside: [other.json]
+memory: {accelerator: H100, model: Qwen/Qwen3-8B, reserve: 2 GiB, costs: costs.yaml}
+visibility: own
+binding: node
+cpus_per_process: 2
+host_memory_per_process: 100
+environment: {NCCL_DEBUG: INFO}
+command: bash run.sh
+emit: {to: kuberay, pin: true}
+"""
+
+
+def stated_lines(*words: str) -> list[list[str]]:
+    """Return the lines of the table of what holds, each as its three columns."""
+    printed = run("check", *words, "--verbose").stdout
+    return [line.split() for line in printed[printed.index("\nstated ") :].splitlines()[2:]]
+
+
+def test_verbose_lists_every_key_with_its_line() -> None:
+    pools = "pools: [{name: p, components: [rollout], max_accelerators: 8}]"
+    Path("conf.yaml").write_text(
+        f"cluster:\n  num_nodes: 2\n  component_placement: {{actor: 0-3, rollout: 4-7}}\n  {pools}\n"
+    )
+    elsewhere = Inventory.from_dict({"nodes": [{"ranks": 0, "accelerators": 1, "ip": "10.0.0.9"}]})
+    rankplan.plan({"cluster": {"num_nodes": 1, "component_placement": {"a": 0}}}, elsewhere).save("other.json")
+    Path("costs.yaml").write_text("components: {actor: {seconds: {2: 3}}}\n")
+    Path("every.job.yaml").write_text(EVERY_KEY)
+    lines = stated_lines("every.job.yaml")
+    for number, line in enumerate(EVERY_KEY.splitlines(), 1):
+        key = line.partition(":")[0]
+        places = {words[-1] for words in lines if words[0].split(".")[0].split("[")[0] == key}
+        assert f"every.job.yaml:{number}" in places, line
+    held = {words[0]: words[1:] for words in lines}
+    assert held["pools[0].name"] == ["p", "conf.yaml:4"] and held["pools[1].name"] == ["q", "every.job.yaml:8"]
+    assert held["memory.reserve"] == ["2", "GiB", "every.job.yaml:10"] and held["emit.pin"][0] == "true"
+    options = ["--reserve", "1GiB", "--costs", "./costs.yaml", "--model", "gpt2", "--dialect", "rlinf"]
+    held = {words[0]: words[1:] for words in stated_lines("every.job.yaml", *options)}
+    assert held["memory.reserve"] == ["1.0", "GiB", "--reserve"] and held["memory.costs"] == ["./costs.yaml", "--costs"]
+    assert held["memory.model"] == ["gpt2", "--model"] and held["dialect"] == ["rlinf", "--dialect"]
+
+
+def test_verbose_lists_what_a_saved_plan_states() -> None:
+    Path("top.job.yaml").write_text("job: run.job.yaml\noverrides: [trainer.nnodes=1]\nemit: {to: kuberay, image: a}\n")
+    rankplan.plan("top.job.yaml").save("plan.json")
+    Path("plan.job.yaml").write_text("job: plan.json\ntopology: {segment: {actor: 2}}\nemit: {image: b}\n")
+    held = {words[0]: words[1:] for words in stated_lines("plan.job.yaml", "--without", "node-2")}
+    assert held["exclude[0]"] == ["node-3", "plan.json"] and held["exclude[1]"] == ["node-2", "--without"]
+    assert held["topology.keep.rollout.tp"] == ["rack", "plan.json"]
+    assert held["topology.segment.actor"] == ["2", "plan.job.yaml:2"]
+    assert held["overrides[0]"] == ["trainer.nnodes=1", "plan.json"]
+    assert held["emit.image"] == ["b", "plan.job.yaml:3"] and held["emit.to"] == ["kuberay", "plan.json"]
 
 
 def test_a_folder_checks_the_config_once_under_its_job_file() -> None:

@@ -199,6 +199,30 @@ def test_what_is_wrong_has_its_place(folder: Path, text: str, expected: list[tup
     assert all(one.help and Path(one.file or "").name == "run.job.yaml" for one in report.faults)
 
 
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("jobs: verl.sh\nnodes: 2x8\n", "1:1 unknown-key: unknown key `jobs`"),
+        ("nodes: nodes.yaml\nJOB: verl.sh\n", "2:1 unknown-key: unknown key `JOB`"),
+        ("nodes: 2x8\ntopology: {segment: {actor: 1}}\n", "1:1 missing-key: `job` is missing, and all keys are"),
+        ("nodes: {ray: auto}\n", "1:1 missing-key: `job` is missing"),
+        ("nodes: [{ranks: 0, accelerators: 8}]\n", "1:1 no-components: this is an inventory"),
+    ],
+)
+def test_a_file_that_should_name_a_job(folder: Path, text: str, fault: str) -> None:
+    (only,) = faults(written(folder, text))
+    assert only.startswith(f"run.job.yaml:{fault}")
+
+
+@pytest.mark.parametrize(
+    "option", ["nodes: other.job.yaml", "beside: [other.job.yaml]", "memory: {costs: other.job.yaml}"]
+)
+def test_a_job_file_is_no_other_file(folder: Path, option: str) -> None:
+    written(folder, "job: verl.sh\nnodes: 2x8\n", "other.job.yaml")
+    (only,) = faults(written(folder, f"job: verl.sh\n{option}\n"))
+    assert only.startswith("other.job.yaml:") and ": this is a job file, not " in only
+
+
 def test_overrides_and_commands_belong_to_the_trainer(folder: Path) -> None:
     text = "job: verl.yaml\noverrides: ['+a=${oc.env:HOME,x}']\ncommand: bash $RUN\nemit: {entrypoint: 'python $X'}\n"
     assert rankplan.check(written(folder, text)).plan is not None

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from rankplan.arranging import faults, rules
 from rankplan.arranging.exclusion import Exclusion, restored
 from rankplan.arranging.group_nodes import GroupNodes
-from rankplan.arranging.lining_up import lined_up, lines_of
 from rankplan.arranging.replanned import moved_to, nodes_of, resized_facts
 from rankplan.arranging.rules import Network
+from rankplan.arranging.sorted_arrangement import lined_up, lines_of
 from rankplan.arranging.task import Arrangement, Task
 from rankplan.nodes.clusters import SupportsInventory, inventory_of
 from rankplan.nodes.entries import one_or_several

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rankplan.arranging.exclusion import Exclusion
 from rankplan.arranging.group_nodes import GroupNodes
-from rankplan.arranging.lining_up import lined_up, lines_of
 from rankplan.arranging.rules import Network
+from rankplan.arranging.sorted_arrangement import lined_up, lines_of
 from rankplan.arranging.task import Arrangement, Task
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan

@@ -108,7 +108,8 @@ def _arranged(
         job = replace(job, inventory=beside_others(job.inventory, others))
         found = job.arranged()
         if found.arrangement is not None:
-            return _Arranged(found.arrangement, job.planned().plan)
+            planned = found.job.fitting(found.job.checked(found.planned))
+            return _Arranged(found.arrangement, planned.plan)
     arrangement = arranged(job.unchecked_plan(), job.inventory, **stated, restore=restore, beside=others)
     if restore:
         return _Arranged(arrangement, None)  # the config excludes what is brought back here

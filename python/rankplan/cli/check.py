@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,9 +25,10 @@ from rankplan.cli.common import (
 )
 from rankplan.cli.folders import files_in, is_of_no_job
 from rankplan.cli.output import EXPECTED, colored, faults_end_it, note, print_table, show_error, silent
-from rankplan.errors import Diagnostic, PlacementError, printable
+from rankplan.errors import Diagnostic, KeyPath, PlacementError, printable
 from rankplan.front.api import check as check_config
-from rankplan.front.job import job_file_of, opened
+from rankplan.front.job import is_saved, job_file_of, opened, saved_plan
+from rankplan.hardware.cards import size_text
 from rankplan.render.report import Report
 from rankplan.words import counted
 
@@ -162,7 +163,7 @@ class _Checks:
         click.echo(report.render(color=colored(sys.stdout)))
         stated = job_file_of(config) if self._options["verbose"] else None
         if stated is not None:
-            _print_stated(stated, report, self._choice)
+            _print_stated(stated, report, self._choice, self._options)
 
     def _without_answer(self, file: str, error: Exception) -> Report:
         """Return the report of a file that cannot be read."""
@@ -202,19 +203,32 @@ def _print_annotations(reports: Sequence[Report], form: str) -> None:
         click.echo(github(one))
 
 
-def _print_stated(stated: JobFile, report: Report, choice: Choice) -> None:
+def _print_stated(stated: JobFile, report: Report, choice: Choice, options: Mapping[str, Any]) -> None:
     """Print what holds for a job, and where it comes from."""
-    from rankplan.jobs.holding import holding  # printed for people who ask
+    from rankplan.jobs.holding import Option, holding  # printed for people who ask
     from rankplan.render.tables import table
 
-    rules = None if report.plan is None else report.plan.rules
-    held = holding(stated, rules, nodes=choice.stated_nodes, dialect=choice.dialect)
+    replaced: dict[KeyPath, Option] = {}
+    if choice.stated_nodes is not None:
+        replaced[("nodes",)] = Option(*choice.stated_nodes)
+    if choice.dialect is not None:
+        replaced[("dialect",)] = Option(choice.dialect, "--dialect")
+    if options["reserve"] is not None:
+        replaced["memory", "reserve"] = Option(size_text(options["reserve"]), "--reserve")
+    for name in ("model", "costs"):
+        if options[name] is not None:
+            replaced["memory", name] = Option(options[name], f"--{name}")
+    added = {
+        "exclude": [Option(name, "--without") for name in choice.without],
+        "overrides": [Option(words, "--") for words in overrides()],
+    }
+    plan = report.plan
+    if plan is None and is_saved(stated):
+        with suppress(PlacementError):  # the report has it
+            plan = saved_plan(stated)
     result = table("stated", "value", "where")
-    for one in held:
-        result.add_row(*map(printable, one))
-    for option, words in (("--without", choice.without), ("--", overrides())):
-        for word in words:
-            result.add_row("overrides" if option == "--" else "exclude", printable(word), option)
+    for one in holding(stated, plan, is_plan=is_saved(stated), replaced=replaced, added=added):
+        result.add_row(*map(printable, one.texts()))
     click.echo()
     print_table(result)
 

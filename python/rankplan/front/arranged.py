@@ -97,22 +97,23 @@ def arranged(job: _Job, node_ids: Sequence[str], *, isolate: bool | None, pinned
     Where that breaks the rules, nodes are arranged once more, for the plan to pin. Raises `PlacementError` if no
     arrangement keeps the rules.
     """
-    found = _settled(job, node_ids, isolate=isolate, pinned=False)
+    found = _settled(job, job.placed(isolate=isolate), node_ids, isolate=isolate, pinned=False)
     if not pinned:
         return found
     planned = found.job.placed(isolate=isolate, pinned=True)
     if _holds(found.job, planned):
         return replace(found, planned=planned)
-    return _settled(found.job, found.node_ids, isolate=isolate, pinned=True)
+    return _settled(found.job, planned, found.node_ids, isolate=isolate, pinned=True)
 
 
-def _settled(job: _Job, node_ids: Sequence[str], *, isolate: bool | None, pinned: bool) -> ArrangedJob[_Job]:
-    """Return a job on an arrangement on which it is planned as it was before.
+def _settled(
+    job: _Job, planned: Planned, node_ids: Sequence[str], *, isolate: bool | None, pinned: bool
+) -> ArrangedJob[_Job]:
+    """Return a job, which is ``planned`` on its nodes, on an arrangement on which it is planned as it was before.
 
     On nodes of which some accelerators are excluded, the trainer takes others than before they were arranged: then the
     nodes are arranged for that plan, too.
     """
-    planned = job.placed(isolate=isolate, pinned=pinned)
     every: list[int] = list(range(job.inventory.num_nodes))
     arrangement: Arrangement | None = None
     for _ in range(_MOST_ROUNDS):

@@ -137,7 +137,10 @@ class Job:
 
         ``node_ids`` are Ray's ids of the nodes, by which some trainers sort them: see `plan`.
         """
-        planned = self.kept(isolate=isolate, pinned=pinned, node_ids=node_ids)
+        return self.fitting(self.kept(isolate=isolate, pinned=pinned, node_ids=node_ids))
+
+    def fitting(self, planned: Planned) -> Planned:
+        """Return a plan of this job. Raises `PlacementError` for components that cannot fit into memory."""
         reject_unfit(planned, needs_of(planned, UsedMemory().or_stated(self.stated)), self.reader)
         return planned
 
@@ -154,8 +157,15 @@ class Job:
 
             order = self.dialect.node_order(self.config)
             job, planned = with_sorted_pools(job, planned, ids, order, isolate=isolate)
+        return job.checked(planned, pinned=pinned)
+
+    def checked(self, planned: Planned, *, pinned: bool = False) -> Planned:
+        """Return the plan of this job on its nodes in their order.
+
+        Raises `PlacementError` if it is empty, breaks a rule, or asks Ray for what its nodes cannot reserve.
+        """
         reject_empty(planned.plan, self.reader)
-        reject_crossings(planned.plan, labelled=self.labelled, cluster=job.inventory)
+        reject_crossings(planned.plan, labelled=self.labelled, cluster=self.inventory)
         reject_unreservable(planned, self.reader, self.stated, pinned=pinned)
         return planned
 
@@ -439,7 +449,7 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> tuple[Dialect, list
         return DIALECTS[name], []
     detected = recognised(config)
     if (fault := no_job(config)) is not None:
-        raise PlacementError([fault, *detected.warnings])
+        raise PlacementError([_lacking_job(config) or fault, *detected.warnings])
     reader = Reader(config)
     for path, fault in mixed(config):
         from rankplan.front.unread import with_job_lines  # few configs have keys of two systems
@@ -447,6 +457,19 @@ def _dialect(name: str | None, config: Mapping[str, Any]) -> tuple[Dialect, list
         reader.add(path, with_job_lines(config, fault))
     reader.finish()
     return DIALECTS[detected.name or OWN], detected.warnings
+
+
+def _lacking_job(config: Mapping[str, Any]) -> Diagnostic | None:
+    """Return the fault of a job file whose key ``job`` is missing or misspelt; ``None`` for any other config."""
+    from rankplan.jobs.faults import missing_job, unknown_key
+    from rankplan.jobs.keys import KEYS
+    from rankplan.jobs.recognising import lacks_job
+
+    key = lacks_job(config, KEYS)
+    if key is None:
+        return None
+    reader = Reader(config)
+    return reader.where((key,), key=True).locate(unknown_key(key, JOB)) if key else reader.located((), missing_job())
 
 
 def is_saved(file: Any) -> bool:

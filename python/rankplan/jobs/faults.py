@@ -35,6 +35,12 @@ def beside_trainers_keys(keys: Sequence[str]) -> Diagnostic:
     return Diagnostic(CONFLICT, message, help)
 
 
+def missing_job() -> Diagnostic:
+    """Return the fault of a file with keys of a job file, but without ``job``."""
+    help = "write `job: run.sh` with the path of the trainer's config or script"
+    return Diagnostic("missing-key", "`job` is missing, and all keys are those of a job file", help)
+
+
 def not_literal(text: str) -> Diagnostic:
     """Return the fault of a value with ``$``."""
     message = f"{shown(text)} contains `$`, but the values of a job file are literal"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from rankplan.files import LARGEST, PipedFile, beginning
 from rankplan.read.text.load import SCRIPTS
+from rankplan.words import nearest
 
 JOB = "job"
 """The key by which a mapping is a job file."""
@@ -39,6 +40,17 @@ def is_job_file(config: Any) -> bool:
         return False
     content = beginning(file, LARGEST)
     return _KEY.search(content) is not None and not SAVED.match(content)
+
+
+def lacks_job(config: Mapping[Any, Any], keys: Collection[str]) -> str | None:
+    """Return the key of a config that should be ``job``, as all others are ``keys`` of a job file.
+
+    ``""``: the config has no such key, but only a job file has its other ones. ``None``: it is no job file.
+    """
+    others = [str(key) for key in config if key not in keys]
+    if not others:
+        return "" if config and not isinstance(config.get("nodes"), list) else None
+    return others[0] if len(others) == 1 and nearest(others[0], (JOB,), 0.75) is not None else None
 
 
 def _is_small_file(path: Path) -> bool:
