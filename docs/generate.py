@@ -6,6 +6,7 @@ import json
 import sys
 import textwrap
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -15,9 +16,10 @@ import click
 from click.testing import CliRunner
 from rankplan.cli.commands import COMMANDS, main
 from rankplan.cli.explain import HEAD, Example, Rule, rules
-from rankplan.dialects import DIALECTS, OWN, recognisers
+from rankplan.dialects import DIALECTS, OWN, Dialect, recognisers
 from rankplan.dialects.keys.key import ANY_ROLE, Entry, Key, Kind, below
 from rankplan.dialects.keys.roles import Role, Setting
+from rankplan.dialects.keys.table import KeyTable
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ("rules.md", "language.md", "differences.md", "coming-from.md")
@@ -91,12 +93,22 @@ def systems_page() -> str:
     """Return the page of the other systems with an up-to-date table of their keys."""
     table = []
     for dialect in recognisers():
-        for entries in (dialect.keys.placing, dialect.keys.remembering):
+        keys = own_keys(dialect)
+        for entries in (keys.placing, keys.remembering):
             for (kind, decides, names), sections in key_groups(entries).items():
                 shown = ", ".join(f"`{name}`" for name in sections if name).replace(ANY_ROLE, "ROLE")
                 table.append(f"| {dialect.name} | {shown} | {', '.join(names)} | {kind} | {decides} |")
     head = ["| dialect | sections | keys | type | decides |", "|---|---|---|---|---|"]
     return with_table(SYSTEMS, "dialects/keys", head + table)
+
+
+def own_keys(dialect: Dialect) -> KeyTable:
+    """Return the keys of a dialect; of a fork, those that it does not have from its parent."""
+    table = dialect.keys
+    if table.fork is None or table.parent is None:
+        return table
+    memory = () if table.memory == table.parent.memory else table.memory
+    return replace(table, keys=table.fork.own, memory=memory, fork=None, parent=None)
 
 
 def key_groups(entries: Iterable[Entry]) -> dict[tuple[str, str, tuple[str, ...]], list[str]]:
@@ -123,7 +135,10 @@ def memory_tables() -> dict[Path, str]:
     pages = {}
     for dialect in (*recognisers(), DIALECTS[OWN]):
         rows = []
-        for role in dialect.keys.roles:
+        roles = own_keys(dialect).roles
+        if not roles and dialect.parent is not None:
+            continue
+        for role in roles:
             names = ", ".join("every role" if name == "*" else name for name in role.components)
             rows += [f"| {names} | {line} |" for line in map(partial(memory_row, role), settings_of(role)) if line]
         page = ROOT / "docs" / "systems" / f"{dialect.name.replace('_', '-')}.md"

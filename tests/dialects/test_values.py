@@ -11,8 +11,10 @@ from rankplan.dialects.interface.job import Job
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.roles import Role
 from rankplan.errors import Faults
+from rankplan.guests.built_in import FORKS
 from rankplan.read.text.reader import Reader
 from rankplan.references import resolved
+from support.outcomes import some
 
 
 @pytest.mark.parametrize("name", DIALECTS.builtin)
@@ -31,7 +33,10 @@ def test_the_references_of_a_dialect_name_what_they_should(name: str) -> None:
 
 
 def test_every_dialect_is_asked_but_the_own_one() -> None:
-    assert sorted([*ASKED, OWN]) == sorted(DIALECTS.builtin)
+    forks = [fork for names in FORKS.values() for fork in names]
+    assert sorted([*ASKED, *forks, OWN]) == sorted(DIALECTS.builtin)
+    for parent, names in some(FORKS.items()):
+        assert all(DIALECTS[fork].parent is DIALECTS[parent] and not DIALECTS[fork].keys.alone for fork in names)
 
 
 CONFIGS = {

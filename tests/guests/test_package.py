@@ -207,18 +207,47 @@ def _steps() -> dict[str, str]:
     return {block.partition("\n")[0].lstrip("#$ "): block for block in blocks}
 
 
-def test_the_steps_of_the_guide_make_a_trainer_in_an_empty_folder(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory: pytest.TempPathFactory) -> tuple[Environment, Path, dict[str, str]]:
+    """The packages of the guide, a trainer and a fork of verl, in an environment; their folder; its sessions."""
     steps = _steps()
-    command = next(first for first in steps if first.startswith("rankplan "))
-    expected = steps.pop(command).partition("\n")[2]
+    sessions = {first: steps.pop(first).partition("\n")[2] for first in list(steps) if first.startswith("rankplan ")}
     modules = {f"minirl_rankplan/{name}.py" for name in ("keys", "job", "dialect")}
-    assert set(steps) == {"pyproject.toml", "conf.yaml", *modules}
-    folder = tmp_path / "minirl"
+    fork = {f"farmrl/{name}" for name in ("pyproject.toml", "farmrl_rankplan.py", "run.sh")}
+    assert set(steps) == {"pyproject.toml", "conf.yaml", *modules, *fork}
+    folder = tmp_path_factory.mktemp("minirl")
     for name, text in steps.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    environment = Environment(tmp_path / "venv")
-    environment.install(build_wheel(folder, tmp_path))
-    assert rankplan(environment, *command.split()[1:], folder=folder).stdout == expected
+    environment = Environment(tmp_path_factory.mktemp("guide") / "venv")
+    for package in (folder, folder / "farmrl"):
+        environment.install(build_wheel(package, tmp_path_factory.mktemp("wheels")))
+    return environment, folder, sessions
+
+
+def test_the_steps_of_the_guide_make_a_trainer_in_an_empty_folder(
+    guide: tuple[Environment, Path, dict[str, str]],
+) -> None:
+    environment, folder, sessions = guide
+    command = "rankplan check conf.yaml --nodes 2x8"
+    assert rankplan(environment, *command.split()[1:], folder=folder).stdout == sessions[command]
     (folder / "run.sh").write_text("python -m minirl.train minirl.nodes=2 learner.gpus=8 sampler.gpus=4\n")
     assert rankplan(environment, "check", "run.sh", "--nodes", "2x8", folder=folder).returncode == 0
+
+
+def test_the_guide_makes_a_fork_of_verl(guide: tuple[Environment, Path, dict[str, str]]) -> None:
+    environment, folder, sessions = guide
+    command = "rankplan check run.sh --nodes 1x8"
+    assert rankplan(environment, *command.split()[1:], folder=folder / "farmrl").stdout == sessions[command]
+    run = "python3 -m farmrl.main algorithm.adv_estimator={} trainer.n_gpus_per_node=8 {}\n"
+    for estimator, words, expected in (
+        ("vtrace", "farm.tensor=2", {"actor": 8, "critic": 8, "rollout": 4}),
+        ("grpo", "", {"actor": 8, "rollout": 8}),
+        ("gae", "critic.enable=false", {"actor": 8, "critic": 8, "rollout": 8}),
+    ):
+        (folder / "own.sh").write_text(run.format(estimator, words))
+        planned = rankplan(environment, "plan", "own.sh", "--format", "json", folder=folder)
+        assert Counter(row["component"] for row in json.loads(planned.stdout)) == expected, planned.stderr
+    (folder / "own.yaml").write_text("farm: {tensor: 2}\ntrainer: {n_gpus_per_node: 8}\n")
+    planned = rankplan(environment, "plan", "own.yaml", "--dialect", "farmrl", "--format", "json", folder=folder)
+    assert Counter(row["component"] for row in json.loads(planned.stdout)) == {"actor": 8, "rollout": 4}

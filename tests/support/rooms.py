@@ -22,6 +22,7 @@ ROOMS = [
     "dialects.interface",
     "trainers",
     "trainers.areal",
+    "trainers.forks",
     "trainers.nemo_rl",
     "trainers.openrlhf",
     "trainers.prime_rl",

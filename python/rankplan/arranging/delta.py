@@ -112,7 +112,7 @@ def fault_of_shared(plan: Plan, name: str, change: str) -> Diagnostic | None:
     """
     devices = plan[name].rows.accelerators()
     others = [other for other, part in plan.items() if other != name and part.rows.accelerators() & devices]
-    if plan.dialect is None or plan.dialect not in faults.POOL_KEYS or not others:
+    if plan.dialect is None or not faults.pool_keys(plan.dialect) or not others:
         return None
     return faults.outside_of_pool(plan.dialect, name, others, change)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rankplan._core import RankSet
+from rankplan.dialects import family_of
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.plans.node_order import ORDER_WORDS
 from rankplan.plans.requests import NodeOrder
@@ -49,9 +50,15 @@ These trainers run engines that share a pool only there. ROLL is not among them:
 """
 
 
+def pool_keys(dialect: str | None) -> tuple[str, ...]:
+    """Return the `POOL_KEYS` of a dialect: a fork has those of its parent. None for a dialect without."""
+    family = () if dialect is None else family_of(dialect)
+    return next((POOL_KEYS[name] for name in family if name in POOL_KEYS), ())
+
+
 def outside_of_pool(dialect: str, name: str, others: Sequence[str], change: str) -> Diagnostic:
     """Return the fault of a component that shares a pool with others, and cannot ``grow`` or ``shrink`` alone."""
-    keys = " and ".join(f"`{key}`" for key in POOL_KEYS[dialect])
+    keys = " and ".join(f"`{key}`" for key in pool_keys(dialect))
     reason = "it cannot run more of it elsewhere" if change == "grow" else "it cannot run less of it alone"
     message = f"{dialect} runs {name} on the accelerators of {', '.join(others)}; {reason}"
     return Diagnostic("invalid-value", message, f"change {keys} in the config, and plan it again")
@@ -99,7 +106,7 @@ def requests_lost(dialect: str | None) -> str:
 
 def _change(dialect: str | None) -> str:
     """Return the request to change the keys that size the pool of a trainer."""
-    keys = POOL_KEYS.get(dialect or "")
+    keys = pool_keys(dialect)
     return f"change {' and '.join(f'`{key}`' for key in keys)} in the config" if keys else "change the config alike"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +13,8 @@ from rankplan.dialects.interface.cluster import ClusterForms, ReadsCluster, Read
 from rankplan.dialects.interface.dialect import Dialect
 from rankplan.dialects.no_job import description
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
-from rankplan.guests.built_in import ASKED, OWN
+from rankplan.guests.built_in import ASKED, FORKS, OWN
+from rankplan.guests.doors import GuestError
 from rankplan.read.text.document import Section
 from rankplan.read.text.programs import StartedProgram, started
 from rankplan.references import resolved
@@ -27,6 +29,7 @@ __all__ = [
     "OWN",
     "Dialect",
     "dialect_of",
+    "family_of",
     "inventory_of",
     "is_trainers_key",
     "mixed",
@@ -54,8 +57,10 @@ class Recognised(NamedTuple):
 
 
 def recognisers() -> Iterator[Dialect]:
-    """Yield rankplan's own dialects that recognise a config by its keys, in their order."""
+    """Yield rankplan's own dialects that recognise a config by its keys: forks first, whose parents would, too."""
     for name in ASKED:
+        for fork in FORKS.get(name, ()):
+            yield DIALECTS[fork]
         yield DIALECTS[name]
 
 
@@ -108,21 +113,25 @@ def name_of(config: Mapping[Any, Any]) -> str:
 def recognised(config: Mapping[Any, Any]) -> Recognised:
     """Return the dialect of the program that gets a config, else the first one whose keys it has.
 
-    Guests are asked only if rankplan's own dialects do not recognise the config, and it is not in rankplan's own
-    language. Raises `PlacementError` if several of them recognise it.
+    A fork has programs and keys of its parent: those that only the fork has tell then. Guests are asked only if
+    rankplan's own dialects do not recognise the config, and it is not in rankplan's own language. Raises
+    `PlacementError` if several of them recognise it.
     """
     program = _program(config)
     system = None if program is None else program.system
-    if system is not None and system in DIALECTS.builtin:
-        return Recognised(system, [])
-    for dialect in recognisers():
-        if dialect.keys.recognises(config):
-            return Recognised(dialect.name, [])
     if system is not None:
-        return Recognised(system, [])
+        return Recognised(_fork_of(system, config) or system, [])
+    for name in ASKED:
+        if DIALECTS[name].keys.recognises(config):
+            return Recognised(_fork_of(name, config) or name, [])
     if any(_has(config, path) for path in DIALECTS[OWN].keys.alone):
         return Recognised(None, [])
     return _recognised_by_guests(config)
+
+
+def _fork_of(system: str, config: Mapping[Any, Any]) -> str | None:
+    """Return the fork of a system that recognises a config by its own keys, ``None`` without one."""
+    return next((fork for fork in FORKS.get(system, ()) if DIALECTS[fork].keys.recognises(config)), None)
 
 
 def _recognised_by_guests(config: Mapping[Any, Any]) -> Recognised:
@@ -167,6 +176,17 @@ def dialect_of(config: Mapping[Any, Any]) -> Dialect:
     return DIALECTS[name_of(config)]
 
 
+def family_of(name: str) -> list[str]:
+    """Return the name of a dialect, and those of the ones that it is a fork of, the nearest one first."""
+    names = [name]
+    with suppress(KeyError, GuestError):
+        parent = DIALECTS[name].parent
+        while parent is not None:
+            names.append(parent.name)
+            parent = parent.parent
+    return names
+
+
 def resembled(keys: Collection[str]) -> str | None:
     """Return the dialect that has one of these keys at the top of its configs or in their ``cluster`` section."""
     dialects = with_guests()
@@ -195,7 +215,7 @@ def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:
     name = name_of(config)
     own = DIALECTS[name].keys.known
     of_others: list[tuple[KeyPath, Diagnostic]] = []
-    others = list(recognisers())
+    others = [DIALECTS[asked] for asked in ASKED]
     if SECTION in config:
         others.insert(0, DIALECTS[OWN])
     for other in others:

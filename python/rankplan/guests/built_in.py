@@ -8,6 +8,9 @@ DIALECTS = {
     "skyrl": "rankplan.trainers.skyrl.dialect:DIALECT",
     "rlinf": "rankplan.rlinf.dialect:DIALECT",
     "verl": "rankplan.trainers.verl.dialect:DIALECT",
+    "easyr1": "rankplan.trainers.forks.easyr1:DIALECT",
+    "rl_factory": "rankplan.trainers.forks.rl_factory:DIALECT",
+    "vagen": "rankplan.trainers.forks.vagen:DIALECT",
     "slime": "rankplan.trainers.slime.dialect:DIALECT",
     "roll": "rankplan.trainers.roll.dialect:DIALECT",
     "openrlhf": "rankplan.trainers.openrlhf.dialect:DIALECT",
@@ -24,6 +27,9 @@ ASKED = (
 )
 """The dialects whose keys recognise a config, in the order in which they are asked: older flags of OpenRLHF are also
 flags of slime, and open-instruct has some of them."""
+
+FORKS: dict[str, tuple[str, ...]] = {"verl": ("easyr1", "rl_factory", "vagen")}
+"""The forks of these dialects, which are asked in this order once their parent has recognised a config."""
 
 OWN = "rlinf"
 """The dialect of a config that no other one recognises: its `cluster` section is rankplan's own language, too."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rankplan._core import Requests
 from rankplan.dialects.interface.cluster import ClusterForms
+from rankplan.dialects.keys.system import System
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
@@ -23,6 +24,8 @@ if TYPE_CHECKING:  # what plans is imported when a config is planned
     from rankplan.dialects.interface.job import Job
     from rankplan.dialects.interface.planning import Planner
     from rankplan.dialects.keys.config import Config
+    from rankplan.dialects.keys.key import Key
+    from rankplan.dialects.keys.roles import Role
     from rankplan.dialects.placing.grouping import ComponentGroups
     from rankplan.read.sources import Planned
 
@@ -75,6 +78,8 @@ class Dialect:
 
     ``cluster`` are other forms in which its users give a cluster to rankplan.
 
+    ``parent`` is the dialect that this one is like, for a fork (`like`).
+
     A job, a planner, a writer, ``resized`` and ``has_own_nodes`` may be a reference, ``"module:NAME"``, which is
     imported when it is used: recognising a config then imports the keys of a dialect, and nothing that plans.
     """
@@ -95,6 +100,49 @@ class Dialect:
     resembles: tuple[str, ...] = ()
     writers: Mapping[str, Writer | str] = field(default_factory=dict)
     cluster: ClusterForms | None = None
+    parent: Dialect | None = None
+
+    @classmethod
+    def like(
+        cls,
+        parent: str,
+        *,
+        name: str,
+        system: str,
+        keys: Sequence[Key[Any]] = (),
+        lacks: Sequence[str] = (),
+        tells: Callable[[Mapping[Any, Any]], bool] = lambda config: False,
+        memory: tuple[Role, ...] | str | None = None,
+        programs: tuple[Program, ...] = (),
+        **others: Any,
+    ) -> Dialect:
+        """Return the dialect of a fork of another system: it reads what that system reads, but for what is stated here.
+
+        ``parent`` is the name of the dialect of that system. ``keys`` are those of the fork. One with the path of a key
+        of the parent, or ``like`` one, is read in its place, with its own names and default; a `fact` takes the place
+        of the parent's fact with this name. ``lacks`` are the paths of the parent's keys, and of its sections, that the
+        fork does not have.
+
+        The keys of the parent do not recognise a config of the fork: its own keys do if they tell, ``tells``, and its
+        ``programs``. ``memory`` are the roles that its keys say something else about than the parent's; ``()`` if they
+        say nothing about any. Nothing is written as a config of the fork unless it has ``writers``. ``others`` are
+        further attributes of `Dialect`.
+
+        Raises ``KeyError`` for an unknown parent, ``ValueError`` for keys that it does not have, `GuestError` for a
+        guest that fails.
+        """
+        from rankplan.guests.built_in import DIALECTS  # what is not a fork needs no table
+        from rankplan.guests.doors import Door, Table
+
+        base = Table(Door.DIALECTS, Dialect, DIALECTS)[parent]
+        table = base.keys.forked(keys, lacks=lacks, memory=memory, tells=tells)
+        changes = {"writers": {}, "resembles": (), **others}
+        return replace(base, name=name, system=system, keys=table, programs=programs, parent=base, **changes)
+
+    def job_of(self, config: Config) -> Job:
+        """Return the job of a config, as the ``job`` of this dialect reads it."""
+        make: Callable[[Config], Job] = resolved(self.job)
+        return make(config)
 
     @property
     def asks_ray(self) -> bool:
@@ -109,7 +157,8 @@ class Dialect:
         from rankplan.dialects.interface.planning import JobPlanner
 
         name = self.name if self.asks_ray else None
-        return JobPlanner(name, self.keys, resolved(self.job), starts_on_ray=self.starts == "ray")
+        system = System(self.name, self.system, self.keys)
+        return JobPlanner(name, system, self.keys, resolved(self.job), starts_on_ray=self.starts == "ray")
 
     def read(self, config: Any) -> ReadConfig:
         """Read and validate a config, once; see `Planner.read`."""

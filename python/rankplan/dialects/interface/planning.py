@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from rankplan._core import RankSet
 from rankplan.dialects.interface.job import Job
 from rankplan.dialects.keys.config import Config
+from rankplan.dialects.keys.system import System
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.dialects.placing.placer import Packing, Placer
 from rankplan.errors import PlacementError
@@ -62,12 +63,13 @@ class Planner(Protocol):
 
 @frozen
 class JobPlanner:
-    """Plans the jobs of a dialect, whose values are read by its keys.
+    """Plans the jobs of a system, whose values are read by its keys.
 
     ``dialect`` is its name in plans, ``None`` for a system that asks Ray for no placement groups.
     """
 
     dialect: str | None
+    system: System
     keys: KeyTable
     job: Callable[[Config], Job]
     starts_on_ray: bool = True
@@ -113,7 +115,7 @@ class JobPlanner:
 
     def memory(self, reader: Reader, job: Job) -> MemoryReader | None:
         """Return what reads the memory of components from the keys of a config; ``None`` if these say nothing."""
-        if not job.states_memory:
+        if not job.states_memory or not self.keys.memory:
             return None
         from rankplan.dialects.memory.read import MemoryReader
 
@@ -123,7 +125,8 @@ class JobPlanner:
         )
 
     def _config(self, reader: Reader) -> Config:
-        return Config(reader, reader.faults, flags=self.keys.written(reader.content) or {})
+        flags = self.keys.written(reader.content) or {}
+        return Config(reader, reader.faults, flags=flags, of=self.system)
 
     def node_order(self, config: Any) -> NodeOrder | None:
         """Return what the trainer of a config sorts its nodes by; see `Planner.node_order`."""

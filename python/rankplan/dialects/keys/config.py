@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rankplan.dialects.keys.key import Key, Kind, flag_name, in_section, path_of, read_value
 from rankplan.dialects.keys.sisters import is_size, same_size
+from rankplan.dialects.keys.system import NO_SYSTEM, System
 from rankplan.errors import Diagnostic, Faults, KeyPath, Where
 from rankplan.parallel import NO_SIZES, ORDER, Parallel
 from rankplan.read.text.reader import Reader, misspelt_key, number_fault
@@ -40,13 +41,38 @@ class Config:
         *,
         overrides: Sequence[KeyPath] = (),
         flags: Mapping[str, str] = MappingProxyType({}),
+        of: System = NO_SYSTEM,
     ) -> None:
         """``flags`` are the names at the top as they are written, by the names of their keys."""
         self._reader = reader
         self._section = section
         self._overrides = overrides
+        self._of = of
+        self._fork = None if of.keys is None else of.keys.fork
         self.flags = flags
         self.faults = faults
+
+    def _other(
+        self,
+        reader: Reader,
+        faults: Faults,
+        section: KeyPath = (),
+        *,
+        overrides: Sequence[KeyPath] = (),
+        flags: Mapping[str, str] = MappingProxyType({}),
+    ) -> Config:
+        """Return a config of the same system."""
+        return Config(reader, faults, section, overrides=overrides, flags=flags, of=self._of)
+
+    def _own(self, key: Key[Any]) -> Key[Any]:
+        """Return the key that a fork has instead of one of its parent's; any other key is returned unchanged."""
+        if self._fork is None:
+            return key
+        return self._fork.key(key, ".".join(map(str, self._section)))
+
+    def _lacks(self, path: KeyPath) -> bool:
+        """Return whether the system is a fork without the key, or the section, that its parent has at a path."""
+        return self._fork is not None and not self._fork.has(path)
 
     def __getitem__(self, key: Key[T]) -> T:
         return self.get(key)
@@ -57,8 +83,9 @@ class Config:
     def get(self, key: Key[T] | Key[T | None], default: T, *, least: int | None = ...) -> T: ...
     def get(self, key: Key[Any], default: Any = _UNSET, *, least: int | None = None) -> Any:
         """Return the value at a key; ``default`` and ``least`` take the place of the key's own."""
+        key = self._own(key)
         path = self.path(key)
-        value = self.at(path)
+        value = None if key.kind is Kind.FACT else self.at(path)
         if value is not None and value not in key.absent:
             faults = len(self.faults)
             result = self._converted(key, value, path, key.least if least is None else least)
@@ -104,17 +131,18 @@ class Config:
 
     def path(self, key: Key[Any]) -> KeyPath:
         """Return the path of a key in this config: the first one with a value, else its own."""
-        return next(filter(self._reader.has, self.paths(key)), self.path_at(key.path))
+        paths = self.paths(key)
+        usual = self.path_at(self._own(key).path)
+        if paths and self._lacks(usual):
+            usual = paths[0]
+        return next(filter(self._reader.has, paths), usual)
 
     def paths(self, key: Key[Any]) -> list[KeyPath]:
-        """Return the path of a key in this config, those of its fallbacks, and where a fork has it."""
+        """Return the path of a key in this config, and those of its fallbacks, without those that a fork lacks."""
         paths = []
-        for dotted in key.paths:
+        for dotted in self._own(key).paths:
             paths += self._paths_of(dotted)
-        moved = key.moved.get(".".join(map(str, self._section)))
-        if moved is not None:
-            paths.append(path_of(moved))
-        return paths
+        return paths if self._fork is None else [path for path in paths if self._fork.has(path)]
 
     def _paths_of(self, dotted: str) -> list[KeyPath]:
         """Return where a dotted path may be in this config: in the section last, after those that override it."""
@@ -139,7 +167,7 @@ class Config:
 
     def at(self, path: KeyPath) -> Any:
         """Return the value at a path of `paths` as written; ``None`` without one."""
-        return self._reader.at(path)
+        return None if self._lacks(path) else self._reader.at(path)
 
     def partial_text(self, path: KeyPath) -> str | None:
         """Return the text at a path of `paths` of which a launch script leaves a part open, ``None`` without one."""
@@ -182,14 +210,14 @@ class Config:
         A value in a section of ``overrides`` counts instead, that of the first one most.
         """
         path = path_of(section) if isinstance(section, str) else section
-        return Config(self._reader, self.faults, path, overrides=overrides, flags=self.flags)
+        return self._other(self._reader, self.faults, path, overrides=overrides, flags=self.flags)
 
     def inside(self, path: KeyPath, section: Mapping[Any, Any]) -> Config:
         """Return the config with a section that was found at a path, as `under` does.
 
         A walk over the config also finds sections in lists, and those whose keys are no texts.
         """
-        return Config(self._reader.within(path, section), self.faults, path, flags=self.flags)
+        return self._other(self._reader.within(path, section), self.faults, path, flags=self.flags)
 
     def reject_misspelt(self, name: str, known: Collection[str]) -> None:
         """Record the fault of a key of the section that looks like a typo of one of these."""
@@ -217,7 +245,7 @@ class Config:
     def reporting(self, faults: Faults) -> Config:
         """Return the same config, whose faults another collector gets."""
         reader = self._reader.reporting(faults)
-        return Config(reader, faults, self._section, overrides=self._overrides, flags=self.flags)
+        return self._other(reader, faults, self._section, overrides=self._overrides, flags=self.flags)
 
     def fork(self) -> Config:
         """Return the same config with the same faults; neither gets the later faults of the other."""
@@ -230,13 +258,15 @@ class Config:
     def aside(self) -> Config:
         """Return the same config for values that decide no placement: their sections may be of any type."""
         reader = self._reader.aside()
-        return Config(reader, reader.faults, self._section, overrides=self._overrides, flags=self.flags)
+        return self._other(reader, reader.faults, self._section, overrides=self._overrides, flags=self.flags)
 
     def with_values(self, values: Mapping[KeyPath, Any]) -> Config:
         """Return the config with other values at some paths of `paths`; its faults are its own."""
         reader = self._reader.with_values(values)
         added = {flag_name(str(path[0])): str(path[0]) for path in values} if self.flags else {}
-        return Config(reader, reader.faults, self._section, overrides=self._overrides, flags={**added, **self.flags})
+        return self._other(
+            reader, reader.faults, self._section, overrides=self._overrides, flags={**added, **self.flags}
+        )
 
     def section_at(self, key: Key[Any]) -> Config:
         """Return the config with the section that is at a key, as `under` does."""
@@ -264,12 +294,24 @@ class Config:
     @property
     def section(self) -> Mapping[Any, Any]:
         """The section in which keys that start with ``@`` are read, empty if it is missing; or the whole config."""
+        if self._lacks(self._section):
+            return {}
         return self._reader.section_at(self._section)
 
     @property
     def place(self) -> Where:
         """The place of the section, or of the part of its path that exists."""
         return self._reader.where(self._section)
+
+    @property
+    def system(self) -> str:
+        """What messages call the system that the config is written for."""
+        return self._of.title
+
+    @property
+    def starts_program_of_fork(self) -> bool:
+        """Whether the system is a fork of another one, and the launch script starts one of its own programs."""
+        return self._fork is not None and self._reader.program_dialect == self._of.dialect
 
     @property
     def program(self) -> str:
@@ -314,7 +356,7 @@ class Config:
 
     def of(self, program: Started) -> Config:
         """Return the values of one of the `programs`, with the faults of this config."""
-        return Config(Reader(program.values), self.faults)
+        return self._other(Reader(program.values), self.faults)
 
     def part(self, name: str) -> Config | None:
         """Return the values of a program that is another part of the job (`Program.part`), ``None`` without one."""

@@ -49,7 +49,7 @@ class Kind(Enum):
     ANY = "any"
     """A value of any type, or a section."""
     FACT = "fact"
-    """What the plan says of a component; no key of a config."""
+    """What the plan says of a component, or the system of all its jobs; no key of a config."""
 
 
 @frozen(slots=False, eq=False)
@@ -58,13 +58,14 @@ class Key(Generic[T]):
 
     ``path`` is dotted: ``trainer.nnodes``. ``@.nnodes`` stands in each section of ``at``, which may be that of
     `ANY_ROLE`. ``fallbacks`` are read in this order if ``path`` has no value: the names in older versions, or
-    the section that the value is inherited from. ``moved`` is the path that a fork has for the key of one section, by
-    that section; it is read last. ``default`` is the value that the trainer uses if no path has one, or a function of
-    the config. ``tells`` is about ``path``, ``older_tells`` about the fallbacks. ``decides`` completes "decides ..." in
-    the guide and in an editor; it is empty if settings of ``memory`` tell. ``least`` and ``most`` are the least and the
-    largest size; ``None`` is no limit. The value is the name of one of the ``sections`` at the top of a config, if
-    there are any. ``reads`` makes the value of what is written, if its type is none of the kinds; it raises `Invalid`,
-    or `PlacementError`. ``schema`` is the JSON schema of such a value. ``absent`` are texts that count as no value.
+    the section that the value is inherited from. ``default`` is the value that the trainer uses if no path has one, or
+    a function of the config. ``like`` is the path of the key of another system in whose place a fork of it has this one
+    (`Dialect.like`). ``tells`` is about ``path``, ``older_tells`` about the fallbacks. ``decides`` completes "decides
+    ..." in the guide and in an editor; it is empty if settings of ``memory`` tell. ``least`` and ``most`` are the least
+    and the largest size; ``None`` is no limit. The value is the name of one of the ``sections`` at the top of a config,
+    if there are any. ``reads`` makes the value of what is written, if its type is none of the kinds; it raises
+    `Invalid`, or `PlacementError`. ``schema`` is the JSON schema of such a value. ``absent`` are texts that count as no
+    value.
     """
 
     path: str
@@ -78,7 +79,7 @@ class Key(Generic[T]):
     least: int = 1
     most: int | None = LARGEST
     sections: tuple[str, ...] = ()
-    moved: Mapping[str, str] = field(default_factory=dict)
+    like: str = ""
     reads: Callable[[Any], T] | None = None
     schema: Mapping[str, Any] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
@@ -106,13 +107,11 @@ class Key(Generic[T]):
         """Yield every dotted path that it may have in a config."""
         for dotted in self.paths:
             yield from self._places_of(dotted)
-        yield from self.moved.values()
 
     def by_section(self) -> Iterator[tuple[str, ...]]:
         """Yield, for each section that has it, its dotted path there and those of its fallbacks, in their order."""
         for section in self.at or ("",):
-            moved = self.moved.get(section)
-            yield (*(below(section, dotted) for dotted in self.paths), *((moved,) if moved else ()))
+            yield tuple(below(section, dotted) for dotted in self.paths)
 
     def telling(self, *tells: Recognition) -> Iterator[str]:
         """Yield the dotted paths that say one of these about the dialect of a config."""
@@ -205,9 +204,13 @@ def value(path: str, reads: Callable[[Any], Any], decides: str = "", *, default:
     return Key(path, Kind.ANY, decides, default, reads=reads, **more)
 
 
-def fact(name: str) -> Key[Any]:
-    """Return what the plan or the dialect knows of a component under a name: no key of a config."""
-    return Key(name, Kind.FACT)
+def fact(name: str, decides: str = "", *, default: Any = None) -> Key[Any]:
+    """Return what is true under a name, without a key of a config.
+
+    It is what the plan or the dialect knows of a component; or with ``decides``, what is true of all jobs of a system,
+    as a value or a function of the config, and what a fork may state otherwise.
+    """
+    return Key(name, Kind.FACT, decides, default)
 
 
 def read_value(key: Key[Any], stated: Any, path: KeyPath) -> tuple[Any, list[Located]]:

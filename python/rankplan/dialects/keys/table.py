@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankplan.dialects.keys.key import Entry, Key, Kind, Recognition, flag_name, path_of
 from rankplan.dialects.keys.roles import Role, memory_keys
@@ -14,6 +15,9 @@ from rankplan.frozen import frozen
 from rankplan.read.text.reader import Reader, misspelt_key
 from rankplan.references import resolved
 from rankplan.words import path_text
+
+if TYPE_CHECKING:
+    from rankplan.dialects.keys.fork import Fork
 
 FOREIGN = ("kwargs", "override", "strategy_config", "*")
 """Parts of the names of sections that have keys of another library, too."""
@@ -27,7 +31,8 @@ class KeyTable:
     these, which is imported when they are used. ``never`` is the path of a key that no config of the dialect has;
     ``tells`` recognises a config without a telling key. ``flags``: the keys are flags, which may be written as on a
     command line (``--num-gpus`` for ``num_gpus``), and stand beside flags of other programs. The typos of flags, and
-    without ``finds_typos`` all of them, are found by the job.
+    without ``finds_typos`` all of them, are found by the job. ``fork`` says how the keys differ from those of a
+    ``parent`` (`forked`).
     """
 
     keys: tuple[Key[Any], ...]
@@ -36,6 +41,29 @@ class KeyTable:
     tells: Callable[[Mapping[Any, Any]], bool] = lambda config: False
     flags: bool = False
     finds_typos: bool = True
+    fork: Fork | None = None
+    parent: KeyTable | None = None
+
+    def forked(
+        self,
+        own: Sequence[Key[Any]],
+        *,
+        lacks: Sequence[str] = (),
+        memory: tuple[Role, ...] | str | None = None,
+        tells: Callable[[Mapping[Any, Any]], bool] = lambda config: False,
+    ) -> KeyTable:
+        """Return the table of a fork with these keys of its own; see `Dialect.like`.
+
+        Raises ``ValueError`` if one is like a key that this table does not have.
+        """
+        from rankplan.dialects.keys.fork import Fork  # few configs are those of a fork
+
+        fork = Fork(self.keys, tuple(own), tuple(lacks))
+        unknown = fork.unknown()
+        if unknown:
+            raise ValueError(f"the parent has no key {' and no key '.join(map(repr, unknown))}")
+        roles = self.memory if memory is None else memory
+        return replace(self, keys=(*fork.own, *fork.inherited), memory=roles, tells=tells, fork=fork, parent=self)
 
     def recognises(self, config: Mapping[Any, Any]) -> bool:
         """Return whether a config is written in the dialect."""
@@ -81,9 +109,12 @@ class KeyTable:
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:
-        """What the keys say about the memory of components."""
+        """What the keys say about the memory of components; of a fork, also what its parent's say of others."""
         roles: tuple[Role, ...] = resolved(self.memory)
-        return roles
+        if self.parent is None or not roles:
+            return roles
+        components = {name for role in roles for name in role.components}
+        return (*roles, *(role for role in self.parent.roles if components.isdisjoint(role.components)))
 
     @cached_property
     def remembering(self) -> tuple[Entry, ...]:
@@ -174,14 +205,18 @@ def _is_foreign(section: KeyPath) -> bool:
 
 
 def keys_in(names: Mapping[str, Any]) -> tuple[Key[Any], ...]:
-    """Return the keys among the names of a module, in the order written; also those in its tuples and dicts."""
+    """Return the keys among the names of a module, in the order written; also those in its tuples and dicts.
+
+    A fact is among them if it says what it decides.
+    """
     return tuple(dict.fromkeys(_listed(names.values())))
 
 
 def _listed(values: Iterable[Any]) -> Iterator[Key[Any]]:
     for value in values:
-        if isinstance(value, Key) and value.kind is not Kind.FACT:
-            yield value
+        if isinstance(value, Key):
+            if value.kind is not Kind.FACT or value.decides:
+                yield value
         elif isinstance(value, tuple):
             yield from _listed(value)
         elif isinstance(value, dict):

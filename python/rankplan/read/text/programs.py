@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.frozen import frozen
-from rankplan.guests.built_in import ASKED, DIALECTS
+from rankplan.guests.built_in import ASKED, DIALECTS, FORKS
 from rankplan.guests.doors import Door, GuestError, Table
 from rankplan.read.text.document import Source
 from rankplan.read.text.places import Place, Places
@@ -232,8 +232,9 @@ def _matching(
 
 @cache
 def _built_in() -> Sequence[_Owned]:
-    """Return the programs of rankplan's own dialects."""
-    return _in_order(DIALECT_TABLE[name] for name in ASKED)
+    """Return the programs of rankplan's own dialects, those of a fork before those of its parent."""
+    names = [name for asked in ASKED for name in (*FORKS.get(asked, ()), asked)]
+    return _in_order(DIALECT_TABLE[name] for name in names)
 
 
 def _of_guests() -> Sequence[_Owned]:

@@ -124,6 +124,12 @@ class Reader:
         return "" if program is None else program.module
 
     @property
+    def program_dialect(self) -> str:
+        """The dialect whose program a launch script starts; empty if none has it, or the config is no script."""
+        program = started(self._document)
+        return "" if program is None else program.dialect
+
+    @property
     def program_file(self) -> str:
         """The file of the program, empty if the repository of the launch script does not have it."""
         program = started(self._document)

@@ -58,7 +58,7 @@ _NO_KEY = re.compile(rf"[{_UNKNOWN}]|^hydra\.")
 """An unknown key, or a key of Hydra itself."""
 _FILES = ("--config", "--config-file", "--config_path")
 _WORD = "config"
-"""The key that names a config file among the words of a command (EasyR1: ``main``)."""
+"""The key that names a config file among the words of a command, which programs of OmegaConf merge into it."""
 _FOLDERS, _NAMES = ("--config-path", "--config_path", "-cp"), ("--config-name", "--config_name", "-cn")
 _FOLDERS_BESIDE = ("--config-dir", "--config_dir", "-cd")
 """Flags of Hydra: the folder of the config, its name, and another folder of configs."""

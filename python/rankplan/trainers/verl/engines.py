@@ -102,7 +102,7 @@ def read_engines(section: Config) -> Engines:
     paths = {kind: section.path(key) for kind, key in keys.ENGINE_SIZES.items()}
     engine = Engine(
         tensor * data * pipeline,
-        _text(sizes, is_default="tp" not in places),
+        _text(section, sizes, is_default="tp" not in places),
         Sizes(engine_sizes(tensor, pipeline, experts if is_whole else 1), section.place, places, paths),
         section.where(keys.ENGINE_SIZES[largest]),
         section.place,
@@ -114,11 +114,12 @@ def read_engines(section: Config) -> Engines:
     return Engines(engine, fault, section.where(keys.ENGINE_EXPERTS))
 
 
-def _text(sizes: dict[str, int], *, is_default: bool) -> str:
+def _text(section: Config, sizes: dict[str, int], *, is_default: bool) -> str:
     """Return the sizes of an engine as messages name them; ``is_default``: the config states no tensor size."""
-    parts = [f"{keys.ENGINE_SIZES[kind].name} {size}" for kind, size in sizes.items() if size > 1 or kind == "tp"]
+    names = {kind: section.path(key)[-1] for kind, key in keys.ENGINE_SIZES.items()}
+    parts = [f"{names[kind]} {size}" for kind, size in sizes.items() if size > 1 or kind == "tp"]
     if is_default:
-        parts[0] = f"verl's default {parts[0]}; the file does not set it"
+        parts[0] = f"{section.system}'s default {parts[0]}; the file does not set it"
     return " x ".join(parts)
 
 

@@ -10,9 +10,6 @@ In pool order, each pool takes the first nodes with enough free accelerators. Th
 ``resource-out-of-range`` for pools that do not fit, ``spans-nodes`` and ``parallel-idle`` for engines that verl would
 start on a wrong node, or not at all.
 
-EasyR1, a fork, has its keys in ``worker``. There is a critic only with the estimator gae, and a reference model unless
-``algorithm.disable_kl`` is set (EasyR1: ``RayPPOTrainer.__init__``, b44b311).
-
 The program that a script starts decides some roles (`rankplan.trainers.verl.programs`). A config with a ``topology``
 section follows a draft of verl's (`rankplan.trainers.verl.topology`).
 
@@ -33,7 +30,7 @@ from rankplan.read.components import ASSUMED
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.actors import read_actors
 from rankplan.trainers.verl.pools import USERS, Pool, read_pool
-from rankplan.trainers.verl.programs import EASY_R1, has_own_defaults, is_foreign, program_of
+from rankplan.trainers.verl.programs import has_own_defaults, is_foreign, program_of
 from rankplan.trainers.verl.reward import Form, read_reward_model
 from rankplan.trainers.verl.rollout import Trainer, read_rollout, read_trainer
 from rankplan.trainers.verl.teachers import read_teachers
@@ -42,10 +39,6 @@ from rankplan.trainers.verl.training import Training, read_training
 
 if TYPE_CHECKING:
     from rankplan.trainers.verl.partition import Partition
-
-_ESTIMATORS_WITH_CRITIC = (None, "gae", "masked_gae", "bi_level_gae", "turn_wise_gae")
-"""Estimators that need a critic, verl's default among them; all but gae are VAGEN's."""
-
 
 _ON_CRITICS = ("critic", "reward")
 """The trained roles on the pool of the critic, in a program that gives it one."""
@@ -59,8 +52,7 @@ class VerlJob(Job):
         if self.program.unread:
             fault = faults.unread_placement(config.program, self.program.unread)
             config.faults.add(config.named(self.program.unread), fault)
-        self.is_easy_r1 = config.has(keys.EASY_R1) or config.program == EASY_R1
-        self.states_memory = not self.is_easy_r1
+        self.pool_cpus = config[keys.POOL_CPUS]
         self.has_defaults = has_own_defaults(config)
         self.trainer = read_trainer(config, self.program)
         self.pool = read_pool(config.under(keys.TRAINER), keys.TRAINER_POOL, usual_nodes=1)
@@ -79,7 +71,7 @@ class VerlJob(Job):
         self.reward = read_reward_model(config, self.trainer, self.program.older_reward, self.pool)
         self.teachers = read_teachers(config)
         self.trained = self._read_trained(config)
-        self.actors = [] if self.is_easy_r1 else read_actors(config, self.trainer)
+        self.actors = read_actors(config, self.trainer)
 
     def _split_pool(self, config: Config) -> None:
         """Divide the pool: the critic and the reward model have the second half."""
@@ -109,8 +101,9 @@ class VerlJob(Job):
         ranks = [config[keys.LORA_RANK], config[keys.LORA_SECTION_RANK]]
         if any(ranks) or config.stated(keys.LORA_ADAPTER):
             return False  # the actor without its adapter is the reference model
-        if self.is_easy_r1:
-            return not config[keys.DISABLE_KL]
+        has_reference: bool | None = config[keys.HAS_REFERENCE]
+        if has_reference is not None:
+            return has_reference
         if config.program_file:
             from rankplan.trainers.verl.vendored import Rule, starts_reference  # most configs have no program
 
@@ -119,7 +112,7 @@ class VerlJob(Job):
                 return own_rule
             if own_rule is Rule.UNREAD:
                 config.faults.warn(config.place, faults.roles_not_checked(config.program, config.program_file))
-        elif is_foreign(config.program):
+        elif is_foreign(config):
             config.faults.warn(config.place, faults.program_not_found(config.program))
         return config[keys.USE_KL_LOSS] or config[keys.USE_KL_IN_REWARD]
 
@@ -127,10 +120,8 @@ class VerlJob(Job):
         """Return whether there is a critic (verl: ``need_critic``); an asynchronous trainer fails with one."""
         if self.program.critic is not None:
             return self.program.critic
-        estimator = config[keys.ESTIMATOR]
-        if self.is_easy_r1:
-            return bool(estimator == "gae")
-        has_critic = config.get(keys.CRITIC_ENABLED, estimator in _ESTIMATORS_WITH_CRITIC)
+        needs_critic = config[keys.ESTIMATOR] in config[keys.CRITIC_ESTIMATORS]
+        has_critic = config.get(keys.CRITIC_ENABLED, needs_critic)
         if has_critic and self.trainer is Trainer.ASYNCHRONOUS:
             _refuse_critic(config)
         return has_critic
@@ -170,7 +161,7 @@ class VerlJob(Job):
         verl makes the pools before it starts a role on them; a standalone engine takes its nodes when it starts.
         """
         is_asynchronous = self.trainer is Trainer.ASYNCHRONOUS
-        cpus = None if self.is_easy_r1 else USERS
+        cpus = self.pool_cpus
         on_training, on_critics = self._users_of_pools()
         name = "trainer_pool" if is_asynchronous else "global_pool"
         training = self.pool.take(placer, "actor", name, cpus, on_training)

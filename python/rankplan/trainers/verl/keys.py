@@ -1,10 +1,10 @@
-"""The keys by which verl places (1dda039: `trainer/config`), and those of EasyR1, a fork of it (b44b311)."""
+"""The keys by which verl places (1dda039: `trainer/config`), and what a fork of it may state otherwise."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from rankplan.dialects.keys.key import Key, Recognition, anything, size, switch, text
+from rankplan.dialects.keys.key import Key, Recognition, anything, fact, size, switch, text
 from rankplan.dialects.keys.megatron import megatron_sizes
 from rankplan.dialects.keys.table import KeyTable, keys_in
 
@@ -26,9 +26,7 @@ TOPOLOGY = "topology"
 
 TRAINED = (ACTOR, REFERENCE, CRITIC)
 """The sections of roles with a process per GPU."""
-REWARD_ROLLOUT = "reward_rollout"
-"""The reward model of RL-Factory, a fork of verl (``main_ppo.py``)."""
-ENGINES = (ROLLOUT, REWARD_ENGINE, f"{REWARD_ROLLOUT}.rollout")
+ENGINES = (ROLLOUT, REWARD_ENGINE)
 """The sections of engines; those of teachers have any name."""
 
 
@@ -73,24 +71,17 @@ PARTITION = text(f"{ACTOR_ROLLOUT_REF}.partition", _SPLIT)
 
 _ADAPTER = "an adapter, which needs no reference model"
 LORA_RANK = size(f"{MODEL}.lora_rank", _ADAPTER, least=0, fallbacks=(f"{MODEL}.lora.rank",))
-LORA_SECTION_RANK = size(f"{MODEL}.lora.rank", _ADAPTER, least=0, fallbacks=("worker.actor.model.lora.rank",))
+LORA_SECTION_RANK = size(f"{MODEL}.lora.rank", _ADAPTER, least=0)
 LORA_ADAPTER = anything(f"{MODEL}.lora_adapter_path", _ADAPTER)
 _HAS_REFERENCE = "whether there is a reference model"
 USE_KL_LOSS = switch(f"{ACTOR}.use_kl_loss", _HAS_REFERENCE)
 USE_KL_IN_REWARD = switch("algorithm.use_kl_in_reward", _HAS_REFERENCE)
-DISABLE_KL = switch("algorithm.disable_kl", "whether there is no reference model, in EasyR1")
 CRITIC_ENABLED = switch("critic.enable", "whether there is a critic")
 ESTIMATOR = anything("algorithm.adv_estimator", "whether there is a critic")
 
 _ENGINE = "the size of an engine"
 ENGINE_SIZES = {
-    "tp": size(
-        "@.tensor_model_parallel_size",
-        _ENGINE,
-        default=2,
-        at=ENGINES,
-        moved={ROLLOUT: "worker.rollout.tensor_parallel_size"},
-    ),
+    "tp": size("@.tensor_model_parallel_size", _ENGINE, default=2, at=ENGINES),
     "dp": size("@.data_parallel_size", _ENGINE, default=1, at=ENGINES),
     "pp": size("@.pipeline_model_parallel_size", _ENGINE, default=1, at=ENGINES),
 }
@@ -106,31 +97,9 @@ DECODE_TENSOR = size("@.disaggregation.decode_tensor_model_parallel_size", _PREF
 MODEL_ENGINE = anything("model_engine", "the engine of the training")
 STRATEGY = text("@.strategy", "the engine of the training", at=TRAINED)
 _FSDP = "sizes of training with FSDP"
-ULYSSES = size(
-    "@.ulysses_sequence_parallel_size",
-    _FSDP,
-    default=1,
-    at=TRAINED,
-    moved={ACTOR: "worker.actor.ulysses_size", CRITIC: "worker.critic.ulysses_size"},
-)
-FSDP_SIZE = size(
-    "@.fsdp_config.fsdp_size",
-    _FSDP,
-    default=-1,
-    least=-1,
-    at=TRAINED,
-    moved={ACTOR: "worker.actor.fsdp.fsdp_size", CRITIC: "worker.critic.fsdp.fsdp_size"},
-)
-FSDP_ULYSSES = size(
-    "@.fsdp_config.ulysses_sequence_parallel_size",
-    _FSDP,
-    default=1,
-    at=TRAINED,
-    moved={
-        ACTOR: "worker.actor.ulysses_sequence_parallel_size",
-        CRITIC: "worker.critic.ulysses_sequence_parallel_size",
-    },
-)
+ULYSSES = size("@.ulysses_sequence_parallel_size", _FSDP, default=1, at=TRAINED)
+FSDP_SIZE = size("@.fsdp_config.fsdp_size", _FSDP, default=-1, least=-1, at=TRAINED)
+FSDP_ULYSSES = size("@.fsdp_config.ulysses_sequence_parallel_size", _FSDP, default=1, at=TRAINED)
 _TURBO = "sizes of training with FSDP-Turbo"
 TURBO_SIZE = size(
     "@.fsdp_config.turbo_config.distributed.fully_shard_parallel_size", _TURBO, default=-1, least=-1, at=TRAINED
@@ -166,10 +135,6 @@ VEOMNI_FSDP_SIZE = size("@.fsdp_size", _VEOMNI, default=-1, least=-1, at=_inside
 REWARD_ENABLED = switch("@.enable", "whether there is a reward model", at=(REWARD,))
 REWARD_HAS_POOL = switch("@.enable_resource_pool", "whether the reward model has its own pool", at=(REWARD,))
 
-REWARD_ROLLOUT_ENABLED = switch(
-    f"{REWARD_ROLLOUT}.if_use_reward_rollout", "whether a reward model has a pool as large as the training's"
-)
-
 _REWARD_WORKERS = "actors of a remote reward manager, which hold CPUs"
 REWARD_MANAGER = anything("reward.reward_manager.name", _REWARD_WORKERS, fallbacks=(f"{OLDER_REWARD}.reward_manager",))
 REWARD_WORKERS = size("reward.num_workers", _REWARD_WORKERS, default=8, fallbacks=(f"{OLDER_REWARD}.num_workers",))
@@ -178,8 +143,6 @@ TEACHERS_ENABLED = switch(f"{TEACHERS}.enabled", "whether there are teachers")
 TEACHER_MODELS = anything(f"{TEACHERS}.teacher_models", "the teachers and the sizes of their engines")
 NUM_REPLICAS = size("@.num_replicas", "the number of engines of a teacher", least=0)
 """A teacher may have any name."""
-
-EASY_R1 = anything("worker", "the roles, in EasyR1")
 
 ENTRY_NAME = anything("@.name", "the name of an entry of a topology")
 ENTRY_POOL = PoolKeys(
@@ -198,5 +161,17 @@ WORKER = anything("@.worker", "what a model is")
 CONFIG_KEY = anything("@.config_key", "the section with the sizes of a model")
 RESOURCE_POOL = anything("@.resource_pool", "the pool of a model")
 """Keys of the entries of a topology, which stand in lists."""
+
+CRITIC_ESTIMATORS = fact(
+    "critic_estimators", "the estimators that need a critic, if no key says whether there is one", default=(None, "gae")
+)
+HAS_REFERENCE = fact(
+    "has_reference", "whether there is a reference model; nothing if verl's own keys and programs tell"
+)
+POOL_CPUS = fact("pool_cpus", "the CPUs of a bundle of a pool that several roles share; nothing if unknown", default=3)
+REWARD_SECTION = fact(
+    "reward_section", "the section of the engines of a reward model with a pool as large as the training's", default=""
+)
+"""What a fork of verl may state otherwise."""
 
 KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.verl.memory:ROLES")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_OF_JOBS = ("actor_rollout_ref", "algorithm", "worker", "topology")
+_OF_JOBS = ("actor_rollout_ref", "algorithm", "topology")
 """Sections that configs of an RL job have, and no others."""
 
 

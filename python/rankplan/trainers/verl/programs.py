@@ -56,7 +56,7 @@ PROGRAMS = {
     # verl-recipe (48ea0a7): ``TaskRunner.run`` or ``main_task`` of each module
     "grpo_main": Program(unread="async_resources"),
     "main_atropos": Program(is_asynchronous=False, critic=False),
-    # examples/split_placement of verl before 0.5, and its forks
+    # examples/split_placement of verl before 0.5
     "main_ppo_split": Program(is_asynchronous=False, older_reward=OlderReward.WORKERS, is_split=True),
     "dapo.main_dapo": _SYNCHRONOUS,
     "dapo_transfer_queue.main_dapo": Program(
@@ -80,11 +80,8 @@ PROGRAMS = {
 
 _UNKNOWN = Program()
 """What a program starts that is not in the table: what its config says."""
-_RELEASED = re.compile(r"verl\.trainer\.main(_ppo\w*)?|verl\.experimental\..*")
+_RELEASED = re.compile(r"verl\.trainer\.main_ppo\w*|verl\.experimental\..*")
 """The modules of verl itself."""
-
-EASY_R1 = "verl.trainer.main"
-"""The program of EasyR1."""
 
 _CONFIG_NAME = anything("hydra.job.config_name", "the config with the defaults")
 _CHOICES = anything(".".join(map(str, CHOICES)), "the files of config groups")
@@ -100,9 +97,13 @@ def program_of(module: str) -> Program:
     return _UNKNOWN
 
 
-def is_foreign(module: str) -> bool:
-    """Return whether verl does not bring a module, so that only its file tells which roles it starts."""
-    if not module or program_of(module) is not _UNKNOWN:
+def is_foreign(config: Config) -> bool:
+    """Return whether verl does not bring the program of a config, so that only its file tells which roles it starts.
+
+    A fork says so of its own programs.
+    """
+    module = config.program
+    if not module or config.starts_program_of_fork or program_of(module) is not _UNKNOWN:
         return False
     return _RELEASED.fullmatch(module) is None
 

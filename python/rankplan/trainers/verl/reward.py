@@ -54,9 +54,10 @@ def read_reward_model(config: Config, trainer: Trainer, older: OlderReward, trai
 
     ``training`` is the pool of the training.
     """
-    if config[keys.REWARD_ROLLOUT_ENABLED]:
-        engines = read_engines(config.under(f"{keys.REWARD_ROLLOUT}.rollout"))
-        return RewardModel(Form.ENGINES, training, engines, "reward_rollout_pool")
+    own_section: str = config[keys.REWARD_SECTION]
+    if own_section:
+        engines = read_engines(config.under(own_section))
+        return RewardModel(Form.ENGINES, training, engines, f"{own_section.partition('.')[0]}_pool")
     has_workers = _has_workers(config, older)
     older_section = config.under(keys.OLDER_REWARD)
     is_moved = older is OlderReward.MOVED and older_section.stated(keys.REWARD_ENABLED)

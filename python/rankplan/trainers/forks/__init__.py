@@ -1,0 +1,1 @@
+"""Forks of other trainers: guests that say what they have otherwise than their parents."""

@@ -1,0 +1,121 @@
+"""Forks of verl, slime and OpenRLHF: small guests that say what they have otherwise than their parents."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rankplan import check, load_config, plan
+from rankplan.dialects import DIALECTS, family_of, name_of, recognisers
+from rankplan.dialects.keys.key import fact, size
+from rankplan.dialects.keys.table import KeyTable
+from rankplan.editor.keys import keys_at
+from rankplan.sdk import Dialect
+from support.outcomes import some
+
+FORKS = {dialect.name: dialect for dialect in recognisers() if dialect.parent is not None}
+
+
+def components(config: Any) -> dict[str, int]:
+    """Return the number of processes of each component."""
+    return Counter({name: len(rows) for name, rows in plan(config).items()})
+
+
+# ------------------------------------------------------------------------------------------------- the door
+
+
+def test_a_fork_is_a_guest_with_the_job_of_its_parent() -> None:
+    for name, dialect in some(FORKS.items()):
+        parent = dialect.parent
+        assert parent is not None and family_of(name) == [name, parent.name]
+        assert (dialect.resized, dialect.starts) == (parent.resized, parent.starts)
+        assert not dialect.writers and not dialect.resembles
+        assert not dialect.keys.alone or not set(dialect.keys.alone) & set(parent.keys.alone)
+
+
+def test_a_fork_replaces_and_lacks_keys_of_its_parent() -> None:
+    table = KeyTable(
+        (
+            size("@.gpus", "the GPUs", at=("a", "b"), default=8, tells="tells"),
+            size("c.nodes", "the nodes", fallbacks=("nodes",), tells="alone"),
+            size("d.e.f", "more"),
+            fact("speed", "how fast", default=1),
+        ),
+        never="",
+    )
+    own = (
+        size("x.cards", "the GPUs", like="a.gpus", default=4, tells="tells"),
+        size("b.gpus", "GPUs", default=2),
+        fact("speed", "faster", default=2),
+    )
+    forked = table.forked(own, lacks=("c", "d.e"))
+    places = [".".join(map(str, entry.path)) for entry in forked.placing]
+    assert places == ["x.cards", "b.gpus", "nodes"]
+    assert forked.telling == [("x", "cards")] and forked.alone == []
+    assert [forked.recognises({name: {"gpus": 1, "cards": 1}}) for name in "abx"] == [False, False, True]
+    with pytest.raises(ValueError, match=r"the parent has no key 'a\.cards' and no key 'power'"):
+        table.forked((size("x", like="a.cards"), fact("power", "none")))
+
+
+def test_a_fork_of_an_unknown_system_is_a_key_error() -> None:
+    with pytest.raises(KeyError):
+        Dialect.like("no such system", name="x", system="X")
+
+
+# ------------------------------------------------------------------------------------------------- EasyR1
+
+EASY = {"worker": {"rollout": {"tensor_parallel_size": 2}}, "trainer": {"nnodes": 1, "n_gpus_per_node": 8}}
+
+
+def test_the_sections_of_easyr1_tell_it() -> None:
+    assert name_of(EASY) == "easyr1"
+    assert name_of({"trainer": EASY["trainer"], "actor_rollout_ref": {}}) == "verl"
+    assert name_of(EASY | {"actor_rollout_ref": {}}) == "verl"
+    assert plan(EASY).dialect == "easyr1"
+
+
+def test_keys_of_verl_mean_nothing_in_easyr1() -> None:
+    more = {"critic": {"enable": True}, "rollout": {"nnodes": 1, "n_gpus_per_node": 8}}
+    assert components(EASY | more) == {"actor": 8, "ref": 8, "rollout": 4}
+
+
+def test_faults_and_completion_name_easyr1_and_its_keys(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("python3 -m verl.trainer.main trainer.n_gpus_per_node=3\n")
+    (fault,) = check(tmp_path / "run.sh").faults
+    assert "EasyR1's default tensor_parallel_size 2; the file does not set it" in fault.message
+    assert fault.path == "worker.rollout.tensor_parallel_size"
+    (tmp_path / "typo.yaml").write_text("worker: {rollout: {tensor_paralel_size: 1}}\ntrainer: {n_gpus_per_node: 8}\n")
+    (fault,) = check(tmp_path / "typo.yaml").faults
+    assert (fault.help, fault.line, fault.column) == ("did you mean `tensor_parallel_size`?", 1, 20)
+    assert list(keys_at("easyr1", ("worker",))) == ["rollout", "actor", "critic"]
+    assert keys_at("easyr1", ("algorithm",))["disable_kl"] == "whether there is no reference model"
+    assert keys_at("easyr1", ("actor_rollout_ref",)) == {}
+
+
+def test_nothing_is_said_of_the_memory_of_easyr1() -> None:
+    assert all(component.memory is None for component in plan(EASY).values())
+
+
+# ------------------------------------------------------------------------------------------------- RL-Factory, VAGEN
+
+VERL = {"trainer": {"nnodes": 1, "n_gpus_per_node": 8}, "actor_rollout_ref": {"rollout": {"name": "vllm"}}}
+
+
+def test_a_key_of_a_fork_tells_it_beside_the_program_of_its_parent(tmp_path: Path) -> None:
+    for words, name in (
+        ("reward_rollout.if_use_reward_rollout=false", "rl_factory"),
+        ("algorithm.adv_estimator=masked_gae", "vagen"),
+        ("algorithm.adv_estimator=gae", "verl"),
+    ):
+        path = tmp_path / f"{name}.sh"
+        path.write_text(f"python3 -m verl.trainer.main_ppo trainer.n_gpus_per_node=8 {words}\n")
+        assert name_of(load_config(path)) == name
+        assert plan(path).dialect == name
+
+
+def test_only_vagen_has_a_critic_for_its_estimators() -> None:
+    config = VERL | {"algorithm": {"adv_estimator": "turn_wise_gae"}}
+    assert "critic" in DIALECTS["vagen"].plan(config, plan(VERL).inventory)
+    assert "critic" not in DIALECTS["verl"].plan(config, plan(VERL).inventory)
