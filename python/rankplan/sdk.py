@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rankplan.dialects.keys.roles import setting as setting
     from rankplan.dialects.keys.table import KeyTable as KeyTable
     from rankplan.dialects.keys.table import keys_in as keys_in
+    from rankplan.dialects.launching.commands import node_command as node_command
     from rankplan.dialects.launching.launcher import accelerated as accelerated
     from rankplan.dialects.launching.launcher import check_node_ranks as check_node_ranks
     from rankplan.dialects.launching.launcher import processes_of as processes_of
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from rankplan.launchers.launcher import Launcher as Launcher
     from rankplan.launchers.launcher import Starts as Starts
     from rankplan.launchers.options import Form as Form
+    from rankplan.plans.node_command import NodeCommand as NodeCommand
     from rankplan.plans.requests import NodeOrder as NodeOrder
     from rankplan.plans.rules import Rules as Rules
     from rankplan.read.text.programs import Program as Program
@@ -56,6 +58,7 @@ _NAMES = {
     "dialects.keys.key": ("Key", "anything", "fact", "number", "share", "size", "switch", "text"),
     "dialects.keys.roles": ("Role", "setting"),
     "dialects.keys.table": ("KeyTable", "keys_in"),
+    "dialects.launching.commands": ("node_command",),
     "dialects.launching.launcher": ("accelerated", "check_node_ranks", "processes_of"),
     "dialects.launching.processes": ("Processes",),
     "dialects.launching.steps": ("step_of",),
@@ -66,6 +69,7 @@ _NAMES = {
     "launchers.draft": ("Draft",),
     "launchers.launcher": ("Launcher", "Starts"),
     "launchers.options": ("Form",),
+    "plans.node_command": ("NodeCommand",),
     "plans.requests": ("NodeOrder",),
     "plans.rules": ("Rules",),
     "read.text.programs": ("Program",),

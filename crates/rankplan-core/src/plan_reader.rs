@@ -120,6 +120,22 @@ pub const JOB: &str = "job";
 
 const WORDS: Kind = Kind::List { of: &Kind::Text, empty: true };
 
+/// A command that starts the processes of components on each of their nodes, without Ray.
+static NODE_COMMAND: Table = Table {
+    called: None,
+    groups: &[&[
+        Field::new("components", WORDS, "The components whose accelerators the command sees."),
+        Field::new("inside", WORDS, "Components in the processes of the command."),
+        Field::new("words", WORDS, "The words of the command."),
+        Field::new("variables", Kind::Map { keys: &Kind::Name, values: &Kind::Text }, "Its environment."),
+        Field::new("folder", Kind::Name, "The folder that it starts in.").absent(Absent::Null),
+        Field::new("serves", Kind::Switch, "Whether it ends with the other commands."),
+    ]],
+    check: None,
+};
+
+static A_NODE_COMMAND: Kind = Kind::Record(&NODE_COMMAND);
+
 /// What the job of a plan states besides its placement: it decides nothing about the processes.
 static STATED: Table = Table {
     called: None,
@@ -128,6 +144,7 @@ static STATED: Table = Table {
         Field::new("digest", Kind::Name, "The SHA-256 digest of that file.").absent(Absent::Null),
         Field::new("overrides", WORDS, "The overrides of the trainer's config."),
         Field::new("command", Kind::Name, "The trainer's own command.").absent(Absent::Null),
+        Field::new("commands", Kind::List { of: &A_NODE_COMMAND, empty: true }, "The commands of its nodes."),
         Field::new(
             "emit",
             Kind::Map { keys: &Kind::Name, values: &Kind::Plain },

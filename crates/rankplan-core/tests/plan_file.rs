@@ -14,7 +14,7 @@ const PLAN: &str = r#"{
 "mode": "HYBRID",
 "dialect": "verl",
 "requests": [{"bundles": [[4, 1]], "component": "actor", "groups": 3, "names": {"before": "g:", "first": 0}, "nodes": [[0, 3, 4]], "order": "text", "reserve": [{"cpus": 1.5, "memory": 1024, "resources": {"license": 0.25}}]}],
-"job": {"command": "bash run.sh", "digest": "0f", "emit": {"queue": "research", "to": "kuberay"}, "file": "run.sh", "overrides": ["a=1"]},
+"job": {"command": "bash run.sh", "commands": [{"components": ["actor"], "inside": ["engine"], "serves": true, "variables": {"A": "1"}, "words": ["trl", "grpo"]}], "digest": "0f", "emit": {"queue": "research", "to": "kuberay"}, "file": "run.sh", "overrides": ["a=1"]},
 "actors": [{"cpus": 10, "name": "trainer"}, {"brief": true, "count": 2, "cpus": 1, "each_node": true, "name": "builder"}],
 "components": {
   "actor": {"node_groups": ["cluster"], "rule": {"map": "0-11:0-11"}, "parallel": {"tp": 2, "order": "tp-cp-ep-pp-dp"}, "share": 0.5, "memory": {"training": "fsdp"}},

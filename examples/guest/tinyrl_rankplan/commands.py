@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rankplan import sdk
 
 _ACCELERATE = "TINYRL_ACCELERATE"
 """The variable with the config that TinyRL passes to accelerate, in place of a launcher."""
 
 
+def learner_program(config: sdk.Config) -> sdk.Started | None:
+    """Return the program that is the learner; ``None`` for a config without a command."""
+    return next((program for program in config.programs if program.is_main), None)
+
+
 def learner_processes(config: sdk.Config) -> sdk.Processes | None:
     """Return the processes of the learner; ``None`` if no command starts it with a launcher."""
-    program = next((program for program in config.programs if program.is_main), None)
+    program = learner_program(config)
     processes = None if program is None else _launched(config, program)
     step = None if program is None else sdk.step_of(program, config.faults)
     if processes is not None and step is not None:
         sdk.check_node_ranks(processes, step.nodes or 1, config.faults)
     return processes
+
+
+def learner_commands(program: sdk.Started | None, collector: Any) -> list[sdk.NodeCommand]:
+    """Return the command that starts the learner on each node; the plan decides its nodes, processes and GPUs."""
+    if program is None:
+        return []
+    return [sdk.node_command(program, sdk.processes_of(program, collector), collector, ["learner"])]
 
 
 def _launched(config: sdk.Config, program: sdk.Started) -> sdk.Processes | None:

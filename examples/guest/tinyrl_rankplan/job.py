@@ -6,10 +6,12 @@ Judges run without GPUs.
 
 from __future__ import annotations
 
+from typing import Any
+
 from rankplan import Diagnostic, Parallel, sdk
 
 from tinyrl_rankplan import keys
-from tinyrl_rankplan.commands import learner_processes
+from tinyrl_rankplan.commands import learner_commands, learner_processes, learner_program
 
 
 class TinyJob(sdk.Job):
@@ -28,6 +30,7 @@ class TinyJob(sdk.Job):
         self.judges = config[keys.JUDGES]
         self.judges_at = config.where(keys.JUDGES)
         self.keep = config[keys.KEEP]
+        self.program = learner_program(config)
         generating = self.engines * self.engine.size
         if self.colocated and generating > self.gpus:
             message = f"{self.engines} engines of {self.engine.size} GPUs do not fit on the learner's {self.gpus}"
@@ -42,6 +45,10 @@ class TinyJob(sdk.Job):
 
     def node_order(self) -> sdk.NodeOrder:
         return "text"  # TinyRL sorts its nodes by address, as text
+
+    def commands(self, collector: Any) -> list[sdk.NodeCommand]:
+        # of a job that starts without Ray (Dialect.starts): `emit` and `exec` start them on the nodes of the plan
+        return learner_commands(self.program, collector)
 
     def place(self, placer: sdk.Placer) -> None:
         learner = _take(placer, "learner", self.gpus, self.learner.parallel.tp, self.gpus_at)

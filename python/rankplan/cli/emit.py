@@ -15,10 +15,11 @@ from rankplan.cli.output import faults_end_it
 from rankplan.dialects import DIALECTS
 from rankplan.errors import PlacementError
 from rankplan.files import write_whole
-from rankplan.front.command import OwnCommand, announce_without_ray, command_of
+from rankplan.front.command import OwnCommand, announce_without_ray, check_node_commands, command_of
 from rankplan.front.job import Config, is_saved, opened, unplaced_job
 from rankplan.guests.doors import GuestError
 from rankplan.launchers.emit import emit as emitted
+from rankplan.launchers.launcher import Starts
 from rankplan.launchers.options import DEFAULT, EmitOptions, Form, flag, forms
 from rankplan.launchers.table import LAUNCHERS
 from rankplan.launchers.trainer import starts_itself
@@ -126,6 +127,8 @@ def emit(*, file: str, to: str | None, output: str | None, choice: Choice, **giv
             to = plan.job.emit.get(TO)
         if to is None:
             raise click.UsageError(f"name the launcher with --to: {', '.join(LAUNCHERS)}")
+        if not given["command"] and not is_saved(config) and _starts_on_nodes(plan, to):
+            check_node_commands(unplaced_job(config, dialect=choice.dialect, overrides=overrides()))
         own = OwnCommand(None)
         if starts_itself(plan) and not is_saved(config) and (plan.job is None or plan.job.command is None):
             own = command_of(config, DIALECTS[plan.dialect or ""], overrides())
@@ -151,6 +154,14 @@ def _planned(config: Config, choice: Choice) -> Plan:
     job = unplaced_job(config, dialect=choice.dialect, overrides=overrides())
     announce_without_ray(job)
     return planned(config, choice, pinned=job.dialect.asks_ray)
+
+
+def _starts_on_nodes(plan: Plan, to: str) -> bool:
+    """Return whether the file of a launcher starts the own commands of a job on each node, as no other is stated."""
+    launcher = LAUNCHERS.get(to) if plan.dialect is None else None
+    if launcher is None or Starts.NODE_COMMANDS not in launcher.starts:
+        return False
+    return plan.job is None or "command" not in plan.job.emit
 
 
 def emit_options(plan: Plan, given: Mapping[str, Any]) -> EmitOptions:

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -16,12 +17,17 @@ from rankplan.cli.common import (
     component_of,
     config_options,
     isolate_option,
+    overrides,
     planned,
     set_option,
 )
 from rankplan.cli.output import cannot_start, faults_end_it, note
+from rankplan.front.command import check_node_commands
+from rankplan.front.job import is_saved, opened, unplaced_job
 from rankplan.launchers.exec.node import run_ranks
-from rankplan.launchers.exec.process import rank_process
+from rankplan.launchers.exec.process import RankProcess, rank_process
+from rankplan.launchers.node_commands import node_commands
+from rankplan.launchers.node_processes import node_processes
 from rankplan.nodes.node_rank import node_ranks
 from rankplan.plans.plan import Plan
 
@@ -63,7 +69,8 @@ def exec(  # the name of the command
 
     FILE is a config or a saved plan. With --rank or --rank-from, this process becomes COMMAND. With --node, it starts
     the command of each component for each of its ranks on that node, forwards signals to them, and ends the others if
-    one fails; the exit code is that of the first that failed. No shell reads the commands.
+    one fails; the exit code is that of the first that failed. Without --run, it starts the commands of a job that start
+    their processes themselves, such as accelerate launch and a server of vLLM. No shell reads the commands.
 
     Without --master, MASTER_ADDR and MASTER_PORT stay as the launcher has set them; a missing MASTER_ADDR is the
     address of rank 0's node in the inventory. In a node group with an interpreter, it replaces python in a command.
@@ -72,6 +79,8 @@ def exec(  # the name of the command
         raise click.UsageError("use --rank R, --rank-from VARIABLE or --node N")
     with faults_end_it():
         plan = planned(file, choice, isolate=isolate)
+        if node is not None and not runs and not is_saved(opened(file)):
+            check_node_commands(unplaced_job(opened(file), dialect=choice.dialect, overrides=overrides()))
         if node is not None:
             sys.exit(_node(plan, file, node, command, runs, masters))
         number = rank if rank is not None else _rank_in(rank_from or "")
@@ -97,14 +106,16 @@ def _become(
 def _node(
     plan: Plan, file: str, node: str, command: tuple[str, ...], runs: tuple[str, ...], masters: tuple[str, ...]
 ) -> int:
-    if command or not runs:
+    if command or not (runs or node_commands(plan)):
         raise click.UsageError("with --node, write --run NAME=COMMAND for each component")
     number, commands, addresses = _node_rank(node), _by_component(plan, file, runs, "--run"), {}
     if number >= plan.inventory.num_nodes:
         raise click.UsageError(f"the plan has nodes 0-{plan.inventory.num_nodes - 1}; there is no node {number}")
     for name, text in _by_component(plan, file, masters, "--master").items():
         addresses[name] = _address(text)
-    ranks = []
+    if not runs:
+        return _run(node_processes(plan, number, os.environ, addresses), f"no command of the job runs on node {number}")
+    ranks: list[tuple[RankProcess, Sequence[str]]] = []
     for name, text in commands.items():
         try:
             words = shlex.split(text)
@@ -114,8 +125,13 @@ def _node(
             raise click.BadParameter(f"the command of {name} is empty", param_hint="--run")
         here = [row.rank for row in plan[name] if row.cluster_node_rank == number]
         ranks += [(rank_process(plan, name, rank, os.environ, addresses.get(name)), words) for rank in here]
+    return _run(ranks, f"no rank of {' or '.join(commands)} runs on node {number}")
+
+
+def _run(ranks: Sequence[tuple[RankProcess, Sequence[str]]], none: str) -> int:
+    """Run the commands of a node until they have ended; ``none`` says that there are none."""
     if not ranks:
-        raise click.UsageError(f"no rank of {' or '.join(commands)} runs on node {number}")
+        raise click.UsageError(none)
     try:
         return run_ranks(ranks, note)
     except OSError as error:

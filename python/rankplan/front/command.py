@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankplan.dialects import Dialect
-from rankplan.errors import Diagnostic, PlacementError
-from rankplan.front.faults import starts_processes
+from rankplan.errors import Diagnostic, Faults, PlacementError
+from rankplan.front.faults import overridden_commands, starts_processes
 from rankplan.front.job import Config, Job, job_file_of, name_of, notes
 from rankplan.frozen import frozen
 from rankplan.jobs.command import own_command
@@ -41,9 +41,28 @@ def reject_without_ray(job: Job) -> None:
         raise PlacementError([starts_processes(job.name, job.dialect.system)])
 
 
+def check_node_commands(job: Job) -> None:
+    """Log what the commands of a job leave out, if it starts its processes without Ray.
+
+    Raises `PlacementError` for what no file can have of them.
+    """
+    if job.dialect.starts != "processes":
+        return
+    collector = Faults()
+    if job.config.values.commands(collector) and job.overrides:
+        raise PlacementError([overridden_commands(job.name, job.overrides)])
+    collector.finish()
+    for warning in collector.warnings:
+        _announce(job, warning)
+
+
 def announce_without_ray(job: Job) -> None:
     """Log that the trainer of a config starts its processes without Ray, so that no plan is bound."""
     warning: Diagnostic | None = getattr(job.config.values, "not_on_ray", None)
     if warning is not None:
-        place = job.name if warning.file is None else f"{warning.file}:{warning.line}"
-        notes.warning("%s: warning[%s]: %s; %s", place, warning.code, warning.message, warning.help)
+        _announce(job, warning)
+
+
+def _announce(job: Job, warning: Diagnostic) -> None:
+    place = job.name if warning.file is None else f"{warning.file}:{warning.line}"
+    notes.warning("%s: warning[%s]: %s; %s", place, warning.code, warning.message, warning.help)

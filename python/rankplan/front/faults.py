@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rankplan._core import RankSet
@@ -47,6 +47,12 @@ def starts_processes(name: str, system: str) -> Diagnostic:
     message = f"{name} is a job of {system}, which starts its processes without Ray"
     help = "start its components with `rankplan exec`, or write a file that does: `rankplan emit --to slurm`"
     return Diagnostic("plan-mismatch", message, help)
+
+
+def overridden_commands(name: str, overrides: Sequence[str]) -> Diagnostic:
+    """Return the fault of overrides of a job whose own commands start its processes: these do not get them."""
+    message = f"the commands in {name} do not get {' '.join(overrides)}"
+    return Diagnostic("emit-command", message, "change the commands in the file instead of passing overrides")
 
 
 def size_not_read(path: str, count: Any, system: str) -> Diagnostic:

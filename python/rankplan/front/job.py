@@ -217,6 +217,8 @@ class Job:
             if self.stated.cluster:
                 check_plan(plan, self.stated)
             plan = with_rules(plan, self.stated, self.overrides)
+        if self.overrides and plan.job is not None and plan.job.commands:
+            plan = plan.with_job(replace(plan.job, commands=()))  # they have the values of the files alone
         if self.options:
             from rankplan.read.facts import with_stated
 

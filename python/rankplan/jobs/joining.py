@@ -94,7 +94,7 @@ def with_rules(plan: Plan, job: JobFile, overrides: Sequence[str]) -> Plan:
         inventory = inventory.with_facts(_with_environment(inventory.facts or NO_FACTS, job), planned=True)
     if inventory is not plan.inventory:
         components = [one.on(inventory) for one in components]
-    known = plan.mode, plan.dialect, plan.requests, rules, _kept(job, overrides, plan.dialect), plan.actors
+    known = plan.mode, plan.dialect, plan.requests, rules, _kept(job, overrides, plan), plan.actors
     return Plan(inventory, components, *known)
 
 
@@ -156,8 +156,8 @@ def on_plan(plan: Plan, job: JobFile) -> Plan:
     return plan.placed(inventory, [one.on(inventory) for one in plan.values()], rules)
 
 
-def _kept(job: JobFile, overrides: Sequence[str], dialect: str | None) -> PlanJob:
-    """Return what the plan of a config keeps of its job file, and the overrides of the config.
+def _kept(job: JobFile, overrides: Sequence[str], plan: Plan) -> PlanJob:
+    """Return what the plan of a config keeps of its job file, the overrides of the config, and its own commands.
 
     The command of a trainer that starts itself is that of its script, if the file states none.
     """
@@ -165,12 +165,14 @@ def _kept(job: JobFile, overrides: Sequence[str], dialect: str | None) -> PlanJo
     is_file = file.is_file()
     digest = sha256(read_whole(file)).hexdigest() if is_file else None
     command = job.command
-    if command is None and dialect is not None and is_file:
+    if command is None and plan.dialect is not None and is_file:
         from rankplan.jobs.command import own_command  # most job files state no script
 
         with suppress(PlacementError):  # `emit` and `pin` report it
-            command = own_command(job.job, str(job.reader.at((JOB,))), overrides, system=dialect)
-    return PlanJob(file.name if is_file else None, digest, tuple(map(str, overrides)), command, dict(job.emit))
+            command = own_command(job.job, str(job.reader.at((JOB,))), overrides, system=plan.dialect)
+    name = file.name if is_file else None
+    commands = () if plan.job is None else plan.job.commands
+    return PlanJob(name, digest, tuple(map(str, overrides)), command, dict(job.emit), commands)
 
 
 def _kept_by_plan(before: PlanJob | None, job: JobFile) -> PlanJob:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rankplan.launchers.launcher import Launcher, Starts
+from rankplan.launchers.node_commands import has_node_commands, node_commands, uncovered
 from rankplan.launchers.options import CLUSTER, DEFAULT, JOB, KINDS, Options
 from rankplan.launchers.scripts import shell_words
 from rankplan.launchers.table import LAUNCHERS
@@ -19,7 +20,8 @@ _QUANTITY = re.compile(r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+|[KMGTPE]
 def wrong_options(plan: Plan, launcher: Launcher, options: Options) -> str | None:
     """Return what is wrong with the options of a launcher, ``None`` if nothing is."""
     return (
-        _wrong_way_to_start(launcher, options)
+        _wrong_node_commands(plan, launcher, options)
+        or _wrong_way_to_start(launcher, options)
         or _wrong_kind(launcher, options)
         or _wrong_amount(options)
         or _wrong_port(plan, launcher, options)
@@ -45,6 +47,18 @@ def _needless_way_to_start(launcher: Launcher, options: Options) -> str | None:
     stated = {"--entrypoint": options.entrypoint is not None, "--command": bool(options.commands)}
     needless = " and ".join(flag for flag, is_stated in stated.items() if is_stated)
     return f"{launcher.name} starts no job; remove {needless}" if needless else None
+
+
+def _wrong_node_commands(plan: Plan, launcher: Launcher, options: Options) -> str | None:
+    """The commands of a job that start their processes themselves need a launcher that starts one on each node."""
+    if not has_node_commands(plan, options) or launcher.starts is Starts.NOTHING or options.kind == CLUSTER:
+        return None
+    if Starts.NODE_COMMANDS not in launcher.starts:
+        others = [name for name in LAUNCHERS.builtin if Starts.NODE_COMMANDS in LAUNCHERS[name].starts]
+        words = " ".join(node_commands(plan)[-1].words[:2])
+        return f"`{words}` starts its processes itself, once on each node; use --to {' or '.join(others)}"
+    component = uncovered(plan)
+    return None if component is None else f"no command of the job starts {component}; pass --command for each component"
 
 
 def _wrong_kind(launcher: Launcher, options: Options) -> str | None:
@@ -90,6 +104,8 @@ def _wrong_commands(plan: Plan, launcher: Launcher, options: Options) -> str | N
         return None
     if options.entrypoint is not None:
         return _not_words("the entrypoint", options.entrypoint)
+    if has_node_commands(plan, options):
+        return None
     commands = {component: options.command(component) or "" for component in plan}
     for component, command in commands.items():
         if not command.strip():

@@ -68,6 +68,19 @@ def returning_ranks(component: str) -> Diagnostic:
     return Diagnostic(_ORDER, message, "number the nodes so that ranks ascend (`arrange`), or use mpirun")
 
 
+def unequal_nodes(component: str, most: tuple[int, int], least: tuple[int, int]) -> Diagnostic:
+    """Return the fault of a command that starts as many processes on each node; nodes with their processes."""
+    nodes = " and ".join(f"{count} on node {node}" for node, count in (most, least))
+    message = f"the plan has {nodes} of {component}, but accelerate starts as many on each node"
+    return Diagnostic("emit-uneven", message, "use nodes with as many accelerators each, or start it with torchrun")
+
+
+def one_node_only(command: str, nodes: Sequence[int]) -> Diagnostic:
+    """Return the fault of a command that starts on one node, whose processes are on several in the plan."""
+    message = f"`{command}` starts its processes on one node, but the plan has them on {nodes_text(RankSet(nodes))}"
+    return Diagnostic(_ORDER, message, "use a node with accelerators for all of them")
+
+
 def returning_kinds(component: str) -> Diagnostic:
     """Return the fault of ranks that return to an earlier component of a heterogeneous job of Slurm."""
     message = f"the ranks of {component} go back to an earlier kind of nodes; Slurm numbers one kind after another"
@@ -411,3 +424,9 @@ def _own_lines(strict: str) -> str:
 
 def _in_no_group(name: str) -> str:
     return f"{name} is in no group of the plan"
+
+
+def no_address(node: int, component: str) -> Diagnostic:
+    """Return the fault of a node without an address, for `exec`; it is the first node of a component."""
+    message = f"the inventory has no address of node {node}, the first one of {component}"
+    return Diagnostic(_NO_ADDRESS, message, f"state it: --master {component}=HOST:29500, or `ip` in the inventory")

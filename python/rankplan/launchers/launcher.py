@@ -24,6 +24,8 @@ class Starts(Flag):
     """One driver on Ray, which launches the plan: ``--entrypoint``. A trainer that starts itself is one."""
     COMMANDS = auto()
     """A command for each component, without Ray: ``--command``."""
+    NODE_COMMANDS = auto()
+    """The commands of a job that start their processes themselves, each once on every node; see `NodeCommand`."""
 
 
 @frozen(kw_only=True)

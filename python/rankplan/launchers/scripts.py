@@ -26,6 +26,19 @@ WAIT = (
 )
 """The last lines of a script that has started its components in the background."""
 
+
+def wait_lines(serving: int, others: int) -> Iterator[str]:
+    """Yield the last lines of a script that has started so many servers and so many other commands in the background.
+
+    A server does not end by itself: the script ends with the other commands, and ends the servers then.
+    """
+    if not serving or not others:
+        yield from WAIT
+        return
+    yield "# a command that fails ends the job; a server runs until the others have ended"
+    yield f"for ((left = {others}; left > 0; left--)); do wait -n; done"
+
+
 _SHEBANG = "#!/bin/bash"
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f'\\]")
 RESERVED = ("json", "sh", "nodes")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,11 +12,13 @@ from rankplan.launchers.draft import Draft
 from rankplan.launchers.embedded import digest, plan_text, portable
 from rankplan.launchers.groups import pod_groups
 from rankplan.launchers.launcher import Launcher, Starts
+from rankplan.launchers.node_commands import has_node_commands, port_in
 from rankplan.launchers.options import Options
 from rankplan.launchers.pods import check_hardware
 from rankplan.launchers.requests import level_order
 from rankplan.launchers.script_file import ScriptFile
 from rankplan.launchers.scripts import Head, commands_read, folder_lines, plan_lines, quoted, script
+from rankplan.launchers.slurm_commands import command_lines
 from rankplan.launchers.slurm_job import GPUS, SEGMENT_WITH_HOSTS, Component, head_lines, job_components
 from rankplan.launchers.slurm_steps import (
     DRIVER,
@@ -44,14 +46,13 @@ def compose(draft: Draft, head: Head) -> str:
     job = job_components(draft)
     plan = draft.plan if draft.options.pin else portable(draft.plan)
     text = plan_text(plan)
+    starts_nodes = has_node_commands(draft.plan, draft.options)
     body = [
         *folder_lines("${TMPDIR:-/tmp}"),
         "plan=$folder/plan",
         *plan_lines(text, '"$plan"'),
         "",
-        *folder_steps(job),
-        'sbcast --force "$plan" "$plan.json"',
-        "",
+        *([] if starts_nodes else [*folder_steps(job), 'sbcast --force "$plan" "$plan.json"', ""]),
         *host_lines(draft, job),
         "",
         "# 0x8 is eight tasks on node rank 0",
@@ -62,13 +63,22 @@ def compose(draft: Draft, head: Head) -> str:
         "  done",
         "}",
         "",
-        *(ray_lines(draft, job) if has_driver(draft) else step_lines(draft, job)),
+        *_started(draft, job),
     ]
     written = script(head, digest(text), list(head_lines(draft, job, head)), body)
     size = len(written.encode())
     if size > _MOST_BYTES:
         draft.refuse(faults.large_for_slurm(size, _MOST_BYTES))
     return written
+
+
+def _started(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
+    """Yield the lines that start the processes of the job."""
+    if has_driver(draft):
+        return ray_lines(draft, job)
+    if has_node_commands(draft.plan, draft.options):
+        return command_lines(draft, job)
+    return step_lines(draft, job)
 
 
 def options_read(plan: Plan, lines: Sequence[str]) -> dict[str, Any]:
@@ -83,6 +93,8 @@ def options_read(plan: Plan, lines: Sequence[str]) -> dict[str, Any]:
     driver = re.search(rf"^{re.escape(DRIVER)}.* {UNBOUND} (.*)$", text, re.M)
     if driver is not None:
         found |= {"commands": {}, "entrypoint": driver_read(plan, driver[1], PLAN)}
+    if has_node_commands(plan, Options(commands=found["commands"], entrypoint=found.get("entrypoint"))):
+        found |= port_in(plan, text)
     if called := re.search(r"^#SBATCH --job-name=(\S+)$", text, re.M):
         found["name"] = called[1]
     if found["pin"] and "#SBATCH --segment=" in text:
@@ -147,6 +159,6 @@ LAUNCHER = Launcher(
     write=FILE.write,
     recognises=FILE.recognises,
     read=FILE.read,
-    starts=Starts.DRIVER | Starts.COMMANDS,
+    starts=Starts.DRIVER | Starts.COMMANDS | Starts.NODE_COMMANDS,
     options=("slurm_release", "segment_level"),
 )

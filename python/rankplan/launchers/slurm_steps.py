@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
+from typing import NamedTuple
 
 from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
@@ -107,19 +108,45 @@ def step_lines(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     commands: list[str] = []
     for index, (name, component) in enumerate(draft.plan.items()):
         stays = stays_of(component)
-        parts = _parts(draft, job, name, stays)
         master = f'--master "${{host[{stays[0].node}]}}:{draft.options.port + index}"'
         words = f"{EXEC} --component {quoted(name)} --rank-from SLURM_PROCID {master}"
         command = f"{words} -- {shell_words(draft.options.command(name) or '')}"
         step = []
-        for number, (group, here) in enumerate(parts):
-            file = f"$plan.{files[name]}" + (f".{number}" if len(parts) > 1 else "")
-            yield f'tasks {_runs(here)} >"{file}"'
-            step.append(f"{_step(group, file, here)} \\\n  {command}")
-        commands.append(f"srun {_NEXT.join(step)} &")
+        for part in step_parts(draft, job, name, stays, files[name]):
+            yield tasks_line(part)
+            step.append(f"{part.options} \\\n  {command}")
+        commands.append(f"srun {joined(step)} &")
     for text in commands:
         yield from text.split("\n")
     yield from ["", *WAIT]
+
+
+class StepPart(NamedTuple):
+    """The part of a step in one component of the job: the file that lists its hosts, its tasks, and its options."""
+
+    file: str
+    stays: list[Stay]
+    options: str
+
+
+def step_parts(
+    draft: Draft, job: Sequence[Component], name: str, stays: Sequence[Stay], ending: str
+) -> Iterator[StepPart]:
+    """Yield the parts of the step of a component, whose files have this ending."""
+    parts = _parts(draft, job, name, stays)
+    for number, (group, here) in enumerate(parts):
+        file = f"$plan.{ending}" + (f".{number}" if len(parts) > 1 else "")
+        yield StepPart(file, here, _step(group, file, here))
+
+
+def tasks_line(part: StepPart) -> str:
+    """Return the line that writes the list of hosts of a part of a step."""
+    return f'tasks {_runs(part.stays)} >"{part.file}"'
+
+
+def joined(parts: Sequence[str]) -> str:
+    """Return the parts of a step as the words of ``srun``."""
+    return _NEXT.join(parts)
 
 
 def _runs(stays: Iterable[Stay]) -> str:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
 from rankplan.launchers.embedded import digest, plan_text
-from rankplan.launchers.launcher import Launcher
+from rankplan.launchers.launcher import Launcher, Starts
+from rankplan.launchers.node_commands import At, has_node_commands, port_in, shell_text, starts_of
+from rankplan.launchers.options import Options
 from rankplan.launchers.script_file import ScriptFile
 from rankplan.launchers.scripts import (
     WAIT,
@@ -28,22 +32,24 @@ from rankplan.launchers.scripts import (
     script,
     shell_words,
     stays_of,
+    wait_lines,
 )
 from rankplan.plans.plan import Plan
 
+_OTHER_NODE = '  *) echo "node rank $RANKPLAN_NODE_RANK is not in this plan" >&2; exit 2 ;;'
 _START = '      --no-python rankplan exec "$plan" --component '
 
 
 def compose(draft: Draft, head: Head) -> str:
     """Return the script of a plan. Ranks that return to an earlier node are ``emit-order``."""
     text = plan_text(draft.plan)
+    starts_nodes = has_node_commands(draft.plan, draft.options)
     body = [
         *folder_lines("${TMPDIR:-/tmp}"),
         "plan=$folder/plan.json",
         *plan_lines(text, '"$plan"'),
         "",
-        *_nodes(draft),
-        *WAIT,
+        *(_command_nodes(draft) if starts_nodes else [*_nodes(draft), *WAIT]),
     ]
     options = [
         "# Run it on every node with the node's rank in the plan: RANKPLAN_NODE_RANK=0 torchrun.sh",
@@ -59,7 +65,9 @@ def options_read(plan: Plan, lines: Sequence[str]) -> dict[str, Any]:
         start = re.escape(_START + quoted(name))
         return rf" --master-port=([0-9]{{1,5}}) \\\n{start} --rank-from RANK -- (.*) &$"
 
-    return commands_read(plan, "\n".join(lines), pattern)
+    text = "\n".join(lines)
+    found = commands_read(plan, text, pattern)
+    return {**found, **port_in(plan, text)} if has_node_commands(plan, Options(commands=found["commands"])) else found
 
 
 def is_own(line: str, _earlier: Sequence[str]) -> bool:
@@ -103,11 +111,37 @@ def _nodes(draft: Draft) -> Iterator[str]:
     yield "case $((RANKPLAN_NODE_RANK)) in"
     for node in sorted(launches):
         yield from [f"  {node})", *launches[node], "    ;;"]
-    yield '  *) echo "node rank $RANKPLAN_NODE_RANK is not in this plan" >&2; exit 2 ;;'
+    yield _OTHER_NODE
+    yield "esac"
+
+
+def _command_nodes(draft: Draft) -> Iterator[str]:
+    """Yield what each node starts, if the commands of the job start their processes themselves."""
+    launches: dict[int, list[str]] = {}
+    serving: Counter[int] = Counter()
+    for start in starts_of(draft):
+        for rank, share in enumerate(start.shares):
+            at = At(str(rank), str(share.processes), partial(_address, draft))
+            launches.setdefault(share.node, []).append(f"    ({shell_text(start, draft.plan, at, share.mask)}) &")
+            serving[share.node] += start.command.serves
+    yield "case $((RANKPLAN_NODE_RANK)) in"
+    for node, lines in sorted(launches.items()):
+        ends = wait_lines(serving[node], len(lines) - serving[node])
+        yield from [f"  {node})", *lines, *(f"    {line}" for line in ends), "    ;;"]
+    yield _OTHER_NODE
     yield "esac"
 
 
 FILE = ScriptFile(
-    compose=compose, sign=re.compile("^ +torchrun ", re.MULTILINE), is_own=is_own, options_read=options_read
+    compose=compose,
+    sign=re.compile("^case [$][(][(]RANKPLAN_NODE_RANK", re.MULTILINE),
+    is_own=is_own,
+    options_read=options_read,
 )
-LAUNCHER = Launcher(name="torchrun", write=FILE.write, recognises=FILE.recognises, read=FILE.read)
+LAUNCHER = Launcher(
+    name="torchrun",
+    write=FILE.write,
+    recognises=FILE.recognises,
+    read=FILE.read,
+    starts=Starts.COMMANDS | Starts.NODE_COMMANDS,
+)

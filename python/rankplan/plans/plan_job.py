@@ -6,9 +6,12 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankplan.frozen import frozen
+
+if TYPE_CHECKING:  # few plans have commands
+    from rankplan.plans.node_command import NodeCommand
 
 BASE, TO = "base", "to"
 """The options of ``rankplan emit`` that are a path, and the name of the launcher."""
@@ -20,7 +23,8 @@ class PlanJob:
 
     ``file`` is the name of the trainer's file, without its folder, and ``digest`` its SHA-256 digest. ``overrides`` are
     those of its config, ``command`` is the trainer's own. ``emit`` are the options of ``rankplan emit`` by their long
-    names: texts, numbers and switches, but no content of a file.
+    names: texts, numbers and switches, but no content of a file. ``commands`` are those that start the processes of a
+    trainer without Ray, each once on every node of its components.
 
     The path of a base is relative to the working directory. In the file of a plan, it is relative to that file, and an
     absolute one is left out.
@@ -31,11 +35,17 @@ class PlanJob:
     overrides: tuple[str, ...] = ()
     command: str | None = None
     emit: Mapping[str, Any] = field(default_factory=dict)
+    commands: tuple[NodeCommand, ...] = ()
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> PlanJob:
         """Return the job of a plan whose file the core has read."""
-        return cls(**{**values, "overrides": tuple(values.get("overrides", ()))})
+        commands: tuple[NodeCommand, ...] = ()
+        if stated := values.get("commands"):
+            from rankplan.plans.node_command import NodeCommand
+
+            commands = tuple(map(NodeCommand.of, stated))
+        return cls(**{**values, "overrides": tuple(values.get("overrides", ())), "commands": commands})
 
     def with_level_labels(self, labels: Mapping[str, str]) -> PlanJob:
         """Return the same with node labels by level, as the option ``--level`` states them; stated ones stay."""
@@ -66,12 +76,13 @@ class PlanJob:
             "digest": self.digest,
             "overrides": list(self.overrides),
             "command": self.command,
+            "commands": [command.plain() for command in self.commands],
             "emit": {key: value for key, value in self.emit.items() if key != BASE or not _is_absolute(value)},
         }
         return {key: value for key, value in stated.items() if value not in (None, [], {})}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PlanJob, (self.file, self.digest, self.overrides, self.command, dict(self.emit))
+        return PlanJob, (self.file, self.digest, self.overrides, self.command, dict(self.emit), self.commands)
 
 
 def _is_absolute(path: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from rankplan.dialects.keys.config import Config
@@ -13,6 +14,7 @@ from rankplan.plans.requests import NodeOrder
 
 if TYPE_CHECKING:
     from rankplan.plans.model import Model
+    from rankplan.plans.node_command import NodeCommand
     from rankplan.read.cluster import StatedCluster
 
 
@@ -66,6 +68,14 @@ class Job(ABC):
     def assumed(self) -> Inventory | None:
         """Return the nodes that the config is meant for where none are given; ``None``: those of its `size`."""
         return None
+
+    def commands(self, collector: Faults) -> Sequence[NodeCommand]:
+        """Return the commands that start the processes of the job without Ray, each once on every one of its nodes.
+
+        Servers come first. What no file can have is a fault. A job without such commands has one for each component,
+        which the user states.
+        """
+        return ()
 
     def cluster(self) -> StatedCluster | None:
         """Return what the config states of its cluster, for a launch on it; ``None`` if it has no keys for that."""

@@ -14,12 +14,13 @@ from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.system import System
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.dialects.placing.placer import Packing, Placer
-from rankplan.errors import PlacementError
+from rankplan.errors import Faults, PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.component import used_nodes
 from rankplan.plans.crossings import torn_groups
 from rankplan.plans.plan import Plan
+from rankplan.plans.plan_job import PlanJob
 from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import assumed, lacks_accelerators
 from rankplan.read.read_config import ReadConfig
@@ -111,7 +112,8 @@ class JobPlanner:
                 reader.faults.add(group.where, group_without_ray(name, group.label))
             reader.finish()
         attempts = _Attempts(self, job, reader, nodes, isolate=isolate_accelerator, groups=groups)
-        return attempts.pinned() if pinned else attempts.placed(Packing())
+        planned = attempts.pinned() if pinned else attempts.placed(Packing())
+        return planned if self.starts_on_ray else _with_commands(planned, job)
 
     def memory(self, reader: Reader, job: Job) -> MemoryReader | None:
         """Return what reads the memory of components from the keys of a config; ``None`` if these say nothing."""
@@ -150,6 +152,15 @@ class JobPlanner:
         if read.reader.faults:
             self.planned(read, inventory)  # raises them, with those of the places
         return inventory
+
+
+def _with_commands(planned: Planned, job: Job) -> Planned:
+    """Return a plan with the commands of its job; without them if one has a fault, which `emit` and `exec` report."""
+    collector = Faults()
+    commands = tuple(job.commands(collector))
+    if collector or not commands:
+        return planned
+    return Planned(planned.plan.with_job(PlanJob(commands=commands)), planned.sources)
 
 
 class _Attempts:

@@ -148,3 +148,22 @@ def several_words(flag: str) -> Diagnostic:
     )
     help = 'join the nodes with commas: $(IFS=,; echo "${NODES[*]}")'
     return Diagnostic("syntax", message, help)
+
+
+def unknown_word(shown: str, variable: str) -> Diagnostic:
+    """Return the fault of a word of a command that no file can have; ``variable`` decides it, if anything is known."""
+    reason = f"{variable} decides it" if variable else "a command or a variable of the run decides it"
+    message = f"the word `{shown}` of this command is known only when the script runs: {reason}"
+    help = (
+        f"set {variable} in the script, or pass it: {variable}=VALUE rankplan emit ..."
+        if variable
+        else "write its text"
+    )
+    return Diagnostic("emit-command", message, help)
+
+
+def variable_left_out(name: str, *, is_known: bool) -> Diagnostic:
+    """Return the warning of a variable of a command that no file gets: only a run knows it, or it may be a secret."""
+    reason = "may be a secret" if is_known else "is known only when the script runs"
+    help = f"export {name} where you submit the file: its processes inherit it"
+    return Diagnostic("emit-command", f"{name} {reason}: it is not written", help, warning=True)

@@ -15,7 +15,8 @@ from rankplan.read.text.nearby import nearest_file
 from rankplan.read.text.reader import Reader
 from rankplan.read.text.started import CommandWord, Started
 
-_TORCHRUN = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"})
+TORCHRUN = frozenset({"torchrun", "torch.distributed.run", "torch.distributed.launch"})
+"""The commands of torchrun."""
 _PYTHON = re.compile(r"python[0-9.]*")
 NO_FILES: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
@@ -28,7 +29,7 @@ def processes_of(program: Started, collector: Faults) -> Processes | None:
         following = words[position + 1 :]
         if names[position] == "accelerate" and names[position + 1 : position + 2] == ["launch"]:
             return accelerated(accelerate.launch_flags(following[1:-1]), program, collector, words[position].where)
-        if names[position] in _TORCHRUN:
+        if names[position] in TORCHRUN:
             return torchrun.processes(torchrun.launch_flags(following[:-1]), collector, words[position].where)
     if any(_PYTHON.fullmatch(name) for name in names):
         return torchrun.one_process(program.where)

@@ -51,7 +51,7 @@ def nodes_of_job(program: Started) -> int | None:
 
 
 def _step(program: Started, words: Sequence[CommandWord], collector: Faults) -> Step:
-    own = _own(words)
+    own = words_of_srun(words)
     flags = flags_in([divided for word in own[1:] for divided in _divided(word)], _SWITCHES, _SHORT)
     _reject_split(own, collector)
     listed = flags.get("nodelist")
@@ -77,7 +77,7 @@ def _divided(word: CommandWord) -> tuple[CommandWord, ...]:
     return replace(word, text=option, shown=option), replace(word, text=value, shown=value)
 
 
-def _own(words: Sequence[CommandWord]) -> Sequence[CommandWord]:
+def words_of_srun(words: Sequence[CommandWord]) -> Sequence[CommandWord]:
     """Return ``srun`` and its options: what follows is the command, which is no option and the value of none."""
     position = 1
     while position < len(words):

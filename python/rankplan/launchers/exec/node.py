@@ -32,8 +32,9 @@ def run_ranks(
 ) -> int:
     """Run the commands of ranks until all have ended; return the exit code of the first that failed, or 0.
 
-    A rank that a signal ended counts as ``128 + signal``. If a rank fails, ``tell`` gets a line about it, and the
-    others get SIGTERM, and SIGKILL after ``grace`` seconds. If this process dies, its ranks get SIGTERM, on Linux.
+    A rank that serves ends with the others: it gets SIGTERM once these have ended well. If it ends before, it has
+    failed. A rank that a signal ended counts as ``128 + signal``. If a rank fails, ``tell`` gets a line about it, and
+    the others get SIGTERM, and SIGKILL after ``grace`` seconds. If this process dies, its ranks get SIGTERM, on Linux.
     Raises ``OSError`` if a command cannot be started; those already started are ended.
     """
     running: dict[int, tuple[RankProcess, subprocess.Popen[bytes]]] = {}
@@ -46,7 +47,8 @@ def run_ranks(
     def kill(_number: int, _frame: FrameType | None) -> None:
         send(signal.SIGKILL)
 
-    code = 0
+    code, only_serving = 0, all(rank.serves for rank, _ in ranks)
+    is_over = False
     with handled(dict.fromkeys(FORWARDED, send) | {signal.SIGALRM: kill}):
         try:
             for rank, command in ranks:
@@ -65,10 +67,17 @@ def run_ranks(
                 continue  # adopted from a process that became this one
             rank, process = running.pop(pid)
             process.returncode = ended
-            if ended == 0 or code:
+            if code or is_over:
                 continue
-            code = ended if ended > 0 else 128 - ended
-            how = f"exit code {ended}" if ended > 0 else f"signal {signal.Signals(-ended).name}"
+            is_lost = ended == 0 and rank.serves and not only_serving
+            if ended == 0 and not is_lost:
+                is_over = bool(running) and not only_serving and all(rank.serves for rank, _ in running.values())
+                if is_over:
+                    send(signal.SIGTERM)
+                    signal.setitimer(signal.ITIMER_REAL, grace)
+                continue
+            code = ended if ended > 0 else 128 - ended if ended else 1
+            how = f"signal {signal.Signals(-ended).name}" if ended < 0 else f"exit code {ended}"
             rest = f"; ending the other {len(running)}" if running else ""
             tell(f"{rank.component} rank {rank.rank} ended with {how}{rest}")
             send(signal.SIGTERM)

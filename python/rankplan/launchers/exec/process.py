@@ -24,7 +24,8 @@ class RankProcess:
     """A rank of a component, and everything that its process starts with.
 
     ``environment`` is the whole one: that of this process, the variables of the node group and of the nearest network
-    cards, and what the plan decides. ``interpreter`` runs commands that start with ``python``.
+    cards, and what the plan decides. ``interpreter`` runs commands that start with ``python``. A process that
+    ``serves`` does not end by itself: it ends with the others of its node.
     """
 
     component: str
@@ -32,6 +33,7 @@ class RankProcess:
     environment: Mapping[str, str]
     bound: Bound
     interpreter: str | None
+    serves: bool = False
 
     def arguments(self, command: Sequence[str]) -> list[str]:
         """Return a command with the interpreter of the rank's node group in place of ``python``."""

@@ -65,6 +65,12 @@ def undivided_servers(gpus: int, tensor: int) -> Diagnostic:
     )
 
 
+def unplanned_program(name: str) -> Diagnostic:
+    """Return the fault of a program beside the job, for the files of launchers: no plan has its GPUs."""
+    message = f"the script also starts `{name}`, whose GPUs no plan has"
+    return Diagnostic("emit-command", message, "start it elsewhere, and leave it out of the script")
+
+
 def no_gpus_to_serve() -> Diagnostic:
     """Return the fault of an inference on no GPU."""
     return must_be(("num_infer_gpus",), 0, "1 or more", "use 1 GPU or more, or remove [inference]")

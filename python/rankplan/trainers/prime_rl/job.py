@@ -7,8 +7,11 @@ started on Ray: ``rl`` starts processes, and Slurm starts several nodes (``entry
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rankplan import RankSet
-from rankplan.sdk import Config, Job, Placer, must_be
+from rankplan.errors import Faults
+from rankplan.sdk import CommandWord, Config, Job, NodeCommand, Placer, Started, must_be, node_command
 from rankplan.trainers.prime_rl import faults, keys
 from rankplan.trainers.prime_rl.one_node import OneNode
 from rankplan.trainers.prime_rl.sections import check_sections, is_off, is_on, under_inference
@@ -51,6 +54,8 @@ class PrimeJob(Job):
             "keeps_activations": is_off(config, keys.CHECKPOINTING),
             "offloads_none": is_off(config, keys.OFFLOADING),
         }
+        self.programs = config.programs
+        self.place_of_file = config.place
         self.environments = num_environment_servers(config)
         self.environments_at = config.where(keys.TRAIN_SOURCES)
         if not config.faults:
@@ -77,6 +82,24 @@ class PrimeJob(Job):
     def size(self) -> tuple[int, int]:
         """Return the nodes, and the GPUs of each."""
         return self.nodes.size()
+
+    def commands(self, collector: Faults) -> Sequence[NodeCommand]:
+        """Return the command of a job on one node, which starts all components; Slurm starts those of several nodes."""
+        if not isinstance(self.nodes, OneNode):
+            return ()
+        for part in self.programs:
+            if part.part:
+                collector.add(part.where, faults.unplanned_program(part.name))
+        program = next((program for program in self.programs if program.is_main), None)
+        serving = ["inference"] if self.nodes.infer_gpus else []
+        inside = ["orchestrator", "env"] if self.environments else ["orchestrator"]
+        return [node_command(program or self._of_file(), None, collector, [*serving, "trainer"], inside=inside)]
+
+    def _of_file(self) -> Started:
+        """Return the program that starts a TOML file without a command."""
+        place = self.place_of_file
+        words = [CommandWord(text, place, text) for text in ("rl", "@", place.file or "")]
+        return Started("rl @", place, {}, launch=(words[0],), arguments=tuple(words[1:]))  # type: ignore[arg-type]
 
     def place(self, placer: Placer) -> None:
         """Place the servers, the trainer, the orchestrator and the environment servers."""

@@ -41,6 +41,8 @@ class Mask(NamedTuple):
     stated: str
     where: Where | None
     is_known: bool = True
+    is_of_file: bool = False
+    """Whether ``env`` of a YAML file sets it, in place of the environment of its command."""
 
 
 class Trainer(NamedTuple):
@@ -198,7 +200,7 @@ def _mask_in_file(config: Config) -> Mask | None:
     environment = config.section.get("env")
     if not isinstance(environment, dict) or _MASK not in environment:
         return None
-    return _mask(str(environment[_MASK]), config.inner("env").value_place(_MASK))
+    return _mask(str(environment[_MASK]), config.inner("env").value_place(_MASK))._replace(is_of_file=True)
 
 
 def _mask(text: str, where: Where) -> Mask:

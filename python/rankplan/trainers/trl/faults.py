@@ -187,3 +187,29 @@ def half_idle(devices: int, nodes: int) -> Diagnostic:
     message = f"without num_processes, accelerate starts the {devices} devices of one node on {nodes} nodes: "
     message += f"{devices // nodes} on each"
     return Diagnostic("parallel-idle", message, f"pass --num_processes {devices * nodes}", warning=True)
+
+
+def spread_server() -> Diagnostic:
+    """Return the fault of a server on several nodes, for the files of launchers: vLLM starts it on a cluster of Ray."""
+    message = "Ray spreads this server over several nodes: one command does not start it"
+    return Diagnostic("emit-command", message, "start the server by hand, and leave it out of the script")
+
+
+def mask_of_file() -> Diagnostic:
+    """Return the fault of devices in a YAML file, which would count more than those of a plan."""
+    message = "`env` of this file sets CUDA_VISIBLE_DEVICES: it would replace the devices of the plan"
+    return Diagnostic("emit-command", message, "set CUDA_VISIBLE_DEVICES before the command, and not in the file")
+
+
+def fixed_host() -> Diagnostic:
+    """Return the fault of a program that cannot be told where its server is."""
+    message = "the program takes no flags, so nothing can pass it the address of its server"
+    help = "read the config with TrlParser((GRPOConfig, ...)): --vllm_server_host is passed then"
+    return Diagnostic("emit-command", message, help)
+
+
+def several_servers(count: int) -> Diagnostic:
+    """Return the fault of several servers, of which a trainer uses one."""
+    message = f"{count} servers are started, and a trainer of TRL uses one"
+    help = "use one server with --data_parallel_size, or one script for each trainer"
+    return Diagnostic("emit-command", message, help)

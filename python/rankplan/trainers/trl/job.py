@@ -16,11 +16,12 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from rankplan import Model, Parallel, RankSet
-from rankplan.errors import PlacementError
+from rankplan.errors import Faults, PlacementError
 from rankplan.read.components import ASSUMED
-from rankplan.sdk import Config, Job, Key, Placer, Sizes, Started, Taken, Where
+from rankplan.sdk import Config, Job, Key, NodeCommand, Placer, Sizes, Started, Taken, Where
 from rankplan.trainers.trl import faults, keys
 from rankplan.trainers.trl.commands import Mask, Server, Trainer, alone, server_of, trainer_of
+from rankplan.trainers.trl.starting import server_command, trainer_command
 from rankplan.trainers.trl.values import Values
 from rankplan.trainers.trl.versions import Pin, pinned
 
@@ -191,6 +192,29 @@ class TrlJob(Job):
         spread = [server.tensor * server.data for server in self.servers if server.is_spread]
         return last + 1 + sum(-(-count // ASSUMED) for count in spread if count > ASSUMED)
 
+    def commands(self, collector: Faults) -> Sequence[NodeCommand]:
+        """Return the commands of the servers, and that of the trainer; see `Job.commands`."""
+        name = self._server_name
+        is_one = len({server.tensor for server in self.servers}) == 1
+        if is_one and len(self.servers) > 1:
+            collector.add(self.servers[1].program.where, faults.several_servers(len(self.servers)))
+        names = [name] if is_one else [f"{name}_{number}" for number in range(len(self.servers))]
+        commands = [server_command(*pair, collector) for pair in zip(self.servers, names, strict=False)]
+        inside = [ROLLOUT] if self.mode is Mode.COLOCATE else []
+        if self.is_asynchronous:
+            inside.append(ENV)
+        server = self.servers[0] if self.servers and self.mode is Mode.SERVER else None
+        address = NodeCommand.address_of(names[0]) if server is not None else None
+        commands.append(
+            trainer_command(self.trainer, self.values, (ACTOR, *inside), collector, server=server, address=address)
+        )
+        return commands
+
+    @property
+    def _server_name(self) -> str:
+        """The component of a server: one that the trainer uses, as far as is known, or another."""
+        return ROLLOUT if self.mode in (Mode.SERVER, Mode.UNKNOWN) else IDLE
+
     def size(self) -> tuple[int, int]:
         """Return the nodes of the commands, each with 8 devices or with those that its commands name."""
         counts = [ASSUMED]
@@ -248,8 +272,7 @@ class TrlJob(Job):
 
     def _place_servers(self, placer: Placer, engines: Sequence[_Engines]) -> None:
         """Place the engines of servers: together, as far as the trainer uses them."""
-        is_used = self.mode in (Mode.SERVER, Mode.UNKNOWN)
-        name = ROLLOUT if is_used else IDLE
+        name = self._server_name
         sizes = {engine.server.tensor for engine in engines}
         if len(sizes) == 1 and engines:
             devices = [device for engine in engines for device in engine.devices]

@@ -50,6 +50,11 @@ class Values:
         return ""
 
     @property
+    def place(self) -> Where:
+        """The place of the config."""
+        return self._config.place
+
+    @property
     def literals(self) -> Mapping[str, Literal]:
         """The keys that the program sets."""
         return {} if self.program is None else self.program.literals
@@ -60,7 +65,8 @@ class Values:
         return bool(self.unknown) or self.program is not None or "vllm_server_timeout" in self._config.section
 
     @property
-    def _takes_flags(self) -> bool:
+    def takes_flags(self) -> bool:
+        """Whether the trainer takes its keys as flags, as far as is known."""
         return self.program is None or self.program.takes_flags
 
     @property
@@ -83,7 +89,7 @@ class Values:
     def __getitem__(self, key: Key[T]) -> T:
         literal = self.literals.get(key.path)
         if literal is None:
-            return self._config[key] if self._takes_flags else _default(key, self._config)
+            return self._config[key] if self.takes_flags else _default(key, self._config)
         value = _typed(key, literal.value)
         return _default(key, self._config) if value is None else value
 
@@ -94,11 +100,11 @@ class Values:
         literal = self.literals.get(key.path)
         if literal is not None:
             return literal.is_known
-        return not (self._takes_flags and self._config.is_known_when_run(key))
+        return not (self.takes_flags and self._config.is_known_when_run(key))
 
     def stated(self, key: Key[Any]) -> bool:
         """Return whether a value of a key is stated."""
-        return key.path in self.literals or (self._takes_flags and self._config.stated(key))
+        return key.path in self.literals or (self.takes_flags and self._config.stated(key))
 
     def where(self, *several: Key[Any]) -> Where:
         """Return the place of the first of these keys that is stated, else that of the program."""
