@@ -105,6 +105,14 @@ def test_bytes_and_names_are_those_of_an_oracle_that_tries_all(seed: int) -> Non
     assert found.optimal
 
 
+def test_engines_keep_their_ranks_where_no_bytes_depend_on_them() -> None:
+    before = planned({"rollout": engines("0-7", 4)}, 2, 8, "80 GiB")
+    after = planned({"rollout": engines("2-9", 4)}, 2, 8, "80 GiB")
+    found = transition(before, after)
+    assert found.names["rollout"] == (1, 2, 3, 0)
+    assert found.stay["rollout"] == 6 and kinds(found) == {"move": 2}
+
+
 def test_the_best_numbers_are_those_of_all_orders() -> None:
     from itertools import permutations
 
@@ -254,6 +262,36 @@ def test_all_invariants_hold_for_random_pairs(seed: int) -> None:
     jsonschema.validate(found.to_dict(), transition_schema())
     order = ids(found)
     assert all(order.index(need) < order.index(step.id) for step in found.steps for need in step.needs)
+    if checked.every_order:
+        peaks = peaks_of_all_states(found)
+        assert {peak.accelerator: (peak.most, peak.least) for peak in found.peaks} == {
+            peak.accelerator: pytest.approx(peaks[peak.accelerator]) for peak in found.peaks
+        }
+
+
+def peaks_of_all_states(found: Transition) -> dict[tuple[int, int], tuple[float, float]]:
+    """Return the most that each accelerator may hold, at most and at least, from every state that the steps allow."""
+    needs = {step.id: frozenset(step.needs) for step in found.steps}
+    sleeps = {step.id for step in found.steps if step.do == "sleep"}
+    peaks: dict[tuple[int, int], tuple[float, float]] = {}
+    seen, left = {frozenset[str]()}, [frozenset[str]()]
+    while left:
+        done = left.pop()
+        ready = {step for step in needs if step not in done and needs[step] <= done}
+        sums: dict[tuple[int, int], tuple[float, float]] = {}
+        for hold in found.holds:
+            begun = done if hold.taken_by in sleeps else done | ready  # who falls asleep is awake until the end
+            if (hold.taken_by is None or hold.taken_by in begun) and hold.given_by not in done:
+                high, low = sums.get(hold.accelerator, (0.0, 0.0))
+                sums[hold.accelerator] = high + hold.amount.high, low + hold.amount.low
+        for place, (high, low) in sums.items():
+            most, least = peaks.get(place, (0.0, 0.0))
+            peaks[place] = max(most, high), max(least, low)
+        for after in (done | {step} for step in ready):
+            if after not in seen:
+                seen.add(after)
+                left.append(after)
+    return peaks
 
 
 def test_slots_of_an_instance_load_while_others_get_new_ranks() -> None:

@@ -54,7 +54,8 @@ def nth(interval: Interval, index: int, count: int) -> Interval:
     """Return one of equal parts of an interval."""
     low, high = interval
     each = (high - low) / count
-    return low + index * each, low + (index + 1) * each
+    start = low + index * each
+    return start, start + each
 
 
 class Layers(NamedTuple):

@@ -204,6 +204,20 @@ class Keeper:
             return Fraction(0)
         return rank * (wide + Fraction(_MATRICES * shape.hidden, 2))
 
+    def weights(self, coordinates: Coordinates) -> Holding:
+        """Return what the slot with these coordinates holds as weights for other components."""
+        holding: Holding = {}
+        for name, tensor in self.tensors.items():
+            box = self._weights(tensor, coordinates)
+            for state in (WEIGHTS, STATES):
+                if box is not None and state in self.states:
+                    holding[Piece(WEIGHTS, name)] = self._divided(state, tensor, box, coordinates)
+        return holding
+
+    def decides_weights(self, coordinates: Coordinates) -> Key:
+        """Return the coordinates that decide what a slot holds as weights."""
+        return tuple(sorted(coordinates.items())) if self.width_shards else _without_data(coordinates)
+
     def holding(self, coordinates: Coordinates) -> Holding:
         """Return what the slot with these coordinates holds."""
         sizes = self.component.parallel
@@ -230,12 +244,28 @@ class Keeper:
             if not any(ends[end] for end in tensor.ends):
                 return None
         else:
-            layers = self._stage(stage)
+            layers = self._stages[stage]
         if tensor.divided == "copied":
             return Box(layers)
         if tensor.divided == "experts":
             return self._experts(layers, coordinates)
         return Box(layers, width=self._width(tensor, coordinates.get("tp", 0)))
+
+    def _nth(self, interval: Interval, index: int, count: int) -> Interval:
+        """Return one of equal parts of an interval; many slots and tensors have the same ones."""
+        part = self._parts.get((id(interval), index, count))
+        if part is None:  # the interval is kept, so that its id is its own
+            part = self._parts[id(interval), index, count] = nth(interval, index, count), interval
+        return part[0]
+
+    @cached_property
+    def _parts(self) -> dict[tuple[int, int, int], tuple[Interval, Interval]]:
+        return {}
+
+    @cached_property
+    def _stages(self) -> list[Interval]:
+        """The layers of each pipeline stage."""
+        return [self._stage(stage) for stage in range(self.component.parallel.pp)]
 
     def _stage(self, stage: int) -> Interval:
         """Return the layers of a pipeline stage: equal parts, unless the first or the last is stated."""
@@ -248,21 +278,21 @@ class Keeper:
         if last is not None and stage == sizes.pp - 1:
             return end, Fraction(self.layers)
         ends = (first is not None) + (last is not None)
-        return nth((start, end), stage - (first is not None), sizes.pp - ends)
+        return self._nth((start, end), stage - (first is not None), sizes.pp - ends)
 
     def _width(self, tensor: _Tensor, rank: int) -> Interval:
         size = self.component.parallel.tp
         shape = self._shape
         if tensor.divided == "heads" and shape is not None and 0 < shape.kv_heads < size:
-            return nth(WHOLE, rank * shape.kv_heads // size, shape.kv_heads)
-        return nth(WHOLE, rank, size)
+            return self._nth(WHOLE, rank * shape.kv_heads // size, shape.kv_heads)
+        return self._nth(WHOLE, rank, size)
 
     def _experts(self, layers: Interval, coordinates: Coordinates) -> Box:
         sizes = self.component.parallel
         if self.entry is not None and self.entry.kind == "engine" and sizes.ep * sizes.etp < sizes.tp:
-            return Box(layers, width=nth(WHOLE, coordinates.get("tp", 0), sizes.tp))
-        experts = nth(WHOLE, coordinates.get("ep", 0), sizes.ep)
-        return Box(layers, experts, nth(WHOLE, coordinates.get("etp", 0), sizes.etp))
+            return Box(layers, width=self._nth(WHOLE, coordinates.get("tp", 0), sizes.tp))
+        experts = self._nth(WHOLE, coordinates.get("ep", 0), sizes.ep)
+        return Box(layers, experts, self._nth(WHOLE, coordinates.get("etp", 0), sizes.etp))
 
     def _divided(self, state: str, tensor: _Tensor, box: Box, coordinates: Coordinates) -> Box:
         """Return the part of the weights' box whose states a data rank keeps."""
@@ -270,8 +300,8 @@ class Keeper:
             return box
         index, count = self._shard(tensor, coordinates)
         if state in self.width_shards or tensor.ends:
-            return box._replace(width=nth(box.width, index, count))
-        return box._replace(layers=nth(box.layers, index, count))
+            return box._replace(width=self._nth(box.width, index, count))
+        return box._replace(layers=self._nth(box.layers, index, count))
 
     def _shard(self, tensor: _Tensor, coordinates: Coordinates) -> tuple[int, int]:
         """Return which of how many parts a slot keeps of what its data and context ranks divide."""

@@ -76,9 +76,9 @@ class Arriving:
 class Work:
     """All that a transition changes.
 
-    ``fixed`` is what slots that stay have of each accelerator. ``serving`` are the least instances that route, by
-    component, where that has to be watched; of those outside ``required``, one should route if that is possible.
-    ``routing`` are those that route all the time.
+    ``fixed`` is what slots that stay have of each accelerator on which something changes. ``serving`` are the least
+    instances that route, by component, where that has to be watched; of those outside ``required``, one should route if
+    that is possible. ``routing`` are those that route all the time.
     """
 
     leaving: dict[Instance, Leaving]
@@ -116,6 +116,11 @@ def work_of(
     for name, component in components.items():
         _add_component(work, name, component, sizes)
         _count_serving(work, name, component, serving)
+    changing = {accelerator for leaving in work.leaving.values() for accelerator in leaving.takes}
+    changing |= {accelerator for arriving in work.arriving.values() for accelerator in arriving.loads}
+    for component in components.values():
+        if component.after is not None and component.new_amounts is not None:
+            _add_fixed(work, component.after, component.changes, component.new_amounts, sizes, changing)
     for transfer in transfers:
         _connect(work, components, transfer)
     for leaving in work.leaving.values():
@@ -125,14 +130,13 @@ def work_of(
 
 
 def _add_component(work: Work, name: str, component: Component, sizes: Sizes) -> None:
-    """Add the instances of a component, and what its slots that stay have."""
+    """Add the instances of a component."""
     before, after = component.before, component.after
     if before is not None and component.old_amounts is not None:
         for number in range(len(before.instances)):
             _add_leaving(work, Instance(name, number), before, component.changes, component.old_amounts, sizes)
     if after is None or component.new_amounts is None:
         return
-    _add_fixed(work, after, component.changes, component.new_amounts, sizes)
     owners = {} if before is None else {slot.place: before.instance_of[slot.number] for slot in before.slots}
     for number in range(len(after.instances)):
         arriving = _arriving(Instance(name, number), after, component.changes, rests=component.new_amounts.rests)
@@ -165,11 +169,13 @@ def _add_leaving(
     work.leaving[instance] = leaving
 
 
-def _add_fixed(work: Work, after: Side, changes: Changes, amounts: Amounts, sizes: Sizes) -> None:
-    """Add what the slots that keep all that they hold have of their accelerators."""
+def _add_fixed(
+    work: Work, after: Side, changes: Changes, amounts: Amounts, sizes: Sizes, changing: Collection[Accelerator]
+) -> None:
+    """Add what the slots that keep all that they hold have of the accelerators on which something changes."""
     for slot in after.slots:
         accelerator = accelerator_of(slot.place)
-        if accelerator is not None and changes.of_after[slot.number].kind in KEEPING:
+        if accelerator in changing and accelerator is not None and changes.of_after[slot.number].kind in KEEPING:
             work.fixed[accelerator].append(amounts.resting(slot, sizes.of(accelerator)))
 
 

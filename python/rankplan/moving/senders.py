@@ -13,7 +13,7 @@ from rankplan._core import ACCELERATOR
 from rankplan.frozen import frozen
 from rankplan.moving.boxes import Box
 from rankplan.moving.changes import LOST, RESHAPE, RESTART, Changes, missing
-from rankplan.moving.holdings import STATES, WEIGHTS, Holding, Piece
+from rankplan.moving.holdings import Holding, Piece
 from rankplan.moving.sides import Kind, Node, Place, Side, has_one_owner
 from rankplan.nodes.inventory import Inventory
 
@@ -299,25 +299,16 @@ class Sending:
         if other is None or _model(other) != _model(side):
             return
         source = Source(self._distances)
-        sent: dict[int, Holding] = {}
         for slot in other.slots:
             if slot.number in other.dead or (other.component.name, other.instance_of[slot.number]) in self._avoided:
                 continue
-            held = other.holding(slot)
-            if id(held) not in sent:
-                sent[id(held)] = _weights_of(held)
-            source.add(sent[id(held)], Sender(other.component.name, slot.number), slot.place)
+            source.add(other.weights(slot), Sender(other.component.name, slot.number), slot.place)
         yield source
 
 
 def _still_held(before: Holding, after: Holding) -> Holding:
     """Return the boxes that a slot holds as a whole before and after."""
     return {piece: box for piece, box in before.items() if piece in after and box & after[piece] == box}
-
-
-def _weights_of(holding: Holding) -> Holding:
-    """Return what a slot holds as weights for another component."""
-    return {Piece(WEIGHTS, piece.tensor): box for piece, box in holding.items() if piece.state in (WEIGHTS, STATES)}
 
 
 def _model(side: Side) -> object:

@@ -38,7 +38,11 @@ class Place(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A slot of a component: its process, its place, its coordinates, and what its process would restart for."""
+    """A slot of a component: its process, its place, its coordinates, and its environment.
+
+    The environment is what a running process cannot change: its node group, with its variables and interpreter, and the
+    devices that it sees.
+    """
 
     number: int
     rank: int
@@ -74,6 +78,7 @@ class Side:
     _keys: dict[Key, Key]
     _weight_keys: dict[Key, Key]
     _holdings: dict[Key, Holding]
+    _weights: dict[Key, Holding]
     _bytes: dict[Key, Fraction]
 
     @classmethod
@@ -89,7 +94,9 @@ class Side:
         instances: list[list[int]] = [[] for _ in range(max(numbers, default=-1) + 1)]
         for slot, number in zip(slots, numbers, strict=True):
             instances[number].append(slot.number)
-        return cls(component, Keeper.of(component), kind, slots, instances, numbers, nodes, frozenset(), {}, {}, {}, {})
+        return cls(
+            component, Keeper.of(component), kind, slots, instances, numbers, nodes, frozenset(), {}, {}, {}, {}, {}
+        )
 
     def with_dead(self, dead: Marks) -> Side:
         """Return the component where some hardware is dead."""
@@ -112,6 +119,13 @@ class Side:
             self._holdings[key] = self.keeper.holding(dict(slot.coordinates))
         return self._holdings[key]
 
+    def weights(self, slot: Slot) -> Holding:
+        """Return what a slot holds as weights for other components; slots with equal weights have the same object."""
+        key = self.keeper.decides_weights(dict(slot.coordinates))
+        if key not in self._weights:
+            self._weights[key] = self.keeper.weights(dict(slot.coordinates))
+        return self._weights[key]
+
     def weight_key(self, slot: Slot) -> Key:
         """Return the coordinates of a slot that decide how many bytes it holds."""
         known = self._weight_keys.get(slot.coordinates)
@@ -126,6 +140,13 @@ class Side:
             boxes = self.holding(slot).items()
             self._bytes[key] = sum((self.keeper.bytes(piece, box) for piece, box in boxes), Fraction(0))
         return self._bytes[key]
+
+
+def side_after(before: Side | None, component: Component, nodes: list[Node]) -> Side:
+    """Return a component of the plan after: the side of the plan before, if nothing of it differs."""
+    if before is None or before.nodes != nodes or before.component != component:
+        return Side.of(component, nodes)
+    return before if before.component.inventory == component.inventory else Side.of(component, nodes)
 
 
 def has_one_owner(slot: Slot) -> bool:
@@ -145,8 +166,13 @@ def _kind(component: Component) -> Kind:
 def _slots(component: Component, nodes: list[Node]) -> Iterator[Slot]:
     """Yield the slots of a component."""
     layout, turns = component.layout, dict[tuple[Node, str, tuple[int, ...]], int]()
+    stated: dict[tuple[str, int | None], tuple[object, ...]] = {}
     for row in component:
-        environment = _environment(component, row)
+        label = row.node_group_label
+        group = label, None if component.inventory.group(label) is None else row.cluster_node_rank
+        if group not in stated:
+            stated[group] = _stated_environment(component, row)
+        environment = *stated[group], *_seen(row)
         for number in layout.slots_of(row.rank):
             node, index = layout.place(number)
             indices = tuple(row.local_hardware_ranks) if index is None else (index,)
@@ -157,12 +183,15 @@ def _slots(component: Component, nodes: list[Node]) -> Iterator[Slot]:
             yield Slot(number, row.rank, Place(*device, turn), coordinates, environment)
 
 
-def _environment(component: Component, row: Placement) -> tuple[object, ...]:
-    """Return what a running process cannot change: its node group, variables, interpreter, and the devices it sees."""
+def _stated_environment(component: Component, row: Placement) -> tuple[object, ...]:
+    """Return what the node group of a process states: its name, variables and interpreter."""
     variables, interpreter = component.inventory.environment(row.cluster_node_rank, row.node_group_label)
-    stated = row.node_group_label, tuple(sorted(variables.items())), interpreter
-    seen = row.visibility, tuple(row.visible_accelerators), row.accelerator_type, row.resource_type
-    return *stated, *seen
+    return row.node_group_label, tuple(sorted(variables.items())), interpreter
+
+
+def _seen(row: Placement) -> tuple[object, ...]:
+    """Return the devices that a process sees."""
+    return row.visibility, tuple(row.visible_accelerators), row.accelerator_type, row.resource_type
 
 
 def _is_dead(component: Component, slot: Slot, nodes: list[Node], dead: Marks) -> bool:

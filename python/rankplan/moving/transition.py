@@ -23,7 +23,7 @@ from rankplan.moving.names import Naming, named
 from rankplan.moving.ordering import Group, Hold, Ordered, Step, groups_of, sleeping_choices
 from rankplan.moving.peaks import Peak, Seconds, longest_path, peaks_of
 from rankplan.moving.senders import HOST, STORAGE, Distances, Sender, Sending, Transfer
-from rankplan.moving.sides import Node, Side, Slot, check_alive, common_nodes, dead_hardware, deserted
+from rankplan.moving.sides import Node, Side, Slot, check_alive, common_nodes, dead_hardware, deserted, side_after
 from rankplan.moving.times import step_seconds
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.words import as_int
@@ -254,8 +254,8 @@ def transition(
     nodes, new_nodes = common_nodes(before, after)
     dead = dead_hardware(before, after, nodes, [without] if isinstance(without, str) else without)
     old = {name: Side.of(component, nodes) for name, component in before.items()}
-    new = {name: Side.of(component, new_nodes).with_dead(dead) for name, component in after.items()}
-    check_alive(new.values())
+    new = {name: side_after(old.get(name), component, new_nodes) for name, component in after.items()}
+    check_alive(side.with_dead(dead) for side in new.values())
     freed = [node for node in nodes if node < 0]
     if freed:
         dead |= deserted(old, new)
