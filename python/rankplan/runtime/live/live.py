@@ -10,7 +10,8 @@ from rankplan.errors import ClusterError
 from rankplan.front.job import Config, Job, opened, saved_plan, unplaced_job
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.plan import Plan
-from rankplan.runtime.live.compare import asking, compare
+from rankplan.runtime.live.claims import asking
+from rankplan.runtime.live.compare import compare
 from rankplan.runtime.live.devices import with_devices
 from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.look import look, short

@@ -16,7 +16,8 @@ from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, Diagnostic, PlacementError, printable
 from rankplan.runtime.live.binding import Binding
-from rankplan.runtime.live.compare import Claims, compare
+from rankplan.runtime.live.claims import Claims
+from rankplan.runtime.live.compare import compare
 from rankplan.runtime.live.faults import (
     imported_before,
     lost_node,

@@ -1,0 +1,112 @@
+"""What is not where the plan has it: ranks, tensor groups, and what the plan does not have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from rankplan._core import RankSet
+from rankplan.plans.plan import Plan
+from rankplan.runtime.live.claims import Claims
+from rankplan.runtime.live.model import Difference, Live, LiveGroup
+from rankplan.runtime.live.spots import Device, RankSpots, RankTable, Spot
+from rankplan.words import counted, nodes_text
+
+_TENSOR = "tp"
+
+
+def misplaced(live: Live, table: RankTable) -> Iterator[Difference]:
+    """Yield the ranks that do not run where they are planned; consecutive ones on the same nodes are together."""
+    for name, rows in table.items():
+
+        def alike(at: tuple[int, int], rows: Mapping[int, RankSpots] = rows) -> Any:
+            position, rank = at
+            row = rows[rank]
+            planned_on = frozenset(node for node, _ in row.devices)
+            runs_on = frozenset(spot.node for spot in row.spots)
+            return rank - position, row.kind, planned_on, runs_on, row.spots[0].why if row.kind == "not-running" else ""
+
+        for (_, kind, _, _, why), run in groupby(enumerate(rows), alike):
+            if kind is None:
+                continue
+            ranks = [rank for _, rank in run]
+            planned = [device for rank in ranks for device in rows[rank].devices]
+            spots = [spot for rank in ranks for spot in rows[rank].spots]
+            running = _on_nodes(live, ((spot.node, spot.index) for spot in spots if spot.node is not None))
+            yield Difference(kind, name, RankSet(ranks), _on_nodes(live, planned), why or running)
+
+
+def torn(plan: Plan, spots: Mapping[Device, Spot]) -> Iterator[Difference]:
+    """Yield the tensor groups on several nodes that the plan has on one."""
+    for name, component in plan.items():
+        if not (component.parallel.stated and _TENSOR in component.layout.kinds):
+            continue
+        ranks_on: dict[RankSet, list[int]] = {}
+        for group in component.groups(_TENSOR):
+            places = [component.layout.place(slot) for slot in group]
+            planned_on = {node for node, _ in places}
+            devices = [(node, index) for node, index in places if index is not None]
+            nodes = {spots[device].node for device in devices if device in spots}
+            running_on = RankSet(node for node in nodes if node is not None)
+            if len(planned_on) == 1 and len(running_on) > 1:
+                ranks = [component.layout.process_of(slot) for slot in group]
+                ranks_on.setdefault(running_on, []).extend(ranks)
+        for torn_over, ranks in ranks_on.items():
+            text = f"tensor group on {nodes_text(torn_over)}"
+            yield Difference("group-spans", name, RankSet(ranks), "on one node", text)
+
+
+def unplanned(live: Live, claims: Claims, job: str | None) -> Iterator[Difference]:
+    """Yield the groups and the actors with accelerators that the plan does not have."""
+    claimed_groups = {taker.group_id for taker in claims.values() if isinstance(taker, LiveGroup)}
+    claimed_actors: set[str] = set()
+    for taker in claims.values():
+        if isinstance(taker, list):
+            claimed_actors.update(actor.actor_id for actor in taker)
+    for group in live.groups:
+        if group.job == job and any(group.bundles) and group.group_id not in claimed_groups:
+            text = f"placement group `{group.title}` with {counted(sum(group.bundles), 'accelerator')}"
+            nodes = RankSet(node for node in group.nodes if node is not None)
+            if nodes:
+                text += f" on {nodes_text(nodes)}"
+            yield Difference("not-planned", "", RankSet(), "", text)
+    unclaimed = [actor for actor in live.actors if actor.job == job and actor.actor_id not in claimed_actors]
+    alone = Counter(actor.class_name for actor in unclaimed if actor.group is None and actor.uses)
+    for class_name, count in alone.items():
+        text = f"{counted(count, 'actor')} of class {class_name} without a group"
+        yield Difference("not-planned", "", RankSet(), "", text)
+
+
+def other_accelerators(live: Live, plan: Plan, job: str | None) -> Iterator[Difference]:
+    """Yield the planned accelerators that no actor of a job holds, and those that it holds besides."""
+    planned = {device for component in plan.values() for row in component for device in row.devices}
+    used = {
+        (actor.node, index)
+        for actor in live.actors
+        if actor.job == job and actor.node is not None
+        for index in actor.accelerators or ()
+    }
+    if unused := sorted(planned - used):
+        yield Difference("unused", "", RankSet(), _on_nodes(live, unused), "no actor holds them")
+    if others := sorted(used - planned):
+        yield Difference("not-planned", "", RankSet(), "", _on_nodes(live, others))
+
+
+def _on_nodes(live: Live, devices: Iterable[tuple[int, int | None]]) -> str:
+    """Return accelerators by node: ``node 2 (10.0.0.10): 0-1``; one by one if they are in another order: ``1,0``."""
+    nodes: dict[int, list[int]] = {}
+    for node, index in devices:
+        nodes.setdefault(node, []).extend([] if index is None else [index])
+    texts = []
+    for node, indices in nodes.items():
+        address = live.inventory.node(node).ip or live.inventory.node(node).hostname
+        name = f"node {node}"
+        if address:
+            name += f" ({address})"
+        if node not in live.node:
+            name += ", which is not in the cluster"
+        runs = [RankSet(indices)] if indices == sorted(indices) else [RankSet([index]) for index in indices]
+        texts.append(f"{name}: {','.join(live.ids(node, run) for run in runs)}" if indices else name)
+    return "; ".join(texts)
