@@ -22,11 +22,11 @@ DIALECTS = {
 """The value of each dialect, as help texts list them."""
 
 ASKED = (
-    *("nemo_rl", "areal", "skyrl", "verl", "open_instruct", "openrlhf", "slime", "roll", "prime_rl", "trl"),
-    "ms_swift",
+    *("nemo_rl", "areal", "skyrl", "verl", "open_instruct", "openrlhf", "slime", "roll", "prime_rl"),
+    *("ms_swift", "trl"),
 )
 """The dialects whose keys recognise a config, in the order in which they are asked: older flags of OpenRLHF are also
-flags of slime, and open-instruct has some of them."""
+flags of slime, and open-instruct has some of them; ms-swift has keys of TRL."""
 
 FORKS: dict[str, tuple[str, ...]] = {"verl": ("easyr1", "rl_factory", "vagen")}
 """The forks of these dialects, which are asked in this order once their parent has recognised a config."""

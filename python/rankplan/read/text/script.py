@@ -208,7 +208,7 @@ def _values(started: _Started, lines: Sources, load: Load, warnings: list[Diagno
     if base is None and word is not None:
         tokens.remove(word)
         base = _loaded(str(word.value), word.value_place, started.command, load, warnings)
-    if base is not None and started.program.beside is not None:
+    if base is not None and started.program.beside is not None and _first_file(started) is None:
         counting = started.program.beside
         warnings += [_ignored(token, started) for token in tokens if token.key not in counting]
         tokens = [token for token in tokens if token.key in counting]

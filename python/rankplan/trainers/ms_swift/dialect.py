@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from rankplan.sdk import Dialect, Program
 from rankplan.trainers.ms_swift.keys import KEYS
+
+_WAYS: tuple[Literal["file", "flags"], ...] = ("file", "flags")
+"""A YAML as the first word, and flags over it."""
 
 DIALECT = Dialect(
     name="ms_swift",
@@ -12,10 +17,12 @@ DIALECT = Dialect(
     job="rankplan.trainers.ms_swift.job:job_of",
     resized="rankplan.trainers.ms_swift.resizing:resized",
     programs=(
-        Program(r"megatron rlhf", takes=("flags",), beside=("use_ray",)),
+        Program(r"megatron rlhf", takes=_WAYS, beside=("use_ray",)),
+        Program(r"swift rlhf", takes=_WAYS),
+        Program(r"(.*\.)?swift\.cli\.(_megatron\.)?rlhf", takes=_WAYS),
         Program(r"(megatron|swift) (pt|sft)", "supervised fine-tuning (SFT)"),
-        Program(r"swift rlhf", "a job of torchrun, whose placement rankplan does not read", is_rl=True),
-        Program(r"swift (rollout|deploy|app|web-ui)", "serving of a model"),
+        Program(r"swift rollout", "serving of a model", takes=_WAYS, part="server"),
+        Program(r"swift (deploy|app|web-ui)", "serving of a model"),
         Program(r"swift (infer|sample)", "generation only"),
         Program(r"swift eval", "evaluation"),
         Program(r"(megatron|swift) (export|merge-lora)", "preparation of data or checkpoints"),

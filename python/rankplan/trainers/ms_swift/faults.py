@@ -10,6 +10,8 @@ from rankplan.sdk import must_be
 from rankplan.trainers.ms_swift import keys
 from rankplan.words import counted, did_you_mean, listed
 
+_MASKS = "give each command its own devices: CUDA_VISIBLE_DEVICES=0 swift rollout ..."
+
 _ALGORITHMS = ("grpo", "gkd")
 """What ms-swift runs with Megatron on Ray (``_TRAINER_REGISTRY``)."""
 
@@ -25,12 +27,6 @@ def not_started_on_ray() -> Diagnostic:
     """Return the fault of a command with a config of roles that does not ask for Ray."""
     message = "`megatron rlhf` reads a file with roles only with `--use_ray true`, which this command lacks"
     return Diagnostic("missing-key", message, "add --use_ray true")
-
-
-def started_by_torchrun() -> Diagnostic:
-    """Return the fault of a command of Megatron without Ray: its processes, and where its engines are, are not read."""
-    message = "`megatron rlhf` without `--use_ray` is a job of torchrun, whose placement rankplan does not read"
-    return Diagnostic("no-components", message, "use `--use_ray true --config FILE` to place its roles on Ray")
 
 
 def older_ray() -> Diagnostic:
@@ -117,3 +113,140 @@ def unlike_replicas(name: str, parts: list[int], sizes: str) -> Diagnostic:
     message += "some of them are on more nodes than others"
     help = "choose sizes of vLLM of which whole replicas fit on a node, or whole nodes make one"
     return Diagnostic("spans-nodes", message, help)
+
+
+_TASKS = {"rm": "the training of a reward model"}
+"""What algorithms do that are not preference training."""
+
+
+def not_on_ray() -> Diagnostic:
+    """Return the warning of a job that torchrun starts, so that no plan is bound."""
+    message = "torchrun starts the processes of this job, on the node and the devices of its command"
+    help = "start each command on its node of the plan; only `--use_ray true --config FILE` runs on Ray"
+    return Diagnostic("not-pinned", message, help, warning=True)
+
+
+def not_online(algorithm: str) -> Diagnostic:
+    """Return the fault of an algorithm that generates nothing."""
+    task = _TASKS.get(algorithm, "preference training (DPO)")
+    message = f"`rlhf_type` {algorithm} is {task}, not an RL job: there is no component to place"
+    return Diagnostic("no-components", message, "rankplan reads the jobs of grpo, gkd and ppo")
+
+
+def wrong_mode(mode: str) -> Diagnostic:
+    """Return the fault of an unknown ``vllm_mode``."""
+    help = did_you_mean(mode, keys.MODES) or "write server or colocate"
+    return must_be(("vllm_mode",), mode, "server or colocate", help)
+
+
+def mode_without_vllm(mode: str) -> Diagnostic:
+    """Return the fault of a mode of vLLM without vLLM, which ms-swift refuses."""
+    message = f"`vllm_mode` is {mode}, but `use_vllm` is not true: ms-swift refuses the command"
+    return Diagnostic("invalid-value", message, "add --use_vllm true, or remove vllm_mode")
+
+
+def no_mode() -> Diagnostic:
+    """Return the fault of vLLM without a mode, which ms-swift refuses."""
+    message = "`use_vllm` is true, but `vllm_mode` is missing: ms-swift has no default"
+    return Diagnostic("missing-key", message, "add --vllm_mode colocate, or server with --vllm_server_host")
+
+
+def no_host() -> Diagnostic:
+    """Return the fault of a server whose address is not stated."""
+    message = "`vllm_mode` is server, but neither `vllm_server_host` nor `vllm_server_base_url` is stated"
+    return Diagnostic("missing-key", message, "add --vllm_server_host with the node of `swift rollout`")
+
+
+def no_server() -> Diagnostic:
+    """Return the warning of a server that this script does not start."""
+    message = "`vllm_mode` is server, but no command here is `swift rollout`: its devices are not in the plan"
+    return Diagnostic("not-read", message, "put the command of the server into the script", warning=True)
+
+
+def idle_server(mode: str) -> Diagnostic:
+    """Return the warning of a server that the trainer does not use."""
+    reason = f"`vllm_mode` is {mode}" if mode else "`use_vllm` is not true"
+    message = f"the server of vLLM is idle: {reason}"
+    return Diagnostic("parallel-idle", message, "set vllm_mode: server, or start no server", warning=True)
+
+
+def several_trainers(count: int) -> Diagnostic:
+    """Return the warning of commands of which each is a job of its own."""
+    message = f"{count} commands start a trainer on one node: only one of them is planned"
+    help = "split the script, or set NNODES and a NODE_RANK for each command if they are one job"
+    return Diagnostic("not-read", message, help, warning=True)
+
+
+def rank_twice(rank: int) -> Diagnostic:
+    """Return the fault of two commands with the same number of their node."""
+    return Diagnostic("bad-node-rank", f"two commands have NODE_RANK {rank}", "number the nodes from 0")
+
+
+def unknown_mask(name: str) -> Diagnostic:
+    """Return the warning of a mask that only a run knows."""
+    message = f"only a run knows `{name}`: the command is planned on devices that no other command has"
+    return Diagnostic("not-read", message, f"set {name} to numbers", warning=True)
+
+
+def no_such_node(what: str, node: int, nodes: int) -> Diagnostic:
+    """Return the fault of a command on a node that the cluster lacks."""
+    message = f"{what} needs node {node}, but the cluster has {counted(nodes, 'node')}"
+    return Diagnostic("too-few-nodes", message, f"use {node + 1} nodes or more")
+
+
+def no_device(device: int, node: int, present: int, stated: str) -> Diagnostic:
+    """Return the fault of a mask with a device that its node lacks."""
+    message = f"{stated} has device {device}, but node {node} has {present}"
+    return Diagnostic("resource-out-of-range", message, f"use devices 0 to {present - 1}")
+
+
+def more_than_visible(what: str, count: int, visible: int, node: int, stated: str) -> Diagnostic:
+    """Return the fault of more processes or engines than the devices that a command sees."""
+    message = f"{what} needs {counted(count, 'device')} of node {node}, but sees {visible} ({stated})"
+    return Diagnostic("resource-out-of-range", message, "make more devices visible, or use smaller numbers")
+
+
+def uneven_devices(visible: int, processes: int, node: int) -> Diagnostic:
+    """Return the fault of visible devices that the processes of a node cannot share equally."""
+    message = f"the {counted(visible, 'visible device')} of node {node} cannot be divided among "
+    message += f"{counted(processes, 'process', 'processes')}: ms-swift ends with an AssertionError"
+    return Diagnostic("not-multiple", message, f"set CUDA_VISIBLE_DEVICES to {processes} devices, or NPROC_PER_NODE")
+
+
+def sharded_model(visible: int, processes: int, user: str) -> Diagnostic:
+    """Return the fault of a process with several devices, on which its model would be sharded."""
+    message = f"{counted(processes, 'process', 'processes')} would shard the model over {visible} visible devices "
+    message += f"(device_map), which ms-swift refuses with {user}"
+    help = f"set NPROC_PER_NODE={visible}, or CUDA_VISIBLE_DEVICES to {counted(processes, 'device')}"
+    return Diagnostic("invalid-value", message, help)
+
+
+def undivided_world(tensor: int, world: int) -> Diagnostic:
+    """Return the fault of engines that the processes of the trainer cannot form."""
+    fitting = [size for size in range(1, min(tensor, world) + 1) if world % size == 0]
+    message = f"engines of {tensor} processes do not divide the {world} of the trainer"
+    return Diagnostic("parallel-not-divisible", message, f"use {fitting[-1]}, or another number of processes")
+
+
+def torn_engine(engine: int, tensor: int, first: int, last: int) -> Diagnostic:
+    """Return the fault of an engine whose processes are on two nodes."""
+    message = f"engine {engine} of the rollout, of {tensor} processes, is on nodes {first} and {last}"
+    return Diagnostic("spans-nodes", message, "use a size that divides the processes of a node")
+
+
+def device_twice(node: int, device: int, rank: int) -> Diagnostic:
+    """Return the fault of a device of a server that a process of the trainer has, too."""
+    message = f"device {device} of node {node} has rank {rank} of the trainer and a server of vLLM: "
+    message += "the group that sends the weights has it twice" if rank == 0 else "both keep their weights there"
+    return Diagnostic("duplicate-resource", message, _MASKS)
+
+
+def servers_share(first: int, second: int, node: int) -> Diagnostic:
+    """Return the fault of two servers with the same device."""
+    message = f"servers {first} and {second} share devices of node {node}"
+    return Diagnostic("duplicate-resource", message, _MASKS)
+
+
+def same_port(port: int, node: int) -> Diagnostic:
+    """Return the fault of two servers with one port of a node."""
+    return Diagnostic("invalid-value", f"two servers of node {node} have port {port}", "give each a --port of its own")

@@ -20,10 +20,11 @@ from rankplan.frozen import frozen
 from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Job, NodeOrder, Placer, Sizes, Taken, Where
 from rankplan.trainers.ms_swift import faults, keys
-from rankplan.trainers.ms_swift.pools import Pool, read_pools
+from rankplan.trainers.ms_swift.pools import Pool, read_pools, training_sizes
 
 _MEGATRON_ON_RAY = "megatron rlhf"
 """The program that reads a file of roles with `--use_ray`."""
+_PIPELINE = "swift.ray.megatron.pipeline"
 
 
 @frozen
@@ -36,14 +37,11 @@ class _Replicas:
     where: Where
 
 
-class OtherJob(Job):
-    """A job of torchrun, or of the older way on Ray: nothing of it is placed."""
+class OlderJob(Job):
+    """A job of the older way on Ray: nothing of it is placed."""
 
     def __init__(self, config: Config) -> None:
-        if config.stated(keys.DEVICE_GROUPS):
-            config.faults.add(config.key_place(keys.DEVICE_GROUPS), faults.older_ray())
-        else:
-            config.faults.add(config.place, faults.started_by_torchrun())
+        config.faults.add(config.key_place(keys.DEVICE_GROUPS), faults.older_ray())
 
     def size(self) -> tuple[int, int]:
         """Return one node: the fault of the config comes first."""
@@ -63,7 +61,7 @@ class PoolsJob(Job):
         if config.program == _MEGATRON_ON_RAY and not config[keys.USE_RAY]:
             config.faults.add(config.where(keys.USE_RAY), faults.not_started_on_ray())
         self.pools = read_pools(config)
-        self.training = config.under(keys.TRAIN).parallel(keys.TRAINING)
+        self.training = training_sizes(config)
         self.replicas = {role: _replicas(config, role) for role in keys.ENGINES if config[keys.GPUS[role]]}
 
     def node_order(self) -> NodeOrder:
@@ -172,7 +170,10 @@ def _replicas(config: Config, role: str) -> _Replicas:
 
 def job_of(config: Config) -> Job:
     """Return the job of a config: that of its roles, or one of torchrun."""
-    is_on_torchrun = config.program == _MEGATRON_ON_RAY and not config[keys.USE_RAY]
-    if config.stated(keys.DEVICE_GROUPS) or (is_on_torchrun and not keys.is_on_pools(config)):
-        return OtherJob(config)
-    return PoolsJob(config)
+    if config.stated(keys.DEVICE_GROUPS):
+        return OlderJob(config)
+    if keys.is_on_pools(config) or config[keys.USE_RAY] or config.program == _PIPELINE:
+        return PoolsJob(config)
+    from rankplan.trainers.ms_swift.torchrun import TorchrunJob  # a job on Ray needs no launchers
+
+    return TorchrunJob(config)

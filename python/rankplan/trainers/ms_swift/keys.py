@@ -18,6 +18,18 @@ DEVICE_GROUPS_SECTION = "device_groups"
 USE_RAY = switch("use_ray", "whether the job runs on Ray")
 RLHF_TYPE = text("rlhf_type", "the algorithm: grpo or gkd on Ray")
 
+MODES = ("server", "colocate")
+SERVER, COLOCATE = MODES
+DEFAULT_PORT = 8000
+USE_VLLM = switch("use_vllm", "whether vLLM generates, without Ray")
+MODE = text("vllm_mode", "whether vLLM is a server, or in the processes of the training")
+HOSTS = anything("vllm_server_host", "the nodes of the servers")
+PORTS = anything("vllm_server_port", "the ports of the servers")
+URLS = anything("vllm_server_base_url", "the addresses of the servers")
+SEQUENCE = size("sequence_parallel_size", "the processes of `swift` that share a sequence", default=1)
+DEEPSPEED = anything("deepspeed", "whether a process may have several devices")
+FSDP = anything("fsdp", "whether a process may have several devices")
+
 NNODES = size("nnodes", "the nodes of each pool", default=1, least=0)
 GPUS = {
     name: size(f"{name}.gpus", "the GPUs of a role on all nodes", default=0, least=0, tells="tells") for name in ROLES
@@ -46,9 +58,16 @@ def is_on_pools(config: Config) -> bool:
     return any(map(config.has, GPUS.values()))
 
 
+_BESIDE_ALGORITHM = ("colocate_groups", USE_VLLM.path, MODE.path, "ENV")
+"""Keys of which one stands beside ``rlhf_type``."""
+
+
 def tells(config: Mapping[Any, Any]) -> bool:
     """Return whether a config is one of ms-swift: keys of roles alone may be misspelt."""
-    return "colocate_groups" in config and "rlhf_type" in config
+    return RLHF_TYPE.path in config and any(name in config for name in _BESIDE_ALGORITHM)
 
 
 KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.ms_swift.memory:ROLES", never="", tells=tells)
+
+SERVER_PORT = size("port", default=DEFAULT_PORT)
+"""A key of the server, which is a value of another program."""

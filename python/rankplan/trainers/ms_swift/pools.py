@@ -7,11 +7,12 @@ Follows ms-swift's ``parse_ray_yaml``, ``_validate_colocate_groups``, ``RayConfi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rankplan import Diagnostic
 from rankplan.frozen import frozen
-from rankplan.sdk import Config, Where
+from rankplan.sdk import Config, Sizes, Where
 from rankplan.trainers.ms_swift import faults, keys
 
 
@@ -33,6 +34,15 @@ class Pool:
     def facts(self) -> dict[str, bool]:
         """What the memory of its roles depends on: whether training and rollout share its GPUs."""
         return {"is_hybrid": {keys.TRAIN, keys.ROLLOUT} <= {*self.roles}}
+
+
+def training_sizes(config: Config) -> Sizes:
+    """Return the sizes of the training; the experts are not divided like other tensors (``MegatronArguments``)."""
+    section = config.under(keys.TRAIN)
+    sizes = section.parallel(keys.TRAINING)
+    if section.stated(keys.TRAINING["etp"]):
+        return sizes
+    return replace(sizes, parallel=replace(sizes.parallel, etp=1))
 
 
 def read_pools(config: Config) -> list[Pool]:

@@ -1,0 +1,286 @@
+"""ms-swift without Ray: torchrun starts the trainer, and vLLM is in its processes or a server beside it.
+
+Process r of a node has its r-th visible device. One of ``swift`` has every n-th of them if n processes see more, and
+shards its model over them (``device_map``), which vLLM, DeepSpeed and FSDP exclude; one of ``megatron`` leaves the
+others idle. In the mode ``colocate``, engines are in these processes: tensor groups of consecutive ranks. In the mode
+``server``, ``swift rollout`` starts an engine for each slice of its visible devices.
+
+Follows ``is_mp``, ``RLHFArguments._init_rollout``, ``_init_grpo``, ``_check_gkd``, ``RolloutTrainerMixin``,
+``RolloutArguments._check_device_count`` and ``_set_visible_devices_for_dp_rank`` (3602360).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+from rankplan import Parallel
+from rankplan.read.components import ASSUMED
+from rankplan.sdk import Config, Job, Placer, Sizes, Started, Taken, Where
+from rankplan.trainers.ms_swift import faults, keys
+from rankplan.trainers.ms_swift.commands import (
+    Address,
+    Mask,
+    Server,
+    Trainer,
+    addresses,
+    rank_of,
+    server_of,
+    trainer_of,
+)
+from rankplan.trainers.ms_swift.pools import training_sizes
+
+_IDLE = "server"
+"""The component of a server that the trainer does not use."""
+_SHARED = 2
+"""Users of a device with an engine in the process of the trainer."""
+_WITH_VLLM = ("grpo", "gkd")
+_ONLINE = (*_WITH_VLLM, "ppo")
+"""Algorithms that generate while they train."""
+
+
+class Device(NamedTuple):
+    """A device of a node, by its number there."""
+
+    node: int
+    number: int
+
+
+class TorchrunJob(Job):
+    """The trainer of a job, and its servers."""
+
+    finds_all = True
+    states_memory = False
+
+    def __init__(self, config: Config) -> None:
+        self.program = next((program for program in config.programs if program.is_main), None)
+        self.place_of_job = config.place if self.program is None else self.program.where
+        self.not_on_ray = self.place_of_job.locate(faults.not_on_ray())
+        self.is_megatron = _is_megatron(config)
+        self.algorithm = config[keys.RLHF_TYPE] or "dpo"
+        if self.algorithm not in _ONLINE:
+            at = config.where(keys.RLHF_TYPE) if config.stated(keys.RLHF_TYPE) else self.place_of_job
+            config.faults.add(at, faults.not_online(self.algorithm))
+        self.training = self._read_sizes(config)
+        self.uses_vllm = self.algorithm in _WITH_VLLM and config.get(keys.USE_VLLM, default=self.is_megatron)
+        self.mode = self._read_mode(config)
+        engine = config.under(keys.ROLLOUT)
+        self.tensor = engine[keys.TENSOR]
+        self.tensor_at = engine.where(keys.TENSOR) if engine.stated(keys.TENSOR) else self.place_of_job
+        self.frameworks = [key.path for key in (keys.DEEPSPEED, keys.FSDP) if config.stated(key)]
+        self.trainer = self._read_trainer(config)
+        self.servers = self._read_servers(config)
+        self._check_servers(config)
+
+    def _read_sizes(self, config: Config) -> Sizes:
+        """Return the sizes of Megatron, or the processes that share a sequence."""
+        if self.is_megatron:
+            return training_sizes(config)
+        return Sizes(Parallel(cp=config[keys.SEQUENCE]), config.where(keys.SEQUENCE))
+
+    def _read_mode(self, config: Config) -> str:
+        """Return where vLLM is, empty if it does not generate."""
+        mode = config[keys.MODE] or ""
+        at = config.where(keys.MODE) if mode else config.where(keys.USE_VLLM)
+        if mode and mode not in keys.MODES:
+            config.faults.add(at, faults.wrong_mode(mode))
+        elif self.algorithm in _WITH_VLLM and mode and not self.uses_vllm:
+            config.faults.add(at, faults.mode_without_vllm(mode))
+        elif self.uses_vllm and not mode:
+            config.faults.add(at if config.stated(keys.USE_VLLM) else self.place_of_job, faults.no_mode())
+        elif mode == keys.SERVER and not addresses(config):
+            config.faults.add(at, faults.no_host())
+        return mode if self.uses_vllm else ""
+
+    def _read_trainer(self, config: Config) -> Trainer:
+        """Return the trainer, whose command may stand in the script once for each of its nodes."""
+        trainer = trainer_of(config, self.program, config.faults)
+        others = [program for program in config.programs if not program.part and program is not self.program]
+        if others:
+            self._check_other_nodes(config, trainer, others)
+        return trainer
+
+    def _check_other_nodes(self, config: Config, trainer: Trainer, others: Sequence[Started]) -> None:
+        """Record commands of other nodes with the rank of this one; other trainers are a warning."""
+        if trainer.processes.nodes < 2:
+            config.faults.warn(others[0].where, faults.several_trainers(len(others) + 1))
+            return
+        ranks = {rank_of(trainer.processes)}
+        for program in others:
+            other = trainer_of(config.of(program), program, config.faults.copy())
+            rank = rank_of(other.processes)
+            if rank is not None and rank in ranks and other.processes.rank is not None:
+                config.faults.add(other.processes.rank.where, faults.rank_twice(rank))
+            ranks.add(rank)
+
+    def _read_servers(self, config: Config) -> list[Server]:
+        """Return the servers: on the first node, unless the trainer states another host for them."""
+        stated = addresses(config)
+        programs = [program for program in config.programs if program.part]
+        first = self.trainer.processes.nodes
+        others = list(dict.fromkeys(address.host for address in stated if not address.is_local))
+        servers = []
+        for number, program in enumerate(programs):
+            server = server_of(config, program, 0, config.faults)
+            address = _address(stated, number, server.port)
+            if address is not None and not address.is_local:
+                server = server._replace(node=first + others.index(address.host))
+            servers.append(server)
+        return servers
+
+    def _check_servers(self, config: Config) -> None:
+        """Warn of a server that nobody uses, or that this script does not start; record ports that servers share."""
+        if self.mode == keys.SERVER and not self.servers:
+            config.faults.warn(config.where(keys.MODE), faults.no_server())
+        if self.mode != keys.SERVER:
+            for server in self.servers:
+                config.faults.warn(server.program.where, faults.idle_server(self.mode))
+        ports: set[tuple[int, int]] = set()
+        for server in self.servers:
+            if (server.node, server.port) in ports:
+                config.faults.add(server.port_at, faults.same_port(server.port, server.node))
+            ports.add((server.node, server.port))
+
+    def size(self) -> tuple[int, int]:
+        """Return the nodes of the commands, each with the devices that these name, or 8."""
+        trainer = self.trainer
+        nodes = max([trainer.processes.nodes, *(server.node + 1 for server in self.servers)])
+        each = [trainer.processes.on_node(ASSUMED)]
+        for mask in (trainer.mask, *(server.mask for server in self.servers)):
+            each += [device + 1 for device in mask.devices or ()]
+        each += [server.tensor * server.data for server in self.servers]
+        is_masked = trainer.mask.devices is not None
+        return nodes, max(*each, ASSUMED) if is_masked or self.is_megatron else max(each)
+
+    def place(self, placer: Placer) -> None:
+        """Place ``train``, and ``rollout`` on its devices or on those of servers."""
+        engines = [list(self._devices_of_server(placer, server)) for server in self.servers]
+        used = set(chain.from_iterable(engines))
+        ranks = list(self._devices_of_ranks(placer, used))
+        held = {device: rank for rank, devices in enumerate(ranks) for device in devices}
+        for server, devices in zip(self.servers, engines, strict=True):
+            shared = [(held[device], device) for device in devices if device in held]
+            if shared:
+                rank, device = min(shared)
+                at = server.mask.where or server.program.where
+                placer.reject(at, faults.device_twice(device.node, device.number, rank))
+        for number, devices in enumerate(engines):
+            other = next((before for before in range(number) if {*engines[before]} & {*devices}), None)
+            if other is not None:
+                server = self.servers[number]
+                at = server.mask.where or server.program.where
+                placer.reject(at, faults.servers_share(other, number, server.node))
+        if placer.faults or not ranks:
+            return
+        is_shared = self.mode == keys.COLOCATE
+        share = placer.share(_SHARED) if is_shared else 1.0
+        taken = _taken(placer, chain.from_iterable(ranks))
+        at = self.trainer.processes.where
+        sizes = self.training
+        placer.component(keys.TRAIN, taken, at, len(ranks[0]), sizes=sizes, share=share)
+        if is_shared:
+            self._place_colocated(placer, taken, ranks, share)
+        self._place_servers(placer, engines)
+
+    def _place_colocated(self, placer: Placer, taken: Taken, ranks: Sequence[Sequence[Device]], share: float) -> None:
+        """Place the engines in the processes of the trainer."""
+        if len(ranks) % self.tensor:
+            placer.reject(self.tensor_at, faults.undivided_world(self.tensor, len(ranks)))
+            return
+        for engine in range(len(ranks) // self.tensor):
+            nodes = [devices[0].node for devices in ranks[engine * self.tensor : (engine + 1) * self.tensor]]
+            if nodes[0] != nodes[-1]:
+                placer.reject(self.tensor_at, faults.torn_engine(engine, self.tensor, nodes[0], nodes[-1]))
+                return
+        sizes = Sizes(Parallel(tp=self.tensor), self.tensor_at)
+        placer.component(keys.ROLLOUT, taken, self.tensor_at, self.tensor, sizes=sizes, share=share)
+
+    def _place_servers(self, placer: Placer, engines: Sequence[Sequence[Device]]) -> None:
+        """Place the engines of servers: together if all have one size."""
+        name = keys.ROLLOUT if self.mode == keys.SERVER else _IDLE
+        if len({server.tensor for server in self.servers}) == 1:
+            self._place_engines(placer, name, self.servers[0], [*chain.from_iterable(engines)])
+            return
+        for number, (server, devices) in enumerate(zip(self.servers, engines, strict=True)):
+            self._place_engines(placer, f"{name}_{number}", server, devices)
+
+    def _place_engines(self, placer: Placer, name: str, server: Server, devices: Sequence[Device]) -> None:
+        sizes = Sizes(Parallel(tp=server.tensor), server.where)
+        placer.component(name, _taken(placer, devices), server.where, server.tensor, sizes=sizes)
+
+    def _devices_of_ranks(self, placer: Placer, used: set[Device]) -> Iterator[Sequence[Device]]:
+        """Yield the devices of each process of the trainer; ``used`` are not among those of an unknown mask."""
+        trainer, at = self.trainer, self.trainer.processes.where
+        for node in range(trainer.processes.nodes):
+            visible = _visible(placer, trainer.mask, node, "the trainer", at)
+            if visible is None:
+                return
+            if not trainer.mask.is_known:
+                free = [device for device in visible if Device(node, device) not in used]
+                visible = free[: trainer.processes.on_node(len(free))]
+            count = trainer.processes.on_node(len(visible))
+            if count > len(visible):
+                stated = trainer.mask.stated or "all of them"
+                placer.reject(at, faults.more_than_visible("the trainer", count, len(visible), node, stated))
+                return
+            each = 1 if self.is_megatron or not count else len(visible) // count
+            if not self.is_megatron and count and len(visible) % count:
+                placer.reject(at, faults.uneven_devices(len(visible), count, node))
+                return
+            if each > 1 and (self.uses_vllm or self.frameworks):
+                user = "vLLM" if self.uses_vllm else self.frameworks[0]
+                placer.reject(at, faults.sharded_model(len(visible), count, user))
+                return
+            for rank in range(count):
+                yield [Device(node, visible[rank + count * number]) for number in range(each)]
+
+    def _devices_of_server(self, placer: Placer, server: Server) -> Iterator[Device]:
+        """Yield the devices of the engines of a server, one engine after the other."""
+        at = server.program.where
+        visible = _visible(placer, server.mask, server.node, "the server", at)
+        if visible is None:
+            return
+        count = server.tensor * server.data
+        if count > len(visible):
+            stated = server.mask.stated or "all of them"
+            fault = faults.more_than_visible("the server", count, len(visible), server.node, stated)
+            placer.reject(server.where, fault)
+            return
+        yield from (Device(server.node, device) for device in visible[:count])
+
+
+def _is_megatron(config: Config) -> bool:
+    """Return whether Megatron trains: by the program, or by sizes that only Megatron has."""
+    if config.program:
+        return "megatron" in config.program
+    return any(config.under(keys.TRAIN).stated(key) for key in keys.TRAINING.values())
+
+
+def _address(stated: Sequence[Address], number: int, port: int) -> Address | None:
+    """Return the address of a server: that with its port if no other has it, else that of its turn."""
+    alike = [address for address in stated if address.port == port]
+    if len(alike) == 1:
+        return alike[0]
+    return stated[number] if number < len(stated) else None
+
+
+def _visible(placer: Placer, mask: Mask, node: int, what: str, at: Where) -> list[int] | None:
+    """Return the devices of a node that a command sees; ``None`` if the node or one of them is missing."""
+    if node >= placer.inventory.num_nodes:
+        placer.reject(at, faults.no_such_node(what, node, placer.inventory.num_nodes))
+        return None
+    present = placer.inventory.core.num_accelerators(node)
+    if mask.devices is None:
+        return list(range(present))
+    missing = next((device for device in mask.devices if device >= present), None)
+    if missing is not None:
+        placer.reject(mask.where or at, faults.no_device(missing, node, present, mask.stated))
+        return None
+    return list(mask.devices)
+
+
+def _taken(placer: Placer, devices: Iterator[Device] | Sequence[Device] | chain[Device]) -> Taken:
+    """Return devices as accelerators of the plan, in their order."""
+    numbers = [placer.inventory.core.resource(device.node, device.number) for device in devices]
+    return Taken([(number, number) for number in numbers])
