@@ -90,6 +90,26 @@ def test_the_base_of_a_plan_is_relative_to_its_file(monkeypatch: pytest.MonkeyPa
     assert "a: b" in only and "base" not in only
 
 
+@pytest.mark.parametrize("config", ["conf.yaml", "slime.yaml"])
+@pytest.mark.parametrize("command", ["plan", "arrange"])
+def test_what_an_option_leaves_out_stays_out(config: str, command: str) -> None:
+    """The inventory of a repair may know nothing of it."""
+    Path("slime.yaml").write_text(
+        "actor_num_nodes: 1\nactor_num_gpus_per_node: 8\nrollout_num_gpus: 8\nrollout_num_gpus_per_engine: 8\n"
+    )
+    nodes = [f"  - {{ranks: {rank}, accelerators: 8, hostname: n{rank}, ip: 10.0.0.{9 - rank}}}\n" for rank in range(5)]
+    Path("five.yaml").write_text("nodes:\n" + "".join(nodes))
+    given = ["--nodes", "five.yaml", "--without", "n4"]
+    assert run(command, config, *given, "--save", "v0.json").exit_code == 0
+    for step, dead in enumerate(["n1", "n2"]):
+        words = ["--without", dead, "--nodes", "five.yaml", "--save", f"v{step + 1}.json"]
+        assert run("replan", f"v{step}.json", *words).exit_code == 0
+        plan = Plan.load(f"v{step + 1}.json")
+        used = {str(plan.inventory.node(rank).hostname) for one in plan.values() for rank in one.used_nodes()}
+        assert used.isdisjoint(["n4", "n1", dead]) and plan.inventory.facts is not None
+        assert set(plan.inventory.facts.exclude) == {"n4", *["n1", "n2"][: step + 1]}
+
+
 def test_options_without_a_launcher_count_where_one_takes_them() -> None:
     options = "emit: {image: me/rl:1, slurm-release: '24.05', command: run}"
     Path("any.job.yaml").write_text(f"job: conf.yaml\nnodes: nodes.yaml\n{options}\n")

@@ -28,6 +28,7 @@ from rankplan.front.warnings import (
 from rankplan.frozen import frozen
 from rankplan.jobs.recognising import JOB, SAVED, is_job_file
 from rankplan.marks import is_emitted
+from rankplan.nodes.entries import hardware_names
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.inventory_file import is_size, neither
 from rankplan.plans.plan import Plan
@@ -323,9 +324,20 @@ def _on_nodes(job: Job, nodes: Nodes | None, without: Sequence[str]) -> Job:
         from rankplan.jobs.nodes import nodes_of
 
         inventory, labelled, assumed = nodes_of(stated), not is_size(stated.nodes or ""), False
-    inventory = _stated_nodes(inventory, stated)
-    inventory = inventory.without(without) if without else inventory
+    inventory = excluding(_stated_nodes(inventory, stated), without)
     return replace(job, inventory=inventory, assumed=assumed, labelled=labelled)
+
+
+def excluding(inventory: Inventory, names: Sequence[str]) -> Inventory:
+    """Return the nodes without this hardware, whose names their plans keep: it stays out of later plans, too.
+
+    Raises `PlacementError` with every unknown name.
+    """
+    if not names:
+        return inventory
+    checked = list(hardware_names(names))
+    inventory.without(checked)
+    return inventory.excluding(checked)
 
 
 def unplaced_job(
@@ -519,7 +531,7 @@ def saved_plan(
         return None
     if nodes is not None or dialect is not None or overrides:
         raise ValueError(f"{name_of(config)} is a plan with its own nodes; it takes no nodes, dialect or overrides")
-    return saved.on(saved.inventory.without(without)) if without else saved
+    return saved.on(excluding(saved.inventory, without)) if without else saved
 
 
 def _plan_below(stated: JobFile) -> Plan | None:

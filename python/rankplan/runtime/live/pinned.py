@@ -17,7 +17,7 @@ from ray.exceptions import RayError
 
 from rankplan.errors import ClusterError, Diagnostic, PlacementError
 from rankplan.front.command import announce_without_ray, reject_without_ray
-from rankplan.front.job import Config, Job, job_file_of, opened, saved_plan, unplaced_job
+from rankplan.front.job import Config, Job, excluding, job_file_of, opened, saved_plan, unplaced_job
 from rankplan.front.warnings import reject_saved
 from rankplan.frozen import frozen
 from rankplan.jobs.nodes import nodes_of
@@ -314,7 +314,7 @@ def _planner_of(job: Job, without: Sequence[str], *, isolate: bool | None) -> Pl
             return attempt.planned(isolate=isolate, pinned=True, node_ids=nodes.ids)
 
         left = held.left(_usable(nodes.inventory, allowed, stated))
-        found = held.planned(left.without(without) if without else left, on)
+        found = held.planned(excluding(left, without), on)
         there.announce_unknown()
         there.announce_torn(found)
         return found
