@@ -129,14 +129,6 @@ def test_sizes_of_easyr1_reach_the_plan_and_the_faults(tmp_path: Path) -> None:
     assert (fault.path, fault.line) == ("worker.rollout.tensor_parallel_size", 4)
 
 
-@pytest.mark.parametrize("agents", ["a b", '"$AGENTS"'])
-def test_models_of_several_agents_are_not_read(agents: str, tmp_path: Path) -> None:
-    path = tmp_path / "run.sh"
-    path.write_text(f"python3 -m openrlhf.cli.multi_agent_train_ppo_ray --agents {agents} --actor_num_nodes 1\n")
-    (fault,) = checked(path).faults
-    assert (fault.code, fault.path) == ("unknown-key", "agents")
-
-
 @pytest.mark.parametrize(("flag", "fine"), [("--init_kl_coef 0.0", True), ("", False)])
 def test_a_model_that_does_not_start_may_have_no_nodes(flag: str, fine: bool, tmp_path: Path) -> None:
     path = tmp_path / "run.sh"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from rankplan._core import RankSet
-from rankplan.dialects import family_of
+from rankplan.dialects import DIALECTS, family_of
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.plans.node_order import ORDER_WORDS
 from rankplan.plans.requests import NodeOrder
@@ -51,9 +51,13 @@ These trainers run engines that share a pool only there. ROLL is not among them:
 
 
 def pool_keys(dialect: str | None) -> tuple[str, ...]:
-    """Return the `POOL_KEYS` of a dialect: a fork has those of its parent. None for a dialect without."""
-    family = () if dialect is None else family_of(dialect)
-    return next((POOL_KEYS[name] for name in family if name in POOL_KEYS), ())
+    """Return the `POOL_KEYS` of a dialect: of a fork, those that it has for its parent's. None for another dialect."""
+    keys = POOL_KEYS.get(dialect or "", ())
+    if keys or dialect is None:
+        return keys
+    parent = family_of(dialect)[-1]
+    fork = DIALECTS[dialect].keys.fork if parent != dialect else None
+    return () if fork is None else tuple(map(fork.place, POOL_KEYS.get(parent, ())))
 
 
 def outside_of_pool(dialect: str, name: str, others: Sequence[str], change: str) -> Diagnostic:

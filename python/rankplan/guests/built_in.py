@@ -12,8 +12,11 @@ DIALECTS = {
     "rl_factory": "rankplan.trainers.forks.rl_factory:DIALECT",
     "vagen": "rankplan.trainers.forks.vagen:DIALECT",
     "slime": "rankplan.trainers.slime.dialect:DIALECT",
+    "miles": "rankplan.trainers.forks.miles:DIALECT",
+    "vime": "rankplan.trainers.forks.vime:DIALECT",
     "roll": "rankplan.trainers.roll.dialect:DIALECT",
     "openrlhf": "rankplan.trainers.openrlhf.dialect:DIALECT",
+    "marti": "rankplan.trainers.forks.marti:DIALECT",
     "prime_rl": "rankplan.trainers.prime_rl.dialect:DIALECT",
     "trl": "rankplan.trainers.trl.dialect:DIALECT",
     "ms_swift": "rankplan.trainers.ms_swift.dialect:DIALECT",
@@ -28,7 +31,11 @@ ASKED = (
 """The dialects whose keys recognise a config, in the order in which they are asked: older flags of OpenRLHF are also
 flags of slime, and open-instruct has some of them; ms-swift has keys of TRL."""
 
-FORKS: dict[str, tuple[str, ...]] = {"verl": ("easyr1", "rl_factory", "vagen")}
+FORKS: dict[str, tuple[str, ...]] = {
+    "verl": ("easyr1", "rl_factory", "vagen"),
+    "slime": ("miles", "vime"),
+    "openrlhf": ("marti",),
+}
 """The forks of these dialects, which are asked in this order once their parent has recognised a config."""
 
 OWN = "rlinf"

@@ -139,10 +139,15 @@ class Dialect:
         changes = {"writers": {}, "resembles": (), **others}
         return replace(base, name=name, system=system, keys=table, programs=programs, parent=base, **changes)
 
-    def job_of(self, config: Config) -> Job:
-        """Return the job of a config, as the ``job`` of this dialect reads it."""
-        make: Callable[[Config], Job] = resolved(self.job)
-        return make(config)
+    def parent_job(self, config: Config) -> Job:
+        """Return the job that the parent of a fork reads in a config with the keys of the fork.
+
+        Raises ``TypeError`` for a dialect that is no fork.
+        """
+        if self.parent is None:
+            raise TypeError(f"{self.name} is no fork of another dialect")
+        job: Callable[[Config], Job] = resolved(self.parent.job)
+        return job(config)
 
     @property
     def asks_ray(self) -> bool:

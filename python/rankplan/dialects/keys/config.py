@@ -309,6 +309,11 @@ class Config:
         return self._of.title
 
     @property
+    def keys(self) -> Sequence[Key[Any]]:
+        """The keys by which the system places."""
+        return () if self._of.keys is None else self._of.keys.keys
+
+    @property
     def starts_program_of_fork(self) -> bool:
         """Whether the system is a fork of another one, and the launch script starts one of its own programs."""
         return self._fork is not None and self._reader.program_dialect == self._of.dialect

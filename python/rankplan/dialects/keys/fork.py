@@ -37,6 +37,14 @@ class Fork:
         """Return the key that the fork has instead of one of its parent's in a section, else this key itself."""
         return self._replacing.get(below(section, key.path), key)
 
+    def place(self, dotted: str) -> str:
+        """Return the path that the fork has for the key of its parent at a path, which is returned if it lacks it."""
+        key = next((key for key in self.parents if key.path == dotted), None)
+        if key is None:
+            return dotted
+        own = self.key(key, "")
+        return own.path if own is not key else next(filter(self._keeps, key.paths), dotted)
+
     def has(self, path: KeyPath) -> bool:
         """Return whether a key at a path means something in the fork, if it does in the parent."""
         if not path:

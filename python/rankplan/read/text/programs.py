@@ -55,8 +55,8 @@ class Program:
     names of the programs which the system itself brings; any other one is read as they are, with a warning.
 
     ``imports`` are regular expressions that the text of a program of Python must have, too, if it is in the repository
-    of the script: users write their own, which import the system. Such a program is only asked for if no other one of
-    any system matches.
+    of the script: users write their own, which import the system. Such a program is only asked for if no other one that
+    tells its system matches.
     """
 
     pattern: str
@@ -185,10 +185,10 @@ def program_of(
     program = _matching(_built_in(), name, word, place)
     if program is None and guests:
         program = _matching(_of_guests(), name, word, place)
-    if program is None and any(owned.program.imports for owned in _built_in()):
+    if (program is None or program.system is None) and any(owned.program.imports for owned in _built_in()):
         content = text()
         if content is not None:
-            program = _matching(_importing(content), name, word, place, imported=True)
+            program = _matching(_importing(content), name, word, place, imported=True) or program
     return StartedProgram(name, place, task=_task_of(name)) if program is None else program
 
 

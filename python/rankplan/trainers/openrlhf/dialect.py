@@ -12,10 +12,7 @@ DIALECT = Dialect(
     job="rankplan.trainers.openrlhf.job:OpenrlhfJob",
     resized="rankplan.dialects.placing.resizing:as_larger_groups",
     programs=(  # openrlhf/cli
-        Program(
-            r"(openrlhf|marti)\.cli\.(multi_agent_)?train_(?!(sft|dpo|kto|rm|prm|kd|ppo)$)\w+",
-            released=r"openrlhf\.cli\.train_ppo_ray|marti\..*",
-        ),
+        Program(r"openrlhf\.cli\.train_(?!(sft|dpo|kto|rm|prm|kd|ppo)$)\w+", released=r"openrlhf\.cli\.train_ppo_ray"),
         Program(r"openrlhf\.cli\.train_ppo", "PPO in the processes of `deepspeed`, without Ray", is_rl=True),
         Program(r"openrlhf\.cli\.train_sft", "supervised fine-tuning (SFT)"),
         Program(r"openrlhf\.cli\.train_(dpo|kto)", "preference training (DPO)"),

@@ -30,10 +30,6 @@ class OpenrlhfJob(Job):
     """The models that OpenRLHF's flags train with, their sizes, and which of them share GPUs."""
 
     def __init__(self, config: Config) -> None:
-        if config.stated(keys.AGENTS) or "multi_agent" in config.program:
-            message = "`agents` starts models of its own for each agent (MARTI), which rankplan does not read"
-            fault = Diagnostic("unknown-key", message, "check a job of openrlhf.cli.train_ppo_ray")
-            config.faults.add(config.key_place(keys.AGENTS), fault)
         self._read_models(config)
         self._read_engines(config)
         self._read_shared(config)
@@ -71,7 +67,7 @@ class OpenrlhfJob(Job):
             is_compared = second in self.models or first == "critic"
             if is_compared and self.shapes[first].size != self.shapes[second].size:
                 deciding = flag if is_asked else keys.COLOCATE_ALL
-                differing(config, "OpenRLHF", self.shapes[first], self.shapes[second], deciding)
+                differing(config, config.system, self.shapes[first], self.shapes[second], deciding)
 
     def _check_engines(self, config: Config) -> None:
         """Record engines that share the actor's GPUs, and have another number."""
@@ -150,12 +146,18 @@ class OpenrlhfJob(Job):
 def _present(config: Config) -> set[str]:
     """Return the models that the program starts."""
     present = {"actor"}
-    if config[keys.KL_COEFFICIENT] > 0 or always_starts_reference(config.program_file):
+    has_reference = config[keys.HAS_REFERENCE]
+    if has_reference is None:
+        has_reference = config[keys.KL_COEFFICIENT] > 0 or always_starts_reference(config.program_file)
+    if has_reference:
         present.add("ref")
     if config[keys.ESTIMATOR] in (None, "gae"):
         present.add("critic")
-    if not (config[keys.REWARD_URL] or config[keys.AGENT]):
-        present.add("reward")  # its group is made even if no model is named
+    has_reward = config[keys.HAS_REWARD]
+    if has_reward is None:
+        has_reward = not (config[keys.REWARD_URL] or config[keys.AGENT])  # its group is made even if no model is named
+    if has_reward:
+        present.add("reward")
     return present
 
 
@@ -173,7 +175,7 @@ def _largest(config: Config, model: Shape) -> Where:
 
 
 def _named(config: Config, model: Shape) -> str:
-    """Return the name of a model, with its GPUs of a node if they are OpenRLHF's default."""
+    """Return the name of a model, with its GPUs of a node if they are the default."""
     _, gpus = model.keys
     if config.stated(gpus):
         return model.name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankplan.read.components import ASSUMED
-from rankplan.sdk import KeyTable, anything, keys_in, number, size, switch, text
+from rankplan.sdk import KeyTable, fact, keys_in, number, size, switch, text
 
 MODELS = ("actor", "ref", "critic", "reward")
 
@@ -32,7 +32,6 @@ KL_COEFFICIENT = number(
 ESTIMATOR = text("algo.advantage.estimator", "whether there is a critic", fallbacks=("advantage_estimator",))
 REWARD_URL = text("reward.remote_url", "whether there is a reward model", fallbacks=("remote_rm_url",))
 AGENT = text("train.agent_func_path", "an agent that rewards, instead of a model", fallbacks=("agent_func_path",))
-AGENTS = anything("agents", "agents with models of their own (MARTI), which are not read")
 
 NUM_ENGINES = size(
     "vllm.num_engines",
@@ -66,5 +65,9 @@ ASYNCHRONOUS = switch(
     "whether the engines have GPUs of their own despite `colocate_all`",
     fallbacks=("async_train",),
 )
+
+HAS_REFERENCE = fact("has_reference", "whether there is a reference model; nothing if its coefficient or program tells")
+HAS_REWARD = fact("has_reward", "whether there is a reward model; nothing if a remote one or an agent tells")
+"""What a fork of OpenRLHF may state otherwise."""
 
 KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.openrlhf.memory:ROLES")

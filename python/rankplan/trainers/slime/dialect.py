@@ -11,6 +11,6 @@ DIALECT = Dialect(
     keys=KEYS,
     job="rankplan.trainers.slime.job:SlimeJob",
     resized="rankplan.trainers.slime.resizing:resized",
-    programs=(Program(r"(.*\.)?train(_async)?", tells=False),),  # slime, and forks of it
+    programs=(Program(r"(.*\.)?train(_async)?", tells=False),),
     writers={"": "rankplan.trainers.slime.writing:written"},
 )

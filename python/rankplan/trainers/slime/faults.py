@@ -17,14 +17,15 @@ def whole_nodes(gpus: int) -> str:
     return f"give the training a multiple of {gpus} GPUs, and set num_gpus_per_node to the GPUs of a node"
 
 
-def order_of_groups(first: str, second: str, addresses: tuple[str, str]) -> Diagnostic:
+def order_of_groups(system: str, sides: tuple[str, str], addresses: tuple[str, str]) -> Diagnostic:
     """Return the fault of two sides in node groups that the order of the nodes contradicts.
 
-    ``addresses`` are those of a node of ``first``, and of one of ``second``, which comes before it.
+    ``addresses`` are those of a node of the first side, and of one of the second, which comes before it.
     """
+    first, second = sides
     before, after = addresses[1], addresses[0]
     message = (
-        f"slime sorts the nodes of its only placement group by addresses as numbers: {before}, on which `{second}` "
+        f"{system} sorts the nodes of its only placement group by addresses as numbers: {before}, on which `{second}` "
         f"would be, comes before {after} of `{first}`, but `{first}` has the first accelerators"
     )
     help = f"exchange the nodes of the two groups, or give those of `{first}` lower addresses"

@@ -182,7 +182,7 @@ class SlimeJob(Job):
         node_gpus = self.per_node or ASSUMED
         together = max(1, node_gpus // self.per_engine)
         where, help = self._config.where(keys.ENGINE_GPUS), faults.whole_nodes(node_gpus)
-        placer.check_addresses("slime", rollout, each, together, node_gpus, where, help)
+        placer.check_addresses(self._config.system, rollout, each, together, node_gpus, where, help)
 
     def _take(self, placer: Placer, *, colocated: bool) -> Taken:
         """Take the GPUs of all sides; too few are a fault, with those that there are."""
@@ -198,7 +198,9 @@ class SlimeJob(Job):
         needed += ", colocated" if colocated else ""
         message = f"the flags need {self.num_gpus} GPUs ({needed}), but the cluster has {present}"
         if self.actor and not self._config.stated(keys.ACTOR_GPUS):
-            message += f"; {keys.ACTOR_GPUS.default} GPUs per node is slime's default actor_num_gpus_per_node"
+            message += (
+                f"; {keys.ACTOR_GPUS.default} GPUs per node is {self._config.system}'s default actor_num_gpus_per_node"
+            )
         help = "use a larger cluster, or fewer GPUs"
         placer.reject(self._counting(), Diagnostic("resource-out-of-range", message, help))
         return placer.take(present, "", NOWHERE, node_by_node=True, users=self._names())
@@ -239,7 +241,7 @@ class SlimeJob(Job):
                 continue
             if last is not None and place[nodes[0]] < place[last.node]:
                 first, second = (node_names(placer.inventory, [node]) for node in (last.node, nodes[0]))
-                fault = faults.order_of_groups(last.component, name, (first, second))
+                fault = faults.order_of_groups(self._config.system, (last.component, name), (first, second))
                 placer.reject_group(side.users, fault)
             last = _LastNode(name, nodes[-1])
         return pool
@@ -314,7 +316,7 @@ class SlimeJob(Job):
 
 def _reject_flags(config: Config) -> None:
     """Record flags that are written twice, likely typos, and switches without a value."""
-    known = {key.path for key in keys.KEYS.keys}
+    known = {key.path for key in config.keys}
     missing = sorted(key.path for key in keys.NAMED if not config.has(key))
     for written in map(str, config.section):
         flag = config.flag_name(written)
