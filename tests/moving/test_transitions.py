@@ -183,6 +183,17 @@ def test_what_becomes_of_slots(before: dict[str, Any], after: dict[str, Any], ex
     assert kinds(transition(plan(before), plan(after), names="as planned")) == expected
 
 
+def test_what_restarts_sends_nothing() -> None:
+    groups = [{"label": label, "node_ranks": "0"} for label in ("train", "other")]
+
+    def placed(group: str) -> Plan:
+        ref = {"placement": "0-3", "node_group": group, "memory": {"forward": True, "model": MODEL}}
+        return plan({"cluster": {"num_nodes": 1, "node_groups": groups, "component_placement": {"ref": ref}}}, "1x4")
+
+    found = transition(placed("train"), placed("other"))
+    assert kinds(found) == {"restart": 4} and {move.sender for move in found.moves} == {None}
+
+
 def test_an_engine_comes_from_the_nearest_slot_that_stays_and_else_from_the_trainer() -> None:
     actor = {"placement": "0-7", **ACTOR}
     one = planned({"actor": actor, "rollout": engines("8-9", 1)}, 3, 8, "80 GiB")

@@ -72,6 +72,8 @@ class Layers(NamedTuple):
 
     def within(self, interval: Interval) -> Fraction:
         """Return how many of these layers are in an interval of layers."""
+        if self.every == 1 and self.first == 0:
+            return Fraction(0) if self.other else interval[1] - interval[0]
         return self._before(interval[1]) - self._before(interval[0])
 
     def _before(self, end: Fraction) -> Fraction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 from rankplan.frozen import frozen
@@ -48,10 +49,15 @@ class Changes:
     gone: list[SlotChange]
     kept_before: frozenset[int]
 
-    @property
+    @cached_property
     def stay(self) -> int:
         """The number of slots that stay as they are."""
         return sum(1 for change in self.of_after if change.kind == STAY)
+
+    @cached_property
+    def receiving(self) -> list[SlotChange]:
+        """The slots of the plan after that may get something."""
+        return [change for change in self.of_after if change.kind not in KEEPING]
 
 
 def changes_of(before: Side | None, after: Side | None) -> Changes:
@@ -126,9 +132,9 @@ def same_share(before: Side, after: Side, old: Slot, new: Slot) -> bool:
 
 
 def missing(before: Side | None, after: Side, change: SlotChange) -> list[tuple[Piece, Box]]:
-    """Return the boxes that a slot of the plan after does not find on its device."""
+    """Return the boxes that a slot of the plan after, one that does not keep all, does not find on its device."""
     new = change.after
-    if new is None or change.kind in KEEPING:
+    if new is None:
         return []
     share = after.holding(new)
     if before is None or change.kind != RESHAPE or change.before is None:

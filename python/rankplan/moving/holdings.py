@@ -32,7 +32,7 @@ _MATRICES = 7
 
 Coordinates = Mapping[str, int]
 Key = tuple[tuple[str, int], ...]
-"""The coordinates of slots that hold the same."""
+"""Coordinates, sorted by their kinds: all of a slot, or those of slots that hold the same."""
 
 _WITHOUT_DATA = frozenset({"tp", "cp", "pp", "ep", "etp", "fsdp"})
 
@@ -155,13 +155,11 @@ class Keeper:
         """Whether the bytes of a slot are known."""
         return bool(self.states) or self.resident is not None
 
-    def decides(self, coordinates: Coordinates) -> Key:
+    def decides(self, coordinates: Key) -> Key:
         """Return the coordinates that decide what a slot holds: without shards, data ranks hold the same."""
-        if self.width_shards or self.layer_shards:
-            return tuple(sorted(coordinates.items()))
-        return _without_data(coordinates)
+        return coordinates if self.width_shards or self.layer_shards else _without_data(coordinates)
 
-    def weighs(self, coordinates: Coordinates) -> Key:
+    def weighs(self, coordinates: Key) -> Key:
         """Return the coordinates that decide how many bytes a slot holds.
 
         Data ranks have equal parts, but those of a stage of different layers may have different bytes.
@@ -187,10 +185,16 @@ class Keeper:
         if piece.state == RESIDENT:
             return Fraction(self.resident or 0)
         tensor = self.tensors[piece.tensor]
-        layers = tensor.layers.within(box.layers)
-        share = layers * (box.experts[1] - box.experts[0]) * (box.width[1] - box.width[0])
-        params = self._adapter_params(tensor) if piece.state == ADAPTERS else Fraction(tensor.params)
-        return params * share * Fraction(self.states.get(piece.state, 1))
+        if piece not in self._layer_bytes:
+            params = self._adapter_params(tensor) if piece.state == ADAPTERS else Fraction(tensor.params)
+            self._layer_bytes[piece] = params * Fraction(self.states.get(piece.state, 1))
+        size = self._layer_bytes[piece] * tensor.layers.within(box.layers) * (box.width[1] - box.width[0])
+        return size if box.experts is WHOLE else size * (box.experts[1] - box.experts[0])
+
+    @cached_property
+    def _layer_bytes(self) -> dict[Piece, Fraction]:
+        """The bytes of a layer of each class of tensors in each state."""
+        return {}
 
     def _adapter_params(self, tensor: _Tensor) -> Fraction:
         """Return the parameters of the adapters of a layer: of a matrix h x w, rank x (h + w)."""
@@ -214,9 +218,9 @@ class Keeper:
                     holding[Piece(WEIGHTS, name)] = self._divided(state, tensor, box, coordinates)
         return holding
 
-    def decides_weights(self, coordinates: Coordinates) -> Key:
+    def decides_weights(self, coordinates: Key) -> Key:
         """Return the coordinates that decide what a slot holds as weights."""
-        return tuple(sorted(coordinates.items())) if self.width_shards else _without_data(coordinates)
+        return coordinates if self.width_shards else _without_data(coordinates)
 
     def holding(self, coordinates: Coordinates) -> Holding:
         """Return what the slot with these coordinates holds."""
@@ -320,8 +324,8 @@ class Keeper:
         return rank % shards, shards
 
 
-def _without_data(coordinates: Coordinates) -> Key:
-    return tuple(sorted((kind, at) for kind, at in coordinates.items() if kind in _WITHOUT_DATA))
+def _without_data(coordinates: Key) -> Key:
+    return tuple([pair for pair in coordinates if pair[0] in _WITHOUT_DATA])
 
 
 def _resident_name(sizes: Parallel, coordinates: Coordinates) -> str:

@@ -92,8 +92,9 @@ class Holders:
         self._heaps: list[dict[object, list[tuple[Fraction, Sender]]]] = [{} for _ in distances.names]
         self._distances = distances
         for sender, place in slots:
+            entry = _NONE, sender
             for heaps, domain in zip(self._heaps, distances.domains(place), strict=True):
-                heaps.setdefault(domain, []).append((_NONE, sender))
+                heaps.setdefault(domain, []).append(entry)
 
     def nearest(self, place: Place, loads: Mapping[Sender, Fraction]) -> tuple[Sender, str]:
         """Return the nearest holder, the least loaded of equally near ones, then the lowest; and its level."""
@@ -216,7 +217,7 @@ class Sending:
     def _of_component(self, name: str, side: Side) -> Iterator[Transfer]:
         changes = self._changes[name]
         old = self._before.get(name)
-        needs = [(change, missing(old, side, change)) for change in changes.of_after]
+        needs = [(change, missing(old, side, change)) for change in changes.receiving]
         if not any(boxes for _, boxes in needs):
             return
         sources = [*self._own(name), *self._other(name, side)]

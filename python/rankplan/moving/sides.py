@@ -109,7 +109,7 @@ class Side:
         """Return the coordinates of a slot that decide what it holds."""
         known = self._keys.get(slot.coordinates)
         if known is None:
-            known = self._keys[slot.coordinates] = self.keeper.decides(dict(slot.coordinates))
+            known = self._keys[slot.coordinates] = self.keeper.decides(slot.coordinates)
         return known
 
     def holding(self, slot: Slot) -> Holding:
@@ -121,7 +121,7 @@ class Side:
 
     def weights(self, slot: Slot) -> Holding:
         """Return what a slot holds as weights for other components; slots with equal weights have the same object."""
-        key = self.keeper.decides_weights(dict(slot.coordinates))
+        key = self.keeper.decides_weights(slot.coordinates)
         if key not in self._weights:
             self._weights[key] = self.keeper.weights(dict(slot.coordinates))
         return self._weights[key]
@@ -130,7 +130,7 @@ class Side:
         """Return the coordinates of a slot that decide how many bytes it holds."""
         known = self._weight_keys.get(slot.coordinates)
         if known is None:
-            known = self._weight_keys[slot.coordinates] = self.keeper.weighs(dict(slot.coordinates))
+            known = self._weight_keys[slot.coordinates] = self.keeper.weighs(slot.coordinates)
         return known
 
     def bytes(self, slot: Slot) -> Fraction:
