@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from rankplan.dialects.launching.launcher import accelerated as accelerated
     from rankplan.dialects.launching.launcher import check_node_ranks as check_node_ranks
     from rankplan.dialects.launching.launcher import processes_of as processes_of
+    from rankplan.dialects.launching.masks import Mask as Mask
+    from rankplan.dialects.launching.masks import mask_of as mask_of
     from rankplan.dialects.launching.processes import Processes as Processes
     from rankplan.dialects.launching.steps import step_of as step_of
     from rankplan.dialects.memory.convert import EFFECT as EFFECT
@@ -60,6 +62,7 @@ _NAMES = {
     "dialects.keys.table": ("KeyTable", "keys_in"),
     "dialects.launching.commands": ("node_command",),
     "dialects.launching.launcher": ("accelerated", "check_node_ranks", "processes_of"),
+    "dialects.launching.masks": ("Mask", "mask_of"),
     "dialects.launching.processes": ("Processes",),
     "dialects.launching.steps": ("step_of",),
     "dialects.memory.convert": ("EFFECT",),

@@ -56,6 +56,48 @@ def test_one_node_has_the_server_first_and_then_the_trainer(tmp_path: Path) -> N
     assert plan.dialect is None and not plan.requests
 
 
+def masked(tmp_path: Path, mask: str) -> Path:
+    (tmp_path / "rl.toml").write_text(f"[deployment]\nnum_infer_gpus = 2\nnum_train_gpus = 1\n{ONE}")
+    script = tmp_path / "run.sh"
+    script.write_text(f"export CUDA_VISIBLE_DEVICES={mask}\nuv run rl @ rl.toml\n")
+    return script
+
+
+def test_the_gpus_are_those_of_the_mask_in_its_order(tmp_path: Path) -> None:
+    plan = rankplan.plan(masked(tmp_path, "6,2,9,1"))
+    assert devices(plan, "inference") == [(0, [6, 2])] and devices(plan, "trainer") == [(0, [9])]
+    assert plan.inventory.node(0).num_accelerators == 10
+
+
+@pytest.mark.parametrize(
+    ("mask", "nodes", "message"),
+    [
+        ("0,1", None, "the job needs 3 GPUs (num_train_gpus 1, num_infer_gpus 2), but its command sees 2"),
+        ("", None, "but its command sees 0"),
+        ("GPU-1,GPU-2,GPU-3", None, "prime-rl reads CUDA_VISIBLE_DEVICES=GPU-1,GPU-2,GPU-3 as numbers"),
+        ("2,3,4", "1x4", "the node has GPUs 0-3, and not 4"),
+    ],
+)
+def test_a_mask_that_is_too_small_is_refused(tmp_path: Path, mask: str, nodes: str | None, message: str) -> None:
+    with pytest.raises(PlacementError) as error:
+        rankplan.plan(masked(tmp_path, mask), nodes)
+    (fault,) = error.value.diagnostics
+    assert message in fault.message and fault.line == 1
+
+
+def test_a_mask_that_only_a_run_knows_is_a_warning(tmp_path: Path) -> None:
+    report = rankplan.check(masked(tmp_path, "$(free_gpus)"))
+    assert "not-run" in [found.code for found in report.diagnostics if found.warning]
+
+
+@pytest.mark.parametrize("count", ["200000000", "0", "1.5"])
+def test_a_wrong_number_of_nodes_is_one_fault(tmp_path: Path, count: str) -> None:
+    text = SEVERAL.replace("num_train_nodes = 2", f"num_train_nodes = {count}\nnodes_per_fsdp_group = 2")
+    with pytest.raises(PlacementError) as error:
+        planned(tmp_path, text)
+    assert [fault.path for fault in error.value.diagnostics] == ["deployment.num_train_nodes"]
+
+
 def test_without_inference_the_trainer_has_the_first_gpu(tmp_path: Path) -> None:
     plan = planned(tmp_path, f"[deployment]\nnum_train_gpus = 2\n{SOURCE}[trainer]\n")
     assert list(plan) == ["trainer", "orchestrator", "env"]

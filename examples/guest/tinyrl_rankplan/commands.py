@@ -15,6 +15,17 @@ def learner_program(config: sdk.Config) -> sdk.Started | None:
     return next((program for program in config.programs if program.is_main), None)
 
 
+def learner_gpus(config: sdk.Config, gpus_per_node: int) -> int | None:
+    """Return the GPUs of the learner on all nodes, one for each process; ``None`` if no launcher starts them."""
+    processes = learner_processes(config)
+    program = learner_program(config)
+    if processes is None or program is None:
+        return None
+    mask: sdk.Mask = sdk.mask_of(program, config.faults)
+    visible = gpus_per_node if mask.devices is None else len(mask.devices)
+    return processes.on_node(visible) * processes.nodes
+
+
 def learner_processes(config: sdk.Config) -> sdk.Processes | None:
     """Return the processes of the learner; ``None`` if no command starts it with a launcher."""
     program = learner_program(config)

@@ -11,7 +11,7 @@ from typing import Any
 from rankplan import Diagnostic, Parallel, sdk
 
 from tinyrl_rankplan import keys
-from tinyrl_rankplan.commands import learner_commands, learner_processes, learner_program
+from tinyrl_rankplan.commands import learner_commands, learner_gpus, learner_program
 
 
 class TinyJob(sdk.Job):
@@ -69,10 +69,8 @@ class TinyJob(sdk.Job):
 
 def _learners(config: sdk.Config, gpus_per_node: int) -> int:
     """Return the GPUs of the learner: as stated, or one for each process that a launcher starts."""
-    processes = learner_processes(config)
-    if processes is None or config.stated(keys.LEARNERS):
-        return config[keys.LEARNERS]
-    return processes.on_node(gpus_per_node) * processes.nodes
+    gpus = learner_gpus(config, gpus_per_node)
+    return config[keys.LEARNERS] if gpus is None or config.stated(keys.LEARNERS) else gpus
 
 
 def _take(placer: sdk.Placer, name: str, count: int, group: int, at: sdk.Where) -> sdk.Taken:

@@ -167,3 +167,9 @@ def variable_left_out(name: str, *, is_known: bool) -> Diagnostic:
     reason = "may be a secret" if is_known else "is known only when the script runs"
     help = f"export {name} where you submit the file: its processes inherit it"
     return Diagnostic("emit-command", f"{name} {reason}: it is not written", help, warning=True)
+
+
+def unknown_mask(variable: str) -> Diagnostic:
+    """Return the warning of a mask that only a run knows."""
+    message = f"which devices the command sees is known only when the script runs: it depends on {variable}"
+    return Diagnostic("not-run", message, "write CUDA_VISIBLE_DEVICES with numbers", warning=True)

@@ -65,6 +65,27 @@ def undivided_servers(gpus: int, tensor: int) -> Diagnostic:
     )
 
 
+def small_mask(train: int, infer: int, stated: str, visible: int) -> Diagnostic:
+    """Return the fault of a command that sees fewer GPUs than the job has (``partition_gpus``)."""
+    message = f"the job needs {train + infer} GPUs (num_train_gpus {train}"
+    message += f", num_infer_gpus {infer})" if infer else ")"
+    message += f", but its command sees {visible} ({stated}): prime-rl does not start it"
+    help = f"make {train + infer} GPUs visible, or use at most {visible} together"
+    return Diagnostic("resource-out-of-range", message, help)
+
+
+def no_numbers(stated: str) -> Diagnostic:
+    """Return the fault of a mask that prime-rl cannot read (``get_physical_gpu_ids``)."""
+    message = f"prime-rl reads {stated} as numbers, and ends with an error"
+    return Diagnostic("invalid-value", message, "list the numbers of the GPUs: CUDA_VISIBLE_DEVICES=0,1,2,3")
+
+
+def no_device(device: int, present: int, stated: str) -> Diagnostic:
+    """Return the fault of a mask with a GPU that the node lacks."""
+    message = f"the node has GPUs 0-{present - 1}, and not {device} ({stated})"
+    return Diagnostic("resource-out-of-range", message, "list GPUs of the node, or pass a larger one with --nodes")
+
+
 def unplanned_program(name: str) -> Diagnostic:
     """Return the fault of a program beside the job, for the files of launchers: no plan has its GPUs."""
     message = f"the script also starts `{name}`, whose GPUs no plan has"

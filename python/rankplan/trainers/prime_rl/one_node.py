@@ -5,7 +5,7 @@ Follows ``SingleNodeDeploymentConfig``, ``RLConfig.auto_setup_deployment`` and `
 
 from __future__ import annotations
 
-from rankplan.sdk import Config, Placer, Taken
+from rankplan.sdk import Config, Mask, Placer, Taken, mask_of
 from rankplan.trainers.prime_rl import faults, keys
 from rankplan.trainers.prime_rl.components import Placed, Servers, place_servers
 from rankplan.trainers.prime_rl.sections import is_stated
@@ -32,6 +32,8 @@ class OneNode:
         self.tensor_at = inference.where(keys.TENSOR)
         self.at = config.where(*keys.OF_ONE_NODE, keys.GPUS_PER_NODE)
         self.world = self.train_gpus
+        program = next((program for program in config.programs if program.is_main), None)
+        self.mask = Mask(None, "", None) if program is None else mask_of(program, config.faults)
         counted = self.train_gpus + self.infer_gpus
         if counted > self.gpus_per_node:
             fault = faults.too_many(self.train_gpus, self.infer_gpus, self.gpus_per_node, serves=serves)
@@ -43,7 +45,18 @@ class OneNode:
             self._check_port(config, inference)
         else:
             self.infer_gpus = 0
+        self._check_mask(config)
         self.shares_experts = bool(inference[keys.EXPERT_PARALLEL])
+
+    def _check_mask(self, config: Config) -> None:
+        """Record a mask that is too small for the job (``partition_gpus``), or one that is no list of numbers."""
+        if self.mask.where is None:
+            return
+        if self.mask.devices is None:
+            config.faults.add(self.mask.where, faults.no_numbers(self.mask.stated))
+        elif self.infer_gpus + self.train_gpus > len(self.mask.devices):
+            fault = faults.small_mask(self.train_gpus, self.infer_gpus, self.mask.stated, len(self.mask.devices))
+            config.faults.add(self.mask.where, fault)
 
     def _check_servers(self, config: Config, inference: Config) -> None:
         """Record servers that do not fit their GPUs, and sizes that prime-rl replaces by others."""
@@ -79,12 +92,12 @@ class OneNode:
 
     def size(self) -> tuple[int, int]:
         """Return one node, and its GPUs."""
-        return 1, self.gpus_per_node
+        return 1, max([self.gpus_per_node, *(device + 1 for device in self.mask.devices or ())])
 
     def place(self, placer: Placer) -> Placed:
         """Place the server, one process for all of its accelerators, and return those of the trainer."""
         gpus = self.infer_gpus + self.train_gpus
-        taken = placer.nodes(1, gpus, "the job", self.at)
+        taken = placer.nodes(1, gpus, "the job", self.at) if self.mask.devices is None else self._visible(placer, gpus)
         if not taken:
             return Placed(Taken(), None)
         if self.infer_gpus:
@@ -93,3 +106,15 @@ class OneNode:
             place_servers(placer, server, taken.slice(0, self.infer_gpus), self.tensor_at)
         node = taken.nodes(placer.inventory.core)[0]
         return Placed(taken.slice(self.infer_gpus, gpus), node)
+
+    def _visible(self, placer: Placer, gpus: int) -> Taken:
+        """Return so many of the devices that the command sees, in the order of its mask."""
+        core = placer.inventory.core
+        present = core.num_accelerators(0)
+        devices = (self.mask.devices or ())[:gpus]
+        missing = next((device for device in devices if device >= present), None)
+        if missing is not None:
+            placer.reject(self.mask.where or self.at, faults.no_device(missing, present, self.mask.stated))
+            return Taken()
+        numbers = [core.resource(0, device) for device in devices]
+        return Taken([(number, number) for number in numbers])

@@ -52,13 +52,13 @@ class SeveralNodes:
         """Read the nodes of the trainer, and how many copies of the weights they have."""
         nodes = config[keys.TRAIN_NODES]
         self.train_at = config.where(keys.TRAIN_NODES)
-        if nodes is None:
+        if nodes is None and not config.stated(keys.TRAIN_NODES):
             config.faults.add(self.at, faults.no_train_nodes())
         self.train_nodes = nodes or 1
         self.world = self.train_nodes * self.gpus_per_node
         self.copies: int | None = None
         island = config[keys.NODES_PER_FSDP_GROUP]
-        if island is None:
+        if island is None or nodes is None:
             return
         if self.train_nodes % island:
             at = config.where(keys.NODES_PER_FSDP_GROUP)

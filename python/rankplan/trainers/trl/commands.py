@@ -11,11 +11,13 @@ from rankplan.errors import Faults
 from rankplan.sdk import (
     CommandWord,
     Config,
+    Mask,
     Processes,
     Started,
     Where,
     accelerated,
     check_node_ranks,
+    mask_of,
     processes_of,
     step_of,
 )
@@ -29,20 +31,6 @@ _FLAGS = (
     *("rdzv_backend", "deepspeed_multinode_launcher", "zero_stage", "fsdp_version", "config_file", *_SWITCHES),
 )
 """The flags of accelerate that `trl` passes on."""
-
-
-class Mask(NamedTuple):
-    """The devices that a command sees, by their numbers on its node; ``None``: all. ``stated`` is its text.
-
-    ``is_known``: no other devices may be meant, as in a mask that only a run knows, or in one of UUIDs.
-    """
-
-    devices: tuple[int, ...] | None
-    stated: str
-    where: Where | None
-    is_known: bool = True
-    is_of_file: bool = False
-    """Whether ``env`` of a YAML file sets it, in place of the environment of its command."""
 
 
 class Trainer(NamedTuple):
@@ -89,7 +77,7 @@ def trainer_of(config: Config, program: Started, collector: Faults) -> Trainer:
             nodes = step.hosts[: max(processes.nodes, 1)]
     elif processes.nodes == 0:
         collector.add(processes.nodes_at, faults.no_nodes_left(program.name))
-    mask = mask_of(program, config, collector)
+    mask = visible_to(program, config, collector)
     if processes.devices is not None:
         stated = ",".join(map(str, processes.devices))
         mask = Mask(processes.devices, f"gpu_ids: {stated}", processes.where)
@@ -141,7 +129,7 @@ def server_of(config: Config, program: Started, trainer: Trainer, collector: Fau
     """Return a server on the first node, or on that of its step of Slurm: steps of a job take nodes of their own."""
     values = config.of(program)
     step = step_of(program, collector)
-    mask = mask_of(program, values, collector)
+    mask = visible_to(program, values, collector)
     node = 0
     if step is not None and step.hosts:
         node = step.hosts[0]
@@ -182,33 +170,17 @@ def _short_sizes(words: Sequence[CommandWord]) -> dict[str, int]:
     return sizes
 
 
-def mask_of(program: Started, config: Config, collector: Faults) -> Mask:
+def visible_to(program: Started, config: Config, collector: Faults) -> Mask:
     """Return the devices that a command sees: ``env`` of its YAML sets them in place of those of its environment."""
     of_file = _mask_in_file(config)
     if of_file is not None:
         return of_file
-    word = program.variables.get(_MASK)
-    if word is None:
-        return Mask(None, "", None)
-    if word.text is None:
-        collector.warn(word.where, faults.unknown_mask(word.variable or word.shown))
-        return Mask(None, "", None, is_known=False)
-    return _mask(word.text, word.where)
+    return mask_of(program, collector)
 
 
 def _mask_in_file(config: Config) -> Mask | None:
     environment = config.section.get("env")
     if not isinstance(environment, dict) or _MASK not in environment:
         return None
-    return _mask(str(environment[_MASK]), config.inner("env").value_place(_MASK))._replace(is_of_file=True)
-
-
-def _mask(text: str, where: Where) -> Mask:
-    """Return the devices in a mask; those after one that is no number are not visible. Ids (UUIDs) are not read."""
-    devices: list[int] = []
-    for part in text.split(","):
-        if not re.fullmatch(" *[0-9]{1,4} *", part):
-            break
-        devices.append(int(part))
-    is_read = bool(devices) or not text.strip() or text.strip().startswith("-")
-    return Mask(tuple(dict.fromkeys(devices)) if is_read else None, f"{_MASK}={text}", where, is_read)
+    mask = Mask.of(str(environment[_MASK]), config.inner("env").value_place(_MASK))
+    return mask._replace(is_of_file=True)

@@ -170,12 +170,6 @@ def unequal_step(nodes: int, machines: int) -> Diagnostic:
     return Diagnostic("too-few-nodes", message, f"use --nodes={machines}, or num_machines {nodes}")
 
 
-def unknown_mask(variable: str) -> Diagnostic:
-    """Return the warning of a mask that only a run knows."""
-    message = f"which devices the command sees is known only when the script runs: it depends on {variable}"
-    return Diagnostic("not-run", message, "write CUDA_VISIBLE_DEVICES with numbers", warning=True)
-
-
 def rank_twice(rank: int) -> Diagnostic:
     """Return the fault of two nodes with one rank."""
     message = f"two nodes have rank {rank}: the processes wait for each other for ever"

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from rankplan import Model, Parallel, RankSet
 from rankplan.errors import Faults, PlacementError
 from rankplan.read.components import ASSUMED
-from rankplan.sdk import Config, Job, Key, NodeCommand, Placer, Sizes, Started, Taken, Where
+from rankplan.sdk import Config, Job, Key, Mask, NodeCommand, Placer, Sizes, Started, Taken, Where
 from rankplan.trainers.trl import faults, keys
-from rankplan.trainers.trl.commands import Mask, Server, Trainer, alone, server_of, trainer_of
+from rankplan.trainers.trl.commands import Server, Trainer, alone, server_of, trainer_of
 from rankplan.trainers.trl.starting import server_command, trainer_command
 from rankplan.trainers.trl.values import Values
 from rankplan.trainers.trl.versions import Pin, pinned

@@ -1,0 +1,48 @@
+"""The devices that a command sees: ``CUDA_VISIBLE_DEVICES`` before it, or exported."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rankplan.dialects.launching import faults
+from rankplan.errors import Faults, Where
+from rankplan.read.text.started import Started
+
+MASK = "CUDA_VISIBLE_DEVICES"
+
+
+class Mask(NamedTuple):
+    """The devices that a command sees, by their numbers on its node; ``None``: all. ``stated`` is its text.
+
+    ``is_known``: no other devices may be meant, as in a mask that only a run knows, or in one of UUIDs.
+    """
+
+    devices: tuple[int, ...] | None
+    stated: str
+    where: Where | None
+    is_known: bool = True
+    is_of_file: bool = False
+    """Whether ``env`` of a YAML file sets it, in place of the environment of its command."""
+
+    @classmethod
+    def of(cls, text: str, where: Where) -> Mask:
+        """Return the devices in a text; those after one that is no number are not visible. UUIDs are not read."""
+        devices: list[int] = []
+        for part in text.split(","):
+            if not re.fullmatch(" *[0-9]{1,4} *", part):
+                break
+            devices.append(int(part))
+        is_read = bool(devices) or not text.strip() or text.strip().startswith("-")
+        return cls(tuple(dict.fromkeys(devices)) if is_read else None, f"{MASK}={text}", where, is_read)
+
+
+def mask_of(program: Started, collector: Faults) -> Mask:
+    """Return the devices that a command sees; a mask that only a run knows is a warning."""
+    word = program.variables.get(MASK)
+    if word is None:
+        return Mask(None, "", None)
+    if word.text is None:
+        collector.warn(word.where, faults.unknown_mask(word.variable or word.shown))
+        return Mask(None, "", None, is_known=False)
+    return Mask.of(word.text, word.where)
