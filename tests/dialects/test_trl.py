@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import rankplan
 from rankplan import PlacementError, Plan
 from rankplan.render.report import Report
+from support.commands import run
 
 ZERO2 = """
 deepspeed_config: {deepspeed_multinode_launcher: standard, zero_stage: 2}
@@ -119,6 +121,23 @@ def devices(plan: Plan, name: str) -> list[list[tuple[int, int]]]:
 def codes(report: Report) -> list[str]:
     """Return the codes of the faults and warnings of a config, in their order."""
     return [found.code for found in report.diagnostics]
+
+
+def test_a_difference_names_what_starts_the_engines(tmp_path: Path) -> None:
+    server = "CUDA_VISIBLE_DEVICES=0 trl vllm-serve --model m &\nCUDA_VISIBLE_DEVICES=1,2 "
+    trainer = "trl grpo --num_processes 2 --use_vllm --vllm_mode"
+    texts = {"server": f"{server}{trainer} server\n", "colocate": f"{trainer} colocate\n"}
+    plans = {name: rankplan.plan(script(tmp_path, text)) for name, text in texts.items()}
+    found = rankplan.diff(plans["server"], plans["colocate"])
+    assert found.starts == {"rollout": ("trl vllm-serve", "in the processes of actor (trl grpo)")}
+    assert not rankplan.diff(plans["server"], plans["server"]).starts
+    names = {name: tmp_path / f"{name}.json" for name in plans}
+    for name, path in names.items():
+        plans[name].save(path)
+    done = run("diff", *map(str, names.values()))
+    assert "rollout, started by  trl vllm-serve" in done.output
+    as_json = run("diff", *map(str, names.values()), "--format", "json").output
+    assert json.loads(as_json)["starts"]["rollout"]["before"] == "trl vllm-serve"
 
 
 def refused(path: Path, nodes: str | None = None) -> list[str]:

@@ -124,6 +124,16 @@ class PlanDiff:
         return {name: (old, new) for name, (old, new) in sizes.items() if old != new}
 
     @cached_property
+    def starts(self) -> dict[str, tuple[str, str]]:
+        """The components that another command starts, or that are in the processes of another one, in words."""
+        found = {}
+        for name in self.before:
+            old, new = _start(self.before, name), _start(self.after, name)
+            if old is not None and new is not None and old != new:
+                found[name] = old, new
+        return found
+
+    @cached_property
     def nodes(self) -> list[Change]:
         """The nodes that differ; nodes with the same change are together."""
         before, after = self.before.inventory, self.after.inventory
@@ -169,6 +179,17 @@ def diff(before: Plan, after: Plan) -> PlanDiff:
     check_plan(before, "before")
     check_plan(after, "after")
     return PlanDiff(before, after)
+
+
+def _start(plan: Plan, component: str) -> str | None:
+    """Return what starts a component without Ray: a command of its own, or that of another one."""
+    for command in () if plan.job is None else plan.job.commands:
+        name = " ".join(command.words[:2])
+        if component in command.components:
+            return name
+        if component in command.inside:
+            return f"in the processes of {command.components[0]} ({name})"
+    return None
 
 
 def _on(row: Placement, nodes: frozenset[int]) -> bool:

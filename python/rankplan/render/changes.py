@@ -170,6 +170,8 @@ def diff_json(found: PlanDiff) -> str:
             for one in blocks(found)
         ],
     }
+    if found.starts:
+        content["starts"] = {name: {"before": old, "after": new} for name, (old, new) in found.starts.items()}
     return json.dumps(content, indent=2, default=_plain)
 
 
@@ -192,6 +194,8 @@ def diff_table(found: PlanDiff) -> Table:
         _rest(result, len(changes))
     for name, sizes in found.world_sizes.items():
         result.add_row(name, *("-" if size is None else counted(size, "process", "processes") for size in sizes))
+    for name, starts in found.starts.items():
+        result.add_row(f"{name}, started by", *starts)
     shown = Counter[str]()
     for block in blocks(found):
         shown[block.component] += 1

@@ -70,11 +70,7 @@ class Job(ABC):
         return None
 
     def commands(self, collector: Faults) -> Sequence[NodeCommand]:
-        """Return the commands that start the processes of the job without Ray, each once on every one of its nodes.
-
-        Servers come first. What no file can have is a fault. A job without such commands has one for each component,
-        which the user states.
-        """
+        """Return the commands that start a job without Ray on its nodes, servers first; words of a run are faults."""
         return ()
 
     def cluster(self) -> StatedCluster | None:

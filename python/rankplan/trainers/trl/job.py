@@ -241,7 +241,7 @@ class TrlJob(Job):
         if placer.faults:
             return
         is_shared = self.mode is Mode.COLOCATE
-        share = placer.share(_SHARED) if is_shared else 1.0
+        share = placer.share(_SHARED) if is_shared else None
         at = self.trainer.processes.where
         taken = _taken(placer, actor)
         placer.component(ACTOR, taken, at, share=share, facts=self._facts())
@@ -255,7 +255,7 @@ class TrlJob(Job):
         processes = self.trainer.processes
         return {"framework": processes.framework, "zero_stage": processes.zero_stage}
 
-    def _place_colocated(self, placer: Placer, taken: Taken, actor: Sequence[Device], share: float) -> None:
+    def _place_colocated(self, placer: Placer, taken: Taken, actor: Sequence[Device], share: float | None) -> None:
         """Place the engines in the processes of the trainer."""
         tensor = self.values[keys.TENSOR]
         at = self.values.where(keys.TENSOR) if self.values.stated(keys.TENSOR) else self.trainer.processes.where
