@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankplan.errors import Diagnostic
+from rankplan.words import counted
 
 ONE_KIND = "write one of training: megatron, forward: true, engine: vllm, or resident: 17 GiB"
 """How a component states what it uses its memory for."""
@@ -46,3 +47,47 @@ def leaves_group(component: str, label: str, nodes: str) -> Diagnostic:
     message = f"`{component}` is in node group `{label}`; in the trainer's order of nodes it would be on {nodes}"
     help = "plan the job again with --pinned, on the nodes of this cluster (--ray or --inventory)"
     return Diagnostic("order-not-kept", message, help)
+
+
+# Segments
+
+_MOST_CHOICES = 6
+
+
+def segment_without_domains(size: int) -> Diagnostic:
+    """Return the fault of a segment of nodes whose domains are not known."""
+    message = f"segment is {size}, but the nodes have no known domains"
+    help = "label the nodes of the inventory and state the levels, or remove `segment`"
+    return Diagnostic("segment-incomplete", message, help)
+
+
+def inner_segment_larger(who: str, inside: str, outside: str) -> Diagnostic:
+    """Return the fault of a level whose segment is larger than that of the level around it."""
+    message = f"{who}: {inside} is inside {outside} but its segment is larger"
+    return Diagnostic("invalid-value", message, "swap the sizes")
+
+
+def segment_not_divided(who: str, outer: tuple[int, str], inner: tuple[int, str]) -> Diagnostic:
+    """Return the fault of a segment that does not divide that of the level around it; each is a size and a level."""
+    (larger, outside), (smaller, inside) = outer, inner
+    message = f"{who}: {larger} nodes in a {outside} cannot be divided into segments of {smaller}"
+    return Diagnostic("invalid-value", message, f"use {_divisors(larger)} for {inside}")
+
+
+def segment_incomplete(component: str | None, nodes: int, size: int) -> Diagnostic:
+    """Return the fault of a number of nodes, of a component or of all, that is no multiple of its segment."""
+    below = nodes // size * size
+    choices = " or ".join(str(choice) for choice in (below, below + size) if choice)
+    message = f"{counted(nodes, 'node')} cannot be divided into segments of {size}"
+    if component is not None:
+        message = f"{component}: {message}"
+    return Diagnostic("segment-incomplete", message, f"use {choices} nodes, or another segment")
+
+
+def _divisors(size: int) -> str:
+    """Return the sizes of 2 or more into which a larger segment can be divided, the smallest first."""
+    sizes = [divisor for divisor in range(2, size + 1) if size % divisor == 0]
+    if len(sizes) > _MOST_CHOICES:
+        sizes = [*sizes[: _MOST_CHOICES - 1], size]
+    *others, last = map(str, sizes)
+    return f"{', '.join(others)} or {last}" if others else last

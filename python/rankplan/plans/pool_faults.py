@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
-from rankplan.words import nodes_text, unknown
+from rankplan.words import counted, nodes_text, unknown
 
 
 def pool_twice(name: str) -> Diagnostic:
@@ -81,3 +81,36 @@ def unknown_pool(pool: str, with_components: Sequence[str]) -> Diagnostic:
 def unknown_component(name: str, components: Sequence[str]) -> Diagnostic:
     """A pool names a component that nobody states."""
     return unknown("component", name, components, "the components are")
+
+
+# Pools of a plan
+
+
+def reserve_in_use(pool: str, busy: RankSet, users: Sequence[str]) -> Diagnostic:
+    """Return the fault of a reserve with nodes that run processes of these components."""
+    message = f"pool `{pool}` reserves {nodes_text(busy)}, in use by {', '.join(users)}"
+    return Diagnostic("invalid-value", message, "reserve nodes without processes, or add nodes to the cluster")
+
+
+def out_of_bounds(pool: str, size: int, key: str, bound: int) -> Diagnostic:
+    """Return the fault of a pool whose number of accelerators breaks a bound; ``key`` is that of the bound."""
+    than, other, change = _BOUNDS[key]
+    message = f"pool `{pool}` has {counted(size, 'accelerator')}, {than} than {key} {bound}"
+    cure = f"{change} {key} to {size}" if size else f"remove {key}"
+    return Diagnostic(
+        "invalid-value", message, f"give its components {other} {counted(bound, 'accelerator')}, or {cure}"
+    )
+
+
+def would_be_out_of_bounds(pool: str, size: int, key: str, bound: int) -> Diagnostic:
+    """Return the fault of a change after which the size of a pool would break a bound."""
+    if key == "min_accelerators":
+        limit, less = f"at least {bound} must stay", "shrink"
+    else:
+        limit, less = f"at most {bound} are allowed", "grow"
+    message = f"pool `{pool}` would have {counted(size, 'accelerator')}; {limit}"
+    return Diagnostic("invalid-value", message, f"{less} by less, or plan again with other bounds of the pool")
+
+
+_BOUNDS = {"min_accelerators": ("less", "at least", "lower"), "max_accelerators": ("more", "at most", "raise")}
+"""The words for a size that breaks a bound, for those that keep it, and for the change of the bound."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, KeyPath
 from rankplan.plans.component import Component, used_nodes
+from rankplan.plans.pool_faults import out_of_bounds, reserve_in_use, would_be_out_of_bounds
 from rankplan.plans.rules import Pool
-from rankplan.words import counted, nodes_text
 
 
 def reserves(pools: Sequence[Pool]) -> Iterator[tuple[RankSet, set[str]]]:
@@ -33,20 +33,11 @@ def pool_faults(pools: Sequence[Pool], parts: Mapping[str, Component]) -> Iterat
     used = RankSet().union(*nodes.values())
     for index, pool in enumerate(pools):
         if busy := pool.node_ranks & used:
-            found = [name for name, ranks in nodes.items() if not ranks.isdisjoint(busy)]
-            message = f"pool `{pool.name}` reserves {nodes_text(busy)}, in use by {', '.join(found)}"
-            help = "reserve nodes without processes, or add nodes to the cluster"
-            yield ("pools", index, "node_ranks"), Diagnostic("invalid-value", message, help)
+            users = [name for name, ranks in nodes.items() if not ranks.isdisjoint(busy)]
+            yield ("pools", index, "node_ranks"), reserve_in_use(pool.name, busy, users)
         size = size_of(pool, parts, {})
         if pool.components and parts.keys() >= set(pool.components) and (key := broken_bound(pool, size)) is not None:
-            bound, (than, other, change) = getattr(pool, key), _WORDS[key]
-            message = f"pool `{pool.name}` has {counted(size, 'accelerator')}, {than} than {key} {bound}"
-            cure = f"{change} {key} to {size}" if size else f"remove {key}"
-            help = f"give its components {other} {counted(bound, 'accelerator')}, or {cure}"
-            yield ("pools", index, key), Diagnostic("invalid-value", message, help)
-
-
-_WORDS = {"min_accelerators": ("less", "at least", "lower"), "max_accelerators": ("more", "at most", "raise")}
+            yield ("pools", index, key), out_of_bounds(pool.name, size, key, getattr(pool, key))
 
 
 def size_faults(pools: Sequence[Pool], parts: Mapping[str, Component], more: Mapping[str, int]) -> Iterator[Diagnostic]:
@@ -58,11 +49,7 @@ def size_faults(pools: Sequence[Pool], parts: Mapping[str, Component], more: Map
         size = size_of(pool, parts, more)
         if more.keys().isdisjoint(pool.components) or (key := broken_bound(pool, size)) is None:
             continue
-        small, bound = key == "min_accelerators", getattr(pool, key)
-        limit = f"at least {bound} must stay" if small else f"at most {bound} are allowed"
-        message = f"pool `{pool.name}` would have {counted(size, 'accelerator')}; {limit}"
-        help = f"{'shrink' if small else 'grow'} by less, or plan again with other bounds of the pool"
-        yield Diagnostic("invalid-value", message, help)
+        yield would_be_out_of_bounds(pool.name, size, key, getattr(pool, key))
 
 
 def size_of(pool: Pool, parts: Mapping[str, Component], more: Mapping[str, int]) -> int:

@@ -8,8 +8,14 @@ from typing import TypeAlias
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
+from rankplan.plans.faults import (
+    inner_segment_larger,
+    segment_incomplete,
+    segment_not_divided,
+    segment_without_domains,
+)
 from rankplan.plans.rules import ALL, component_names
-from rankplan.words import counted, unknown
+from rankplan.words import unknown
 
 Segment: TypeAlias = tuple[tuple[str, ...], str, int, tuple[int, ...]]
 """The path of its size in ``segment``, its component or ``all``, the index of its level, and its node ranks."""
@@ -26,22 +32,21 @@ def cut(
     A fault has its path in ``segment``: ``unknown-level``, ``invalid-value`` for sizes that do not divide each other,
     ``segment-incomplete``.
     """
-    found: list[Segment] = []
+    segments: list[Segment] = []
     faults: list[_Fault] = []
     for key, sizes in stated.items():
         by_level, wrong = level_sizes(key, sizes, levels)
         faults += wrong
         for name in component_names(key):
             if by_level and not wrong:
-                who = "" if name == ALL else f"{name}: "
                 largest = by_level[0][1]
-                if one := _incomplete(who, len(nodes[name]), largest):
-                    faults.append(((key,), one))
-                    continue
                 ranks = tuple(nodes[name])
+                if len(ranks) % largest:
+                    faults.append(((key,), segment_incomplete(None if name == ALL else name, len(ranks), largest)))
+                    continue
                 for level, size, path in by_level:
-                    found.extend((path, name, level, ranks[at : at + size]) for at in range(0, len(ranks), size))
-    return found, faults
+                    segments.extend((path, name, level, ranks[at : at + size]) for at in range(0, len(ranks), size))
+    return segments, faults
 
 
 def level_sizes(
@@ -53,9 +58,7 @@ def level_sizes(
             return [], []
         if levels:
             return [(len(levels) - 1, sizes, (key,))], []
-        help = "label the nodes of the inventory and state the levels, or remove `segment`"
-        message = f"segment is {sizes}, but the nodes have no known domains"
-        return [], [((key,), Diagnostic("segment-incomplete", message, help))]
+        return [], [((key,), segment_without_domains(sizes))]
     faults: list[_Fault] = [
         ((key, level), unknown("level", level, levels, "the levels are")) for level in sizes if level not in levels
     ]
@@ -64,30 +67,7 @@ def level_sizes(
     for (outer, larger, _), (inner, smaller, path) in pairwise(ordered):
         outside, inside = levels[outer], levels[inner]
         if smaller > larger:
-            message = f"{who}: {inside} is inside {outside} but its segment is larger"
-            faults.append((path, Diagnostic("invalid-value", message, "swap the sizes")))
+            faults.append((path, inner_segment_larger(who, inside, outside)))
         elif larger % smaller:
-            message = f"{who}: {larger} nodes in a {outside} cannot be divided into segments of {smaller}"
-            help = f"use {_divisors(larger)} for {inside}"
-            faults.append((path, Diagnostic("invalid-value", message, help)))
-    return [one for one in ordered if one[1] > 1], faults
-
-
-_MOST_CHOICES = 6
-
-
-def _divisors(size: int) -> str:
-    """Return the sizes of 2 or more into which a larger segment can be divided, the smallest first."""
-    found = [one for one in range(2, size + 1) if size % one == 0]
-    shown = found if len(found) <= _MOST_CHOICES else [*found[: _MOST_CHOICES - 1], size]
-    return ", ".join(map(str, shown[:-1])) + f" or {shown[-1]}" if len(shown) > 1 else str(shown[0])
-
-
-def _incomplete(who: str, count: int, size: int) -> Diagnostic | None:
-    """Return the fault of a number of nodes that is no multiple of the segment."""
-    if count % size == 0:
-        return None
-    below = count // size * size
-    choices = " or ".join(str(choice) for choice in (below, below + size) if choice)
-    message = f"{who}{counted(count, 'node')} cannot be divided into segments of {size}"
-    return Diagnostic("segment-incomplete", message, f"use {choices} nodes, or another segment")
+            faults.append((path, segment_not_divided(who, (larger, outside), (smaller, inside))))
+    return [(index, size, path) for index, size, path in ordered if size > 1], faults
