@@ -107,6 +107,8 @@ VERL = {"trainer": {"nnodes": 1, "n_gpus_per_node": 8}, "actor_rollout_ref": {"r
 def test_a_key_of_a_fork_tells_it_beside_the_program_of_its_parent(tmp_path: Path) -> None:
     for words, name in (
         ("reward_rollout.if_use_reward_rollout=false", "rl_factory"),
+        ("rllm.async_training.enable=false", "rllm"),
+        ("rllm/backend=verl", "rllm"),
         ("algorithm.adv_estimator=masked_gae", "vagen"),
         ("algorithm.adv_estimator=gae", "verl"),
     ):

@@ -13,6 +13,7 @@ from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key
 from rankplan.dialects.keys.sisters import is_size_name
 from rankplan.errors import PlacementError
+from rankplan.front.api import check
 from rankplan.nodes.inventory import Inventory
 from rankplan.read.text.load import load_config
 from rankplan.rlinf.dialect import DIALECT as rlinf
@@ -198,6 +199,26 @@ def test_a_size_that_is_stated_where_it_belongs_is_no_fault(dialect: str, word: 
     path = tmp_path / "conf.yaml"
     path.write_text(BASES[dialect])
     assert faults(path, dialect, [word]) == []
+
+
+@pytest.mark.parametrize(
+    ("dialect", "word", "message"),
+    [
+        (
+            "skyrl",
+            "generator.inference_engine.num_rollout_engines=9",
+            "`generator.inference_engine.num_engines` counts",
+        ),
+        ("verl", "trainer.num_nodes=9", "`trainer.nnodes` counts"),
+    ],
+)
+def test_another_value_under_the_name_of_another_system_is_a_warning(
+    dialect: str, word: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text(BASES[dialect])
+    warnings = [one for one in check(path, overrides=[f"+{word}"]).warnings if "counts, which is" in one.message]
+    assert [message in one.message for one in warnings] == [True]
 
 
 def test_every_parallel_size_has_a_meaning() -> None:

@@ -235,3 +235,9 @@ def test_defaults_that_name_files_twice_end(tmp_path: Path) -> None:
 def test_a_name_that_no_file_can_have_is_missing(tmp_path: Path) -> None:
     (tmp_path / "long.yaml").write_text(f"defaults: [{'a' * 300}]\ntrainer: {{nnodes: 1}}\n")
     assert load_config(tmp_path / "long.yaml")["trainer"] == {"nnodes": 1}
+
+
+def test_defaults_that_name_each_other_are_told_from_missing_files(tmp_path: Path) -> None:
+    path = written(tmp_path, {"conf.yaml": "defaults: [a]\n", "a.yaml": "defaults: [b]\n", "b.yaml": "defaults: [a]\n"})
+    (warning,) = load_config(path).document.warnings
+    assert "`a` of `defaults` is not read: of a config, 1,000 files are" in warning.message.replace("`b`", "`a`")

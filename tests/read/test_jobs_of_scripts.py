@@ -566,6 +566,12 @@ def below(condition: str) -> str:
     return f"{start}    if {condition}:\n        role_worker_mapping[Role.RefPolicy] = ray.remote(A)\n"
 
 
+def behind(statement: str) -> str:
+    """Return a program that starts a reference model behind a statement that may return."""
+    start = "def main_task(config):\n    role_worker_mapping = {Role.A: ray.remote(A)}\n"
+    return f"{start}    {statement}\n    role_worker_mapping[Role.RefPolicy] = ray.remote(A)\n"
+
+
 RULES = [
     (ALWAYS, "", "", True),
     (ALWAYS, "actor_rollout_ref.actor.use_kl_loss=false", "", True),
@@ -600,8 +606,14 @@ RULES = [
     (below(f"config.{KL} > 0 or config.unknown.key"), f"{KL}=0.01", "", True),
     (below("(config.trainer.n_gpus_per_node or 0) > 4"), "trainer.n_gpus_per_node=8", "", True),
     (below("(config.trainer.n_gpus_per_node and 2) > 4"), "trainer.n_gpus_per_node=8", "", False),
+    (behind("if not config.ref.use_ref:\n        return"), "ref.use_ref=true", "", True),
+    (behind("if not config.ref.use_ref:\n        return"), "ref.use_ref=false", "", False),
+    (behind("if config.ref.use_ref:\n        pass\n    else:\n        return"), "ref.use_ref=false", "", False),
+    (behind("if config.unknown.key:\n        raise ValueError"), "", "", True),
+    (behind("return"), "", "", False),
 ]
 UNREAD = [
+    behind("if helper(config):\n        return"),
     below("helper(config)"),
     below("config.unknown.key"),
     below("config.trainer > 0"),
@@ -663,6 +675,9 @@ def test_the_split_program_has_two_pools(nodes: int, gpus: int, actor: str, crit
     assert "divides the pool between the actor and the critic" in fault.message
 
 
+ROLLOUT = "actor_rollout_ref.rollout.tensor_model_parallel_size=1 trainer.n_gpus_per_node=4 trainer.nnodes=1"
+
+
 def test_the_reward_model_of_rl_factory_has_a_pool_as_large_as_the_training(tmp_path: Path) -> None:
     words = "reward_rollout.if_use_reward_rollout={} reward_rollout.rollout.tensor_model_parallel_size=4"
     run = f"python3 -m verl.trainer.main_ppo {POOL.format(nodes=1, gpus=8)} {words}\n"
@@ -672,6 +687,32 @@ def test_the_reward_model_of_rl_factory_has_a_pool_as_large_as_the_training(tmp_
     assert plan["reward"][0].devices[0] == (1, 0) and plan.inventory.num_nodes == 2
     path.write_text(run.format("false"))
     assert "reward" not in components(path)
+
+
+RLLM = {
+    "rllm/config/unified.yaml": "defaults: [rllm: base, rllm/backend: verl, _self_]\n",
+    "rllm/config/rllm/base.yaml": "async_training: {enable: false}\n",
+    "rllm/config/rllm/backend/verl.yaml": f"# @package _global_\nrollout: {{nnodes: 1, n_gpus_per_node: 8}}\n{OWN}",
+    "examples/x/train.py": MAIN.replace('"config"', '"pkg://rllm.config"').replace("base", "unified"),
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "planned", "nodes"),
+    [
+        ("rllm/backend=verl", {"actor": 4, "rollout": 4}, 1),
+        ("rllm/backend=verl algorithm.adv_estimator=gae", {"actor": 4, "rollout": 4}, 1),
+        ("rllm.async_training.enable=true rollout.n_gpus_per_node=2", {"actor": 4, "rollout": 2}, 1),
+    ],
+)
+def test_the_unified_trainer_of_rllm_separates_the_rollout_by_its_own_switch(
+    words: str, planned: dict[str, int], nodes: int, tmp_path: Path
+) -> None:
+    """It states the nodes of a separate rollout always, and starts no critic."""
+    path = repository(tmp_path, {**RLLM, "examples/x/run.sh": f"python3 train.py {words} data.x=1\n"})
+    assert components(path) == planned and rankplan.plan(path).inventory.num_nodes == nodes
+    alone = written(tmp_path / "alone", run=f"python3 train.py rllm/backend=verl {words} {ROLLOUT}\n")
+    assert "critic" not in components(alone)
 
 
 @pytest.mark.parametrize(
@@ -801,6 +842,11 @@ def test_a_fault_in_a_text_is_shown_where_it_is_written(tmp_path: Path) -> None:
         ("N=1\nfor A in 2 4; do [ $A = 4 ] && continue; N=$A; done; N=3", 3),
         ('f() { [ "$1" = a ] && break; N=5; }\nN=2\nf b', 5),
         ('f() { [ "$1" = a ] && break; echo; }\nN=2\nf a', 2),
+        ("A=(); B=(x y)\nN=$((1 + ${#A[@]} + ${#B[*]}))", 3),
+        ("A=x\nN=${#A[@]}", 1),
+        ('f() { "${@:2}"; }\ng() { N=$2; }\nf log g a 5', 5),
+        ('f() { N="${@:2:1}"; }\nf 3 4 5', 4),
+        ("f() { N=$1; }\ng() { f $(($1 + 1)); M=$1; }\ng 3; N=$((N + M))", 7),
     ],
 )
 def test_rounds_end_where_the_shell_ends_them(script: str, nodes: int, tmp_path: Path) -> None:
@@ -808,6 +854,65 @@ def test_rounds_end_where_the_shell_ends_them(script: str, nodes: int, tmp_path:
     ran = subprocess.run(["bash", "-c", f"{script}\necho $N"], capture_output=True, text=True)
     assert ran.stdout.split()[-1] == str(nodes)
     assert check(path).warnings == [] and rankplan.plan(path).inventory.num_nodes == nodes
+
+
+def test_arguments_of_a_function_are_none_of_the_script(tmp_path: Path) -> None:
+    path = written(tmp_path, run=f"f() {{ N=${{1:-9}}; }}\nf 3\n{TRAIN.format(nodes='$N')}")
+    assert rankplan.plan(path).inventory.num_nodes == 3
+    (fault,) = check(path, overrides=["1=2"]).faults
+    assert fault.message == "`1=2` has no effect: no script reads its argument $1"
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        'if [ "$PWD" = /opt/x ]; then N=4; fi',
+        "if [[ $PWD == */scripts ]]; then N=4; fi",
+        'case "$PWD" in */scripts) N=4;; esac',
+        "N=${PWD##*/}",
+        'N=$(basename "$PWD")',
+    ],
+)
+def test_the_name_of_the_present_folder_is_known_only_when_the_script_runs(test: str, tmp_path: Path) -> None:
+    path = written(tmp_path, run=f"N=2\n{test}\n{TRAIN.format(nodes='$N')}")
+    assert [warning.code for warning in check(path).warnings] == ["not-run"]
+
+
+def test_the_folder_above_the_present_one_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = 'python3 -m verl.trainer.main_ppo --config-path "$(dirname "$PWD")/conf" --config-name base\n'
+    path = written(tmp_path / "scripts", run=run) if (tmp_path / "scripts").mkdir() is None else tmp_path
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "base.yaml").write_text(OWN)
+    monkeypatch.chdir(tmp_path / "scripts")
+    assert components(path) == {"actor": 4, "rollout": 4} and check(path).warnings == []
+
+
+@pytest.mark.parametrize(
+    ("word", "nodes"),
+    [("", 2), ("~kind", 1), ("~kind=two", 1), ("~a/b", 2), ("~a/b=x", 2), ("~kind=three", None), ("~other", None)],
+)
+def test_a_command_removes_a_config_group(word: str, nodes: int | None, tmp_path: Path) -> None:
+    path = written(tmp_path, run=f"python3 train.py --config-path . --config-name conf {word} data.x=1\n")
+    (tmp_path / "conf.yaml").write_text(f"defaults: [kind: two, a/b: none, _self_]\n{OWN.replace('nnodes: 1, ', '')}")
+    for group in ("kind", "a/b"):
+        (tmp_path / group).mkdir(parents=True)
+    (tmp_path / "kind" / "two.yaml").write_text("# @package _global_\ntrainer: {nnodes: 2}\n")
+    (tmp_path / "a" / "b" / "none.yaml").write_text("x: 1\n")
+    report = check(path)
+    assert (None if report.plan is None else report.plan.inventory.num_nodes) == nodes
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "ray job submit -- {}",
+        "ray job submit --address=x -- A=1 {}",
+        "ray job submit -- A=1 B=2 {}",
+    ],
+)
+def test_variables_before_a_submitted_command_are_no_program(command: str, tmp_path: Path) -> None:
+    path = written(tmp_path, run=f"{command.format(TRAIN.format(nodes=2).strip())}\n")
+    assert check(path).warnings == [] and rankplan.plan(path).inventory.num_nodes == 2
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ DIALECTS = {
     "verl": "rankplan.trainers.verl.dialect:DIALECT",
     "easyr1": "rankplan.trainers.forks.easyr1:DIALECT",
     "rl_factory": "rankplan.trainers.forks.rl_factory:DIALECT",
+    "rllm": "rankplan.trainers.forks.rllm:DIALECT",
     "vagen": "rankplan.trainers.forks.vagen:DIALECT",
     "slime": "rankplan.trainers.slime.dialect:DIALECT",
     "miles": "rankplan.trainers.forks.miles:DIALECT",
@@ -32,7 +33,7 @@ ASKED = (
 flags of slime, and open-instruct has some of them; ms-swift has keys of TRL."""
 
 FORKS: dict[str, tuple[str, ...]] = {
-    "verl": ("easyr1", "rl_factory", "vagen"),
+    "verl": ("easyr1", "rl_factory", "rllm", "vagen"),
     "slime": ("miles", "vime"),
     "openrlhf": ("marti",),
 }

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeAlias
 
-from rankplan.errors import KeyPath
+from rankplan.errors import Diagnostic, KeyPath
 from rankplan.read.text.unresolved import unresolved
-from rankplan.words import as_int
+from rankplan.words import as_int, path_text, shown
 
 SizePlaces: TypeAlias = tuple[KeyPath, ...]
 """The paths of a size in a section: its own, and then those of older versions."""
@@ -19,7 +19,9 @@ MEANINGS: tuple[frozenset[str], ...] = (
     frozenset({"nnodes", "num_nodes", "n_nodes"}),
     frozenset({"n_gpus_per_node", "gpus_per_node", "num_gpus_per_node"}),
     frozenset({"num_engines", "num_inference_engines", "num_rollout_engines"}),
-    frozenset({"tensor_model_parallel_size", "tensor_parallel_size", "tp_size"}),
+    frozenset(
+        {"tensor_model_parallel_size", "tensor_parallel_size", "tp_size", "inference_engine_tensor_parallel_size"}
+    ),
     frozenset({"pipeline_model_parallel_size", "pipeline_parallel_size", "pp_size"}),
     frozenset(
         {
@@ -51,6 +53,19 @@ def same_size(name: str, others: Iterable[str]) -> str | None:
     """Return the first of these names that means the same size as another one."""
     meaning = next((names for names in MEANINGS if name in names), frozenset())
     return next((other for other in others if other != name and other in meaning), None)
+
+
+def stated_beside(path: KeyPath, sizes: Iterable[SizePlaces], is_stated: Callable[[KeyPath], bool]) -> list[KeyPath]:
+    """Return the sizes of the section of a path that mean the same as it, and that are stated, too."""
+    name = str(path[-1])
+    places = [place for size in sizes for place in size if place[:-1] == path[:-1]]
+    return [place for place in dict.fromkeys(places) if same_size(name, (str(place[-1]),)) and is_stated(place)]
+
+
+def ignored_size(path: KeyPath, value: Any, right: KeyPath, right_value: Any) -> Diagnostic:
+    """Return the warning of a size under the name of another system, beside the one that counts and differs."""
+    message = f"`{path_text(path)}` is {shown(value)}, but `{path_text(right)}` counts, which is {shown(right_value)}"
+    return Diagnostic("not-read", message, "remove this key", warning=True)
 
 
 def right_path(path: KeyPath, sizes: Collection[SizePlaces], is_stated: Callable[[KeyPath], bool]) -> KeyPath | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankplan.dialects.keys.key import Entry, Key, Kind, Recognition, flag_name, path_of
 from rankplan.dialects.keys.roles import Role, memory_keys
-from rankplan.dialects.keys.sisters import is_size, is_size_name, right_path
+from rankplan.dialects.keys.sisters import ignored_size, is_size, is_size_name, right_path, stated_beside
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
 from rankplan.read.text.reader import Reader, misspelt_key
@@ -183,6 +183,9 @@ class KeyTable:
                     continue
                 if not reader.has(path) or not is_size(content[name]):
                     continue
+                for stated in stated_beside(path, sizes, reader.has):
+                    if content[stated[-1]] != content[name]:
+                        reader.warn(path, ignored_size(path, content[name], stated, content[stated[-1]]))
                 right = right_path(path, sizes, reader.has)
                 if right is not None:
                     meant = str(right[-1]) if right[:-1] == path[:-1] else path_text(right)

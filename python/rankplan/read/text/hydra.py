@@ -33,6 +33,8 @@ _HEADER = re.compile(r"#\s*@package\s+(\S+)")
 _KEY = re.compile(r"(?:(?P<mode>override|optional)\s+)?(?P<group>[^@\s]*)(?:@(?P<package>\S*))?")
 _DEEPEST = 20
 _MOST_FILES = 1000
+_REMOVED = "~"
+"""The choice of no file of a group: ``~optim``, on a command line."""
 _CHOSEN_NAME = re.compile(r"\$\{([\w/]+)\}")
 
 
@@ -72,15 +74,15 @@ def composed(section: Section, parse: Callable[[str], Any], choices: Mapping[str
     tree = _Tree([folder_of(file), *_search_path(section, file)], parse)
     added: list[_Entry] = []
     for key, name in choices.items():
-        path, _, where = key.lstrip("+").partition("@")
+        path, _, where = key.lstrip("+~").partition("@")
         group = tuple(part for part in path.split("/") if part)
-        tree.chosen[group, where or None] = name
+        tree.chosen[group, where or None] = _REMOVED if key.startswith("~") else name
         if key.startswith("+"):
             added.append(_Entry(group, name, where or None, "optional", absolute=True))
     layers = list(tree.layers(section, (), (), 0))
     for entry in added:
         layers += tree._file(entry, (), (), 1)
-    merged: dict[str, Any] = {}
+    merged: dict[str, Any] = dict(tree.removed)  # the word that has removed a group finds it here
     for package, layer in layers:
         own: Any = {key: value for key, value in layer.items() if key != "defaults"}
         for part in reversed(package):
@@ -93,7 +95,8 @@ def composed(section: Section, parse: Callable[[str], Any], choices: Mapping[str
     for name, package in tree.missing.items():
         if len(package) > 1:
             continue  # settings of a model or an environment
-        warning = section.document.locate(("defaults",), _not_found(name))
+        fault = _too_many(name) if name in tree.beyond else _not_found(name)
+        warning = section.document.locate(("defaults",), fault)
         whole.document.warnings.append(replace(warning, path=path_text(package)))
     return whole
 
@@ -105,6 +108,15 @@ def _not_found(name: str) -> Diagnostic:
     return Diagnostic("not-read", message, "pass the config that Hydra has composed", warning=True)
 
 
+def _too_many(name: str) -> Diagnostic:
+    """Return the warning of a file that a config's ``defaults`` names behind all that are read."""
+    message = (
+        f"`{name}` of `defaults` is not read: of a config, {_MOST_FILES:,} files are, at most {_DEEPEST} levels deep; "
+    )
+    message += "the usual defaults of the trainer stand in for its values"
+    return Diagnostic("not-read", message, "pass the config that Hydra has composed", warning=True)
+
+
 @dataclass
 class _Tree:
     """Reads the defaults of a config and of the files that they name."""
@@ -112,9 +124,13 @@ class _Tree:
     roots: Sequence[Path]
     parse: Callable[[str], Any]
     missing: dict[str, Package] = field(default_factory=dict)
-    """The files that are not found, and where their values belong."""
+    """The files that are not read, and where their values belong."""
+    beyond: set[str] = field(default_factory=set)
+    """Those of them that are too many, or too deep: their defaults may name each other."""
     chosen: dict[tuple[Package, str | None], str] = field(default_factory=dict)
     """The names that `override` gives to files of a group."""
+    removed: dict[str, str] = field(default_factory=dict)
+    """The groups of one name that a command line has removed, each with the name of its file."""
     names: dict[str, str] = field(default_factory=dict)
     """The names of the files so far, by their groups: ``${group}`` in a name stands for one."""
     files: int = 0
@@ -141,15 +157,20 @@ class _Tree:
         default = self.chosen.get((entry.group, entry.package), entry.name)
         name = self.chosen.get((group, entry.package), default).removesuffix(".yaml")
         name = _CHOSEN_NAME.sub(lambda match: self.names.get(match[1], match[0]), name)
-        if name in ("", "null"):
+        if name == _REMOVED:
+            self.removed |= {entry.group[0]: entry.name} if len(group) == 1 else {}
+        if name in ("", "null", _REMOVED):
             return  # no file of this group
         self.names["/".join(entry.group)] = name
         self.files += 1
         paths = (root.joinpath(*group, f"{name}.yaml") for root in self.roots)
         path = next(filter(is_file, paths), None)
-        if depth > _DEEPEST or self.files > _MOST_FILES or path is None:
+        is_beyond = depth > _DEEPEST or self.files > _MOST_FILES
+        if is_beyond or path is None:
             if entry.mode != "optional":
-                self.missing["/".join((*group, name))] = _package(entry, package, None)
+                whole_name = "/".join((*group, name))
+                self.missing[whole_name] = _package(entry, package, None)
+                self.beyond.update([whole_name] if is_beyond else [])
         elif isinstance(read := self.parse(os.fspath(path)), Section):  # an empty file is no section
             yield from self.layers(read, group, _package(entry, package, read), depth)
 

@@ -187,6 +187,8 @@ def overridden(section: Section, overrides: Iterable[Override], *, strict: bool 
 
 def _apply(config: Section, override: Override, places: Places, *, strict: bool) -> None:
     path = override.path
+    if override.sign == "~" and path[: len(CHOICES)] == CHOICES:
+        return  # the file of a group, which is not read then
     if len(path) > _DEEPEST:
         raise _fault(
             override, "invalid-value", f"the key has {len(path)} parts", f"use at most {_DEEPEST}", at_key=True

@@ -617,9 +617,12 @@ def _first_file(started: _Started) -> Field | None:
 
 
 def _choices(tokens: Sequence[_Token]) -> dict[str, str]:
-    """Return the names that words such as ``optim/kind=adam`` choose of Hydra's config groups."""
+    """Return the names that words such as ``optim/kind=adam`` choose of Hydra's config groups.
+
+    A group keeps the sign with which it is added (``+``) or removed (``~``).
+    """
     return {
-        ("+" if token.sign == "+" else "") + token.key: token.value or ""
+        (token.sign if token.sign in ("+", "~") else "") + token.key: token.value or ""
         for token in tokens
         if "." not in token.key.partition("@")[0] and not token.causes
     }

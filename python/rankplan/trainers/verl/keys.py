@@ -172,6 +172,9 @@ POOL_CPUS = fact("pool_cpus", "the CPUs of a bundle of a pool that several roles
 REWARD_SECTION = fact(
     "reward_section", "the section of the engines of a reward model with a pool as large as the training's", default=""
 )
+SEPARATE_ROLLOUT = fact(
+    "separate_rollout", "whether the rollout has the pool in `rollout`; nothing if verl's own keys and programs tell"
+)
 """What a fork of verl may state otherwise."""
 
 KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.verl.memory:ROLES")

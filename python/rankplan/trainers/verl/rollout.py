@@ -39,6 +39,9 @@ def read_trainer(config: Config, program: Program) -> Trainer:
 def _is_asynchronous(config: Config, program: Program) -> bool:
     if program.is_asynchronous is not None:
         return program.is_asynchronous
+    is_separate = config[keys.SEPARATE_ROLLOUT]
+    if is_separate is not None:
+        return bool(is_separate)
     own_rollout = config.under(keys.OWN_ROLLOUT).section
     has_pool = any(key.name in own_rollout for key in keys.OWN_ROLLOUT_POOL)
     has_section = any(map(config.has, keys.TRAINER_GENERATES))

@@ -143,6 +143,17 @@ def _with_conditions(
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
                 yield from _with_conditions(child, inner)
+                inner = (*inner, *_passed(child))
+
+
+def _passed(node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """Yield the condition under which a function goes on behind a statement, if that may return."""
+    if isinstance(node, ast.If) and isinstance(node.body[-1], ast.Return):
+        yield node.test, False
+    elif isinstance(node, ast.If) and node.orelse and isinstance(node.orelse[-1], ast.Return):
+        yield node.test, True
+    elif isinstance(node, ast.Return):
+        yield ast.Constant(value=False), True
 
 
 def _holds(node: ast.expr, config: Config) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import glob
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -15,7 +15,7 @@ from rankplan.read.text.shell.hosts import hosts, joined_array, lists_hosts
 from rankplan.read.text.shell.parse import Block
 from rankplan.read.text.shell.sources import Sources
 from rankplan.read.text.shell.substitutions import output
-from rankplan.read.text.shell.words import ELEMENT, SLICE, Arithmetic, Expansion, Literal, Part, Unread, Word
+from rankplan.read.text.shell.words import COUNT, ELEMENT, SLICE, Arithmetic, Expansion, Literal, Part, Unread, Word
 
 _BLANKS = re.compile(r"[ \t\n]+")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})|")
@@ -132,7 +132,8 @@ class Scope:
 
     ``environment`` has the environment variables that are known; the script has used those in ``used``. Those that are
     ``given`` stand in for a value that the script sets itself, and that only a run knows. ``folder`` is the one in
-    which its commands run, relative to the one in which it was started.
+    which its commands run, relative to the one in which it was started. ``in_function``: the arguments are those of a
+    function.
     """
 
     sources: Sources
@@ -142,6 +143,7 @@ class Scope:
     used: set[str] = field(default_factory=set)
     folder: str = ""
     given: frozenset[str] = frozenset()
+    in_function: bool = False
 
     def copy(self) -> Scope:
         """Return a scope that can change on its own."""
@@ -192,6 +194,13 @@ class Scope:
     def value(self, word: Word) -> Value:
         """Return the text of a word that is not split into fields."""
         return tuple(piece for part in word.parts for piece in self._pieces(part))
+
+    def names_folder(self, word: Word) -> bool:
+        """Return whether the text of a word has the present folder, whose path is a relative one here: ``.``."""
+        return any(isinstance(part, Expansion) and self._is_folder(part) for part in word.parts)
+
+    def _is_folder(self, part: Expansion) -> bool:
+        return part.name == "PWD" and "PWD" not in self.variables
 
     def pattern(self, word: Word) -> str | None:
         """Return the text of a word as a pattern, in which quoted characters count as they are."""
@@ -273,9 +282,8 @@ class Scope:
     def _elements(self, part: Expansion) -> Sequence[Field]:
         if part.name in ("@", "*"):
             # Nothing is passed to a script that is only read: `"$@"` adds what the user wants to change.
-            self.used |= {str(number + 1) for number in range(len(self.arguments or ()))}
-            return self.arguments or ()
-        value = self.variables.get(part.name, ())
+            self.use_arguments(range(len(self.arguments or ())))
+        value = self._all_of(part.name)
         every = [
             item if isinstance(item, Field) else Field((item,), part.start, part.end, several=item.cause is not None)
             for item in value
@@ -284,16 +292,27 @@ class Scope:
         if bounds is None:
             return every
         first, count = bounds
+        if part.name == "@":
+            first -= first > 0  # they are counted from 1
         first = first if first >= 0 else max(len(every) + first, 0)
         return every[first:] if count is None else every[first : first + count]
+
+    def _all_of(self, name: str) -> Variable:
+        """Return the elements of an array, or the arguments. Nothing is passed to a script that is only read."""
+        return (self.arguments or ()) if name in ("@", "*") else self.variables.get(name, ())
+
+    def use_arguments(self, indices: Iterable[int]) -> None:
+        """Note that the script uses these of its arguments; those of a function are no arguments of the script."""
+        if not self.in_function:
+            self.used |= {str(index + 1) for index in indices}
 
     def _is_known(self, part: Expansion) -> bool:
         """Return whether the elements that an expansion stands for are known; without bounds, they always are."""
         if part.operator != SLICE:
             return True
         bounds = self._bounds(part)
-        elements = self.variables.get(part.name, ())
-        is_array = any(isinstance(item, Field) for item in elements)
+        elements = self._all_of(part.name)
+        is_array = any(isinstance(item, Field) for item in elements) or (part.name == "@" and bounds != (0, None))
         is_counted = not any(isinstance(item, Field) and (item.several or item.doubt) for item in elements)
         return is_array and is_counted and bounds is not None and (bounds[1] is None or bounds[1] >= 0)
 
@@ -304,6 +323,14 @@ class Scope:
         if numbers is None:
             return None
         return int(numbers[1]), None if numbers[2] is None else int(numbers[2])
+
+    def _counted(self, part: Expansion) -> Piece:
+        """Return the number of elements of an array; a variable that is none has one."""
+        value = self.variables.get(part.name)
+        items = [item for item in value or () if isinstance(item, Field)]
+        if value is None or any(item.several or item.doubt for item in items):
+            return self._odd(part)
+        return Piece(str(len(items) if items or not value else 1), part.start, part.end)
 
     def _element(self, part: Expansion) -> Value:
         """Return an element of an array by its number, from the end if that is negative."""
@@ -320,6 +347,8 @@ class Scope:
     def _expanded(self, part: Expansion) -> Value:
         if part.operator == ELEMENT:
             return self._element(part)
+        if part.operator == COUNT:
+            return (self._counted(part),)
         value, kind = self._variable(part.name), part.operator.removeprefix(":")
         text = None if value is None else text_of(value)
         unset = value is None or (text == "" and part.operator.startswith(":"))
@@ -343,12 +372,12 @@ class Scope:
         """Return the value of a variable, ``None`` if it is not set. Paths start at the present folder: ``.``."""
         if name == "#":
             count = len(self.arguments or ())
-            self.used |= {str(number + 1) for number in range(count)}
+            self.use_arguments(range(count))
             return (Piece(str(count), 0, 0, assumed=Cause("the arguments", 0) if self.arguments is None else None),)
         if name.isdigit() and name != "0":
             if self.arguments is None:
                 return None
-            self.used.add(name)
+            self.use_arguments([int(name) - 1])
             return self.arguments[int(name) - 1].value if int(name) <= len(self.arguments) else ()
         value = self.variables.get(name)
         if value is None and name == "PWD":
@@ -359,6 +388,8 @@ class Scope:
 
     def _cut(self, text: str, part: Expansion, assumed: Cause | None) -> Piece:
         """Return a text without the start or the end that fits a pattern: ``${name##*/}``, ``${name%.yaml}``."""
+        if self._is_folder(part):
+            return self._odd(part)
         pattern = text_of(self.value(part.argument)) if part.quoted else self.pattern(part.argument)
         if pattern is None or len(text) > _LONGEST:
             return self._odd(part)

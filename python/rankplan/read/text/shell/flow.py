@@ -36,7 +36,7 @@ from rankplan.read.text.shell.parse import (
     Simple,
     Statement,
 )
-from rankplan.read.text.shell.words import Arithmetic, Expansion, Literal, ShellSyntaxError, Word
+from rankplan.read.text.shell.words import SLICE, Arithmetic, Expansion, Literal, ShellSyntaxError, Word
 
 _MOST_STEPS = 50_000
 _MOST_ROUNDS = 300
@@ -180,7 +180,7 @@ class Flow(ABC):
 
     def _case(self, case: Case) -> bool | None:
         value = self.scope.value(case.word)
-        text = text_of(value)
+        text = None if self.scope.names_folder(case.word) else text_of(value)
         possible: list[Block] = []
         for words, body in case.branches:
             patterns = [self.scope.pattern(word) for word in words]
@@ -273,7 +273,7 @@ class Flow(ABC):
         """
         if loop.kind == "for":
             given = self.scope.arguments or ()
-            self.scope.used |= {str(number + 1) for number in range(len(given))}
+            self.scope.use_arguments(range(len(given)))
             for argument in given:
                 self.scope.variables[str(loop.variable)] = argument.value
                 self.block(loop.body)
@@ -326,9 +326,17 @@ class Flow(ABC):
 def _is_over_arguments(loop: Loop) -> bool:
     """Return whether a loop goes over the arguments of its script or function."""
     if loop.kind == "for":
-        words = [[getattr(part, "name", None) for part in word.parts] for word in loop.words]
-        return loop.variable is not None and words in ([], [["@"]], [["*"]])
+        is_all = not loop.words or (len(loop.words) == 1 and _is_all_arguments(loop.words[0]))
+        return loop.variable is not None and is_all
     return any(name in ("#", "1", "@", "*", "getopts") for name in _read(loop.condition))
+
+
+def _is_all_arguments(word: Word) -> bool:
+    """Return whether a word is ``"$@"`` or ``$*``."""
+    if len(word.parts) != 1:
+        return False
+    part = word.parts[0]
+    return isinstance(part, Expansion) and part.name in ("@", "*") and part.operator != SLICE
 
 
 def _read(node: object) -> Iterator[str]:

@@ -129,7 +129,7 @@ def _inner(texts: Sequence[str | None], position: int) -> int | None:
     for index in rest:
         text = texts[index]
         if text == "--":
-            return index + 1 if index + 1 < len(texts) else None
+            return _behind_variables(texts, index + 1)
         if text in ("-m", "--module") and name in _RUNNERS:
             if not "".join(str(word) for word in texts[index + 1 : index + 2]).startswith("-"):
                 return index
@@ -137,6 +137,13 @@ def _inner(texts: Sequence[str | None], position: int) -> int | None:
         if _is_program(name, text, texts[index - 1], is_module=is_module):
             return index
     return None
+
+
+def _behind_variables(texts: Sequence[str | None], position: int) -> int | None:
+    """Return where a command starts behind its variables (``ray job submit -- A=1 python x.py``), if it is there."""
+    while position < len(texts) and _VARIABLE.fullmatch(texts[position] or ""):
+        position += 1
+    return position if position < len(texts) else None
 
 
 def _is_program(launcher: str, text: str | None, before: str | None, *, is_module: bool) -> bool:

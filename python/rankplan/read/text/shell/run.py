@@ -54,6 +54,8 @@ _SETTING = frozenset({"read", "mapfile", "readarray", "getopts", "let", "declare
 """Commands that set the variables they name, to values that are not read."""
 _SILENT = _DECLARING | {":", "true", "cd", "echo", "printf", "mkdir", "trap", "sleep", "wait", "rm", "cp"}
 """Commands that decide nothing here, and succeed."""
+_COMPARING = frozenset({"=", "==", "!=", "=~"})
+"""Tests of texts."""
 _TASK_RANKS = ("SLURM_PROCID", "SLURM_NODEID")
 """The variables that tell a task of ``srun`` its number; in the batch script itself, they are 0."""
 _NAMED = re.compile(r"(?:\+\+|--)?([A-Za-z_]\w*)", re.ASCII)
@@ -454,7 +456,8 @@ class _Run(Flow):
             self.scope.arguments = found[position:]
 
     def _call(self, body: Block, arguments: tuple[Field, ...]) -> bool | None:
-        outer, self.scope.arguments = self.scope.arguments, arguments
+        outer, was_in_function = self.scope.arguments, self.scope.in_function
+        self.scope.arguments, self.scope.in_function = arguments, True
         before, self.may_have_left = self.may_have_left, False
         self.locals.append({})
         status = self.block(body)
@@ -462,7 +465,7 @@ class _Run(Flow):
         for name, value in self.locals.pop().items():
             self.restore(name, value)
         self.left = False
-        self.scope.arguments = outer
+        self.scope.arguments, self.scope.in_function = outer, was_in_function
         return status
 
     def _value(self, assignment: Assignment) -> Variable:
@@ -501,6 +504,8 @@ class _Run(Flow):
             scope = replace(scope, arguments=())
         for word in words:
             self.assumed += assumed_by(scope.value(word))
+        if any(map(scope.names_folder, words)) and any(word.literal in _COMPARING for word in words):
+            return None
         if name == "[":
             found = [self._of_run(field) for word in words[1:-1] for field in scope.fields(word)]
             return holds([Tested(field.text, text_of(field.value)) for field in found], self._exists)

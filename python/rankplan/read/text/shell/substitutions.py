@@ -69,6 +69,11 @@ def _printed(name: str | None, arguments: Sequence[str | None], folder: str) -> 
         return posixpath.normpath(folder)
     if not path:
         return None
+    if posixpath.basename(path.rstrip("/")) in (".", ".."):  # a folder without its name
+        if name == "dirname":
+            return posixpath.normpath(posixpath.join(path, ".."))
+        if name == "basename":
+            return None
     if name == "dirname":
         return posixpath.dirname(path.rstrip("/")) or "."
     if name == "basename":

@@ -13,8 +13,10 @@ _NAME = re.compile(r"\$([A-Za-z_]\w*|[0-9@*#])", re.ASCII)
 _BRACED = re.compile(r"\$\{([A-Za-z_]\w*|[0-9]+|[@*])(?:\[([@*0])\])?(:?[-=?+]|##?|%%?|(?=\}))", re.ASCII)
 _ELEMENT = re.compile(r"\$\{([A-Za-z_]\w*)\[(-[0-9]{1,9}|[1-9][0-9]{0,8})\]\}", re.ASCII)
 """An element of an array: ``${nodes[-1]}``."""
-_SLICE = re.compile(r"\$\{([A-Za-z_]\w*)\[@\]:(?![-=?+])", re.ASCII)
-"""The start of some elements of an array: ``${nodes[@]:0:4}``."""
+_SLICE = re.compile(r"\$\{(?:([A-Za-z_]\w*)\[@\]|(@)):(?![-=?+])", re.ASCII)
+"""The start of some elements of an array, or of the arguments: ``${nodes[@]:0:4}``, ``${@:2}``."""
+_COUNT = re.compile(r"\$\{#([A-Za-z_]\w*)\[[@*]\]\}", re.ASCII)
+"""The number of elements of an array: ``${#nodes[@]}``."""
 _UNREAD = re.compile(r"`(?:\\.|[^`\\])*`|\$'(?:\\.|[^'\\])*'|\$[?!$-]", re.DOTALL)
 
 
@@ -43,7 +45,8 @@ class Expansion(NamedTuple):
     """``$name``, or ``${name}`` with an operator such as ``:-`` and its argument.
 
     ``elements`` for the elements of an array, ``[@]``; the operator ``*`` joins them: ``"${name[*]}"``. The operator
-    ``[`` is for the element whose number is the argument, `SLICE` for the elements from a number on, and how many.
+    ``[`` is for the element whose number is the argument, `SLICE` for the elements from a number on, and how many, and
+    `COUNT` for the number of elements.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Expansion(NamedTuple):
 
 
 ELEMENT = "["
+COUNT = "#["
 SLICE = "@:"
 
 
@@ -235,6 +239,10 @@ class Words(ABC):
             return Expansion(element[1], start, self.position, ELEMENT, number, elements=False, quoted=quoted)
         if (some := _SLICE.match(self.text, start)) is not None:
             return self._slice(some, quoted=quoted)
+        if (count := _COUNT.match(self.text, start)) is not None:
+            self.position = count.end()
+            nothing = Word((), count.end(), count.end())
+            return Expansion(count[1], start, self.position, COUNT, nothing, elements=False, quoted=quoted)
         found = _BRACED.match(self.text, start)
         begin = self.position = start + 2 if found is None else found.end()
         parts = self._quoted_parts("}") if quoted else self.word("}".__eq__).parts
@@ -253,7 +261,7 @@ class Words(ABC):
         if not self._at("}"):
             raise ShellSyntaxError("this `${` is not closed", some.start(), "add the closing brace")
         self.position += 1
-        return Expansion(some[1], some.start(), self.position, SLICE, argument, elements=True, quoted=quoted)
+        return Expansion(some[1] or some[2], some.start(), self.position, SLICE, argument, elements=True, quoted=quoted)
 
     def _named(self, start: int, name: str, index: str | None, operator: str, argument: Word, *, quoted: bool) -> Part:
         """Return the expansion of a name that ends here; an operator on all elements of an array is not read."""
