@@ -232,17 +232,6 @@ def test_other_programs_are_no_rl_jobs(tmp_path: Path) -> None:
     assert fault.message.startswith("`swift sft` is supervised fine-tuning (SFT), not an RL job")
 
 
-def test_the_older_way_on_ray_is_refused() -> None:
-    groups_ = {"nproc_per_node": 4, "default": {"device": "GPU", "ranks": "list(range(0, 4))", "workers": ["default"]}}
-    faults = rankplan.check({"use_ray": True, "device_groups": groups_}, "1x4").faults
-    assert [(fault.code, fault.message) for fault in faults] == [
-        (
-            "no-components",
-            "`device_groups` is ms-swift's older way on Ray, whose placement rankplan does not read",
-        )
-    ]
-
-
 @pytest.mark.parametrize(
     ("cpus", "message"),
     [

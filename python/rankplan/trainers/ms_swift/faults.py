@@ -29,12 +29,6 @@ def not_started_on_ray() -> Diagnostic:
     return Diagnostic("missing-key", message, "add --use_ray true")
 
 
-def older_ray() -> Diagnostic:
-    """Return the fault of ms-swift's older way on Ray, whose groups have ranks."""
-    message = "`device_groups` is ms-swift's older way on Ray, whose placement rankplan does not read"
-    return Diagnostic("no-components", message, "use a file of roles: train, rollout and teacher with `gpus` each")
-
-
 def no_training() -> Diagnostic:
     """Return the fault of a job whose training has no GPUs."""
     message = "`train.gpus` is missing or 0: ms-swift trains on no GPU"

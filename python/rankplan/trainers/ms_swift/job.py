@@ -37,20 +37,6 @@ class _Replicas:
     where: Where
 
 
-class OlderJob(Job):
-    """A job of the older way on Ray: nothing of it is placed."""
-
-    def __init__(self, config: Config) -> None:
-        config.faults.add(config.key_place(keys.DEVICE_GROUPS), faults.older_ray())
-
-    def size(self) -> tuple[int, int]:
-        """Return one node: the fault of the config comes first."""
-        return 1, 1
-
-    def place(self, placer: Placer) -> None:
-        """Place nothing."""
-
-
 class PoolsJob(Job):
     """The pools and the roles of a file of ``megatron rlhf --use_ray``."""
 
@@ -169,9 +155,11 @@ def _replicas(config: Config, role: str) -> _Replicas:
 
 
 def job_of(config: Config) -> Job:
-    """Return the job of a config: that of its roles, or one of torchrun."""
+    """Return the job of a config: that of its groups, of its roles, or one of torchrun."""
     if config.stated(keys.DEVICE_GROUPS):
-        return OlderJob(config)
+        from rankplan.trainers.ms_swift.device_groups import GroupsJob  # few jobs have groups with ranks
+
+        return GroupsJob(config)
     if keys.is_on_pools(config) or config[keys.USE_RAY] or config.program == _PIPELINE:
         return PoolsJob(config)
     from rankplan.trainers.ms_swift.torchrun import TorchrunJob  # a job on Ray needs no launchers
