@@ -28,6 +28,15 @@ TRAINERS = {
     "rlinf.yaml": "python {}.py",
 }
 """The config of each trainer, and its command; a script is its own."""
+GROWS = {
+    "ms_swift.yaml": "rollout=4",
+    "nemo_rl.yaml": "generation=2",
+    "open_instruct.sh": "vllm=8",
+    "roll.yaml": "actor_infer=4",
+    "skyrl.sh": "generator=2",
+    "slime.yaml": "rollout=2",
+}
+"""The component of which a trainer can run more engines, and how many fill a node. Others share accelerators."""
 OWN_NODES = ("roll.yaml", "rlinf.yaml")
 """Configs that state how many nodes there are: a repair is told where the spares are."""
 RLINF = "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n"
@@ -79,7 +88,7 @@ def check_plan(plan: Plan, rules: dict[str, Any], dead: set[str]) -> None:
     assert used and used.isdisjoint(dead)
 
 
-def test_what_is_stated_holds_from_the_file_to_the_repair(config: str) -> None:
+def test_what_is_stated_holds_from_the_file_to_the_repair(config: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stem = Path(config).stem
     done("init", config, "--inventory", "nodes.yaml", "-o", f"{stem}.job.yaml")
     draft = Path(f"{stem}.job.yaml").read_text()
@@ -132,3 +141,32 @@ def test_what_is_stated_holds_from_the_file_to_the_repair(config: str) -> None:
     check_plan(Plan.load("v3.json"), rules, dead)
     other = run("diff", "v0.json", "v2.json")
     assert other.exit_code in (0, 1) and "rules" not in other.stdout
+    _check_sizes(config, rules, dead, spares)
+
+    converted = run("convert", "v3.json", "--to", "roll")
+    assert "omitted in roll: `cluster.topology.keep`" in converted.stderr
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    assert ": fine, " in done("check", f"../{stem}.job.yaml")
+    done("plan", f"../{stem}.job.yaml", *words, "--save", "v0.json")
+    assert Plan.load("v0.json") == Plan.load("../v0.json")
+    assert Path("v0.json").read_bytes() == Path("../v0.json").read_bytes()
+
+
+def _check_sizes(config: str, rules: dict[str, Any], dead: set[str], spares: list[str]) -> None:
+    """Engines join and leave where the trainer can run more of them; else it is named."""
+    change = GROWS.get(config)
+    if change is None:
+        name = next(iter(Plan.load("v3.json")))
+        refused = run("replan", "v3.json", "--grow", f"{name}=1", *spares, "--save", "v4.json")
+        assert refused.exit_code == 1 and name in refused.stderr and not Path("v4.json").exists()
+        return
+    done("replan", "v3.json", "--grow", change, *spares, "--save", "v4.json")
+    done("replan", "v4.json", "--shrink", change, *spares, "--save", "v5.json")
+    before, grown, shrunk = (Plan.load(f"v{step}.json") for step in (3, 4, 5))
+    for plan in (grown, shrunk):
+        check_plan(plan, rules, dead)
+    component = change.partition("=")[0]
+    sizes = [len(plan[component]) for plan in (before, grown, shrunk)]
+    assert sizes[0] < sizes[1] and sizes[2] == sizes[0]
+    assert ": fine, " in done("check", "v5.json")
