@@ -1,8 +1,8 @@
-"""What a package needs to add a trainer or a launcher, besides the public names of `rankplan`.
+"""What a package needs to add a trainer, besides the public names of `rankplan`.
 
-Its entry point names a `Dialect` (group ``rankplan.dialects``), a `Launcher` (``rankplan.launchers``), or a command of
-click (``rankplan.commands``), which needs no name of this module. rankplan's own trainers use these names, too. A name
-is imported when it is used: the keys of a dialect need nothing that plans.
+Its entry point names a `Dialect` (group ``rankplan.dialects``). A launcher (``rankplan.launchers``) has the names of
+`rankplan.launchers`, a command of click (``rankplan.commands``) needs none. rankplan's own trainers use these names,
+too. A name is imported when it is used: the keys of a dialect need nothing that plans.
 """
 
 from __future__ import annotations
@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from rankplan.dialects.placing.engines import Engine as Engine
     from rankplan.dialects.placing.placer import Placer as Placer
     from rankplan.errors import Where as Where
-    from rankplan.launchers.draft import Draft as Draft
-    from rankplan.launchers.launcher import Launcher as Launcher
-    from rankplan.launchers.launcher import Starts as Starts
-    from rankplan.launchers.options import Form as Form
     from rankplan.plans.node_command import NodeCommand as NodeCommand
     from rankplan.plans.requests import NodeOrder as NodeOrder
     from rankplan.plans.rules import Rules as Rules
@@ -69,9 +65,6 @@ _NAMES = {
     "dialects.placing.engines": ("Engine",),
     "dialects.placing.placer": ("Placer",),
     "errors": ("Where",),
-    "launchers.draft": ("Draft",),
-    "launchers.launcher": ("Launcher", "Starts"),
-    "launchers.options": ("Form",),
     "plans.node_command": ("NodeCommand",),
     "plans.requests": ("NodeOrder",),
     "plans.rules": ("Rules",),

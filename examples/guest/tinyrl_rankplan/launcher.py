@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from rankplan import Diagnostic, sdk
+from rankplan import Diagnostic
+from rankplan.launchers import Draft, Form, Launcher, Starts
 
 
-def write(draft: sdk.Draft) -> str:
+def write(draft: Draft) -> str:
     """Return a line for each node, with its processes of each component."""
     user = draft.options.own.get("user")
     lines = []
@@ -23,9 +24,9 @@ def write(draft: sdk.Draft) -> str:
     return "\n".join(lines) + "\n"
 
 
-LAUNCHER = sdk.Launcher(
+LAUNCHER = Launcher(
     name="tinyhosts",
     write=write,
-    starts=sdk.Starts.NOTHING,
-    own={"user": sdk.Form("The user on every host.", metavar="NAME")},
+    starts=Starts.NOTHING,
+    own={"user": Form("The user on every host.", metavar="NAME")},
 )
