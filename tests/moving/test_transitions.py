@@ -194,6 +194,31 @@ def test_what_restarts_sends_nothing() -> None:
     assert kinds(found) == {"restart": 4} and {move.sender for move in found.moves} == {None}
 
 
+def test_a_robot_is_free_before_its_next_owner_loads() -> None:
+    arm = {"type": "Franka", "configs": [{"node_rank": 0, "robot_ip": "10.0.0.1"}]}
+
+    def placed(speed: str) -> Plan:
+        variables = [{"node_ranks": "0", "env_vars": [{"SPEED": speed}]}]
+        groups = [{"label": "arms", "node_ranks": "0", "hardware": arm, "env_configs": variables}]
+        components = {"env": {"placement": "0", "node_group": "arms"}}
+        return plan({"cluster": {"num_nodes": 1, "node_groups": groups, "component_placement": components}}, "1x4")
+
+    found = transition(placed("1"), placed("2"))
+    assert kinds(found) == {"restart": 1} and verify(found).breaches == ()
+    assert next(step for step in found.steps if step.do == "load").needs == ["free env/0"]
+    at_once = [step._replace(needs=[]) if step.do == "load" else step for step in found.steps]
+    assert 7 in {breach.invariant for breach in verify(replace(found, steps=tuple(at_once))).breaches}
+
+
+def test_each_rank_of_a_sharded_trainer_sends_its_part() -> None:
+    actor = {"placement": "0-3", "memory": {"training": "fsdp", "model": MODEL}}
+    before = planned({"actor": actor}, 1, 8, "80 GiB")
+    after = planned({"actor": actor, "rollout": engines("4-5", 1, model=MODEL, share=0.3)}, 1, 8, "80 GiB")
+    found = transition(before, after, costs={"sync": {"from": "actor", "to": "rollout"}})
+    assert {move.sender for move in found.moves} == {("actor", rank) for rank in range(4)}
+    assert {move.converts for move in found.moves} == {True}
+
+
 def test_an_engine_comes_from_the_nearest_slot_that_stays_and_else_from_the_trainer() -> None:
     actor = {"placement": "0-7", **ACTOR}
     one = planned({"actor": actor, "rollout": engines("8-9", 1)}, 3, 8, "80 GiB")
