@@ -127,6 +127,10 @@ OTHERS: dict[str, Any] = {
     "last_layers": 8,
     "chunks": 2,
     "whole_gradients": True,
+    "wide_logits": True,
+    "fused_logits": True,
+    "logits_chunk": 128,
+    "empties_cache": True,
     "zero_stage": 2,
     "lora": 16,
     "share": 0.4,
@@ -137,7 +141,7 @@ OTHERS: dict[str, Any] = {
     "cache_precision": "fp8",
 }
 OF_FRAMEWORK = {
-    "megatron": {"chunks", "distributed_optimizer", "sequence_parallel", "first_layers", "last_layers"},
+    "megatron": {"wide_logits", "chunks", "distributed_optimizer", "sequence_parallel", "first_layers", "last_layers"},
     "fsdp": {"shards", "whole_gradients"},
     "deepspeed": {"zero_stage"},
     "vllm": {"cache_size"},

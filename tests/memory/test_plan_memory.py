@@ -222,3 +222,16 @@ def test_an_engine_that_may_not_start_is_unknown_and_says_so() -> None:
     (warning,) = [one for one in report.warnings if one.code == "memory-unknown"]
     assert "the engine of `rollout` may not start on accelerator 0 of node 0" in warning.message
     assert "one request of 29,000 needs" in warning.message
+
+
+def test_components_of_one_process_count_it_once() -> None:
+    fsdp = {"training": "fsdp", "recompute": "full", "tokens": 4096, "sleep": "host", "empties_cache": True}
+    uppers = []
+    for shares in (False, True):
+        memory = fsdp | {"shares_process": shares}
+        names = {name: {"placement": "0-7", "memory": memory} for name in ("actor", "critic")}
+        parts = _plan(names).memory()["actor",]["train"].parts
+        uppers.append((parts["critic asleep"][1], parts["communication"][1]))
+    (alone, communication), (together, same) = uppers
+    assert alone - together == 5 * GIB  # the context, and the buffers of collectives
+    assert communication == same == 4 * GIB

@@ -127,6 +127,10 @@ pub struct Training {
     whole_gradients: bool,
     micro_batches: Option<f64>,
     lora: bool,
+    wide_logits: bool,
+    fused_logits: bool,
+    logits_chunk: Option<f64>,
+    empties_cache: bool,
     sleep: Option<String>,
 }
 
@@ -177,6 +181,10 @@ impl Training {
             whole_gradients: self.whole_gradients,
             micro_batches: self.micro_batches,
             lora: self.lora,
+            wide_logits: self.wide_logits,
+            fused_logits: self.fused_logits,
+            logits_chunk: self.logits_chunk,
+            empties_cache: self.empties_cache,
         })
     }
 }
@@ -258,7 +266,7 @@ pub fn training_memory(py: Python<'_>, model: Model, training: Training) -> PyRe
     Ok(py.detach(|| {
         let stage = |stage| {
             let parts = settings.parts(&model, stage);
-            let asleep = phases::asleep(&parts, sleep);
+            let asleep = phases::trainer_asleep(&model, &settings, stage, sleep);
             let host = phases::host_of_trainer(&model, &settings, stage, sleep);
             (plain(&parts), pair(asleep), pair(host))
         };
@@ -291,7 +299,8 @@ pub fn switch_memory(model: Model, training: Training, engine: Engine, card: f64
     let sleep = sleep(training.sleep.as_deref())?;
     let awake = engine.parts(&model, card);
     let stages = (0..trainer.stages.pp.max(1.0) as u32).map(f64::from);
-    Ok(stages.map(|stage| plain(&phases::switch(&model, &trainer.parts(&model, stage), &awake, sleep))).collect())
+    let stage = |stage| plain(&phases::switch(&model, &trainer.between_steps(&model, stage), &awake, sleep));
+    Ok(stages.map(stage).collect())
 }
 
 /// What each part is measured to need, whether these are all parts, and what is left while it sleeps.

@@ -23,7 +23,7 @@ from rankplan.memory.shared_cards import (
     stated_memory,
     stretches,
 )
-from rankplan.memory.slots import Evaluation, Slot
+from rankplan.memory.slots import Evaluation, Slot, asleep_beside
 from rankplan.memory.spelling import Spelling
 from rankplan.memory.usual import RESIDENT, SLEEP, Usual
 from rankplan.nodes.inventory import Inventory
@@ -197,7 +197,8 @@ class Needs:
             if other not in self.evaluations:
                 parts[other] = (0.0, math.inf)
                 continue
-            low, high = self.evaluations[other].slot(shared.size).asleep
+            sleeper = self.evaluations[other].slot(shared.size)
+            low, high = asleep_beside(sleeper, in_one_process=self._in_one_process(names[0], other))
             parts[f"{other} asleep"] = (0.0 if anywhere else low * count, high * count)
         if self.reserve:
             parts[RESERVED] = (self.reserve, self.reserve)
@@ -264,6 +265,9 @@ class Needs:
                 assumed.append(Assumed(other, Usual("sleep", sleep)))
             left[other] = count * (sleeper.resident if sleep == RESIDENT else sleeper.asleep)
         return _Asleep(left, sum(left.values()) + self.reserve, complete, tuple(assumed))
+
+    def _in_one_process(self, name: str, other: str) -> bool:
+        return all(self.evaluations[each].entry.shares_process for each in (name, other))
 
     def _is_engine(self, name: str) -> bool:
         evaluation = self.evaluations.get(name)

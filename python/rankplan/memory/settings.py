@@ -25,7 +25,9 @@ class Training:
     those of a micro-batch, all of which it has with ``fixed_length``; ``trained_tokens`` are those of one with a
     backward pass. ``optimizer_in_step``: the optimizer is on the accelerator only while it updates the weights.
     ``length`` is that of a sequence. ``unfused``: attention stores its scores. ``whole_gradients``: they stay undivided
-    until the last micro-batch of a step.
+    until the last micro-batch of a step. ``wide_logits``: logits have several copies of 32 bits. ``fused_logits``: they
+    are computed in chunks, and never whole; ``logits_chunk``: only so many tokens have some in 32 bits.
+    ``empties_cache``: the allocator is emptied before others have their turn.
     """
 
     framework: str
@@ -57,6 +59,10 @@ class Training:
     whole_gradients: bool = False
     micro_batches: int | None = None
     lora: bool = False
+    wide_logits: bool = False
+    fused_logits: bool = False
+    logits_chunk: int | None = None
+    empties_cache: bool = False
     sleep: str | None = None
 
 

@@ -30,8 +30,8 @@ class Slot:
     """What a component needs on an accelerator: awake, asleep, and on the host.
 
     ``parts`` are those of the fullest pipeline stage, of which there are ``stages``; ``of_process`` are the names of
-    those that no allocator counts. ``tokens`` bounds the cache of an engine, and ``starts`` tells whether the engine
-    starts with its share; ``None``: that is uncertain.
+    those that no allocator counts, which ``asleep`` has, too. ``tokens`` bounds the cache of an engine, and ``starts``
+    tells whether the engine starts with its share; ``None``: that is uncertain.
     """
 
     parts: Parts
@@ -41,6 +41,15 @@ class Slot:
     stages: int = 1
     tokens: Bounds | None = None
     starts: bool | None = True
+
+
+def asleep_beside(sleeper: Slot, *, in_one_process: bool) -> Bounds:
+    """Return what a component leaves asleep; its process is that of what is awake if they are ``in_one_process``."""
+    low, high = sleeper.asleep
+    if not in_one_process:
+        return low, high
+    around = sum(sleeper.parts[name][1] for name in sleeper.of_process)
+    return low, max(low, high - around)
 
 
 def unbounded(slot: Slot) -> Slot:
@@ -221,6 +230,10 @@ class Evaluation:
             optimizer_in_step=entry.optimizer_in_step,
             length=entry.length,
             lora=entry.lora is not None,
+            wide_logits=entry.wide_logits,
+            fused_logits=entry.fused_logits,
+            logits_chunk=entry.logits_chunk,
+            empties_cache=entry.empties_cache,
             sleep=entry.sleep,
         )
         if self.sized and self.spread == 1:

@@ -16,6 +16,7 @@ KINDS = ("training", "forward", "engine", "resident")
 
 _MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "tokens", "unread"}
 _COMPUTES = {*_MODEL, "target_tokens", "micro_batch", "optimizer_on_host", "shards"}
+_COMPUTES |= {"wide_logits", "fused_logits", "logits_chunk", "empties_cache", "shares_process"}
 
 FITTING = {
     "resident": {"resident", "sleep"},
@@ -36,18 +37,8 @@ _FRAMEWORK = {
 }
 """The framework of the keys that only one of them has."""
 
-COUNTS = (
-    "length",
-    "tokens",
-    "target_tokens",
-    "trained_tokens",
-    "micro_batch",
-    "lora",
-    "first_layers",
-    "last_layers",
-    "chunks",
-    "sequences",
-)
+COUNTS = ("length", "tokens", "target_tokens", "trained_tokens", "logits_chunk", "micro_batch", "lora", "first_layers")
+COUNTS += ("last_layers", "chunks", "sequences")
 """Settings that are whole numbers from 1 to ``LARGEST_COUNT``."""
 
 LARGEST_COUNT = 10**9
@@ -65,9 +56,12 @@ class MemorySettings:
     others have their turn: ``none``, ``host`` or ``free``. ``length``, ``tokens`` and ``sequences`` count tokens of the
     longest sequence, tokens of a micro-batch or a step, and requests at once; ``target_tokens`` are those that a
     micro-batch is filled up to, where a longer sequence may be one of its own, and ``trained_tokens`` those of one with
-    a backward pass, where a forward pass may have more. ``unread`` names keys with small effects that are not counted:
-    then no bound is known. ``share`` and ``optimizer_on_host`` are
-    fractions. The schema of configs describes every key (`rankplan schema`).
+    a backward pass, where a forward pass may have more. ``wide_logits``: logits have several copies of 32 bits.
+    ``fused_logits``: they are computed in chunks, and never whole; ``logits_chunk``: only so many tokens have some in
+    32 bits at once. ``empties_cache``: it empties its allocator before others have their turn. ``shares_process``: it
+    runs in one process with the components beside it that say so, too. ``unread`` names keys with small effects that
+    are not counted: then no bound is known. ``share`` and ``optimizer_on_host`` are fractions. The schema of configs
+    describes every key (`rankplan schema`).
     """
 
     training: str | None = None
@@ -87,6 +81,11 @@ class MemorySettings:
     micro_batch: int | None = None
     optimizer_on_host: float = 0.0
     shards: int | None = None
+    wide_logits: bool = False
+    fused_logits: bool = False
+    logits_chunk: int | None = None
+    empties_cache: bool = False
+    shares_process: bool = False
     # trainers
     trained_tokens: int | None = None
     optimizer_in_step: bool = False

@@ -171,6 +171,11 @@ MEMORY = Record(
         "sequence_parallel": _known_switch("Megatron: tensor groups divide norms too."),
         "recompute": _words("recompute", RECOMPUTE, "Activations that are computed again: none, selective, or full."),
         "whole_gradients": _switch("FSDP: gradients stay whole until the last micro-batch of a step."),
+        "wide_logits": _switch("Megatron: logits have several copies of 32 bits."),
+        "fused_logits": _switch("Logits are computed in chunks, and never whole."),
+        "logits_chunk": _count("Tokens of a chunk of logits in 32 bits; the others keep 16."),
+        "empties_cache": _switch("It empties its allocator before others have their turn."),
+        "shares_process": _switch("It runs in one process with the components beside it that say so, too."),
         "zero_stage": Field(
             whole_number(0, 3), "DeepSpeed: its stage.", {"type": "integer", "minimum": 0, "maximum": 3}, optional=True
         ),

@@ -121,7 +121,7 @@ impl Engine {
         ];
         if !self.is_within_share() {
             parts.push(Part::pass("activations", 0.0, self.activations(model)));
-            parts.extend(around());
+            parts.extend(around(self.tp * self.pp));
         }
         parts
     }
@@ -191,7 +191,7 @@ impl Engine {
             return Bounds::new((size / token).floor(), (size / token).floor());
         }
         let weights = self.weights(model);
-        let others: f64 = around().iter().map(|part| part.bounds.upper).sum();
+        let others: f64 = around(self.tp * self.pp).iter().map(|part| part.bounds.upper).sum();
         let taken = others + self.activations(model) + self.graphs();
         let (low, high) = (self.share.unwrap_or(0.0), self.share.unwrap_or(1.0));
         let (least, most) = match self.kind {

@@ -10,9 +10,9 @@
 use super::engine::{Engine, Kind};
 use super::model::{Model, Shape};
 use super::numbers::{
-    ADAPTERS, ASLEEP, AVERAGE, BUCKET, BUFFERS, DEEPSPEED, EIGHT_BITS, FILLED, FSDP, Fit, GROUP_ASLEEP, LIBRARIES,
-    LIVE, LONGEST_STEP, LOST, MEGATRON, PADDED, QUANTIZED, REPACKED, SCORES, SELECTIVE, SEQUENCES, SPARE, STEP,
-    USUAL_LENGTH, USUAL_STEP,
+    ADAPTERS, ASLEEP, AVERAGE, BUCKET, BUFFERS, CHUNK_LOGIT, DEEPSPEED, EIGHT_BITS, FILLED, FSDP, FUSED_CHUNK, Fit,
+    GROUP_ASLEEP, LIBRARIES, LIVE, LONGEST_STEP, LOST, MEGATRON, NARROW_LOGIT, PADDED, QUANTIZED, REPACKED, SCORES,
+    SELECTIVE, SEQUENCES, SPARE, STEP, USUAL_LENGTH, USUAL_STEP,
 };
 use super::phases::Sleep;
 use super::training::{Framework, Optimizer, Recompute, Training};
@@ -93,7 +93,7 @@ impl Training {
             parts.retain(|part| part.belongs != Belongs::Update);
         }
         let tokens = self.filled(tokens);
-        let logits = if self.is_last(pass.stage) { tokens * self.likely_logits(pass.shape) } else { 0.0 };
+        let logits = if self.is_last(pass.stage) { self.likely_logits(pass.shape, tokens) } else { 0.0 };
         let step = [
             part("gathered", Belongs::Pass, pass.gathered),
             part("activations", Belongs::Pass, pass.times * tokens * self.likely_activations(pass.shape, pass.stage)),
@@ -122,7 +122,7 @@ impl Training {
         }
         let tokens = self.filled(tokens);
         let layer = pass.times * tokens * self.likely_largest_layer(pass.shape, pass.stage);
-        let logits = if self.is_last(pass.stage) { tokens * self.likely_logits(pass.shape) / 2.0 } else { 0.0 };
+        let logits = if self.is_last(pass.stage) { self.likely_logits(pass.shape, tokens) / 2.0 } else { 0.0 };
         let (name, largest) = if logits > layer { ("logits", logits) } else { ("activations", layer) };
         parts.extend([part("gathered", Belongs::Pass, pass.gathered), part(name, Belongs::Pass, largest)]);
         parts
@@ -261,9 +261,19 @@ impl Training {
         8.0 * h / split + 2.0 * (qkv + out) + latent + scores + ffn
     }
 
-    fn likely_logits(&self, shape: &Shape) -> f64 {
+    fn likely_logits(&self, shape: &Shape, tokens: f64) -> f64 {
         // A critic has a scalar head.
-        if shape.scored { 0.0 } else { self.fit().logit * shape.vocab / self.tp }
+        if shape.scored {
+            return 0.0;
+        }
+        let whole = self.fit().logit * tokens;
+        let chunk = |most: f64| CHUNK_LOGIT * tokens.min(most);
+        let bytes = match self.logits_chunk {
+            _ if self.fused_logits => chunk(FUSED_CHUNK / 2.0),
+            Some(most) => NARROW_LOGIT * tokens + chunk(most),
+            None => whole,
+        };
+        bytes.min(whole) * shape.vocab / self.tp
     }
 }
 

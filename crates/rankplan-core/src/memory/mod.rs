@@ -145,10 +145,13 @@ pub fn total(parts: &[Part]) -> Bounds {
 }
 
 /// What a process holds besides its own tensors: its context, communication buffers, and workspaces of libraries.
-pub(crate) fn around() -> [Part; 3] {
+///
+/// A component of one slot has no group of its own.
+pub(crate) fn around(slots: f64) -> [Part; 3] {
+    let communication = if slots > 1.0 { numbers::COMMUNICATION } else { numbers::COMMUNICATION_ALONE };
     [
         Part::new("context", Belongs::Process, 0.0, numbers::CONTEXT),
-        Part::new("communication", Belongs::Process, 0.0, numbers::COMMUNICATION),
+        Part::new("communication", Belongs::Process, 0.0, communication),
         Part::new("workspaces", Belongs::Allocator, 0.0, numbers::WORKSPACES),
     ]
 }

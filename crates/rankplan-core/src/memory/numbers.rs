@@ -11,6 +11,8 @@ use super::GIB;
 pub const CONTEXT: f64 = GIB;
 /// Buffers of collectives, at most. An engine in a tensor group kept 2.4 and 7.2 GiB asleep, with its context (`asleep`).
 pub const COMMUNICATION: f64 = 4.0 * GIB;
+/// The same of a component with one slot, which may still be in a group that its weights are sent to. Chosen.
+pub const COMMUNICATION_ALONE: f64 = GIB;
 /// Workspaces of libraries, at most. Chosen.
 pub const WORKSPACES: f64 = 1.5 * GIB;
 /// Part of the allocated memory that may be lost between blocks, at most. Chosen: half more than `LOST`, which was fitted.
@@ -24,6 +26,22 @@ pub const USABLE: f64 = 0.985;
 pub const MOST_ADAPTERS: f64 = 0.05;
 /// Megatron-LM pads the vocabulary to a multiple of this for each tensor rank (`--make-vocab-size-divisible-by`).
 pub const VOCABULARY_UNIT: f64 = 128.0;
+/// Bytes of a logit, at most: of 16 bits, of 32 bits, and their gradients. Megatron-LM: `VocabParallelCrossEntropy`.
+pub const MOST_OF_LOGIT: f64 = 12.0;
+/// The same with a softmax and a scaled copy of 32 bits. NeMo-RL: `DistributedLogprob`; slime: `_VocabParallelLogProbEntropy`;
+/// verl: `entropy_from_logits` with a gradient.
+pub const MOST_OF_WIDE_LOGIT: f64 = 16.0;
+/// The same where only chunks of them have 32 bits: scaled by a temperature, each with its gradient. NeMo-RL:
+/// `ChunkedDistributedLogprob`.
+pub const MOST_OF_NARROW_LOGIT: f64 = 8.0;
+/// Bytes of a logit of a chunk, at most: verl's `_fused_linear_for_ppo_bwd` has ten tensors of 32 bits and two of 16.
+pub const MOST_OF_CHUNK: f64 = 48.0;
+/// Tokens of a chunk of fused logits. verl: `FusedLinearForPPO`, 512; SkyRL: `logprobs_chunk_size`, 1024.
+pub const FUSED_CHUNK: f64 = 1024.0;
+/// Logits of a token that are stored where its kernels are fused. verl: `vocab_per_split` of `efficient_entropy_backward`.
+pub const FUSED_SPLIT: f64 = 9504.0;
+/// Bytes of a parameter that the step of an Adam in 32 bits allocates. PyTorch: `_multi_tensor_adamw`, the roots of its moments.
+pub const FOREACH: f64 = 4.0;
 /// How many times the average of tokens an expert group may get. Chosen: more is not claimed.
 pub const IMBALANCE: f64 = 4.0;
 /// Part of the parameters that layers of attention must have to stand for a model. Chosen.
@@ -60,6 +78,11 @@ pub struct Fit {
     /// Copies at the step of an optimizer, as a part of their upper bound.
     pub copies: f64,
 }
+
+/// Bytes of a logit where only chunks of them have 32 bits: 16 bits and the gradient. NeMo-RL: `ChunkedDistributedLogprob`.
+pub const NARROW_LOGIT: f64 = 4.0;
+/// Bytes of a logit of a chunk: half of `MOST_OF_CHUNK`. Chosen.
+pub const CHUNK_LOGIT: f64 = 24.0;
 
 /// Fitted to 132 peaks of Megatron-LM (`train-peak`).
 pub const MEGATRON: Fit = Fit { stored: 1.05, logit: 7.3, copies: 0.42 };

@@ -4,7 +4,10 @@
 //! ranks); activations: arXiv 2205.05198, table 2. DeepSpeed: `estimate_zero2_model_states_mem_needs`, `estimate_zero3_...`.
 
 use super::model::{Counts, Model, Shape, Stages};
-use super::numbers::{FRAGMENTS, IMBALANCE, MOST_ADAPTERS, VOCABULARY_UNIT};
+use super::numbers::{
+    FOREACH, FRAGMENTS, FUSED_CHUNK, FUSED_SPLIT, IMBALANCE, MOST_ADAPTERS, MOST_OF_CHUNK, MOST_OF_LOGIT,
+    MOST_OF_NARROW_LOGIT, MOST_OF_WIDE_LOGIT, VOCABULARY_UNIT,
+};
 use super::{Belongs, Part, around, total};
 
 /// How the states of a trainer are divided.
@@ -99,6 +102,14 @@ pub struct Training {
     pub micro_batches: Option<f64>,
     /// Whether only adapters are trained.
     pub lora: bool,
+    /// Whether logits have several copies of 32 bits (Megatron; others may always).
+    pub wide_logits: bool,
+    /// Whether logits are computed in chunks, and never whole.
+    pub fused_logits: bool,
+    /// Tokens of a chunk of logits in 32 bits; the others keep 16.
+    pub logits_chunk: Option<f64>,
+    /// Whether the allocator is emptied before another component has its turn.
+    pub empties_cache: bool,
 }
 
 impl Training {
@@ -122,9 +133,34 @@ impl Training {
         };
         parts.push(self.activations(model, stage));
         parts.push(self.logits(model, stage));
+        parts.extend(self.step_of_adam(most, &parts));
         parts.push(Part::new("fragments", Belongs::Allocator, 0.0, FRAGMENTS * total(&parts).upper));
-        parts.extend(around());
+        parts.extend(around(self.slots));
         parts
+    }
+
+    /// The parts between steps, as others on the accelerator find them.
+    ///
+    /// Gradients are whole only until the last micro-batch. An allocator that is not emptied may keep their blocks.
+    pub fn between_steps(&self, model: &Model, stage: f64) -> Vec<Part> {
+        Training { whole_gradients: self.whole_gradients && !self.empties_cache, ..*self }.parts(model, stage)
+    }
+
+    /// What the step of PyTorch's Adam allocates beyond what a pass over the layers has left free.
+    ///
+    /// Of 16-bit weights, the bound of the optimizer has room for it.
+    fn step_of_adam(&self, most: Counts, parts: &[Part]) -> Option<Part> {
+        if self.framework != Framework::Fsdp || self.lora || self.weight < 4.0 {
+            return None;
+        }
+        let pass = parts.iter().filter(|part| part.belongs == Belongs::Pass).map(|part| part.bounds.upper).sum::<f64>();
+        let copies = FOREACH * (1.0 - self.on_host) * self.most_of_shard(most) - pass;
+        Some(Part::new("copies at the step", Belongs::Update, 0.0, copies.max(0.0)))
+    }
+
+    /// The most parameters of a slot of FSDP.
+    fn most_of_shard(&self, most: Counts) -> f64 {
+        ((most.divided + most.experts) / self.tp + most.copied) / self.shards()
     }
 
     /// The parameters with a padded vocabulary.
@@ -196,7 +232,7 @@ impl Training {
     fn fsdp(&self, model: &Model, least: Counts, most: Counts) -> Vec<Part> {
         let shards = self.shards();
         let each = least.total() / (self.tp * shards);
-        let most_each = ((most.divided + most.experts) / self.tp + most.copied) / shards;
+        let most_each = self.most_of_shard(most);
         let left = 1.0 - self.on_host;
         let whole = (most.divided + most.experts) / self.tp + most.copied;
         let most_gradients = 4.0 * if self.whole_gradients { whole } else { most_each };
@@ -210,7 +246,8 @@ impl Training {
         } else {
             let (low, high) = match self.optimizer {
                 Optimizer::Other => (0.0, f64::INFINITY),
-                _ => (2.0 * bytes, 12.0),
+                // Adam's moments have the type of the weights; smaller weights may have a copy of 32 bits besides.
+                _ => (2.0 * bytes, if bytes >= 4.0 { 8.0 } else { 12.0 }),
             };
             vec![
                 Part::state("weights", bytes * left * each, 4.0 * most_each),
@@ -376,10 +413,21 @@ impl Training {
         let (Some(shape), Some(tokens)) = (model.known(), self.here()) else {
             return Part::pass("logits", 0.0, f64::INFINITY);
         };
-        let kept = self.fixed_length && self.framework != Framework::Forward;
+        let kept = self.fixed_length && self.framework != Framework::Forward && !self.fused_logits;
         let lower = if kept { 2.0 * tokens * shape.vocab / self.tp } else { 0.0 };
         let padded = shape.vocab / self.tp + VOCABULARY_UNIT;
-        Part::pass("logits", lower, 12.0 * tokens * padded)
+        let chunk = |most: f64| MOST_OF_CHUNK * tokens.min(most) * padded;
+        let is_wide = self.wide_logits || matches!(self.framework, Framework::Fsdp | Framework::DeepSpeed);
+        let whole = if is_wide { MOST_OF_WIDE_LOGIT } else { MOST_OF_LOGIT } * tokens * padded;
+        let upper = match self.logits_chunk {
+            // With the gradient of the output layer, of one chunk and of all.
+            _ if self.fused_logits => {
+                2.0 * tokens * FUSED_SPLIT + chunk(FUSED_CHUNK) + 8.0 * shape.embedding() / self.tp
+            }
+            Some(most) => (MOST_OF_NARROW_LOGIT * tokens * padded + chunk(most)).min(whole),
+            None => whole,
+        };
+        Part::pass("logits", lower, upper)
     }
 }
 

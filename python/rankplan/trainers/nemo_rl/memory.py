@@ -113,6 +113,16 @@ _MEGATRON = (
         only="megatron",
     ),
     setting("sequence_parallel", switch(f"{_MEGATRON_CFG}.sequence_parallel", default=None), only="megatron"),
+    # DistributedLogprob: 32-bit logits, their softmax and log-probabilities
+    fixed("wide_logits", value=True, only="megatron"),
+    # ChunkedDistributedLogprob; _validate_chunking_config: it demands defer_fp32_logits
+    setting(
+        "logits_chunk",
+        size("@.logprob_chunk_size"),
+        switch(f"{_MEGATRON_CFG}.defer_fp32_logits"),
+        by=lambda chunk, deferred: chunk if deferred else None,
+        only="megatron",
+    ),
     setting(
         "recompute",
         text(f"{_MEGATRON_CFG}.recompute_granularity", default="full"),
@@ -282,6 +292,7 @@ ROLES = (
             layers(_POLICY_CONFIG, _of_teacher("model_overrides")),
             setting("precision", text("policy.precision"), _of_teacher("fp8_cfg.fp8_param"), by=convert.precision),
             setting("length", _POLICY_LENGTH),
+            fixed("wide_logits", value=True),
             setting(
                 "tokens",
                 _POLICY_LENGTH,

@@ -84,6 +84,9 @@ _SHARED = (
     setting("optimizer_on_host", switch("@.fsdp_config.cpu_offload"), by=convert.whole, only="fsdp"),
     setting("", anything("@.fsdp_config.reshard_after_forward", default=True), by=convert.resharded, only="fsdp"),
     setting("shards", size("@.fsdp_config.fsdp_size"), fact("slots"), by=convert.shards, only="fsdp"),
+    # WorkerDispatch empties every model's allocator after the forward passes and after training
+    setting("empties_cache", keys.COLOCATE_ALL, by=bool),
+    setting("fused_logits", switch("trainer.fused_lm_head_logprob"), by=bool, only="megatron"),
     layers("@.model_config_kwargs", "@.megatron_config.model_config_kwargs", _MODEL),
     unless("@.inference_only_init", f"{_MODEL}.fp8"),
     nearly("@.model.fake_int4_qat.enabled", _DRAFTS, *stage_keys(f"{_MODEL}."), *draft_keys(f"{_MODEL}.")),

@@ -164,6 +164,8 @@ _SIDE = (
         by=lambda name, stateless, aware: convert.optimizer("stateless" if stateless else name, aware),
     ),
     offloading("", fraction=1.0),
+    # _VocabParallelLogProbEntropy: it keeps the softmax of all its chunks (log_probs_chunk_size) for the backward pass
+    fixed("wide_logits", value=True),
     # set_default_megatron_args: always
     fixed("distributed_optimizer", value=True),
     setting("sequence_parallel", switch("sequence_parallel")),

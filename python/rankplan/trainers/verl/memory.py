@@ -95,6 +95,25 @@ def _offloaded(section: str, *, only: str) -> Setting:
     return setting("sleep", weights, optimizer, by=convert.asleep, only=only)
 
 
+_FUSED = switch(f"{keys.MODEL}.use_fused_kernels")
+_UNPADDED = switch(f"{keys.MODEL}.use_remove_padding", default=True)
+
+_AS_A_TRAINER = (
+    # ActorRolloutRefWorker.update_weights: aggressive_empty_cache before the engine wakes, and again before its cache
+    fixed("empties_cache", value=True),
+    # create_colocated_worker_cls: one process for all trainers and references of a pool
+    fixed("shares_process", value=True),
+)
+_LOGITS = (
+    # FusedLinearForPPO, efficient_entropy_backward: in chunks of tokens, or of the vocabulary
+    setting("fused_logits", _FUSED, by=bool, only="fsdp"),
+    # MegatronEngine._maybe_enable_fused_kernels
+    setting("fused_logits", _FUSED, _UNPADDED, by=lambda fused, unpadded: bool(fused and unpadded), only="megatron"),
+)
+"""``entropy_from_logits_with_chunking`` decides no peak: PyTorch keeps the softmax of every chunk, in 32 bits, for the
+backward pass."""
+
+
 class _Model:
     """The keys of a model in a section that FSDP or Megatron trains or computes."""
 
@@ -222,6 +241,8 @@ def _actor() -> Role:
             *actor.trained(_STRATEGY),
             *_adapted(keys.MODEL, (*_MODEL_LAYERS, actor.transformer), keys.LORA_RANK, keys.LORA_ADAPTER),
             nearly(_DRAFT),
+            *_AS_A_TRAINER,
+            *_LOGITS,
             setting("trained_tokens", *trained, by=_tokens),
             setting(
                 "tokens",
@@ -257,6 +278,7 @@ def _critic() -> Role:
         (
             *critic.trained(text(f"{section}.strategy", fallbacks=(_STRATEGY.path,))),
             *_adapted(model, (*model_layers, critic.transformer), lora_rank, anything(f"{model}.lora_adapter_path")),
+            *_AS_A_TRAINER,
             setting("trained_tokens", *trained, by=_tokens),
             setting(
                 "tokens",
@@ -294,6 +316,8 @@ def _reference() -> Role:
             ),
             *reference.stages,
             nearly(_DRAFT),
+            *_AS_A_TRAINER,
+            *_LOGITS,
             layers(*_MODEL_LAYERS, reference.transformer),
             setting(
                 "tokens",
