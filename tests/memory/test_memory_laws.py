@@ -199,9 +199,9 @@ def test_longer_requests_never_need_less(model: Model, engine: Engine, length: i
 
 @given(MODELS, trainings())
 def test_a_larger_data_group_or_more_on_the_host_never_needs_more(model: Model, training: Training) -> None:
-    # One slot alone has no group: two have larger buffers.
-    if training.slots > 1:
-        assert _no_less(_bounds(model, replace(training, slots=training.slots * 2)), _bounds(model, training))
+    # One slot alone has no group, and smaller buffers.
+    several = replace(training, slots=training.slots * 2)
+    assert _no_less(_bounds(model, replace(several, slots=several.slots * 2)), _bounds(model, several))
     if training.on_host <= 0.25:
         assert _no_less(_bounds(model, replace(training, on_host=training.on_host + 0.5)), _bounds(model, training))
 

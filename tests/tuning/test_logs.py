@@ -219,6 +219,20 @@ def test_costs_of_another_form_are_faults_beside_a_log(costs: str) -> None:
     assert done.exit_code == 1 and "error[" in done.stderr, done.output
 
 
+@pytest.mark.parametrize(
+    ("costs", "place"),
+    [
+        ("unit: none", "costs.yaml:2:7"),
+        ("components: {actor: {seconds: {8: fast}}, rollout: {}}", "costs.yaml:2:35"),
+        ("runs: [{accelerators: 64}]", "costs.yaml:2:9"),
+        ("sharing: [sideways]", "costs.yaml:2:1"),
+    ],
+)
+def test_a_fault_of_costs_beside_a_log_has_its_line(costs: str, place: str) -> None:
+    done = _with_log(f"async: {{rule: stream}}\n{costs}\n")
+    assert done.exit_code == 1 and f"--> {place}" in done.stderr, done.output
+
+
 def test_the_run_of_a_log_has_the_names_of_the_costs() -> None:
     stated = "components: {learner: {}, sampler: {}}\nlend: {from: learner, to: sampler}\n"
     done = _with_log(f"async: {{rule: stream}}\n{stated}")

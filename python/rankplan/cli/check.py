@@ -49,7 +49,7 @@ _INTERVAL = 0.3
     "--measured",
     metavar="PHASE=SIZE",
     multiple=True,
-    help="Use a measured peak for a phase: actor.train=57GiB, or the log of verl. Repeatable.",
+    help="Use a measured peak for a phase: actor.train=57GiB, or the log of verl, NeMo-RL or slime. Repeatable.",
 )
 @memory_options
 @click.option(

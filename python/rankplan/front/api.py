@@ -62,7 +62,7 @@ def check(
     ``memory`` tells what each phase needs, too. ``model`` is the name, or the path, of the model of components whose
     own is unknown. ``reserve`` is what other programs use of each accelerator, in bytes or as a text (``"2 GiB"``), and
     ``costs`` may have measured peaks, as `tune` takes them. ``measured`` are texts such as ``actor.train=57GiB``, or
-    the path of verl's log: what the allocator held at the peak of a phase takes the place of the likely value.
+    the path of a trainer's log: what the allocator held at the peak of a phase takes the place of the likely value.
 
     Raises ``OSError`` if a file cannot be read, ``ValueError`` for an unknown dialect or a reserve that is no size.
     """

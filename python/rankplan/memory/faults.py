@@ -138,10 +138,11 @@ def no_measured_size(text: object) -> Diagnostic:
     return Diagnostic("invalid-value", message, _MEASURED)
 
 
-def no_peak_in_log(path: str) -> Diagnostic:
-    """Return the fault of a log without a peak."""
-    message = f"{path} has no line with `perf/max_memory_allocated_gb`, verl's peak of a step"
-    return Diagnostic("invalid-value", message, "pass the log of verl's console logger, or write `actor.train=57GiB`")
+def no_peak_in_log(path: str, examples: Sequence[str]) -> Diagnostic:
+    """Return the fault of a log without a peak; ``examples`` are what such a line has."""
+    texts = ", ".join(f"`{example}`" for example in examples)
+    message = f"{path} has no line with the memory of a step, as verl, NeMo-RL and slime print it: {texts}"
+    return Diagnostic("invalid-value", message, "pass what the trainer prints, or write `actor.train=57GiB`")
 
 
 def no_such_phase(phase: str, phases: Sequence[str]) -> Diagnostic:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from rankplan._core import likely_room
 from rankplan.errors import PlacementError
 from rankplan.hardware.cards import SMALLEST_SIZE, size_in_bytes
 from rankplan.memory import faults
@@ -26,9 +27,49 @@ class Phase(NamedTuple):
 Measured: TypeAlias = Mapping[Phase, float]
 """What the allocator of a component held at its peak in a phase, in bytes."""
 
+
+class _LogForm(NamedTuple):
+    """How a trainer prints what its allocator holds, in GiB, and of which phase.
+
+    ``example`` is the text that a line has. ``is_reserved``: what was reserved after a step, which has the blocks that
+    the allocator lost.
+    """
+
+    example: str
+    pattern: re.Pattern[str]
+    phase: Phase
+    is_reserved: bool = False
+
+
 _LARGEST_LOG = 1 << 28
-_VERL = re.compile(r"perf/max_memory_allocated_gb['\"]?\s*[:=]\s*(?:np\.float\d+\()?([0-9]+(?:\.[0-9]+)?)")
-"""verl: ``compute_data_metrics`` of the update of the actor, ``torch.cuda.max_memory_allocated() / 1024**3``."""
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
+_FORMS = (
+    # compute_data_metrics of the update of the actor: torch.cuda.max_memory_allocated() / 1024**3
+    _LogForm(
+        "perf/max_memory_allocated_gb",
+        re.compile(rf"perf/max_memory_allocated_gb['\"]?\s*[:=]\s*(?:np\.float\d+\()?{_NUMBER}"),
+        Phase("actor", "train"),
+    ),
+    # NeMo-RL 7ea279a, MegatronPolicyWorker with NRL_LOG_LEVEL=DEBUG: the peak since the last line
+    _LogForm("[gpumem] max_alloc=", re.compile(rf"\[gpumem\] .*?\bmax_alloc={_NUMBER}"), Phase("policy", "train")),
+    # NeMo-RL, offload_before_refit of all policy workers
+    _LogForm(
+        "GPU Memory before optimizer offload",
+        re.compile(rf"GPU Memory before optimizer offload: [0-9.]+GB allocated, {_NUMBER}GB reserved"),
+        Phase("policy", "train"),
+        is_reserved=True,
+    ),
+    # slime 624b824, print_memory of MegatronTrainRayActor.sleep
+    _LogForm(
+        "Memory-Usage before offload model",
+        re.compile(rf"Memory-Usage before offload model[^{{]*\{{[^}}]*'reserved_GB': {_NUMBER}"),
+        Phase("actor", "train"),
+        is_reserved=True,
+    ),
+)
+"""The first form of which a log has a line counts."""
+_WITH_LOST_BLOCKS = likely_room(1.0) - likely_room(0.0)
+"""Bytes that an allocator reserves for one that it holds."""
 
 
 def read_measured(texts: Iterable[str]) -> dict[Phase, float]:
@@ -70,9 +111,12 @@ def _bytes(size: str, text: str) -> float:
 
 
 def _of_log(path: str) -> dict[Phase, float]:
-    """Return the largest peak of a log of verl: that of its actor, which also computes log-probabilities."""
+    """Return the largest peak of the trained model in a log, which also computes log-probabilities."""
     with Path(path).open(encoding="utf-8", errors="replace") as file:
-        peaks = [float(number) for number in _VERL.findall(file.read(_LARGEST_LOG))]
-    if not peaks:
-        raise PlacementError([faults.no_peak_in_log(path)])
-    return {Phase("actor", "train"): max(peaks) * GIB}
+        text = file.read(_LARGEST_LOG)
+    for form in _FORMS:
+        sizes = [float(number) for number in form.pattern.findall(text)]
+        if sizes:
+            peak = max(sizes) * GIB
+            return {form.phase: peak / _WITH_LOST_BLOCKS if form.is_reserved else peak}
+    raise PlacementError([faults.no_peak_in_log(path, [form.example for form in _FORMS])])

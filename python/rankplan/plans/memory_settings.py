@@ -37,8 +37,8 @@ _FRAMEWORK = {
 }
 """The framework of the keys that only one of them has."""
 
-COUNTS = ("length", "tokens", "target_tokens", "trained_tokens", "logits_chunk", "micro_batch", "lora", "first_layers")
-COUNTS += ("last_layers", "chunks", "sequences")
+COUNTS: tuple[str, ...] = ("length", "tokens", "target_tokens", "trained_tokens", "logits_chunk", "micro_batch", "lora")
+COUNTS += ("first_layers", "last_layers", "chunks", "sequences")
 """Settings that are whole numbers from 1 to ``LARGEST_COUNT``."""
 
 LARGEST_COUNT = 10**9

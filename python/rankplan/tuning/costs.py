@@ -172,9 +172,12 @@ class Costs:
     reader: Reader | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Costs:
-        """Read a costs file. Raises `PlacementError` with every fault, ``OSError`` if the file cannot be read."""
-        return _Reading(Reader.load(path, COSTS)).costs()
+    def load(cls, path: str | os.PathLike[str], added: Mapping[KeyPath, Any] | None = None) -> Costs:
+        """Read a costs file; ``added`` are values by paths that take the place of its own.
+
+        Raises `PlacementError` with every fault, ``OSError`` if the file cannot be read.
+        """
+        return _Reading(Reader.load(path, COSTS).with_values(added or {})).costs()
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Costs:

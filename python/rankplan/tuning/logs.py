@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rankplan.errors import Diagnostic, PlacementError
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.frozen import frozen
 from rankplan.read.text.load import load_config
 from rankplan.tuning.async_terms import MeasuredRun
@@ -331,7 +331,11 @@ def costs_with_log(path: Path, logged: LoggedRun) -> Costs:
     if isinstance(pair, Diagnostic):
         raise PlacementError([replace(pair, file=str(path))])
     added = logged.content(*pair)
-    components = {name: {**entry} for name, entry in added["components"].items()}
-    for name, entry in stated.items():
-        components[name] = components.get(name, {}) | (entry if isinstance(entry, dict) else {})
-    return Costs.from_dict(content | {"runs": [*runs, *added["runs"]], "components": components})
+    values: dict[KeyPath, Any] = {("runs",): [*runs, *added["runs"]]}
+    for name, entry in added["components"].items():
+        own = stated.get(name)
+        own = own if isinstance(own, Mapping) else {}
+        if not own:
+            values["components", name] = entry
+        values |= {("components", name, key): value for key, value in entry.items() if key not in own}
+    return Costs.load(path, values)

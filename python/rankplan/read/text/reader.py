@@ -109,6 +109,8 @@ class Reader:
         config = other._sections[()]
         for path, value in values.items():
             config = _with_value(config, path, value)
+        if self.content is self._sections[()]:
+            other.content = config
         other._sections = {(): config}
         return other
 
