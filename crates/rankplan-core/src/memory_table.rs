@@ -132,6 +132,11 @@ pub static MEMORY: Table = Table {
             Field::new("cache_precision", Kind::Word(PRECISIONS), "Of the cache."),
             optional("graphs", Kind::Switch, "Whether it captures graphs (false: enforce_eager)."),
             optional("sequences", COUNT, "The most requests at once."),
+            Field::new(
+                "uncertain_wake",
+                Kind::Switch,
+                "Its version decides whether it wakes up beside a sleeping trainer.",
+            ),
             optional("cache_size", Kind::Bytes, "vLLM: its cache, whatever its share: kv_cache_memory_bytes."),
         ],
     ],

@@ -88,6 +88,18 @@ def may_not_start(need: Need, length: int | None, help: str) -> Diagnostic:
     return Diagnostic("memory-unknown", message, help, warning=True)
 
 
+def may_not_wake(need: Need) -> Diagnostic:
+    """Return the warning of an engine whose version decides whether it wakes up beside a sleeping trainer."""
+    others = " and ".join(f"`{other}`" for other in need.others)
+    message = (
+        f"the engine of `{need.components[0]}` may not wake up beside {others} on {where(need)}: vLLM 0.25 takes more "
+        "of the same share for its cache than 0.20, and was out of memory (NVIDIA-NeMo/RL#3280)"
+    )
+    return Diagnostic(
+        "memory-unknown", message, "state the size of its cache: vLLM's kv_cache_memory_bytes", warning=True
+    )
+
+
 def share_taken(
     need: Need, share: float, engines: int, others: Sequence[str], resident: float, help: str
 ) -> Diagnostic:

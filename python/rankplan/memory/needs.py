@@ -229,6 +229,13 @@ class Needs:
             slot = likely.of_measured(self._sizes[phase] / times, is_engine=evaluation.entry.kind == "engine")
         if slot is None:
             return None
+        if (
+            len(names) == 1
+            and evaluation.entry.uncertain_wake
+            and slot.starts
+            and self._trainers_beside(shared, names[0])
+        ):
+            slot = replace(slot, starts=None)
         own = {name: size * times for name, size in slot.parts.items()}
         room, least = sum(own.values()), slot.least * times
         if not slot.is_engine:
@@ -265,6 +272,11 @@ class Needs:
                 assumed.append(Assumed(other, Usual("sleep", sleep)))
             left[other] = count * (sleeper.resident if sleep == RESIDENT else sleeper.asleep)
         return _Asleep(left, sum(left.values()) + self.reserve, complete, tuple(assumed))
+
+    def _trainers_beside(self, shared: SharedCard, name: str) -> list[str]:
+        """Return the trainers that sleep on an accelerator while a component has its turn."""
+        others = [other for other in shared.users if other != name and other in self.evaluations]
+        return [other for other in others if self.evaluations[other].entry.kind == "training"]
 
     def _in_one_process(self, name: str, other: str) -> bool:
         return all(self.evaluations[each].entry.shares_process for each in (name, other))

@@ -45,7 +45,9 @@ def memory_unknown(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
             continue
         name, help = need.components[0], keys_text(needs, need)
         close = need.estimate is not None and need.estimate.starts is None
-        if need.has_room or close:
+        if close and needs.evaluations[name].entry.uncertain_wake:
+            yield name, faults.may_not_wake(need)
+        elif need.has_room or close:
             yield name, faults.may_not_start(need, needs.evaluations[name].entry.length, help)
         else:
             yield name, faults.unknown(need, bounds_text(need), help)

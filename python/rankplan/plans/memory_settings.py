@@ -20,7 +20,7 @@ _COMPUTES |= {"wide_logits", "fused_logits", "logits_chunk", "empties_cache", "s
 
 FITTING = {
     "resident": {"resident", "sleep"},
-    "engine": {"engine", *_MODEL, "share", "cache_precision", "sequences", "graphs", "cache_size"},
+    "engine": {"engine", *_MODEL, "share", "cache_precision", "sequences", "graphs", "cache_size"} | {"uncertain_wake"},
     "forward": {"forward", "zero_stage", *_COMPUTES},
     "training": {"training", *_COMPUTES, "gradients", "optimizer", "distributed_optimizer", "sequence_parallel"}
     | {"recompute", "zero_stage", "lora", "first_layers", "last_layers", "chunks", "whole_gradients"}
@@ -59,7 +59,8 @@ class MemorySettings:
     a backward pass, where a forward pass may have more. ``wide_logits``: logits have several copies of 32 bits.
     ``fused_logits``: they are computed in chunks, and never whole; ``logits_chunk``: only so many tokens have some in
     32 bits at once. ``empties_cache``: it empties its allocator before others have their turn. ``shares_process``: it
-    runs in one process with the components beside it that say so, too. ``unread`` names keys with small effects that
+    runs in one process with the components beside it that say so, too. ``uncertain_wake``: the version of an engine
+    decides whether it wakes up beside a sleeping trainer. ``unread`` names keys with small effects that
     are not counted: then no bound is known. ``share`` and ``optimizer_on_host`` are fractions. The schema of configs
     describes every key (`rankplan schema`).
     """
@@ -106,6 +107,7 @@ class MemorySettings:
     graphs: bool | None = None
     sequences: int | None = None
     cache_size: int | None = None
+    uncertain_wake: bool = False
 
     @property
     def kind(self) -> str:

@@ -193,6 +193,7 @@ MEMORY = Record(
         "cache_precision": _words("cache_precision", tuple(PRECISIONS), "Of the cache.", "bf16"),
         "graphs": _known_switch("Whether it captures graphs (false: enforce_eager)."),
         "sequences": _count("The most requests at once."),
+        "uncertain_wake": _switch("Its version decides whether it wakes up beside a sleeping trainer."),
         "cache_size": Field(
             size_in, "vLLM: its cache, whatever its share: kv_cache_memory_bytes.", _CACHE, optional=True
         ),

@@ -66,6 +66,10 @@ def _served(name: Any, wide_first: Any, wide_last: Any) -> Any:
     return convert.EFFECT if quantized and (wide_first or wide_last) else convert.served(quantized, name)
 
 
+def _wakes_uncertainly(shared: Any, precision: Any, cache: Any) -> bool:
+    return bool(shared) and str(precision).lower() == "fp8" and cache is None
+
+
 def _as_checkpoint(name: Any) -> Any:
     return convert.served(None, name)
 
@@ -228,6 +232,16 @@ _VLLM = (
         only="vllm",
     ),
     setting("cache_precision", text(f"{keys.VLLM}.kv_cache_dtype"), by=convert.cached, only="vllm"),
+    # NVIDIA-NeMo/RL#3280: of the same share, vLLM 0.25 made a cache of 34 GiB where 0.20 had made one of 20, and could
+    # not map it again beside the policy; recipes with 8-bit rollouts were out of memory, also with a share of 0.5
+    setting(
+        "uncertain_wake",
+        keys.IS_COLOCATED,
+        text(f"{keys.VLLM}.precision"),
+        number(f"{_VLLM_KWARGS}.kv_cache_memory_bytes"),
+        by=_wakes_uncertainly,
+        only="vllm",
+    ),
     # VllmGenerationWorker.sleep: level 1
     setting("sleep", keys.IS_COLOCATED, by=_shared, only="vllm"),
     unless(
