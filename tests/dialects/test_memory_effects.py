@@ -82,7 +82,7 @@ CONSTANT = {
     ("rlinf", "@.training_backend"),
     ("rlinf", "rollout.rollout_backend"),
     # as many bytes as without
-    ("slime", "fp16"),
+    *((name, "fp16") for name in ("slime", "miles", "vime")),
     # a fact of the job says whether it is off
     ("prime_rl", "trainer.model.ac_offloading"),
 }
