@@ -305,7 +305,7 @@ def test_signals_to_the_whole_process_group_of_a_simulation(plain: Plain, number
         "--simulate",
         "--worker",
         "mine:Stuck",
-        "--",
+        "--argument",
         f"file={plain.folder / name}",
     ]
     with plain.running(*arguments, TMPDIR=str(base), start_new_session=True) as process:
