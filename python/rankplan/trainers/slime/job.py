@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from rankplan import Actors, Diagnostic, Parallel
+from rankplan import Actors, Parallel
 from rankplan._core import step_sizes
 from rankplan.errors import NOWHERE
 from rankplan.parallel import ENGINE_ORDER
@@ -102,9 +102,7 @@ class SlimeJob(Job):
         if not self.train_only and not self.external:
             self.rollout = config.get(keys.ROLLOUT_GPUS, training)
             if not (config.stated(keys.ROLLOUT_GPUS) or self.colocate or self.doubtful):
-                message = "`rollout_num_gpus` is missing; only a colocated rollout defaults to the training's GPUs"
-                help = "add it, or set colocate, debug_train_only or rollout_external"
-                config.faults.add(config.place, Diagnostic("missing-key", message, help))
+                config.faults.add(config.place, faults.no_rollout_gpus())
         self.rollout_offset = 0
         if self.rollout_only and not self.train_only:
             self.num_gpus = training if self.external else self.rollout
@@ -123,10 +121,7 @@ class SlimeJob(Job):
         tensor = gpus // stages
         for name, size, whole in (("pp", stages, gpus), ("ep", experts, tensor)):
             if whole % size or not whole:
-                word = "pipeline stages" if name == "pp" else "expert groups"
-                message = f"an engine of {whole} GPUs cannot be divided into {size} {word}"
-                fault = Diagnostic("parallel-not-divisible", message, f"use {_divisors(whole)}")
-                config.faults.add(stated.places[name], fault)
+                config.faults.add(stated.places[name], faults.undivided_engine(whole, size, name))
                 return stated
         places = dict(stated.places)
         if config.stated(keys.ENGINE_GPUS):
@@ -144,12 +139,9 @@ class SlimeJob(Job):
     def place(self, placer: Placer) -> None:
         """Place ``actor``, ``critic`` and ``rollout``."""
         if self._contradicts:
-            message = "`debug_train_only` and `debug_rollout_only` are both set"
-            fault = Diagnostic("invalid-value", message, "remove one of them")
-            placer.reject(self._config.where(keys.ROLLOUT_ONLY), fault)
+            placer.reject(self._config.where(keys.ROLLOUT_ONLY), faults.both_only())
         elif not (self.actor or self.critic or self.rollout):
-            message = "these flags give GPUs neither to the training nor to the rollout"
-            placer.reject(self._config.place, Diagnostic("empty-placement", message, "give one of them some"))
+            placer.reject(self._config.place, faults.no_gpus())
         placer.finish()
         colocated = bool((self.actor or self.critic) and self.rollout) and self.rollout_offset == 0
         pool = self._take(placer, colocated=colocated)
@@ -194,15 +186,13 @@ class SlimeJob(Job):
             return self._taken(placer)
         critic = 0 if self.critic_shares else self.critic
         parts = [("actor", self.actor), ("critic", critic), ("rollout", self.rollout)]
-        needed = ", ".join(f"{name} {count}" for name, count in parts if count)
-        needed += ", colocated" if colocated else ""
-        message = f"the flags need {self.num_gpus} GPUs ({needed}), but the cluster has {present}"
+        needed = [f"{name} {count}" for name, count in parts if count]
+        if colocated:
+            needed.append("colocated")
+        defaults_of = None
         if self.actor and not self._config.stated(keys.ACTOR_GPUS):
-            message += (
-                f"; {keys.ACTOR_GPUS.default} GPUs per node is {self._config.system}'s default actor_num_gpus_per_node"
-            )
-        help = "use a larger cluster, or fewer GPUs"
-        placer.reject(self._counting(), Diagnostic("resource-out-of-range", message, help))
+            defaults_of = self._config.system
+        placer.reject(self._counting(), faults.too_few_gpus(self.num_gpus, needed, present, defaults_of))
         return placer.take(present, "", NOWHERE, node_by_node=True, users=self._names())
 
     def _names(self) -> list[str]:
@@ -291,26 +281,18 @@ class SlimeJob(Job):
         largest = rollout.largest_node(core)
         each = min(engine, self.per_node or largest)
         if engine % each:
-            message = f"an engine of {engine} GPUs cannot be divided into processes of {each}, the GPUs of a node"
-            fault = Diagnostic("not-multiple", message, f"use a multiple of {each}, or fewer than {each}")
-            placer.reject(self._config.where(keys.ENGINE_GPUS), fault)
+            placer.reject(self._config.where(keys.ENGINE_GPUS), faults.uneven_processes(engine, each))
             return each
         if self.rollout % engine:
-            below = self.rollout // engine * engine
-            counts = " or ".join(str(count) for count in (below, below + engine) if count)
-            message = f"{self.rollout} GPUs cannot be divided into engines of {engine}"
-            help = f"use {counts} GPUs, or change rollout_num_gpus_per_engine"
-            placer.reject(self._config.where(keys.ROLLOUT_GPUS), Diagnostic("not-multiple", message, help))
+            placer.reject(self._config.where(keys.ROLLOUT_GPUS), faults.uneven_engines(self.rollout, engine))
         torn = rollout.torn(core, each)
         if torn is not None:
-            process, first, last = torn
             whole = (size for size in range(each - 1, 0, -1) if each % size == 0 and rollout.torn(core, size) is None)
             flag = keys.NODE_GPUS if engine > each or each > largest else keys.ENGINE_GPUS
-            message = f"process {process} of the rollout would need {each} GPUs on nodes {first} and {last}"
-            help = f"set {flag.path} to {next(whole)}"
-            if offset and pool.slice(offset - 1, offset + 1).torn(core, 2) is None:
-                help += f", or let the {offset} GPUs before the rollout fill whole nodes"
-            placer.reject(self._config.where(flag), Diagnostic("spans-nodes", message, help))
+            shares_node = offset > 0 and pool.slice(offset - 1, offset + 1).torn(core, 2) is None
+            before = offset if shares_node else 0
+            fault = faults.torn_process(torn, each, help=f"set {flag.path} to {next(whole)}", before=before)
+            placer.reject(self._config.where(flag), fault)
         return each
 
 
@@ -323,12 +305,9 @@ def _reject_flags(config: Config) -> None:
         if flag not in known:
             near = misspelt(flag, missing)
             if near is not None:
-                fault = Diagnostic("unknown-key", f"unknown key `{written}`", f"did you mean `{near}`?")
-                config.faults.add(config.named(written), fault)
+                config.faults.add(config.named(written), faults.misspelt_flag(written, near))
         elif config.flags[flag] != written:
-            message = f"`{written}` and `{config.flags[flag]}` are the same flag"
-            fault = Diagnostic("duplicate-key", message, "remove one of them")
-            config.faults.add(config.value_place(written), fault)
+            config.faults.add(config.value_place(written), faults.same_flag(written, config.flags[flag]))
     for key in (key for key in keys.NAMED if key.is_switch and config.has(key)):
         before = len(config.faults)
         is_empty = not config.stated(key) and len(config.faults) == before
@@ -346,12 +325,6 @@ def _decisive(sizes: Sizes, count: int) -> Sizes:
         breaking = max(sizes.places, key=lambda kind: getattr(sizes.parallel, kind), default=None)
     where = sizes.where if breaking is None else sizes.places[breaking]
     return replace(sizes, where=where, places={})
-
-
-def _divisors(whole: int) -> str:
-    """Return the largest sizes by which a number of GPUs can be divided."""
-    *others, largest = [str(size) for size in range(1, whole + 1) if whole % size == 0][-4:]
-    return f"{', '.join(others)} or {largest}" if others else largest
 
 
 def _steps(count: int, size: int) -> list[tuple[int, int]]:
