@@ -66,6 +66,10 @@ PLANNED = {
     "open_instruct": ["num_learners_per_node=[4]", "vllm_num_engines=4"],
     "ms_swift": ["rlhf_type=grpo", "train.gpus=4", "rollout.gpus=4"],
 }
+PLANNED |= dict.fromkeys(("easyr1", "rl_factory", "rllm", "vagen"), PLANNED["verl"])
+PLANNED |= dict.fromkeys(("miles", "vime"), PLANNED["slime"])
+PLANNED["marti"] = [f"{role}_num_gpus_per_node=2" for role in ("actor", "ref", "reward", "critic")]
+PLANNED["marti"] += ["vllm_num_engines=2"]
 """For each dialect, a config that is planned on two nodes of 8."""
 
 

@@ -90,7 +90,7 @@ def test_arguments_replace_or_add_to_what_the_file_states(folder: Path) -> None:
     assert plan.inventory.num_nodes == 3
     assert sorted(plan.inventory.marks) == [0, 1] and plan.inventory.marks[1] is None
     assert {row.cluster_node_rank for row in plan["actor"].rows} == {0}
-    assert plan.inventory.facts is not None and plan.inventory.facts.exclude == ("node-0/7",)
+    assert plan.inventory.facts is not None and plan.inventory.facts.exclude == ("node-0/7", "node-1")
 
 
 def test_files_lie_on_each_other(folder: Path) -> None:

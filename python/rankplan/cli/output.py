@@ -68,6 +68,7 @@ def keep_words(table: Table, width: int) -> Table:
         least -= 1
     result = Table(
         title=table.title,
+        show_header=table.show_header,
         box=None,
         pad_edge=False,
         header_style="bold",

@@ -216,16 +216,18 @@ _STATES = (
         by=_tokens,
     ),
 )
+_VLLM_PRECISION = text(f"{keys.VLLM}.precision")
+_CACHE_BYTES = number(f"{_VLLM_KWARGS}.kv_cache_memory_bytes")
 _VLLM = (
     setting("length", size(f"{keys.VLLM}.max_model_len"), only="vllm"),
     setting("share", share(f"{keys.VLLM}.gpu_memory_utilization"), only="vllm"),
     setting("sequences", size(f"{_VLLM_KWARGS}.max_num_seqs"), only="vllm"),
     setting("tokens", size(f"{_VLLM_KWARGS}.max_num_batched_tokens"), only="vllm"),
-    setting("cache_size", number(f"{_VLLM_KWARGS}.kv_cache_memory_bytes"), by=convert.cache_size, only="vllm"),
+    setting("cache_size", _CACHE_BYTES, by=convert.cache_size, only="vllm"),
     setting("graphs", switch(f"{keys.VLLM}.enforce_eager", default=None), by=convert.captured, only="vllm"),
     setting(
         "precision",
-        text(f"{keys.VLLM}.precision"),
+        _VLLM_PRECISION,
         size(f"{keys.VLLM}.num_first_layers_in_bf16"),
         size(f"{keys.VLLM}.num_last_layers_in_bf16"),
         by=_served,
@@ -237,8 +239,8 @@ _VLLM = (
     setting(
         "uncertain_wake",
         keys.IS_COLOCATED,
-        text(f"{keys.VLLM}.precision"),
-        number(f"{_VLLM_KWARGS}.kv_cache_memory_bytes"),
+        _VLLM_PRECISION,
+        _CACHE_BYTES,
         by=_wakes_uncertainly,
         only="vllm",
     ),
