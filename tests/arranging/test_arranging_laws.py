@@ -241,3 +241,17 @@ def test_arranging_needs_the_nodes_in_use_only(job: tuple[Plan, Inventory]) -> N
     plan = Plan(bare, [replace(part, inventory=bare) for part in plan.values()], dialect="slime")
     found = arrange(plan, cluster.first(last + 1))
     assert sorted(found.nodes) == list(range(last + 1)) and not found.spares
+
+
+def test_a_cap_does_not_count_another_node_that_lacks_an_outer_label() -> None:
+    """A node without a label is a domain of its own, also at the levels inside: for the check as for the repair."""
+    nodes: list[dict[str, Any]] = [
+        {"ranks": 0, "accelerators": 2, "hostname": "h0", "labels": {"rack": "a", "nvlink": "a"}},
+        {"ranks": 1, "accelerators": 2, "hostname": "h1", "labels": {"nvlink": "a"}, "taken": "another job"},
+        {"ranks": 2, "accelerators": 2, "hostname": "h2", "labels": {"nvlink": "a"}},
+    ]
+    cluster = Inventory.from_dict({"nodes": nodes, "levels": ["rack", "nvlink"]})
+    section = {"num_nodes": 3, "component_placement": {"actor": "4-5:0-1"}, "topology": {"cap": {"nvlink": 1}}}
+    plan = rankplan.plan({"cluster": section}, cluster)
+    assert not plan.rule_faults()
+    assert not replan(plan, cluster, without=["h2"]).plan.rule_faults()

@@ -357,7 +357,7 @@ def test_a_changed_section_or_inventory_is_planned_or_refused(data: st.DataObjec
     holds(lambda: ComponentPlacement({"cluster": section}, Inventory.from_dict(nodes)).plan())
 
 
-@at_least(planned=0.01)
+@at_least(planned=0.02)
 @given(data=st.data())
 def test_a_changed_file_is_planned_or_refused(data: st.DataObject, file: Path) -> None:
     inventory = data.draw(inventories())
@@ -369,7 +369,7 @@ def test_a_changed_file_is_planned_or_refused(data: st.DataObject, file: Path) -
     holds(lambda: ComponentPlacement(section, Inventory.load(file)).plan())
 
 
-@at_least(planned=0.01)
+@at_least(planned=0.02)
 @given(data=st.data())
 def test_a_changed_plan_file_is_loaded_or_refused(data: st.DataObject, file: Path) -> None:
     inventory = data.draw(inventories())

@@ -264,7 +264,8 @@ def _nodes_in_use(parts: Mapping[str, Component], inventory: Inventory, cluster:
     if not (taken := cluster.taken):
         return counts
     elsewhere = cluster.domains_at(inventory.levels)[level]
-    index = {name: number for number, name in enumerate(domains.names) if name[-1] is not None}
+    # A node that lacks a label, also one of an outer level, is a domain of its own.
+    index = {name: number for number, name in enumerate(domains.names) if None not in name}
     for node in taken:
         number = index.get(elsewhere.names[elsewhere.ids[node]])
         if number is not None and number in counts:
