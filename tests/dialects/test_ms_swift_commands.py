@@ -221,8 +221,8 @@ def test_what_would_fail_is_a_fault(text: str, nodes: str | None, code: str, mes
         ),
         (
             f"CUDA_VISIBLE_DEVICES=$SOME NPROC_PER_NODE=2 swift rlhf {COLOCATE}",
-            "not-read",
-            "only a run knows `CUDA_VISIBLE_DEVICES`: the command is planned on devices that no other command has",
+            "not-run",
+            "which devices the command sees is known only when the script runs: it depends on SOME",
         ),
         (
             f"NPROC_PER_NODE=2 swift rlhf {COLOCATE}\nNPROC_PER_NODE=2 swift rlhf {COLOCATE}",

@@ -21,7 +21,7 @@ def learner_gpus(config: sdk.Config, gpus_per_node: int) -> int | None:
     program = learner_program(config)
     if processes is None or program is None:
         return None
-    mask: sdk.Mask = sdk.mask_of(program, config.faults)
+    mask: sdk.Mask = sdk.mask_of(program.variables, config.faults)
     visible = gpus_per_node if mask.devices is None else len(mask.devices)
     return processes.on_node(visible) * processes.nodes
 

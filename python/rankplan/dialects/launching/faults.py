@@ -169,7 +169,7 @@ def variable_left_out(name: str, *, is_known: bool) -> Diagnostic:
     return Diagnostic("emit-command", f"{name} {reason}: it is not written", help, warning=True)
 
 
-def unknown_mask(variable: str) -> Diagnostic:
+def unknown_mask(name: str, variable: str) -> Diagnostic:
     """Return the warning of a mask that only a run knows."""
     message = f"which devices the command sees is known only when the script runs: it depends on {variable}"
-    return Diagnostic("not-run", message, "write CUDA_VISIBLE_DEVICES with numbers", warning=True)
+    return Diagnostic("not-run", message, f"write {name} with numbers", warning=True)

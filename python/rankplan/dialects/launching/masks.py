@@ -1,13 +1,14 @@
-"""The devices that a command sees: ``CUDA_VISIBLE_DEVICES`` before it, or exported."""
+"""The devices that a command sees: ``CUDA_VISIBLE_DEVICES`` before it, or exported, or that of another vendor."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rankplan.dialects.launching import faults
 from rankplan.errors import Faults, Where
-from rankplan.read.text.started import Started
+from rankplan.read.text.started import CommandWord
 
 MASK = "CUDA_VISIBLE_DEVICES"
 
@@ -18,15 +19,15 @@ class Mask(NamedTuple):
     ``is_known``: no other devices may be meant, as in a mask that only a run knows, or in one of UUIDs.
     """
 
-    devices: tuple[int, ...] | None
-    stated: str
-    where: Where | None
+    devices: tuple[int, ...] | None = None
+    stated: str = ""
+    where: Where | None = None
     is_known: bool = True
     is_of_file: bool = False
     """Whether ``env`` of a YAML file sets it, in place of the environment of its command."""
 
     @classmethod
-    def of(cls, text: str, where: Where) -> Mask:
+    def of(cls, text: str, where: Where, name: str = MASK) -> Mask:
         """Return the devices in a text; those after one that is no number are not visible. UUIDs are not read."""
         devices: list[int] = []
         for part in text.split(","):
@@ -34,15 +35,19 @@ class Mask(NamedTuple):
                 break
             devices.append(int(part))
         is_read = bool(devices) or not text.strip() or text.strip().startswith("-")
-        return cls(tuple(dict.fromkeys(devices)) if is_read else None, f"{MASK}={text}", where, is_read)
+        return cls(tuple(dict.fromkeys(devices)) if is_read else None, f"{name}={text}", where, is_read)
 
 
-def mask_of(program: Started, collector: Faults) -> Mask:
-    """Return the devices that a command sees; a mask that only a run knows is a warning."""
-    word = program.variables.get(MASK)
-    if word is None:
-        return Mask(None, "", None)
+def mask_of(variables: Mapping[str, CommandWord], collector: Faults, names: Sequence[str] = (MASK,)) -> Mask:
+    """Return the devices that a command with these variables sees, by the first of these names that it has.
+
+    A mask that only a run knows is a warning.
+    """
+    name = next((name for name in names if name in variables), None)
+    if name is None:
+        return Mask()
+    word = variables[name]
     if word.text is None:
-        collector.warn(word.where, faults.unknown_mask(word.variable or word.shown))
-        return Mask(None, "", None, is_known=False)
-    return Mask.of(word.text, word.where)
+        collector.warn(word.where, faults.unknown_mask(name, word.variable or word.shown))
+        return Mask(is_known=False)
+    return Mask.of(word.text, word.where, name)

@@ -16,14 +16,16 @@ from rankplan.errors import Faults
 from rankplan.sdk import (
     CommandWord,
     Config,
+    Mask,
     Processes,
     Started,
     Where,
     check_node_ranks,
+    mask_of,
     processes_of,
     step_of,
 )
-from rankplan.trainers.ms_swift import faults, keys
+from rankplan.trainers.ms_swift import keys
 
 _OF_TORCHRUN = {"NPROC_PER_NODE": "nproc_per_node", "NNODES": "nnodes", "NODE_RANK": "node_rank"}
 _STARTING = ("NPROC_PER_NODE", "NNODES")
@@ -32,18 +34,6 @@ _MASKS = ("CUDA_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES")
 _ENVIRONMENT = "ENV"
 """The section of a YAML with variables."""
 _LOCAL = frozenset({"localhost", "127.0.0.1", "0.0.0.0", "::1", ""})
-
-
-class Mask(NamedTuple):
-    """The devices that a command sees, by their numbers on its node; ``None``: all. ``stated`` is its text.
-
-    ``is_known``: no other devices may be meant, as in a mask that only a run knows.
-    """
-
-    devices: tuple[int, ...] | None = None
-    stated: str = ""
-    where: Where | None = None
-    is_known: bool = True
 
 
 class Trainer(NamedTuple):
@@ -87,7 +77,7 @@ def trainer_of(config: Config, program: Started | None, collector: Faults) -> Tr
     step = None if program is None else step_of(program, collector)
     if step is not None:
         check_node_ranks(processes, step.nodes or 1, collector)
-    return Trainer(processes, _mask(variables, collector))
+    return Trainer(processes, mask_of(variables, collector, _MASKS))
 
 
 def _own_processes(
@@ -115,7 +105,7 @@ def server_of(config: Config, program: Started, node: int, collector: Faults) ->
     return Server(
         program=program,
         node=node,
-        mask=_mask(_variables(values, program), collector),
+        mask=mask_of(_variables(values, program), collector, _MASKS),
         tensor=engine[keys.TENSOR],
         data=engine[keys.DATA],
         port=values[keys.SERVER_PORT],
@@ -165,22 +155,3 @@ def _variables(config: Config, program: Started | None) -> Mapping[str, CommandW
     for name, value in section.items():
         own.setdefault(str(name), CommandWord(str(value), inner.value_place(name), str(value)))
     return own
-
-
-def _mask(variables: Mapping[str, CommandWord], collector: Faults) -> Mask:
-    """Return the devices in the mask of a command; those after one that is no number are not visible."""
-    name = next((name for name in _MASKS if name in variables), None)
-    if name is None:
-        return Mask()
-    word = variables[name]
-    if word.text is None:
-        collector.warn(word.where, faults.unknown_mask(name))
-        return Mask(None, "", None, is_known=False)
-    devices: list[int] = []
-    for part in word.text.split(","):
-        if not re.fullmatch(" *[0-9]{1,4} *", part):
-            break
-        devices.append(int(part))
-    is_read = bool(devices) or not word.text.strip()
-    stated = f"{name}={word.text}"
-    return Mask(tuple(dict.fromkeys(devices)) if is_read else None, stated, word.where, is_read)

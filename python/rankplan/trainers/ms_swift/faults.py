@@ -176,12 +176,6 @@ def rank_twice(rank: int) -> Diagnostic:
     return Diagnostic("bad-node-rank", f"two commands have NODE_RANK {rank}", "number the nodes from 0")
 
 
-def unknown_mask(name: str) -> Diagnostic:
-    """Return the warning of a mask that only a run knows."""
-    message = f"only a run knows `{name}`: the command is planned on devices that no other command has"
-    return Diagnostic("not-read", message, f"set {name} to numbers", warning=True)
-
-
 def no_such_node(what: str, node: int, nodes: int) -> Diagnostic:
     """Return the fault of a command on a node that the cluster lacks."""
     message = f"{what} needs node {node}, but the cluster has {counted(nodes, 'node')}"

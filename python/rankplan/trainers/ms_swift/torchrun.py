@@ -17,11 +17,10 @@ from typing import NamedTuple
 
 from rankplan import Parallel
 from rankplan.read.components import ASSUMED
-from rankplan.sdk import Config, Job, Placer, Sizes, Started, Taken, Where
+from rankplan.sdk import Config, Job, Mask, Placer, Sizes, Started, Taken, Where
 from rankplan.trainers.ms_swift import faults, keys
 from rankplan.trainers.ms_swift.commands import (
     Address,
-    Mask,
     Server,
     Trainer,
     addresses,

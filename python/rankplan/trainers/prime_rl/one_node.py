@@ -33,7 +33,7 @@ class OneNode:
         self.at = config.where(*keys.OF_ONE_NODE, keys.GPUS_PER_NODE)
         self.world = self.train_gpus
         program = next((program for program in config.programs if program.is_main), None)
-        self.mask = Mask(None, "", None) if program is None else mask_of(program, config.faults)
+        self.mask = Mask() if program is None else mask_of(program.variables, config.faults)
         counted = self.train_gpus + self.infer_gpus
         if counted > self.gpus_per_node:
             fault = faults.too_many(self.train_gpus, self.infer_gpus, self.gpus_per_node, serves=serves)

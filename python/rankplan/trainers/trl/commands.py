@@ -122,7 +122,7 @@ def alone(config: Config, collector: Faults) -> Trainer:
     flags = {"machine_rank": CommandWord("0", place, "0"), **_flags(config, None, collector)}
     program = Started(name="trl grpo", where=place, values=config.section)  # type: ignore[arg-type]  # no command has it
     processes = accelerated(flags, program, collector, place, CONFIGS)
-    return Trainer(None, processes, tuple(range(processes.nodes)), _mask_in_file(config) or Mask(None, "", None))
+    return Trainer(None, processes, tuple(range(processes.nodes)), _mask_in_file(config) or Mask())
 
 
 def server_of(config: Config, program: Started, trainer: Trainer, collector: Faults) -> Server:
@@ -175,7 +175,7 @@ def visible_to(program: Started, config: Config, collector: Faults) -> Mask:
     of_file = _mask_in_file(config)
     if of_file is not None:
         return of_file
-    return mask_of(program, collector)
+    return mask_of(program.variables, collector)
 
 
 def _mask_in_file(config: Config) -> Mask | None:
