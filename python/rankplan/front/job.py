@@ -336,7 +336,7 @@ def excluding(inventory: Inventory, names: Sequence[str]) -> Inventory:
     if not names:
         return inventory
     checked = list(hardware_names(names))
-    inventory.without(checked)
+    inventory.without(checked)  # for its faults
     return inventory.excluding(checked)
 
 

@@ -515,27 +515,50 @@ def add_room(ordered: Ordered, sizes: Sizes, *, strict: bool) -> None:
             by_taking[hold.taken_by].append(hold)
     ancestors: list[int] = []
     for step in ordered.steps:
-        before = _ancestors(step, position, ancestors)
         for hold in by_taking.get(step.id, ()):
             size = sizes.of(hold.accelerator)
-            others = [
-                other
-                for other in on[hold.accelerator]
-                if other is not hold and _may_meet(other, step, position, before)
-            ]
-            limit = None if size is None else size.usable if strict else size.most
-            for other in sorted(others, key=lambda one: position[one.given_by] if one.given_by else len(position)):
-                total = _total([hold.amount, *(each.amount for each in others)])
-                taken = total.high if strict else total.low
-                if len(others) == 0 or (limit is not None and taken <= limit) or (limit is None and not strict):
-                    break
-                if other not in others or other.given_by is None or position[other.given_by] >= position[step.id]:
-                    continue
-                step.needs.add(other.given_by)
-                others.remove(other)
-                before = _ancestors(step, position, ancestors)
-                others = [each for each in others if _may_meet(each, step, position, before)]
-        ancestors.append(before)
+            limit = None
+            if size is not None:
+                limit = size.usable if strict else size.most
+            others = [other for other in on[hold.accelerator] if other is not hold]
+            _wait_for_room(step, hold.amount, others, position, ancestors, limit=limit, strict=strict)
+        ancestors.append(_ancestors(step, position, ancestors))
+
+
+def _wait_for_room(
+    step: Step,
+    amount: Amount,
+    others: Sequence[Hold],
+    position: Mapping[str, int],
+    ancestors: Sequence[int],
+    *,
+    limit: float | None,
+    strict: bool,
+) -> None:
+    """Let a step that takes an amount wait for the earliest steps that give back others, until it has room.
+
+    Without a ``limit``, the size of the accelerator is unknown: if ``strict``, the step waits for all of them.
+    """
+
+    def present() -> list[Hold]:
+        before = _ancestors(step, position, ancestors)
+        return [other for other in others if _may_meet(other, step, position, before)]
+
+    def has_room(left: Sequence[Hold]) -> bool:
+        if not left:
+            return True
+        if limit is None:
+            return not strict
+        total = _total([amount, *(other.amount for other in left)])
+        return (total.high if strict else total.low) <= limit
+
+    left = present()
+    for other in sorted(left, key=lambda hold: position[hold.given_by] if hold.given_by else len(position)):
+        if has_room(left):
+            return
+        if other in left and other.given_by is not None and position[other.given_by] < position[step.id]:
+            step.needs.add(other.given_by)
+            left = present()
 
 
 def _ancestors(step: Step, position: Mapping[str, int], ancestors: Sequence[int]) -> int:

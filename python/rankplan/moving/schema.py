@@ -48,7 +48,7 @@ def transition_schema() -> dict[str, Any]:
     pair = {"type": "array", "items": [_TEXT, {"type": ["integer", "null"]}], "minItems": 2, "maxItems": 2}
     slot = {
         "component": _TEXT,
-        "slot": {**_SIZE, "description": "in the plan after, as it is named there; null: it ends"},
+        "slot": {**_SIZE, "description": "its number in the plan after; null if it ends"},
         "kind": {"enum": [RENAME, RESHAPE, RESTART, MOVE, START, STOP, LOST]},
         "was": {**_SIZE, "description": "in the plan before; null: it starts"},
         "to": {"anyOf": [pair, {"type": "null"}], "description": "node, and local index of the accelerator"},
