@@ -45,7 +45,8 @@ def keep_words(table: Table, width: int) -> Table:
     Of words that do not fit, the longest are. In the columns that have room, a number stays with its noun.
     """
     from rich.cells import cell_len
-    from rich.table import Table
+
+    from rankplan.render.tables import table as empty_table
 
     texts = [[str(column.header), *map(str, column.cells)] for column in table.columns]
     whole = [max(map(cell_len, column)) for column in texts]
@@ -66,15 +67,10 @@ def keep_words(table: Table, width: int) -> Table:
         most -= 1
     while least > 1 and sum(min(least, word) for word in words) > room:
         least -= 1
-    result = Table(
-        title=table.title,
-        show_header=table.show_header,
-        box=None,
-        pad_edge=False,
-        header_style="bold",
-        title_justify="left",
-        padding=(0, padding, 0, 0),
-    )
+    result = empty_table()
+    result.title = table.title
+    result.show_header = table.show_header
+    result.padding = (0, padding, 0, 0)
     result.columns = [column.copy() for column in table.columns]
     for column, one, word in zip(result.columns, whole, words, strict=True):
         column.width = max(min(most, one), min(least, word))
