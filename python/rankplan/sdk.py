@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from rankplan.dialects.launching.processes import Processes as Processes
     from rankplan.dialects.launching.steps import step_of as step_of
     from rankplan.dialects.memory.convert import EFFECT as EFFECT
+    from rankplan.dialects.placing.devices import Device as Device
     from rankplan.dialects.placing.engines import Engine as Engine
     from rankplan.dialects.placing.placer import Placer as Placer
     from rankplan.errors import Where as Where
@@ -62,6 +63,7 @@ _NAMES = {
     "dialects.launching.processes": ("Processes",),
     "dialects.launching.steps": ("step_of",),
     "dialects.memory.convert": ("EFFECT",),
+    "dialects.placing.devices": ("Device",),
     "dialects.placing.engines": ("Engine",),
     "dialects.placing.placer": ("Placer",),
     "errors": ("Where",),

@@ -331,6 +331,10 @@ def test_two_servers_have_two_ports(tmp_path: Path) -> None:
     assert refused(path) == ["invalid-value: two servers on node 0 have port 8000: the second one cannot start"]
     path = script(tmp_path, serve.format(0, 8000) + serve.format(1, 8001) + train)
     assert devices(rankplan.plan(path), "rollout") == [[(0, 0)], [(0, 1)]]
+    path = script(tmp_path, serve.format(0, 8000) + serve.format("0,1", 8001) + train)
+    assert refused(path) == [
+        "duplicate-resource: device 0 of node 0 has engines of two servers: both keep their weights there"
+    ]
 
 
 # Servers that idle, or are missing.

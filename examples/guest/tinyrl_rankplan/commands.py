@@ -26,6 +26,18 @@ def learner_gpus(config: sdk.Config, gpus_per_node: int) -> int | None:
     return processes.on_node(visible) * processes.nodes
 
 
+def lacks_gpus(placer: sdk.Placer, program: sdk.Started | None, nodes: int) -> bool:
+    """Return whether the learner's command names a GPU that a node lacks; the placer records the fault."""
+    if program is None:
+        return False
+    mask = sdk.mask_of(program.variables, placer.faults)
+    for node in range(nodes):
+        visible: list[sdk.Device] | None = placer.visible(mask, node, "the learner", program.where)
+        if visible is None:
+            return True
+    return False
+
+
 def learner_processes(config: sdk.Config) -> sdk.Processes | None:
     """Return the processes of the learner; ``None`` if no command starts it with a launcher."""
     program = learner_program(config)

@@ -11,7 +11,7 @@ from typing import Any
 from rankplan import Diagnostic, Parallel, sdk
 
 from tinyrl_rankplan import keys
-from tinyrl_rankplan.commands import learner_commands, learner_gpus, learner_program
+from tinyrl_rankplan.commands import lacks_gpus, learner_commands, learner_gpus, learner_program
 
 
 class TinyJob(sdk.Job):
@@ -51,6 +51,8 @@ class TinyJob(sdk.Job):
         return learner_commands(self.program, collector)
 
     def place(self, placer: sdk.Placer) -> None:
+        if lacks_gpus(placer, self.program, self.nodes):
+            return
         learner = _take(placer, "learner", self.gpus, self.learner.parallel.tp, self.gpus_at)
         facts = {"engine": "fsdp"}
         share = 0.5 if self.colocated else 1.0

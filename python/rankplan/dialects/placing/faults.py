@@ -1,10 +1,10 @@
-"""The faults of components whose node group a job file states."""
+"""The faults of components whose node group a job file states, and of commands with their devices."""
 
 from __future__ import annotations
 
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic
-from rankplan.words import nodes_text
+from rankplan.words import counted, nodes_text
 
 _CONFLICT = "job-conflict"
 
@@ -53,3 +53,15 @@ def group_not_selected(name: str, label: str, present: str, system: str) -> Diag
     message = f"`{name}` is in node group `{label}` here, but the config of {system} selects `{present}`"
     help = f"{system} selects node groups itself: write `node_group: {label}` in its `component_placement`"
     return Diagnostic(_CONFLICT, message, help)
+
+
+def no_such_node(command: str, node: int, nodes: int) -> Diagnostic:
+    """Return the fault of a command on a node that the cluster lacks."""
+    message = f"{command} needs node {node}, but the cluster has {counted(nodes, 'node')}"
+    return Diagnostic("too-few-nodes", message, f"use {node + 1} nodes or more")
+
+
+def no_device(device: int, node: int, present: int, stated: str) -> Diagnostic:
+    """Return the fault of a mask with a device that its node lacks."""
+    message = f"{stated} has device {device}, but node {node} has {present}"
+    return Diagnostic("resource-out-of-range", message, f"use devices 0 to {present - 1}")

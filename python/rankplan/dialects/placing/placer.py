@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,9 @@ from rankplan.read.text.sizes import Sizes
 from rankplan.words import counted
 
 if TYPE_CHECKING:
+    from rankplan.dialects.launching.masks import Mask
     from rankplan.dialects.memory.read import MemoryReader
+    from rankplan.dialects.placing.devices import Device
     from rankplan.dialects.placing.grouping import ComponentGroups, Grouping
 
 _LEFT = "what is left of the cluster"
@@ -312,6 +314,31 @@ class Placer:
     def lists(self, count: int, lists: Sequence[Sequence[tuple[int, int]]], *, users: Collection[str] = ()) -> Taken:
         """Take free accelerators in the first of these lists of steps that fits; see `Free.in_lists`."""
         return self._keep(self._pool_of(users).in_lists(count, lists))
+
+    def visible(self, mask: Mask, node: int, command: str, at: Where) -> list[Device] | None:
+        """Return the devices of a node that a command sees, whoever has taken them.
+
+        ``None``, and a fault, if the node or a device is missing. ``command`` is what messages call it.
+        """
+        from rankplan.dialects.placing import devices, faults  # trainers on Ray name no devices
+
+        core = self.inventory.core
+        if node >= core.num_nodes:
+            self.reject(at, faults.no_such_node(command, node, core.num_nodes))
+            return None
+        present = core.num_accelerators(node)
+        numbers = range(present) if mask.devices is None else mask.devices
+        missing = next((number for number in numbers if number >= present), None)
+        if missing is not None:
+            self.reject(mask.where or at, faults.no_device(missing, node, present, mask.stated))
+            return None
+        return [devices.Device(node, number) for number in numbers]
+
+    def devices(self, devices: Iterable[Device]) -> Taken:
+        """Return devices that a command sees as accelerators, in their order."""
+        core = self.inventory.core
+        numbers = [core.resource(device.node, device.number) for device in devices]
+        return Taken([(number, number) for number in numbers])
 
     def too_many(self, at: Where, name: str, count: int, present: int, of: str) -> None:
         """Record the fault of a component that needs more accelerators than there are."""

@@ -176,18 +176,6 @@ def rank_twice(rank: int) -> Diagnostic:
     return Diagnostic("bad-node-rank", f"two commands have NODE_RANK {rank}", "number the nodes from 0")
 
 
-def no_such_node(what: str, node: int, nodes: int) -> Diagnostic:
-    """Return the fault of a command on a node that the cluster lacks."""
-    message = f"{what} needs node {node}, but the cluster has {counted(nodes, 'node')}"
-    return Diagnostic("too-few-nodes", message, f"use {node + 1} nodes or more")
-
-
-def no_device(device: int, node: int, present: int, stated: str) -> Diagnostic:
-    """Return the fault of a mask with a device that its node lacks."""
-    message = f"{stated} has device {device}, but node {node} has {present}"
-    return Diagnostic("resource-out-of-range", message, f"use devices 0 to {present - 1}")
-
-
 def more_than_visible(what: str, count: int, visible: int, node: int, stated: str) -> Diagnostic:
     """Return the fault of more processes or engines than the devices that a command sees."""
     message = f"{what} needs {counted(count, 'device')} of node {node}, but sees {visible} ({stated})"

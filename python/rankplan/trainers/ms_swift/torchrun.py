@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from rankplan import Parallel
 from rankplan.read.components import ASSUMED
-from rankplan.sdk import Config, Job, Mask, Placer, Sizes, Started, Taken, Where
+from rankplan.sdk import Config, Device, Job, Placer, Sizes, Started, Taken
 from rankplan.trainers.ms_swift import faults, keys
 from rankplan.trainers.ms_swift.commands import (
     Address,
@@ -37,13 +36,6 @@ _SHARED = 2
 _WITH_VLLM = ("grpo", "gkd")
 _ONLINE = (*_WITH_VLLM, "ppo")
 """Algorithms that generate while they train."""
-
-
-class Device(NamedTuple):
-    """A device of a node, by its number there."""
-
-    node: int
-    number: int
 
 
 class TorchrunJob(Job):
@@ -157,24 +149,19 @@ class TorchrunJob(Job):
         engines = [list(self._devices_of_server(placer, server)) for server in self.servers]
         used = set(chain.from_iterable(engines))
         ranks = list(self._devices_of_ranks(placer, used))
-        held = {device: rank for rank, devices in enumerate(ranks) for device in devices}
-        for server, devices in zip(self.servers, engines, strict=True):
-            shared = [(held[device], device) for device in devices if device in held]
-            if shared:
-                rank, device = min(shared)
-                at = server.mask.where or server.program.where
-                placer.reject(at, faults.device_twice(device.node, device.number, rank))
-        for number, devices in enumerate(engines):
-            other = next((before for before in range(number) if {*engines[before]} & {*devices}), None)
+        for number, (server, devices) in enumerate(zip(self.servers, engines, strict=True)):
+            at = server.mask.where or server.program.where
+            shared = Device.first_shared(ranks, devices)
+            if shared is not None:
+                placer.reject(at, faults.device_twice(*shared.device, shared.holder))
+            other = Device.first_shared(engines[:number], devices)
             if other is not None:
-                server = self.servers[number]
-                at = server.mask.where or server.program.where
-                placer.reject(at, faults.servers_share(other, number, server.node))
+                placer.reject(at, faults.servers_share(other.holder, number, server.node))
         if placer.faults or not ranks:
             return
         is_shared = self.mode == keys.COLOCATE
         share = placer.share(_SHARED) if is_shared else 1.0
-        taken = _taken(placer, chain.from_iterable(ranks))
+        taken = placer.devices(chain.from_iterable(ranks))
         at = self.trainer.processes.where
         sizes = self.training
         placer.component(keys.TRAIN, taken, at, len(ranks[0]), sizes=sizes, share=share)
@@ -206,17 +193,17 @@ class TorchrunJob(Job):
 
     def _place_engines(self, placer: Placer, name: str, server: Server, devices: Sequence[Device]) -> None:
         sizes = Sizes(Parallel(tp=server.tensor), server.where)
-        placer.component(name, _taken(placer, devices), server.where, server.tensor, sizes=sizes)
+        placer.component(name, placer.devices(devices), server.where, server.tensor, sizes=sizes)
 
     def _devices_of_ranks(self, placer: Placer, used: set[Device]) -> Iterator[Sequence[Device]]:
         """Yield the devices of each process of the trainer; ``used`` are not among those of an unknown mask."""
         trainer, at = self.trainer, self.trainer.processes.where
         for node in range(trainer.processes.nodes):
-            visible = _visible(placer, trainer.mask, node, "the trainer", at)
+            visible = placer.visible(trainer.mask, node, "the trainer", at)
             if visible is None:
                 return
             if not trainer.mask.is_known:
-                free = [device for device in visible if Device(node, device) not in used]
+                free = [device for device in visible if device not in used]
                 visible = free[: trainer.processes.on_node(len(free))]
             count = trainer.processes.on_node(len(visible))
             if count > len(visible):
@@ -232,12 +219,12 @@ class TorchrunJob(Job):
                 placer.reject(at, faults.sharded_model(len(visible), count, user))
                 return
             for rank in range(count):
-                yield [Device(node, visible[rank + count * number]) for number in range(each)]
+                yield [visible[rank + count * number] for number in range(each)]
 
     def _devices_of_server(self, placer: Placer, server: Server) -> Iterator[Device]:
         """Yield the devices of the engines of a server, one engine after the other."""
         at = server.program.where
-        visible = _visible(placer, server.mask, server.node, "the server", at)
+        visible = placer.visible(server.mask, server.node, "the server", at)
         if visible is None:
             return
         count = server.tensor * server.data
@@ -246,7 +233,7 @@ class TorchrunJob(Job):
             fault = faults.more_than_visible("the server", count, len(visible), server.node, stated)
             placer.reject(server.where, fault)
             return
-        yield from (Device(server.node, device) for device in visible[:count])
+        yield from visible[:count]
 
 
 def _is_megatron(config: Config) -> bool:
@@ -262,24 +249,3 @@ def _address(stated: Sequence[Address], number: int, port: int) -> Address | Non
     if len(alike) == 1:
         return alike[0]
     return stated[number] if number < len(stated) else None
-
-
-def _visible(placer: Placer, mask: Mask, node: int, what: str, at: Where) -> list[int] | None:
-    """Return the devices of a node that a command sees; ``None`` if the node or one of them is missing."""
-    if node >= placer.inventory.num_nodes:
-        placer.reject(at, faults.no_such_node(what, node, placer.inventory.num_nodes))
-        return None
-    present = placer.inventory.core.num_accelerators(node)
-    if mask.devices is None:
-        return list(range(present))
-    missing = next((device for device in mask.devices if device >= present), None)
-    if missing is not None:
-        placer.reject(mask.where or at, faults.no_device(missing, node, present, mask.stated))
-        return None
-    return list(mask.devices)
-
-
-def _taken(placer: Placer, devices: Iterator[Device] | Sequence[Device] | chain[Device]) -> Taken:
-    """Return devices as accelerators of the plan, in their order."""
-    numbers = [placer.inventory.core.resource(device.node, device.number) for device in devices]
-    return Taken([(number, number) for number in numbers])

@@ -5,7 +5,7 @@ Follows ``SingleNodeDeploymentConfig``, ``RLConfig.auto_setup_deployment`` and `
 
 from __future__ import annotations
 
-from rankplan.sdk import Config, Mask, Placer, Taken, mask_of
+from rankplan.sdk import Config, Device, Mask, Placer, Taken, mask_of
 from rankplan.trainers.prime_rl import faults, keys
 from rankplan.trainers.prime_rl.components import Placed, Servers, place_servers
 from rankplan.trainers.prime_rl.sections import is_stated
@@ -116,5 +116,4 @@ class OneNode:
         if missing is not None:
             placer.reject(self.mask.where or self.at, faults.no_device(missing, present, self.mask.stated))
             return Taken()
-        numbers = [core.resource(0, device) for device in devices]
-        return Taken([(number, number) for number in numbers])
+        return placer.devices(Device(0, device) for device in devices)

@@ -18,23 +18,17 @@ def device_twice(node: int, device: int, rank: int) -> Diagnostic:
     return Diagnostic("duplicate-resource", message, _MASKS)
 
 
+def servers_share(node: int, device: int) -> Diagnostic:
+    """Return the fault of a device that two servers have."""
+    message = f"device {device} of node {node} has engines of two servers: both keep their weights there"
+    return Diagnostic("duplicate-resource", message, _MASKS)
+
+
 def more_than_visible(what: str, count: int, visible: int, node: int, stated: str) -> Diagnostic:
     """Return the fault of more processes than the devices that a command sees."""
     message = f"{what} needs {counted(count, 'device')} of node {node}, but sees {visible} ({stated})"
     help = "make more devices visible, or start fewer processes"
     return Diagnostic("resource-out-of-range", message, help)
-
-
-def no_device(device: int, node: int, present: int, stated: str) -> Diagnostic:
-    """Return the fault of a mask with a device that its node lacks."""
-    message = f"{stated} has device {device}, but node {node} has {present}"
-    return Diagnostic("resource-out-of-range", message, f"use devices 0 to {present - 1}")
-
-
-def no_such_node(what: str, node: int, nodes: int) -> Diagnostic:
-    """Return the fault of a command on a node that the cluster lacks."""
-    message = f"{what} needs node {node}, but the cluster has {counted(nodes, 'node')}"
-    return Diagnostic("too-few-nodes", message, f"use {node + 1} nodes or more")
 
 
 def large_server(tensor: int, data: int, devices: int) -> Diagnostic:

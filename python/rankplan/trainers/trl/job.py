@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from rankplan import Model, Parallel, RankSet
 from rankplan.errors import Faults, PlacementError
 from rankplan.read.components import ASSUMED
-from rankplan.sdk import Config, Job, Key, Mask, NodeCommand, Placer, Sizes, Started, Taken, Where
+from rankplan.sdk import Config, Device, Job, Key, Mask, NodeCommand, Placer, Sizes, Started, Taken, Where
 from rankplan.trainers.trl import faults, keys
 from rankplan.trainers.trl.commands import Server, Trainer, alone, server_of, trainer_of
 from rankplan.trainers.trl.starting import server_command, trainer_command
@@ -45,13 +45,6 @@ class Mode(Enum):
     COLOCATE = "colocate"
     SERVER = "server"
     UNKNOWN = "unknown"
-
-
-class Device(NamedTuple):
-    """A device of a node, by its number there."""
-
-    node: int
-    number: int
 
 
 class TrlJob(Job):
@@ -232,9 +225,8 @@ class TrlJob(Job):
         engines = self._engines(placer, actor)
         if not is_known:  # others than those of the servers
             actor = list(self._devices_of_trainer(placer, [device for engine in engines for device in engine.devices]))
-        held = {device: rank for rank, device in enumerate(actor)}
-        for engine in engines:
-            self._check_shared(placer, engine, held)
+        for number, engine in enumerate(engines):
+            self._check_shared(placer, engine, actor, engines[:number])
         self._check_batch(placer, len(actor))
         if self.is_asynchronous and self.trainer.processes.fsdp_version == 2 and len(actor) > 1:
             placer.reject(self.trainer.processes.where, faults.asynchronous_ranks(len(actor)))
@@ -243,7 +235,7 @@ class TrlJob(Job):
         is_shared = self.mode is Mode.COLOCATE
         share = placer.share(_SHARED) if is_shared else None
         at = self.trainer.processes.where
-        taken = _taken(placer, actor)
+        taken = placer.devices(actor)
         placer.component(ACTOR, taken, at, share=share, facts=self._facts())
         if is_shared:
             self._place_colocated(placer, taken, actor, share)
@@ -285,7 +277,7 @@ class TrlJob(Job):
         tensor = Parallel(tp=server.tensor)
         sizes = Sizes(tensor, server.where)
         facts = {"mode": keys.SERVER}
-        placer.component(name, _taken(placer, devices), server.where, server.tensor, sizes=sizes, facts=facts)
+        placer.component(name, placer.devices(devices), server.where, server.tensor, sizes=sizes, facts=facts)
 
     def _engines(self, placer: Placer, actor: Sequence[Device]) -> list[_Engines]:
         """Return the servers with their devices; one whose mask is unknown has others than the commands before it."""
@@ -312,7 +304,7 @@ class TrlJob(Job):
                 stated = trainer.mask.stated or "all of them"
                 placer.reject(at, faults.more_than_visible("the trainer", count, len(visible), node, stated))
                 return
-            yield from (Device(node, device) for device in visible[:count])
+            yield from visible[:count]
 
     def _devices_of_server(self, placer: Placer, server: Server, used: Collection[Device]) -> Iterator[Device]:
         """Yield the devices of the engines of a server, one engine after the other."""
@@ -336,15 +328,19 @@ class TrlJob(Job):
                 fault = faults.more_than_visible("the server", count, len(visible), server.node, stated)
             placer.reject(server.where, fault)
             return
-        yield from (Device(server.node, device) for device in visible[:count])
+        yield from visible[:count]
 
-    def _check_shared(self, placer: Placer, engines: _Engines, held: dict[Device, int]) -> None:
-        """Record the first device that a server and the trainer have."""
-        shared = [(held[device], device) for device in engines.devices if device in held]
-        if shared:
-            rank, device = min(shared)
-            at = engines.server.mask.where or engines.server.program.where
-            placer.reject(at, faults.device_twice(device.node, device.number, rank))
+    def _check_shared(
+        self, placer: Placer, engines: _Engines, actor: Sequence[Device], before: Sequence[_Engines]
+    ) -> None:
+        """Record the first device that a server and the trainer have, or the server and one before it."""
+        at = engines.server.mask.where or engines.server.program.where
+        shared = Device.first_shared([[device] for device in actor], engines.devices)
+        if shared is not None:
+            placer.reject(at, faults.device_twice(*shared.device, shared.holder))
+        other = Device.first_shared([server.devices for server in before], engines.devices)
+        if other is not None:
+            placer.reject(at, faults.servers_share(*other.device))
 
     def _check_batch(self, placer: Placer, world: int) -> None:
         """Record a batch with parts of groups of generations (``GRPOConfig.__post_init__``)."""
@@ -394,24 +390,11 @@ def _rank(trainer: Trainer) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
 
 
-def _visible(placer: Placer, mask: Mask, node: int, what: str, at: Where, used: Collection[Device]) -> list[int] | None:
-    """Return the devices of a node that a command sees; ``None`` if the node or one of them is missing."""
-    core = placer.inventory.core
-    if node >= placer.inventory.num_nodes:
-        placer.reject(at, faults.no_such_node(what, node, placer.inventory.num_nodes))
-        return None
-    present = core.num_accelerators(node)
-    if mask.devices is None:
-        return [device for device in range(present) if mask.is_known or Device(node, device) not in used]
-    missing = next((device for device in mask.devices if device >= present), None)
-    if missing is not None:
-        placer.reject(mask.where or at, faults.no_device(missing, node, present, mask.stated))
-        return None
-    return list(mask.devices)
-
-
-def _taken(placer: Placer, devices: Sequence[Device]) -> Taken:
-    """Return devices as accelerators of the plan, in their order."""
-    core = placer.inventory.core
-    numbers = [core.resource(device.node, device.number) for device in devices]
-    return Taken([(number, number) for number in numbers])
+def _visible(
+    placer: Placer, mask: Mask, node: int, what: str, at: Where, used: Collection[Device]
+) -> list[Device] | None:
+    """Return the devices of a node that a command sees; ``used`` are not among those of an unknown mask."""
+    visible = placer.visible(mask, node, what, at)
+    if visible is None or mask.is_known:
+        return visible
+    return [device for device in visible if device not in used]
