@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 import rankplan
-from rankplan import Plan
+from rankplan import PlacementError, Plan
+from rankplan.front.command import reject_without_ray
+from rankplan.front.job import unplaced_job
+from support.commands import run
 from support.goldens import lines
 
 LINES = lines("ms_swift_scripts")
@@ -52,7 +55,8 @@ def test_a_shipped_script_is_read_as_its_commands_start(line: dict[str, Any], tm
     if "refused" in line:
         assert [fault.code for fault in report.faults] == [line["refused"]]
         return
-    assert report.plan is not None and report.plan.dialect == "ms_swift", report.faults
+    assert report.plan is not None, report.faults
+    assert (report.plan.dialect == "ms_swift") == ("on_ray" in line)
     if "on_ray" in line:
         assert report.plan.requests
     else:
@@ -270,7 +274,7 @@ def test_a_yaml_is_the_first_word_and_sets_variables(tmp_path: Path) -> None:
     config = {"rlhf_type": "grpo", "use_vllm": True, "vllm_mode": "colocate", "ENV": own}
     (file := tmp_path / "swift.yaml").write_text(json.dumps(config))
     alone = rankplan.check(file).plan
-    assert alone is not None and alone.dialect == "ms_swift"
+    assert alone is not None and alone.dialect is None
     assert places(alone) == {"train": [[0, [0]], [0, [1]], [0, [2]], [0, [3]]]} | {"rollout": places(alone)["train"]}
     text = "NPROC_PER_NODE=2 CUDA_VISIBLE_DEVICES=6,7 swift rlhf swift.yaml --vllm_tensor_parallel_size 2"
     plan = check(text, tmp_path).plan
@@ -291,9 +295,41 @@ def test_experts_are_not_divided_like_other_tensors(tmp_path: Path) -> None:
     assert on_ray["train"].parallel.etp == 1
 
 
-def test_pin_says_that_torchrun_starts_the_processes(tmp_path: Path) -> None:
+def test_pin_says_that_ray_starts_no_process(tmp_path: Path) -> None:
     (script := tmp_path / "run.sh").write_text(f"NPROC_PER_NODE=8 swift rlhf {COLOCATE}\n")
-    from rankplan.front.job import read_job
+    with pytest.raises(PlacementError, match=r"run.sh is a job of ms-swift, which starts its processes without Ray"):
+        reject_without_ray(unplaced_job(script))
 
-    warning = read_job(script).config.values.not_on_ray
-    assert (warning.code, warning.line) == ("not-pinned", 1)
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "CUDA_VISIBLE_DEVICES=4 swift rollout &\nCUDA_VISIBLE_DEVICES=5 swift rollout --port 8001 &\n"
+            f"NPROC_PER_NODE=2 CUDA_VISIBLE_DEVICES=0,1 swift rlhf {SERVER} b --vllm_server_port 8000 8001",
+            "2 servers are started: a file of a launcher has the command of one",
+        ),
+        (
+            "NPROC_PER_NODE=2 swift rlhf --rlhf_type ppo",
+            "each process of the trainer may have several devices (device_map), whose order no file has",
+        ),
+        (
+            f"NPROC_PER_NODE=8 swift rlhf {COLOCATE} --model $(date)",
+            "the word `...` of this command is known only when the script runs",
+        ),
+    ],
+)
+def test_what_no_file_of_a_launcher_can_have_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (script := tmp_path / "run.sh").write_text(text + "\n")
+    assert rankplan.check(script).plan is not None
+    refused = run("emit", str(script), "--to", "slurm")
+    assert refused.exit_code == 1 and message in refused.output, refused.output
+
+
+def test_a_yaml_alone_starts_as_its_command(tmp_path: Path) -> None:
+    (path := tmp_path / "conf.yaml").write_text(
+        "rlhf_type: grpo\nuse_vllm: true\nvllm_mode: colocate\nENV: {NPROC_PER_NODE: 2}\n"
+    )
+    (command,) = rankplan.plan(path).job.commands
+    assert command.words == ("swift", "rlhf", str(path)) and command.inside == ("rollout",)
+    assert command.variables["NPROC_PER_NODE"] == "{node_processes}"

@@ -85,8 +85,9 @@ def test_a_launcher_tells_the_processes_of_the_learner(environment: Environment,
         planned = rankplan(environment, "plan", "run.sh", "--format", "json", folder=tmp_path)
         assert planned.returncode == 0, planned.stdout + planned.stderr
         assert len(json.loads(planned.stdout)) == count, command
-    (tmp_path / "run.sh").write_text("CUDA_VISIBLE_DEVICES=9 torchrun -m tinyrl.train sampler.engines=0\n")
-    assert "CUDA_VISIBLE_DEVICES=9 has device 9" in rankplan(environment, "check", "run.sh", folder=tmp_path).stdout
+    (tmp_path / "run.sh").write_text(f"CUDA_VISIBLE_DEVICES=9 torchrun -m tinyrl.train {words}\n")
+    checked = rankplan(environment, "check", "run.sh", folder=tmp_path)
+    assert "CUDA_VISIBLE_DEVICES=9 has device 9, but node 0 has" in checked.stdout, checked.stdout
     step = "srun --nodes=2 torchrun --nnodes 2 --nproc_per_node 2 --node_rank 0 -m tinyrl.train tinyrl.nodes=2"
     (tmp_path / "run.sh").write_text(f"{step}\n")
     assert "bad-node-rank" in rankplan(environment, "check", "run.sh", folder=tmp_path).stdout

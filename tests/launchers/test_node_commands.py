@@ -24,13 +24,14 @@ from support.commands import run
 STUB = """#!{python}
 import json, os, signal, sys, time
 words = [os.path.basename(sys.argv[0]), *sys.argv[1:]]
-names = ("CUDA_VISIBLE_DEVICES", "RANK", "NCCL_DEBUG", "WANDB_API_KEY", "SLURM_PROCID", "HOST")
+names = ["CUDA_VISIBLE_DEVICES", "RANK", "NCCL_DEBUG", "WANDB_API_KEY", "SLURM_PROCID", "HOST", "NPROC_PER_NODE"]
+names += ["NNODES", "NODE_RANK", "MASTER_PORT"]
 seen = {{name: os.environ[name] for name in names if name in os.environ}}
 def note(**values):
     with open({log!r}, "a") as file:
         file.write(json.dumps({{"words": words, "seen": seen, "folder": os.getcwd(), **values}}) + chr(10))
 note()
-if "vllm-serve" in words or "serve" in words:
+if "vllm-serve" in words or "rollout" in words:
     def end(*_):
         note(ended=True)
         sys.exit(0)
@@ -134,7 +135,7 @@ def cluster(tmp_path: Path) -> Cluster:
     programs = tmp_path / "bin"
     programs.mkdir()
     stub = STUB.format(python=sys.executable, log=str(tmp_path / "log"))
-    texts = dict.fromkeys(("trl", "accelerate", "torchrun", "uv", "rl"), stub)
+    texts = dict.fromkeys(("trl", "accelerate", "torchrun", "uv", "rl", "swift"), stub)
     texts |= {"srun": SRUN.format(python=sys.executable), "scontrol": SCONTROL}
     for name, text in texts.items():
         (programs / name).write_text(text)
@@ -300,6 +301,41 @@ def test_other_devices_of_a_node_are_in_its_mask(cluster: Cluster) -> None:
     assert cluster.run("bash", str(path)).returncode == 0
     masks = [run.seen["CUDA_VISIBLE_DEVICES"] for run in cluster.started("torchrun")]
     assert masks[0] == "0,1,2,3" and sorted(masks[1]) == sorted("0,1,3,4")
+
+
+SWIFT = """export NNODES=2 NPROC_PER_NODE=4 MASTER_PORT=29600
+CUDA_VISIBLE_DEVICES=0,1 swift rollout --model m --vllm_tensor_parallel_size 2 --port 8001 &
+NODE_RANK=0 CUDA_VISIBLE_DEVICES=4,5,6,7 swift rlhf conf.yaml --rlhf_type grpo --use_vllm true --vllm_mode server \\
+    --vllm_server_host server --vllm_server_port 8001
+"""
+
+
+def test_ms_swift_gets_the_variables_of_its_torchrun(cluster: Cluster) -> None:
+    cluster.script("learning_rate: 1.0e-6\nENV: {NCCL_DEBUG: INFO}\n", "conf.yaml")
+    plan = rankplan.plan(cluster.script(SWIFT), "3x8")
+    assert plan.dialect is None and rows(plan)["rollout"] == [[(2, 0), (2, 1)]]
+    path = written(cluster, plan, "slurm", port=30000)
+    assert cluster.run("bash", str(path)).returncode == 0
+    server, *trainers = sorted(cluster.started("swift"), key=lambda run: run.words[1], reverse=True)
+    assert server.words == shlex.split("swift rollout --model m --vllm_tensor_parallel_size 2 --port 8001")
+    assert server.seen["HOST"] == "n2" and server.seen["CUDA_VISIBLE_DEVICES"] == "0,1"
+    words = "swift rlhf conf.yaml --rlhf_type grpo --use_vllm true --vllm_mode server --vllm_server_port 8001"
+    for rank, trainer in enumerate(trainers):
+        assert trainer.words == [*words.split(), "--vllm_server_host", "n2"]
+        assert trainer.seen["CUDA_VISIBLE_DEVICES"] == "4,5,6,7"
+        seen = [trainer.seen[name] for name in ("NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_PORT")]
+        assert seen == ["4", "2", str(rank), "30000"]
+    assert len(trainers) == 2
+
+
+def test_ms_swift_on_one_node(cluster: Cluster) -> None:
+    path = cluster.script(SWIFT.replace("NNODES=2", "").replace("host server", "host localhost"))
+    cluster.script("learning_rate: 1.0e-6\n", "conf.yaml")
+    done = cluster.run(sys.executable, "-m", "rankplan", "exec", str(path), "--node", "0")
+    assert done.returncode == 0, done.stderr
+    server, trainer = sorted(cluster.started("swift"), key=lambda run: run.words[1], reverse=True)
+    assert (server.words[1], trainer.words[-2:]) == ("rollout", ["--vllm_server_host", "127.0.0.1"])
+    assert (trainer.seen["NPROC_PER_NODE"], trainer.seen["MASTER_PORT"]) == ("4", "29500")
 
 
 PRIME = """[deployment]

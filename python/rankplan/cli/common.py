@@ -385,7 +385,7 @@ def planned_by(
     ray = choice.ray if stated is None or choice.given is not None else stated.ray
     if pinned and ray is not None:
         job = unplaced_job(file, dialect=choice.dialect, overrides=overrides())
-        if job.dialect.asks_ray:
+        if job.asks_ray:
             from rankplan.runtime.live.pinned import planned_to_pin
 
             bound = planned_to_pin(job, ray, without=choice.without, isolate=isolate, by_text=choice.by_text, tell=note)

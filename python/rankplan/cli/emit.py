@@ -153,7 +153,7 @@ def _planned(config: Config, choice: Choice) -> Plan:
         return planned(config, choice)
     job = unplaced_job(config, dialect=choice.dialect, overrides=overrides())
     announce_without_ray(job)
-    return planned(config, choice, pinned=job.dialect.asks_ray)
+    return planned(config, choice, pinned=job.asks_ray)
 
 
 def _starts_on_nodes(plan: Plan, to: str) -> bool:

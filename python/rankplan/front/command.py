@@ -37,7 +37,7 @@ def command_of(config: Config, dialect: Dialect, overrides: Sequence[str] = (), 
 
 def reject_without_ray(job: Job) -> None:
     """Raise `PlacementError` for a job whose system starts its processes without Ray."""
-    if job.dialect.starts == "processes":
+    if job.starts == "processes":
         raise PlacementError([starts_processes(job.name, job.dialect.system)])
 
 
@@ -46,7 +46,7 @@ def check_node_commands(job: Job) -> None:
 
     Raises `PlacementError` for what no file can have of them.
     """
-    if job.dialect.starts != "processes":
+    if job.starts != "processes":
         return
     collector = Faults()
     if job.config.values.commands(collector) and job.overrides:

@@ -80,6 +80,17 @@ class Job:
         return replace(self, inventory=inventory, assumed=False, labelled=labelled)
 
     @property
+    def starts(self) -> str:
+        """How its processes start: on ``ray``, or as ``processes`` without it."""
+        of_job: str | None = getattr(self.config.values, "starts", None)
+        return of_job or self.dialect.starts
+
+    @property
+    def asks_ray(self) -> bool:
+        """Whether it asks Ray for placement groups, which `pin` binds to nodes."""
+        return self.dialect.asks_ray and self.starts == "ray"
+
+    @property
     def reader(self) -> Reader:
         """The values of the config with their places, and its faults."""
         return self.config.reader

@@ -131,9 +131,11 @@ def shell_text(start: Start, plan: Plan, at: At, mask: Mapping[str, str]) -> str
     """
     command = start.command
     folder = "" if command.folder is None else f"cd {quoted(command.folder)} && "
-    variables = {**{name: quoted(value) for name, value in command.variables.items()}, **mask}
+    value_of = values(start, plan, at)
+    filled = sorted(command.filled_variables(value_of).items())  # as the file of a plan has them
+    variables = {name: _word(parts) for name, parts in filled} | {**mask}
     assignments = "".join(f"{name}={value} " for name, value in variables.items())
-    words = " ".join(_word(parts) for parts in command.filled(values(start, plan, at)))
+    words = " ".join(_word(parts) for parts in command.filled(value_of))
     return f"{folder}{assignments}exec {words}"
 
 
@@ -170,14 +172,20 @@ def _word(parts: Sequence[str]) -> str:
 def port_in(plan: Plan, text: str) -> dict[str, int]:
     """Return the first port of a file with the commands of a plan; nothing if no command has a rendezvous."""
     for command in node_commands(plan):
-        words = list(command.words)
-        if PORT not in words:
-            continue
-        flag = words[words.index(PORT) - 1]
-        stated = re.search(rf" {re.escape(flag)} {_NUMBER}\b", text)
+        before = _before_port(command)
+        stated = None if before is None else re.search(rf"\b{re.escape(before)}{_NUMBER}\b", text)
         if stated is not None:
             return {"port": int(stated[1]) - list(plan).index(command.components[0])}
     return {}
+
+
+def _before_port(command: NodeCommand) -> str | None:
+    """Return what stands before the port of a command: its flag, or its variable; ``None`` without a rendezvous."""
+    variable = next((name for name, value in command.variables.items() if value == PORT), None)
+    if variable is not None:
+        return f"{variable}="
+    words = list(command.words)
+    return f"{words[words.index(PORT) - 1].lstrip('-')} " if PORT in words else None
 
 
 def uncovered(plan: Plan) -> str | None:

@@ -42,11 +42,13 @@ def _processes(
                 continue
             port = masters[start.name][1] if start.name in masters else start.port
             at = At(str(rank), str(share.processes), _address(draft, masters))
-            words = start.command.filled(values(replace(start, port=port), draft.plan, at))
-            command = ["".join(parts) for parts in words]
+            value_of = values(replace(start, port=port), draft.plan, at)
+            command = ["".join(parts) for parts in start.command.filled(value_of)]
+            filled = start.command.filled_variables(value_of)
+            own = {name: "".join(parts) for name, parts in filled.items()} | {**share.mask}
             folder = start.command.folder
             yield (
-                _process(draft.plan, start, node, share.mask, given),
+                _process(draft.plan, start, node, own, given),
                 (command if folder is None else [*_IN_FOLDER, folder, *command]),
             )
 
@@ -66,11 +68,10 @@ def _address(draft: Draft, masters: Addresses) -> Callable[[int], str]:
     return address
 
 
-def _process(plan: Plan, start: Start, node: int, mask: Mapping[str, str], given: Mapping[str, str]) -> RankProcess:
-    """Return the process of a command: as one of its ranks, but for what a rank has of its own."""
+def _process(plan: Plan, start: Start, node: int, own: Mapping[str, str], given: Mapping[str, str]) -> RankProcess:
+    """Return the process of a command with its ``own`` variables: as one of its ranks, but for what only a rank has."""
     row = next(row for row in plan[start.name] if row.cluster_node_rank == node)
     process = rank_process(plan, start.name, row.rank, given)
     of_rank = (*RANK_VARIABLES, *MASTER_VARIABLES)
     environment = {name: value for name, value in process.environment.items() if name not in of_rank}
-    variables = {**environment, **start.command.variables, **mask}
-    return replace(process, environment=variables, serves=start.command.serves)
+    return replace(process, environment={**environment, **own}, serves=start.command.serves)

@@ -35,8 +35,8 @@ class NodeCommand:
     It sees the accelerators of these components on its node, in the order of the components and of their ranks.
     Components that are ``inside`` are in its processes, or it starts them, too. ``words`` are those of the command; a
     number or an address that the plan decides is a field, such as ``{nodes}``, and a brace of the command is doubled.
-    ``variables`` are added to its environment. It starts in ``folder``, without one in that of the job. A command that
-    ``serves`` does not end by itself: it ends with the others.
+    ``variables`` are added to its environment; their values have fields, too. It starts in ``folder``, without one in
+    that of the job. A command that ``serves`` does not end by itself: it ends with the others.
     """
 
     components: tuple[str, ...]
@@ -66,9 +66,13 @@ class NodeCommand:
         """Return the words in parts: a text and the value of a field by turns. ``value_of`` returns that of a field."""
         return [_parts(word, value_of) for word in self.words]
 
+    def filled_variables(self, value_of: Callable[[str], str]) -> dict[str, list[str]]:
+        """Return the values of the variables in parts, as `filled` returns the words."""
+        return {name: _parts(value, value_of) for name, value in self.variables.items()}
+
     def has(self, name: str) -> bool:
         """Return whether the command has a field."""
-        return any(name in word for word in self.words)
+        return any(name in text for text in (*self.words, *self.variables.values()))
 
     @property
     def starts(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.placing.placer import Placer
@@ -39,6 +39,8 @@ class Job(ABC):
     """Whether only the keys can state the parallel sizes of a component."""
     not_on_ray: Diagnostic | None = None
     """The warning of a config whose trainer starts its processes without Ray, so that no plan is bound."""
+    starts: Literal["ray", "processes"] | None = None
+    """How this job starts its processes, for a system with both ways; ``None``: as its dialect says."""
     model: Model | None = None
     """The model of components whose own is unknown."""
 

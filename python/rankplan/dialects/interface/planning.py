@@ -105,7 +105,7 @@ class JobPlanner:
                 lacks_accelerators(reader.faults, inventory, reader.where(()))
             reader.finish()
         nodes = job.inventory(inventory, reader.faults, pinned=pinned)
-        if groups and (not self.starts_on_ray or job.not_on_ray is not None):
+        if groups and (not self.is_on_ray(job) or job.not_on_ray is not None):
             from rankplan.dialects.placing.faults import group_without_ray  # few jobs state groups of components
 
             for name, group in groups.items():
@@ -113,7 +113,11 @@ class JobPlanner:
             reader.finish()
         attempts = _Attempts(self, job, reader, nodes, isolate=isolate_accelerator, groups=groups)
         planned = attempts.pinned() if pinned else attempts.placed(Packing())
-        return planned if self.starts_on_ray else _with_commands(planned, job)
+        return planned if self.is_on_ray(job) else _with_commands(planned, job)
+
+    def is_on_ray(self, job: Job) -> bool:
+        """Return whether Ray starts the processes of a job."""
+        return self.starts_on_ray if job.starts is None else job.starts == "ray"
 
     def memory(self, reader: Reader, job: Job) -> MemoryReader | None:
         """Return what reads the memory of components from the keys of a config; ``None`` if these say nothing."""
@@ -197,7 +201,8 @@ class _Attempts:
             self._job.place(placer)
         finally:
             self._has_other_turn |= placer.has_other_turn
-        return placer.planned(self._planner.dialect, self._planner.memory(attempt, self._job))
+        dialect = self._planner.dialect if self._planner.is_on_ray(self._job) else None
+        return placer.planned(dialect, self._planner.memory(attempt, self._job))
 
     def _chosen(self, packing: Packing) -> RankSet | None:
         """Return the nodes that the job takes in rank order; ``None`` for all, also if it cannot be placed like that.

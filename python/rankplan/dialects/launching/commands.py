@@ -65,12 +65,14 @@ def node_command(
     inside: Sequence[str] = (),
     serves: bool = False,
     flags: Mapping[str, str] = NO_FLAGS,
+    variables: Mapping[str, str] = NO_FLAGS,
 ) -> NodeCommand:
     """Return the command that starts these components as this program does, with the numbers of any plan.
 
     ``processes`` are those that its launcher starts, ``None`` for a program without a launcher. ``flags`` are those of
-    the program that get other values, by their names; values are words of a `NodeCommand`. Words that only a run knows
-    are faults; variables that only a run knows, or that may be secrets, are left out with a warning.
+    the program that get other values, by their names, as do ``variables`` of its environment; values are words of a
+    `NodeCommand`. Words that only a run knows are faults; variables that only a run knows, or that may be secrets, are
+    left out with a warning.
     """
     parts = _parts(program, processes)
     own = _without(parts.program, flags)
@@ -82,7 +84,7 @@ def node_command(
         components=tuple(components),
         words=tuple(words),
         inside=tuple(inside),
-        variables=dict(_variables(program, collector)),
+        variables={**dict(_variables(program, variables, collector)), **variables},
         folder=program.folder or None,
         serves=serves,
     )
@@ -155,12 +157,12 @@ def _texts(words: Sequence[CommandWord], collector: Faults) -> Iterator[str]:
             yield NodeCommand.literal(word.text)
 
 
-def _variables(program: Started, collector: Faults) -> Iterator[tuple[str, str]]:
-    """Yield the variables that the script sets for a program, but for those of the plan and of Slurm."""
+def _variables(program: Started, others: Collection[str], collector: Faults) -> Iterator[tuple[str, str]]:
+    """Yield the variables that the script sets for a program, but for ``others``, those of the plan and of Slurm."""
     for name, word in program.variables.items():
-        if name in reserved_variables() or name.startswith("SLURM_"):
+        if name in reserved_variables() or name in others or name.startswith("SLURM_"):
             continue
         if word.text is None or _SECRET.search(name):
             collector.warn(word.where, faults.variable_left_out(name, is_known=word.text is not None))
         else:
-            yield name, word.text
+            yield name, NodeCommand.literal(word.text)

@@ -41,6 +41,8 @@ class Trainer(NamedTuple):
 
     processes: Processes
     mask: Mask
+    has_launcher: bool = False
+    """Whether a launcher stands before the program; otherwise ms-swift starts the processes itself."""
 
 
 class Server(NamedTuple):
@@ -72,12 +74,13 @@ def trainer_of(config: Config, program: Started | None, collector: Faults) -> Tr
     """Return the trainer of a command; without one, as the file alone starts it."""
     variables = _variables(config, program)
     processes = None if program is None else processes_of(program, collector)
-    if processes is None or processes.launcher == "python":
+    has_launcher = processes is not None and processes.launcher != "python"
+    if processes is None or not has_launcher:
         processes = _own_processes(config, program, variables, collector)
     step = None if program is None else step_of(program, collector)
     if step is not None:
         check_node_ranks(processes, step.nodes or 1, collector)
-    return Trainer(processes, mask_of(variables, collector, _MASKS))
+    return Trainer(processes, mask_of(variables, collector, _MASKS), has_launcher)
 
 
 def _own_processes(

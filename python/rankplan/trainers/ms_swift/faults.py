@@ -113,11 +113,19 @@ _TASKS = {"rm": "the training of a reward model"}
 """What algorithms do that are not preference training."""
 
 
-def not_on_ray() -> Diagnostic:
-    """Return the warning of a job that torchrun starts, so that no plan is bound."""
-    message = "torchrun starts the processes of this job, on the node and the devices of its command"
-    help = "start each command on its node of the plan; only `--use_ray true --config FILE` runs on Ray"
-    return Diagnostic("not-pinned", message, help, warning=True)
+def several_servers(count: int) -> Diagnostic:
+    """Return the fault of several servers, for the files of launchers."""
+    message = f"{count} servers are started: a file of a launcher has the command of one"
+    return Diagnostic("emit-command", message, "use one server with --vllm_data_parallel_size")
+
+
+def sharded_processes() -> Diagnostic:
+    """Return the fault of processes that may have several devices, for the files of launchers.
+
+    ms-swift gives process r of n every n-th visible device from r on; a plan shows devices process by process.
+    """
+    message = "each process of the trainer may have several devices (device_map), whose order no file has"
+    return Diagnostic("emit-command", message, "show as many devices as processes: CUDA_VISIBLE_DEVICES=0,1 for two")
 
 
 def not_online(algorithm: str) -> Diagnostic:

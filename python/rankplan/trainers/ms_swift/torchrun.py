@@ -15,8 +15,9 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from rankplan import Parallel
+from rankplan.errors import Faults
 from rankplan.read.components import ASSUMED
-from rankplan.sdk import Config, Device, Job, Placer, Sizes, Started, Taken
+from rankplan.sdk import Config, Device, Job, NodeCommand, Placer, Sizes, Started, Taken
 from rankplan.trainers.ms_swift import faults, keys
 from rankplan.trainers.ms_swift.commands import (
     Address,
@@ -28,6 +29,7 @@ from rankplan.trainers.ms_swift.commands import (
     trainer_of,
 )
 from rankplan.trainers.ms_swift.pools import training_sizes
+from rankplan.trainers.ms_swift.starting import program_of_file, server_command, server_flags, trainer_command
 
 _IDLE = "server"
 """The component of a server that the trainer does not use."""
@@ -42,13 +44,14 @@ class TorchrunJob(Job):
     """The trainer of a job, and its servers."""
 
     finds_all = True
+    starts = "processes"
     states_memory = False
 
     def __init__(self, config: Config) -> None:
         self.program = next((program for program in config.programs if program.is_main), None)
         self.place_of_job = config.place if self.program is None else self.program.where
-        self.not_on_ray = self.place_of_job.locate(faults.not_on_ray())
         self.is_megatron = _is_megatron(config)
+        self.config = config
         self.algorithm = config[keys.RLHF_TYPE] or "dpo"
         if self.algorithm not in _ONLINE:
             at = config.where(keys.RLHF_TYPE) if config.stated(keys.RLHF_TYPE) else self.place_of_job
@@ -133,6 +136,34 @@ class TorchrunJob(Job):
                 config.faults.add(server.port_at, faults.same_port(server.port, server.node))
             ports.add((server.node, server.port))
 
+    def commands(self, collector: Faults) -> Sequence[NodeCommand]:
+        """Return the command of the server, and that of the trainer; see `Job.commands`."""
+        if len(self.servers) > 1:
+            collector.add(self.servers[1].program.where, faults.several_servers(len(self.servers)))
+        if self._may_shard:
+            collector.add(self.trainer.processes.where, faults.sharded_processes())
+        name = self._server_name
+        commands = [server_command(server, name, collector) for server in self.servers[:1]]
+        uses_server = self.mode == keys.SERVER and bool(self.servers)
+        flags = server_flags(self.config, self.servers[0], name) if uses_server else {}
+        inside = [keys.ROLLOUT] if self.mode == keys.COLOCATE else []
+        program = self.program or program_of_file(self.config, is_megatron=self.is_megatron)
+        commands.append(trainer_command(self.trainer, program, inside, flags, collector))
+        return commands
+
+    @property
+    def _may_shard(self) -> bool:
+        """Whether several processes of a node may have several devices each."""
+        devices = self.trainer.mask.devices
+        count = self.trainer.processes.on_node(ASSUMED)
+        is_whole = self.is_megatron or self.uses_vllm or bool(self.frameworks)
+        return not is_whole and count > 1 and (devices is None or len(devices) > count)
+
+    @property
+    def _server_name(self) -> str:
+        """The component of a server: one that the trainer uses, or another."""
+        return keys.ROLLOUT if self.mode == keys.SERVER else _IDLE
+
     def size(self) -> tuple[int, int]:
         """Return the nodes of the commands, each with the devices that these name, or 8."""
         trainer = self.trainer
@@ -184,7 +215,7 @@ class TorchrunJob(Job):
 
     def _place_servers(self, placer: Placer, engines: Sequence[Sequence[Device]]) -> None:
         """Place the engines of servers: together if all have one size."""
-        name = keys.ROLLOUT if self.mode == keys.SERVER else _IDLE
+        name = self._server_name
         if len({server.tensor for server in self.servers}) == 1:
             self._place_engines(placer, name, self.servers[0], [*chain.from_iterable(engines)])
             return
