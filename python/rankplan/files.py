@@ -81,9 +81,17 @@ def read_text(path: str | os.PathLike[str], limit: int = LARGEST) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = 1 + content.count(b"\n", 0, error.start)
-        message = f"the file is not UTF-8: invalid byte at position {error.start}"
-        fault = Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=os.fspath(path), line=line)
-        raise PlacementError([fault]) from None
+        raise PlacementError([_not_utf8(os.fspath(path), line, error.start)]) from None
+
+
+def _not_utf8(file: str, line: int, position: int) -> Diagnostic:
+    message = f"the file is not UTF-8: invalid byte at position {position}"
+    return Diagnostic("invalid-yaml", message, "save the file as UTF-8", file=file, line=line)
+
+
+def unreadable(file: str, reason: str) -> Diagnostic:
+    """Return the fault of a file that cannot be read, as a fault of a report."""
+    return Diagnostic("unreadable", reason, file=file)
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

@@ -77,8 +77,7 @@ class Refusal:
             return large
         wrong = self.problem.broken(self.found)
         if not wrong:
-            message = f"no arrangement uses at most the nodes that `cap: {self._caps()}` allows{unproved}"
-            return _CAP, Diagnostic("domain-too-small", message, "raise the cap, or use fewer nodes")
+            return _CAP, self._above_caps(unproved)
         kept = self.rules.kept
         source, ranks = min(wrong, key=lambda one: (kept[one[0]].kind == SEGMENT, len(one[1]), one[1]))
         rule = kept[source]
@@ -139,13 +138,14 @@ class Refusal:
                 each = f"in each of {counted(parts, f'{name} domain')}"
             need = f"{_who(rule)} {counted(size, 'node')} {each}"
             if size <= largest:
-                message, help = f"{need}; `cap` allows {cap}", "raise the cap, or use fewer nodes"
-            else:
-                message, help = f"{need}; the largest has {largest}", "use `prefer`, or fewer nodes"
-                if rule.kind != WORLD:
-                    help = f"use a smaller {rule.kind} size, or keep the groups within an outer level"
-            return rule.path, Diagnostic("domain-too-small", message, help)
+                return rule.path, _above_cap(need, cap)
+            return rule.path, _above_largest(rule, need, largest)
         return None
+
+    def _above_caps(self, unproved: str) -> Diagnostic:
+        """Return the fault of a plan whose caps allow no arrangement."""
+        message = f"no arrangement uses at most the nodes that `cap: {self._caps()}` allows{unproved}"
+        return Diagnostic("domain-too-small", message, _RAISE_CAP)
 
     def _caps(self) -> str:
         stated = (f"{self.rules.levels[level]}: {most}" for level, most in self.rules.caps.items())
@@ -163,7 +163,7 @@ class Refusal:
             return None
         what = f"the plan needs {counted(needed, 'node')} with {self.task.equipment(kind)}; {room} can be used"
         message = f"{what} (`cap: {self._caps()}` leaves out {usable - room})"
-        return Diagnostic("too-few-nodes", message, "raise the cap, or use fewer nodes")
+        return Diagnostic("too-few-nodes", message, _RAISE_CAP)
 
     def _spareless(self, rule: NodeRule, ranks: Sequence[int]) -> Diagnostic | None:
         """Return the fault of a lost node without a spare where the others of its set are, or of a torn set."""
@@ -230,3 +230,19 @@ def _who(rule: NodeRule) -> str:
 def _counted(segments: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
     """Return the sizes of segments, the largest first, and how many there are of each."""
     return sorted(Counter(map(len, segments)).items(), reverse=True)
+
+
+_RAISE_CAP = "raise the cap, or use fewer nodes"
+
+
+def _above_cap(need: str, cap: int) -> Diagnostic:
+    """Return the fault of a set that is larger than what a cap allows; ``need`` says what it needs."""
+    return Diagnostic("domain-too-small", f"{need}; `cap` allows {cap}", _RAISE_CAP)
+
+
+def _above_largest(rule: NodeRule, need: str, largest: int) -> Diagnostic:
+    """Return the fault of a set that is larger than any domain; ``need`` says what it needs."""
+    help = "use `prefer`, or fewer nodes"
+    if rule.kind != WORLD:
+        help = f"use a smaller {rule.kind} size, or keep the groups within an outer level"
+    return Diagnostic("domain-too-small", f"{need}; the largest has {largest}", help)

@@ -25,7 +25,8 @@ from rankplan.cli.common import (
 )
 from rankplan.cli.folders import files_in, is_of_no_job
 from rankplan.cli.output import EXPECTED, colored, faults_end_it, note, print_table, show_error, silent
-from rankplan.errors import Diagnostic, KeyPath, PlacementError, printable
+from rankplan.errors import KeyPath, PlacementError, printable
+from rankplan.files import unreadable
 from rankplan.front.api import check as check_config
 from rankplan.front.job import is_saved, job_file_of, opened, saved_plan
 from rankplan.hardware.cards import size_text
@@ -171,7 +172,7 @@ class _Checks:
         self._unreadable[file] = reason
         if self._form == "text":
             show_error(error, sys.stdout)
-        return Report(file, None, (Diagnostic("unreadable", reason, file=file),))
+        return Report(file, None, (unreadable(file, reason),))
 
     def finish(self) -> None:
         """Print what ends the report."""

@@ -96,7 +96,7 @@ def _compared(
     """Plan a config again; return that plan, and why components that differ in it do."""
     try:
         if name_of(config) != to:
-            raise PlacementError([Diagnostic("invalid-value", "its name is a key of another dialect")])
+            raise PlacementError([_named_like_a_dialect()])
         again = DIALECTS[to].plan(config, inventory)
     except GuestError:
         raise  # the code of the other package failed, which says nothing about the components
@@ -111,6 +111,11 @@ def _compared(
         return nothing, found or dict.fromkeys((component.name for component in wanted), error.message)
     different = [one.name for one in wanted if one.name not in again or not _same_places(one, again[one.name])]
     return again, dict.fromkeys(different, f"{to} would place it elsewhere")
+
+
+def _named_like_a_dialect() -> Diagnostic:
+    """Return the fault of a component by whose name the written config is taken for another system's."""
+    return Diagnostic("invalid-value", "its name is a key of another dialect")
 
 
 def _same_places(component: Component, other: Component) -> bool:

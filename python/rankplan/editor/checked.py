@@ -17,6 +17,7 @@ from lsprotocol import types
 
 from rankplan.dialects import with_guests
 from rankplan.errors import Diagnostic, Label, PlacementError
+from rankplan.files import unreadable
 from rankplan.front.api import check
 from rankplan.front.job import Nodes
 from rankplan.frozen import frozen
@@ -135,7 +136,7 @@ def checked(text: str, file: str, options: Options) -> Checked:
         report = Report(file, None, error.diagnostics)
     except OSError as error:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        report = Report(file, None, (Diagnostic("unreadable", message, file=file),))
+        report = Report(file, None, (unreadable(file, message),))
     return Checked(file, text, config, report)
 
 

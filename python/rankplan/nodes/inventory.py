@@ -399,6 +399,12 @@ class Inventory:
         return f"<Inventory of {counted(self.num_nodes, 'node')}: {kinds}{more}>"
 
 
+def _too_few_nodes(num_nodes: int, present: int) -> Diagnostic:
+    message = f"num_nodes is {num_nodes}, but the cluster has {counted(present, 'node')}"
+    help = f"set num_nodes to {'1' if present == 1 else f'{present} or less'}, or use a larger cluster"
+    return Diagnostic("too-few-nodes", message, help)
+
+
 def configured(
     inventory: Inventory, facts: ClusterFacts, num_nodes: int, *, planned: bool = False
 ) -> tuple[Inventory, list[tuple[KeyPath, Diagnostic]]]:
@@ -408,9 +414,7 @@ def configured(
     """
     present = inventory.num_nodes
     if num_nodes > present:
-        message = f"num_nodes is {num_nodes}, but the cluster has {counted(present, 'node')}"
-        help = f"set num_nodes to {'1' if present == 1 else f'{present} or less'}, or use a larger cluster"
-        return inventory, [(("num_nodes",), Diagnostic("too-few-nodes", message, help))]
+        return inventory, [(("num_nodes",), _too_few_nodes(num_nodes, present))]
     core = inventory.core if num_nodes == present else inventory.core.reordered(range(num_nodes))
     levels = () if planned else facts.levels or ()
     if levels and core.label_keys() and (missing := core.unlabelled(levels)):

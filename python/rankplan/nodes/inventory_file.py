@@ -22,9 +22,7 @@ def read(content: object) -> tuple[Core, tuple[str, ...] | None]:
     if (message := INVENTORY.instead(content)) is not None:
         raise _refused(content, [((), Diagnostic(INVENTORY.code, message, INVENTORY.advice(content)))])
     if "nodes" not in content:
-        near = nearest("nodes", map(str, content))
-        help = INVENTORY.help if near is None else f"rename `{near}` to `nodes`"
-        raise _refused(content, [((), Diagnostic("missing-key", "the inventory has no `nodes`", help))])
+        raise _refused(content, [((), _without_nodes(content))])
     labelled: Mapping[str, str] = {}
     stated: Mapping[str, Any] = content
     if any(isinstance(level, Mapping) for level in _list(content.get("levels"))):
@@ -64,11 +62,9 @@ def equal_nodes(num_nodes: int, num_accelerators: int) -> dict[str, Any]:
     """Return the entry of equal nodes. Raises `PlacementError` for an invalid number."""
     count, each = as_int(num_nodes), as_int(num_accelerators)
     if count is None or not 0 < count <= MAX_NODES:
-        message = f"{shown(num_nodes)} is not a number of nodes"
-        raise PlacementError([Diagnostic("invalid-value", message, f"use a whole number from 1 to {MAX_NODES:,}")])
+        raise PlacementError([_no_number_of_nodes(num_nodes)])
     if each is None:
-        message = f"{shown(num_accelerators)} is not a number of accelerators"
-        raise PlacementError([Diagnostic("invalid-value", message, "use a whole number; 0 means none")])
+        raise PlacementError([_no_number_of_accelerators(num_accelerators)])
     return {"ranks": RankSet(f"0-{count - 1}"), "accelerators": each}
 
 
@@ -96,8 +92,7 @@ def size(text: str) -> Size:
     """
     parts = _PARTS.fullmatch(text.strip())
     if parts is None:
-        help = "write 2x8 for 2 nodes with 8 accelerators each"
-        raise PlacementError([Diagnostic("invalid-value", f"{shown(text)} is not nodes x accelerators", help)])
+        raise PlacementError([_no_size(text)])
     model = parts[3]
     if model is not None:
         from rankplan.hardware.cards import card_of, unknown_card  # most sizes state no model
@@ -111,3 +106,24 @@ def neither(text: str) -> Diagnostic:
     """Return the fault of a text that is neither a size nor the path of an inventory."""
     help = "write 2x8, 4x8:H100, or the path of an inventory file"
     return Diagnostic("invalid-value", f"{shown(text)} is neither a size nor an inventory file", help)
+
+
+def _without_nodes(content: Mapping[Any, Any]) -> Diagnostic:
+    near = nearest("nodes", map(str, content))
+    help = INVENTORY.help if near is None else f"rename `{near}` to `nodes`"
+    return Diagnostic("missing-key", "the inventory has no `nodes`", help)
+
+
+def _no_number_of_nodes(found: object) -> Diagnostic:
+    help = f"use a whole number from 1 to {MAX_NODES:,}"
+    return Diagnostic("invalid-value", f"{shown(found)} is not a number of nodes", help)
+
+
+def _no_number_of_accelerators(found: object) -> Diagnostic:
+    help = "use a whole number; 0 means none"
+    return Diagnostic("invalid-value", f"{shown(found)} is not a number of accelerators", help)
+
+
+def _no_size(text: str) -> Diagnostic:
+    help = "write 2x8 for 2 nodes with 8 accelerators each"
+    return Diagnostic("invalid-value", f"{shown(text)} is not nodes x accelerators", help)

@@ -47,16 +47,24 @@ def labelled_levels(content: Mapping[str, Any]) -> tuple[dict[str, LabelledLevel
             elif key in entry:
                 faults.append((("levels", index, key), must_be(f"`{key}` of a level", value, "a text", _HELP)))
             else:
-                faults.append((("levels", index), Diagnostic("missing-key", f"the level has no `{key}`", _HELP)))
+                faults.append((("levels", index), _missing(key)))
         if len(texts) == len(_KEYS):
             found[texts["name"]] = LabelledLevel(**texts)
     used: dict[str, str] = {}
     for level in found.values():
         if level.label in used:
-            message = f"levels {used[level.label]} and {level} have the same label {shown(level.label)}"
-            faults.append((("levels",), Diagnostic("invalid-value", message, "give each level a label of its own")))
+            faults.append((("levels",), _label_twice(used[level.label], level)))
         used[level.label] = level
     return found, faults
+
+
+def _missing(key: str) -> Diagnostic:
+    return Diagnostic("missing-key", f"the level has no `{key}`", _HELP)
+
+
+def _label_twice(first: str, second: LabelledLevel) -> Diagnostic:
+    message = f"levels {first} and {second} have the same label {shown(second.label)}"
+    return Diagnostic("invalid-value", message, "give each level a label of its own")
 
 
 def with_level_names(content: Mapping[str, Any], levels: Mapping[str, LabelledLevel]) -> dict[str, Any]:

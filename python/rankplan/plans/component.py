@@ -179,14 +179,9 @@ class Component(Sequence[Placement]):
     def _check_order(self) -> None:
         """Raise `PlacementError` (``visibility-order``) if the mask of a used accelerator cannot be reordered."""
         used = self.used_nodes() if self.rows.accelerators() else RankSet()
-        help = "use own, or node with LOCAL_RANK as the index of the device"
         types = {spec.accelerator_type for nodes, spec in self.inventory.stretches() if RankSet(nodes) & used}
-        message = "visibility own-first needs an ordered mask, which {} devices do not have: {}"
-        faults = [
-            Diagnostic("visibility-order", message.format(row.vendor, row.unordered), help)
-            for row in map(vendor, sorted(types))
-            if row is not None and row.unordered
-        ]
+        vendors = filter(None, map(vendor, sorted(types)))
+        faults = [_unordered(one.vendor, one.unordered) for one in vendors if one.unordered]
         if faults:
             raise PlacementError(faults)
 
@@ -375,5 +370,15 @@ def used_nodes(components: Iterable[Component]) -> RankSet:
 def check_size(name: str, processes: int) -> None:
     """Raise `PlacementError` (``too-many-processes``) if the components of a plan up to this one have too many."""
     if processes > MAX_PROCESSES:
-        message = f"the components up to `{name}` have {processes:,} processes; a plan has at most {MAX_PROCESSES:,}"
-        raise PlacementError([Diagnostic("too-many-processes", message, "place fewer processes")])
+        raise PlacementError([_too_many_processes(name, processes)])
+
+
+def _too_many_processes(name: str, processes: int) -> Diagnostic:
+    message = f"the components up to `{name}` have {processes:,} processes; a plan has at most {MAX_PROCESSES:,}"
+    return Diagnostic("too-many-processes", message, "place fewer processes")
+
+
+def _unordered(vendor: str, reason: str) -> Diagnostic:
+    """Return the fault of ``visibility: own-first`` on devices whose mask has no order."""
+    message = f"visibility own-first needs an ordered mask, which {vendor} devices do not have: {reason}"
+    return Diagnostic("visibility-order", message, "use own, or node with LOCAL_RANK as the index of the device")

@@ -117,11 +117,17 @@ def _named(nodes: RankSet, cluster: Inventory) -> str:
 
 
 def _mismatches(different: Mapping[str, RankSet], cluster: Inventory) -> list[Diagnostic]:
-    help = "plan on this cluster (`rankplan plan --ray ADDRESS`, or its Cluster.inventory)"
+    """Return the faults of nodes that differ from those of the plan; the last one says how many are not shown."""
     faults = [
-        Diagnostic("plan-mismatch", f"{_named(nodes, cluster)}: {difference}", help)
+        _mismatch(_named(nodes, cluster), difference)
         for difference, nodes in islice(different.items(), _MOST_MISMATCHES)
     ]
     if (more := len(different) - len(faults)) > 0:
-        faults[-1] = replace(faults[-1], help=f"{help} ({counted(more, 'more mismatch', 'more mismatches')} not shown)")
+        rest = f"({counted(more, 'more mismatch', 'more mismatches')} not shown)"
+        faults[-1] = replace(faults[-1], help=f"{faults[-1].help} {rest}")
     return faults
+
+
+def _mismatch(nodes: str, difference: str) -> Diagnostic:
+    help = "plan on this cluster (`rankplan plan --ray ADDRESS`, or its Cluster.inventory)"
+    return Diagnostic("plan-mismatch", f"{nodes}: {difference}", help)

@@ -85,8 +85,7 @@ class Model:
             return model if named.stored is None else replace(model, stored=named.stored)
         if text and Path(text).is_dir():
             raise keys_fault(Path(text), "has no config.json")
-        message = f"model {shown(text)} is in no table, and there is no such file or folder"
-        raise PlacementError([Diagnostic("unknown-model", message, near(text, _names()) or _PARAMS)])
+        raise PlacementError([_unknown_model(text, near(text, _names()) or _PARAMS)])
 
     def scoring(self) -> Model:
         """Return the model as one that scores sequences (a critic, a reward model), which may lack an output layer."""
@@ -162,6 +161,14 @@ def _from_plain(content: Mapping[str, Any]) -> Model:
         model = Model(**facts)
         _ = model.params + len(model.name)  # every size is a number, the name a text
     except (TypeError, ValueError, KeyError, OverflowError):
-        message = f"{shown(content)} is not a model"
-        raise PlacementError([Diagnostic("invalid-value", message, _PARAMS)]) from None
+        raise PlacementError([_not_a_model(content)]) from None
     return model
+
+
+def _unknown_model(text: str, help: str) -> Diagnostic:
+    message = f"model {shown(text)} is in no table, and there is no such file or folder"
+    return Diagnostic("unknown-model", message, help)
+
+
+def _not_a_model(content: object) -> Diagnostic:
+    return Diagnostic("invalid-value", f"{shown(content)} is not a model", _PARAMS)

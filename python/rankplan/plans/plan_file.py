@@ -230,8 +230,7 @@ def _no_texts(options: Mapping[str, Any]) -> list[_Fault]:
     for key in (BASE, TO):
         value = options.get(key, "")
         if not isinstance(value, str) or "\0" in value:
-            message = f"`{key}` is {shown(value)}; it must be text"
-            faults.append((("job", "emit", key), Diagnostic(PLAN.code, message, PLAN.help)))
+            faults.append((("job", "emit", key), _of_plan(f"`{key}` is {shown(value)}; it must be text")))
     return faults
 
 
@@ -243,5 +242,10 @@ def _no_patterns(names: Sequence[tuple[int, str, str]]) -> list[_Fault]:
             re.compile(name)
         except re.error as error:
             message = f"`{key}` is {shown(name)}, which is no regular expression: {error}"
-            faults.append((("requests", index, key), Diagnostic(PLAN.code, message, PLAN.help)))
+            faults.append((("requests", index, key), _of_plan(message)))
     return faults
+
+
+def _of_plan(message: str) -> Diagnostic:
+    """Return a fault of a text that is no plan of ours."""
+    return Diagnostic(PLAN.code, message, PLAN.help)

@@ -208,8 +208,7 @@ class _Finder:
         """Return the node ranks of a component, or of all; ``None`` if they are not known."""
         if name == ALL:
             if ALL in self.parts:
-                message = f"`{ALL}` means all nodes of the plan here"
-                self.rules.faults.append((path, Diagnostic("invalid-value", message, "name the components")))
+                self.rules.faults.append((path, _named_all()))
             elif self.complete and not self.unplaced:
                 return used_nodes(self.parts.values())
             return None
@@ -248,13 +247,22 @@ def topology_faults(
     for level, most in rules.caps.items():
         domains = inventory.domains[level]
         counts = _nodes_in_use(parts, inventory, inventory if cluster is None else cluster, level)
-        crowded = [(domain, count) for domain, count in sorted(counts.items()) if count > most]
+        crowded = {domain: count for domain, count in sorted(counts.items()) if count > most}
         if crowded:
-            domain, count = crowded[0]
-            more = f", and {counted(len(crowded) - 1, 'more domain')}" if len(crowded) > 1 else ""
-            message = f"{counted(count, 'node')} of {domains.level} domain {domains.text(domain)}{more} are in use"
-            help = "`rankplan arrange` looks for nodes in more domains"
-            yield ("cap", domains.level), Diagnostic("domain-too-small", f"{message}; `cap` allows {most}", help)
+            yield ("cap", domains.level), _crowded(domains, crowded, most)
+
+
+def _named_all() -> Diagnostic:
+    return Diagnostic("invalid-value", f"`{ALL}` means all nodes of the plan here", "name the components")
+
+
+def _crowded(domains: Domains, crowded: Mapping[int, int], most: int) -> Diagnostic:
+    """Return the fault of domains of which more nodes are in use than a cap allows; ``crowded`` has their numbers."""
+    domain, count = next(iter(crowded.items()))
+    more = f", and {counted(len(crowded) - 1, 'more domain')}" if len(crowded) > 1 else ""
+    message = f"{counted(count, 'node')} of {domains.level} domain {domains.text(domain)}{more} are in use"
+    help = "`rankplan arrange` looks for nodes in more domains"
+    return Diagnostic("domain-too-small", f"{message}; `cap` allows {most}", help)
 
 
 def _nodes_in_use(parts: Mapping[str, Component], inventory: Inventory, cluster: Inventory, level: int) -> Counter[int]:

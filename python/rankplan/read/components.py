@@ -25,8 +25,7 @@ def lacks_accelerators(faults: Faults, inventory: Inventory, where: Where) -> bo
     """Record a fault at a place if no node has an accelerator, and return whether that is so."""
     if inventory.core.accelerators():
         return False
-    help = "use nodes with accelerators; --nodes 2x8 means two nodes with eight each"
-    faults.add(where, Diagnostic("no-resources", "the cluster has no accelerators", help))
+    faults.add(where, _no_accelerators())
     return True
 
 
@@ -34,14 +33,23 @@ def assumed(reader: Reader, num_nodes: int, accelerators: int) -> Inventory:
     """Return an inventory of this size; raises `PlacementError` with every fault if it is too large."""
     reader, total = reader.fork(), num_nodes * accelerators
     if num_nodes <= MAX_NODES and total > 2 * LARGEST:
-        message = f"the config needs {total:,} accelerators; at most {2 * LARGEST:,} can be planned"
-        reader.add((), Diagnostic("too-many-processes", message, "use fewer nodes, or fewer accelerators per node"))
+        reader.add((), _too_many_accelerators(total))
         raise reader.refusal()
     try:
         return Inventory.uniform(num_nodes, accelerators)
     except PlacementError as error:
         reader.add_all((), error)
         raise reader.refusal() from None
+
+
+def _no_accelerators() -> Diagnostic:
+    help = "use nodes with accelerators; --nodes 2x8 means two nodes with eight each"
+    return Diagnostic("no-resources", "the cluster has no accelerators", help)
+
+
+def _too_many_accelerators(total: int) -> Diagnostic:
+    message = f"the config needs {total:,} accelerators; at most {2 * LARGEST:,} can be planned"
+    return Diagnostic("too-many-processes", message, "use fewer nodes, or fewer accelerators per node")
 
 
 def sized(component: Component, sizes: Sizes, faults: Faults) -> Component:

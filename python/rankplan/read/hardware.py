@@ -86,15 +86,15 @@ class Franka(HardwareConfig):
             return self
         addresses = [text.strip() for text in environment.get(ROBOT_IP, "").split(",") if text.strip()]
         if index >= len(addresses):
-            found = (
-                f"{ROBOT_IP} has {counted(len(addresses), 'address', 'addresses')}"
-                if addresses
-                else f"{ROBOT_IP} is not set"
-            )
-            message = f"robot {index} of node {self.node_rank} has no `robot_ip`, and {found}"
-            help = f"write robot_ip, or set {ROBOT_IP} on the node before `ray start`, one address per robot"
-            raise PlacementError([Diagnostic("missing-key", message, help)])
+            raise PlacementError([_robot_without_address(self.node_rank, index, len(addresses))])
         return self.model_copy(update={"robot_ip": addresses[index]})
+
+
+def _robot_without_address(node_rank: int, index: int, addresses: int) -> Diagnostic:
+    found = f"{ROBOT_IP} has {counted(addresses, 'address', 'addresses')}" if addresses else f"{ROBOT_IP} is not set"
+    message = f"robot {index} of node {node_rank} has no `robot_ip`, and {found}"
+    help = f"write robot_ip, or set {ROBOT_IP} on the node before `ray start`, one address per robot"
+    return Diagnostic("missing-key", message, help)
 
 
 _MODELS: dict[str, type[HardwareConfig]] = {"Franka": Franka}

@@ -35,14 +35,18 @@ def whole_number(least: int, most: int | None = None) -> Callable[[Any], int]:
 
 def _as_whole(value: Any) -> int:
     if isinstance(value, bool) or (isinstance(value, str) and _DIGITS.fullmatch(value) is None):
-        help = RESOLVE if unresolved(value) else "write a number such as 1"
-        raise invalid(Diagnostic("invalid-value", f"{shown(value)} is not a whole number", help))
+        raise invalid(_no_whole_number(value))
     if isinstance(value, float) and value - value != 0:
         raise invalid(must_be(THIS, value, "a number below 1e308", "write a number such as 1"))
     is_whole_float = isinstance(value, float) and value.is_integer() and abs(value) < 2**63
     if not (is_whole_float or isinstance(value, (int, str))):
         raise invalid(must_be(THIS, value, "a whole number", "write a number such as 1"))
     return int(value)
+
+
+def _no_whole_number(value: Any) -> Diagnostic:
+    help = RESOLVE if unresolved(value) else "write a number such as 1"
+    return Diagnostic("invalid-value", f"{shown(value)} is not a whole number", help)
 
 
 MOST_CPUS = 1_000_000_000

@@ -37,8 +37,7 @@ def _plain(reader: Reader, value: Any, path: KeyPath) -> Any:
     if not is_mapping and (not isinstance(value, Sequence) or isinstance(value, (str, bytes))):
         return reader.resolved(value, reader.in_config(path[:-1]))
     if len(path) > _DEEPEST:
-        message = f"`{path[0]}` is nested more than {_DEEPEST} levels deep"
-        reader.add(path[:1], Diagnostic("invalid-value", message, "remove the loop"))
+        reader.add(path[:1], _too_deep(path[0]))
         return None
     if not is_mapping:
         items = items_of(reader, value, range(len(value)), path)
@@ -51,6 +50,11 @@ def _plain(reader: Reader, value: Any, path: KeyPath) -> Any:
         else:
             reader.add(path, fault)
     return result
+
+
+def _too_deep(key: str | int) -> Diagnostic:
+    message = f"`{key}` is nested more than {_DEEPEST} levels deep"
+    return Diagnostic("invalid-value", message, "remove the loop")
 
 
 def _key_fault(key: Any, earlier: Mapping[str, Any]) -> Diagnostic | None:

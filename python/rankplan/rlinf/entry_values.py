@@ -21,9 +21,13 @@ def node_group_labels(stated: Any) -> tuple[str, ...]:
         return tuple(part.strip() for part in stated.split(","))
     labels = list(stated) if isinstance(stated, (list, tuple)) else [stated]
     if stated in (None, "") or not labels:
-        help = "write the label of a node group, or remove the key"
-        raise invalid(Diagnostic("invalid-value", "node_group is empty", help))
+        raise invalid(_no_label())
     return _read_labels(labels)
+
+
+def _no_label() -> Diagnostic:
+    help = "write the label of a node group, or remove the key"
+    return Diagnostic("invalid-value", "node_group is empty", help)
 
 
 _read_labels = list_of(label)

@@ -22,9 +22,13 @@ def by_address_text(inventory: Inventory) -> Inventory:
     nodes = [spec for ranks, spec in inventory.stretches() for _ in ranks]
     if order is None:
         rank = next(rank for rank, spec in enumerate(nodes) if spec.ip is None)
-        help = "add `ip` to every node of the inventory"
-        raise PlacementError([Diagnostic("missing-key", f"node {rank} has no address to order it by", help)])
+        raise PlacementError([_no_address(rank)])
     return Inventory([nodes[node].at(RankSet([rank])) for rank, node in enumerate(order)], inventory.facts)
+
+
+def _no_address(rank: int) -> Diagnostic:
+    help = "add `ip` to every node of the inventory"
+    return Diagnostic("missing-key", f"node {rank} has no address to order it by", help)
 
 
 def bundle_order(bundles: Iterable[tuple[int, str, int | str]]) -> list[int]:

@@ -235,15 +235,13 @@ class Placer:
             taken = pool.in_bundles(nodes * each, [each])
             if isinstance(taken, Taken):
                 return self._keep(taken)
-        help = "use a larger cluster, or fewer nodes or accelerators per node"
-        if self.groups:
-            help = f"{_LARGER_GROUP} nodes or accelerators per node"
-        elif cured := cure():
-            help = cured
-        self.reject(at, Diagnostic("resource-out-of-range", self._few_nodes(nodes, each, name, users), help))
+        self.reject(at, self._few_nodes(nodes, each, name, users, cure))
         return Taken()
 
-    def _few_nodes(self, nodes: int, each: int, name: str, users: Collection[str]) -> str:
+    def _few_nodes(
+        self, nodes: int, each: int, name: str, users: Collection[str], cure: Callable[[], str | None]
+    ) -> Diagnostic:
+        """Return the fault of a component for which there are too few nodes with ``each`` free accelerators."""
         present = "the cluster"
         num_nodes, sizes = self.inventory.num_nodes, self.inventory.core.nodes_by_size()
         if self.groups:
@@ -259,7 +257,12 @@ class Placer:
             message += f", {fitting or 'none'} of them with {each} or more"
         if excluded := len(self.inventory.excluded_accelerators):
             message += f", and {counted(excluded, 'accelerator')} {'is' if excluded == 1 else 'are'} excluded"
-        return message
+        help = "use a larger cluster, or fewer nodes or accelerators per node"
+        if self.groups:
+            help = f"{_LARGER_GROUP} nodes or accelerators per node"
+        elif cured := cure():
+            help = cured
+        return Diagnostic("resource-out-of-range", message, help)
 
     def bundles(
         self,
@@ -342,10 +345,8 @@ class Placer:
 
     def too_many(self, at: Where, name: str, count: int, present: int, of: str) -> None:
         """Record the fault of a component that needs more accelerators than there are."""
-        message = f"{name} needs {counted(count, 'accelerator')}, more than {of}: {present}"
         help = f"{_LARGER_GROUP} accelerators" if self.groups else "use a larger cluster, or fewer accelerators"
-        fault = Diagnostic("resource-out-of-range", message, help)
-        self.reject(at, fault)
+        self.reject(at, _too_few_accelerators(name, count, present, of, help))
 
     def ask(
         self,
@@ -430,9 +431,7 @@ class Placer:
     def without_accelerators(self, name: str, processes: int, at: Where, nodes: RankSet | None = None) -> None:
         """Place a component without accelerators: its processes take nodes in turn, by default those in use."""
         if processes > MAX_PROCESSES:
-            message = f"the component has {processes:,} processes; the limit is {MAX_PROCESSES:,}"
-            help = "split the component, or place fewer processes"
-            self.reject(at, Diagnostic("too-many-processes", message, help))
+            self.reject(at, _too_many_processes(processes))
             return
         if nodes is None:
             every = RankSet(range(self.inventory.num_nodes))
@@ -513,3 +512,13 @@ class Placer:
     def share(users: int) -> float:
         """Return the share of one of so many equal users of an accelerator."""
         return SHARE_UNIT // users / SHARE_UNIT
+
+
+def _too_few_accelerators(name: str, count: int, present: int, of: str, help: str) -> Diagnostic:
+    message = f"{name} needs {counted(count, 'accelerator')}, more than {of}: {present}"
+    return Diagnostic("resource-out-of-range", message, help)
+
+
+def _too_many_processes(processes: int) -> Diagnostic:
+    message = f"the component has {processes:,} processes; the limit is {MAX_PROCESSES:,}"
+    return Diagnostic("too-many-processes", message, "split the component, or place fewer processes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rankplan.dialects.keys.config import Config
@@ -36,15 +37,20 @@ def differing(config: Config, system: str, host: Shape, model: Shape, flag: Key[
 
     ``flag`` makes them share. The fault is at a size that differs, or at the flag if the config states none.
     """
-    message = f"{model.name} shares the GPUs of {host.name}, but has {model.nodes} x {model.gpus_per_node} GPUs"
-    message += f" instead of {host.nodes} x {host.gpus_per_node}"
     asked: list[Key[Any]] = []
     for index in range(2):
         if model.size[index] != host.size[index]:
             asked += [model.keys[index], host.keys[index]]
     stated = list(filter(config.stated, asked))
     unset = [path_text(config.path(key)) for key in asked if key not in stated]
+    fault = _other_size(model, host, unset, system, path_text(config.path(flag)))
+    config.faults.add(config.where(*stated, flag), fault)
+
+
+def _other_size(model: Shape, host: Shape, unset: Sequence[str], system: str, flag: str) -> Diagnostic:
+    """Return the fault of sizes that differ; ``unset`` are the keys of those that the system's defaults state."""
+    message = f"{model.name} shares the GPUs of {host.name}, but has {model.nodes} x {model.gpus_per_node} GPUs"
+    message += f" instead of {host.nodes} x {host.gpus_per_node}"
     if unset:
         message += f"; {' and '.join(unset)} {'are' if len(unset) > 1 else 'is'} {system}'s default"
-    help = f"give both the same nodes and GPUs of a node, or do not set {path_text(config.path(flag))}"
-    config.faults.add(config.where(*stated, flag), Diagnostic("invalid-value", message, help))
+    return Diagnostic("invalid-value", message, f"give both the same nodes and GPUs of a node, or do not set {flag}")

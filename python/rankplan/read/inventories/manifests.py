@@ -148,12 +148,15 @@ def read_pods(path: str | os.PathLike[str]) -> dict[str, Any] | None:
             entries.append({"ranks": f"{first}-{first + pods - 1}", **entry})
             first += pods
     if not entries and not reader.faults:
-        message = f"the {started.kind} has no pods, so there are no nodes"
-        help = "write replicas, or pass the nodes with --nodes"
-        reader.faults.append(started.located(("spec",), Diagnostic("invalid-inventory", message, help)))
+        reader.faults.append(started.located(("spec",), _no_pods(started.kind)))
     if reader.faults:
         raise PlacementError(dict.fromkeys(reader.faults))
     return {"nodes": _joined(entries)}
+
+
+def _no_pods(kind: str) -> Diagnostic:
+    message = f"the {kind} has no pods, so there are no nodes"
+    return Diagnostic("invalid-inventory", message, "write replicas, or pass the nodes with --nodes")
 
 
 def _joined(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:

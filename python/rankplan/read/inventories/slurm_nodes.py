@@ -92,10 +92,14 @@ def read_slurm_nodes(
         except PlacementError as error:
             faults += (replace(one, file=file, **place) for one in error.diagnostics)
     if not nodes and not faults:
-        faults.append(Diagnostic(SLURM_NODES.code, "the file shows no nodes", SLURM_NODES.help, file=file))
+        faults.append(_of_file("the file shows no nodes", file))
     if faults:
         raise PlacementError(faults)
     return [nodes[name] for name in sorted(nodes, key=natural)]
+
+
+def _of_file(message: str, file: str, line: int | None = None) -> Diagnostic:
+    return Diagnostic(SLURM_NODES.code, message, SLURM_NODES.help, file=file, line=line)
 
 
 def _shown(text: str) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
@@ -120,8 +124,7 @@ def _listed_in_json(file: str, text: str) -> Iterator[tuple[dict[str, Any], dict
         content = json.loads(text)
     except (ValueError, RecursionError) as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-        message = "the file is not valid JSON"
-        raise PlacementError([Diagnostic(SLURM_NODES.code, message, SLURM_NODES.help, file=file, line=line)]) from None
+        raise PlacementError([_of_file("the file is not valid JSON", file, line)]) from None
     nodes = content.get("nodes")
     if kind_of(content) != SLURM_NODES.name or not isinstance(nodes, list):
         raise PlacementError([replace(SLURM_NODES.fault(content), file=file)])

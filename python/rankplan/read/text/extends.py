@@ -34,8 +34,7 @@ def extended(section: Section, load: Callable[[str, tuple[str, ...]], Section], 
                 raise OSError(0, "it extends itself")
             layers.append(load(path, above))
         except OSError as error:
-            message = f"`defaults` names {name}, which cannot be read: {error.strerror}"
-            fault = Diagnostic("invalid-value", message, "correct the path; it is relative to this file")
+            fault = _unreadable(name, error)
             raise PlacementError([section.document.locate(("defaults",), fault)]) from None
     merged: dict[Any, Any] = {}
     for layer in reversed(layers):
@@ -46,3 +45,8 @@ def extended(section: Section, load: Callable[[str, tuple[str, ...]], Section], 
                 merged[key] = over(merged.get(key), value)
     del merged["defaults"]
     return cast("Section", relocated(merged, Layers([((), layer) for layer in layers])))
+
+
+def _unreadable(name: str, error: OSError) -> Diagnostic:
+    message = f"`defaults` names {name}, which cannot be read: {error.strerror}"
+    return Diagnostic("invalid-value", message, "correct the path; it is relative to this file")

@@ -71,12 +71,15 @@ def read_objects(file: str | os.PathLike[str], text: str | None = None) -> list[
     for document in _Manifest.each(name, text):
         value = _without_nulls(document.value())
         if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
-            message = f"the file contains {shown(value)}; it must be an object of Kubernetes"
-            help = "write apiVersion, kind, metadata and spec"
-            fault = document.locate((), Diagnostic("invalid-value", message, help))
+            fault = document.locate((), _no_object(value))
             raise PlacementError([replace(fault, file=name)])
         found.append(Object(document, value))
     return found
+
+
+def _no_object(value: object) -> Diagnostic:
+    message = f"the file contains {shown(value)}; it must be an object of Kubernetes"
+    return Diagnostic("invalid-value", message, "write apiVersion, kind, metadata and spec")
 
 
 def _without_nulls(value: Any) -> Any:

@@ -130,8 +130,7 @@ def arguments_in(words: Sequence[str]) -> tuple[list[str], dict[str, Argument]]:
         if argument is None:
             others.append(word)
             continue
-        message = f"`{argument[1]}={argument[2]}` has no effect: no script reads its argument ${argument[1]}"
-        fault = Diagnostic("unknown-key", message, "override the key of the config: key=value")
+        fault = _unread_argument(argument[1], argument[2])
         arguments[argument[1]] = Argument(argument[2], places.place(index, 0, len(word)).of(fault))
     return others, arguments
 
@@ -145,13 +144,11 @@ def parse_overrides(words: Sequence[str]) -> list[Override]:
         place = places.place(index, 0, len(word))
         match = OVERRIDE.fullmatch(word)
         if match is None or (match["value"] is None and match["sign"] != "~"):
-            message = f"{shown(word)} is not an override"
-            faults.append(place.of(Diagnostic("syntax", message, "write key=value, +key=value, ++key=value or ~key")))
+            faults.append(place.of(_no_override(word)))
         elif ".." in match["key"] or match["key"][-1] == ".":
-            message = f"{shown(match['key'])} has an empty part"
-            faults.append(place.of(Diagnostic("syntax", message, "write one dot between two keys")))
+            faults.append(place.of(_empty_part(match["key"])))
         elif word.encode("utf-8", "replace").decode() != word:
-            faults.append(place.of(Diagnostic("syntax", f"{shown(word)} is not UTF-8", "write plain text")))
+            faults.append(place.of(_not_utf8(word)))
         else:
             key = places.place(index, match.start("key"), match.end("key"))
             value = key if match["value"] is None else places.place(index, match.start("value"), len(word))
@@ -258,6 +255,23 @@ def _reject_missing(here: Any, part: str | int, path: Path, override: Override, 
 def _fault(override: Override, code: str, message: str, help: str, *, at_key: bool = False) -> PlacementError:
     fault = Diagnostic(code, message, help, path=path_text(override.path))
     return PlacementError([(override.key_place if at_key else override.value_place).of(fault)])
+
+
+def _unread_argument(number: str, value: str) -> Diagnostic:
+    message = f"`{number}={value}` has no effect: no script reads its argument ${number}"
+    return Diagnostic("unknown-key", message, "override the key of the config: key=value")
+
+
+def _no_override(word: str) -> Diagnostic:
+    return Diagnostic("syntax", f"{shown(word)} is not an override", "write key=value, +key=value, ++key=value or ~key")
+
+
+def _empty_part(key: str) -> Diagnostic:
+    return Diagnostic("syntax", f"{shown(key)} has an empty part", "write one dot between two keys")
+
+
+def _not_utf8(word: str) -> Diagnostic:
+    return Diagnostic("syntax", f"{shown(word)} is not UTF-8", "write plain text")
 
 
 def _unescaped(text: str) -> str:

@@ -73,9 +73,7 @@ class OpenrlhfJob(Job):
         """Record engines that share the actor's GPUs, and have another number."""
         actor, engines = self.models["actor"].gpus, self.num_engines * self.tensor
         if self.all and engines and actor != engines:
-            message = f"colocate_all: the actor has {actor} GPUs, but {self.num_engines} engines of {self.tensor} have "
-            help = "make actor.num_nodes x actor.num_gpus_per_node equal to it"
-            config.faults.add(self.engines_at, Diagnostic("invalid-value", f"{message}{engines}", help))
+            config.faults.add(self.engines_at, _other_number(actor, self.num_engines, self.tensor))
 
     def size(self) -> tuple[int, int]:
         """Return as many nodes of 8 GPUs, or of the largest model's GPUs per node, as the flags need."""
@@ -180,3 +178,9 @@ def _named(config: Config, model: Shape) -> str:
     if config.stated(gpus):
         return model.name
     return f"{model.name} ({path_text(config.path(gpus))} is {model.gpus_per_node} by default)"
+
+
+def _other_number(actor: int, engines: int, tensor: int) -> Diagnostic:
+    """Return the fault of engines that share the actor's GPUs, and have another number of them."""
+    message = f"colocate_all: the actor has {actor} GPUs, but {engines} engines of {tensor} have {engines * tensor}"
+    return Diagnostic("invalid-value", message, "make actor.num_nodes x actor.num_gpus_per_node equal to it")
