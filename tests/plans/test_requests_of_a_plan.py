@@ -70,7 +70,11 @@ def pools(several: Sequence[Request]) -> list[tuple[str, list[int]]]:
         number, request = pair
         if request.order == "rank":
             return ()
-        alike: Any = number if request.name is None else request.name.rstrip("0123456789")
+        alike: Any = number
+        if request.name is not None:
+            alike = request.name.rstrip("0123456789")
+        elif request.strategy == "STRICT_PACK":
+            alike = ""
         return request.component, request.order, alike
 
     ordered = [(number, one) for number, one in enumerate(several) if one.order is not None and one.nodes]
@@ -82,7 +86,7 @@ def pools(several: Sequence[Request]) -> list[tuple[str, list[int]]]:
 
 @given(SEQUENCES)
 def test_neighbours_that_are_sorted_together_are_a_pool(several: list[Request]) -> None:
-    """By their numbers: equal requests without a name are sorted one by one."""
+    """By their numbers: of equal requests without a name only those that must be on one node each are a pool."""
     assert [(order, list(numbers)) for order, numbers in Requests(several).pools()] == pools(several)
 
 
