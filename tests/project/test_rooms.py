@@ -394,7 +394,7 @@ CHECKED = {
         {"pydantic", "fractions", "hashlib", "ctypes", "rankplan.memory.changes", "rankplan.rlinf.section"},
     ),
     "rlinf": (17_600, {"pydantic", "memory", "network", "node_groups", "parallel", "pools", "hardware"}),
-    "groups": (20_490, {"pydantic", "pools", "hardware"}),
+    "groups": (20_550, {"pydantic", "pools", "hardware"}),
 }
 """By config of `benches/start.py`: the most lines of rankplan that its check imports, and modules that it must not."""
 

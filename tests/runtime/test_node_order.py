@@ -451,8 +451,8 @@ def test_a_rank_that_is_missing_is_waited_for() -> None:
     """Three of four nodes have joined, and the fourth has one of the three ranks that are used."""
     ranks = [{"env_vars": {"RANKPLAN_NODE_RANK": str(rank)}} for rank in range(4)]
     with started(by_hand(10, **ranks[0]), by_hand(11, **ranks[3]), by_hand(12, **ranks[1])) as nodes:
-        with pytest.raises(ClusterError, match=r"^after 5 s, .*: no node has rank 2; the ranks are 0-1,3; start the"):
-            nodes.hosts(num_nodes=3, timeout=5)
+        with pytest.raises(ClusterError, match=r"^after 10 s, .*: no node has rank 2; the ranks are 0-1,3; start the"):
+            nodes.hosts(num_nodes=3, timeout=10)
         with nodes.late(num_nodes=3) as late:
             nodes.add(2, **ranks[2])
             assert late.result(60) == [10, 12, 2]
