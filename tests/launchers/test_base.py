@@ -113,6 +113,29 @@ def test_a_base_that_contradicts_the_plan_is_refused(
         assert message is None  # the head is the user's
 
 
+def test_a_base_keeps_its_own_shared_memory(base: Path, tmp_path: Path) -> None:
+    """An API server refuses two mounts at one path."""
+    mount = "env:\n                  - {name: TOKEN,"
+    mounted = BASE.replace(mount, "volumeMounts: [{name: dshm, mountPath: /dev/shm}]\n                " + mount)
+    volume = "volumes: [{name: data"
+    base.write_text(mounted.replace(volume, "volumes: [{name: dshm, emptyDir: {sizeLimit: 64Gi}}, {name: data"))
+    text = rankplan.emit(planned("v02"), "kuberay", EmitOptions(entrypoint="python train.py", base=base))
+    cluster = object_of(text, "RayJob")["spec"]["rayClusterSpec"]
+    pod = cluster["workerGroupSpecs"][0]["template"]["spec"]
+    mounts = {mount["mountPath"]: mount["name"] for mount in pod["containers"][0]["volumeMounts"]}
+    assert mounts == {"/etc/rankplan": "rankplan", "/dev/shm": "dshm"}
+    assert [volume["name"] for volume in pod["volumes"]] == ["rankplan", "dshm", "data"]
+    head = cluster["headGroupSpec"]["template"]["spec"]
+    assert [volume["name"] for volume in head["volumes"]] == ["rankplan", "shm"]
+    (file := tmp_path / "train.yaml").write_text(text)
+    assert rankplan.emit(file, "kuberay") == text
+    base.write_text(base.read_text().replace("/dev/shm", "/etc/rankplan"))
+    with pytest.raises(rankplan.PlacementError) as refused:
+        rankplan.emit(planned("v02"), "kuberay", EmitOptions(entrypoint="python train.py", base=base))
+    (fault,) = refused.value.diagnostics  # once, although it is in two groups
+    assert fault.message == "`name` of /etc/rankplan is 'dshm'; the plan needs 'rankplan'"
+
+
 def test_a_base_of_another_kind_is_refused(base: Path) -> None:
     with pytest.raises(rankplan.PlacementError, match=r"the base has RayJob, Service; it must have a JobSet"):
         rankplan.emit(planned("v02"), "jobset", EmitOptions(command="python {}.py", base=base))

@@ -36,6 +36,13 @@ class AtLeast:
     least: float = 0
 
 
+@frozen
+class Default:
+    """A field that is the user's: ``value`` is written where the user has none."""
+
+    value: Any
+
+
 class Least(str):
     """What a field that is too small must be."""
 
@@ -50,8 +57,11 @@ class Closed(list[Any]):
     """Named objects, all of which rankplan writes: the user's file has no others."""
 
 
-NAMES = ("groupName", "name")
-"""Keys that name the objects of a list: lists of named objects are merged element by element, as Kubernetes does it."""
+NAMES = ("mountPath", "groupName", "name")
+"""Keys that name the objects of a list: lists of named objects are merged element by element, as Kubernetes does it.
+
+A container may mount a volume twice, but nothing twice at one path.
+"""
 
 EVERY = "*"
 """In a list of the user, an object of this name stands for every object of rankplan's list."""
@@ -76,6 +86,8 @@ def merged(ours: Any, users: Any) -> Any:
     if isinstance(ours, AtLeast):
         default = ABSENT if ours.value is None else ours.value
         return default if users is ABSENT else users
+    if isinstance(ours, Default):
+        return ours.value if users is ABSENT else users
     if isinstance(ours, Mapping):
         theirs = users if isinstance(users, Mapping) else {}
         found = {key: merged(value, theirs.get(key, ABSENT)) for key, value in ours.items()}
@@ -107,7 +119,7 @@ def overlaid(every: Any, own: Any, name: str) -> Any:
 
 def contradictions(ours: Any, users: Any, path: KeyPath = ()) -> Iterator[Contradiction]:
     """Yield where the user's fields differ from rankplan's, also those that are missing; see `Contradiction`."""
-    if ours is USER:
+    if ours is USER or isinstance(ours, Default):
         return
     if isinstance(ours, AtLeast):
         number = quantity(users)

@@ -19,6 +19,7 @@ from rankplan.launchers.embedded import plan_text, portable
 from rankplan.launchers.merge import ABSENT, NAMES, Contradiction, Least, contradictions, merged, released
 from rankplan.launchers.options import Options
 from rankplan.launchers.pods import (
+    MEMORY_VOLUME,
     NODE_RANK,
     OPTIONS,
     PLACE_VARIABLES,
@@ -108,6 +109,7 @@ class ObjectFile:
             draft.faults += [users.located(("spec",), fault) for fault in self.missing(started)]
         draft.finish()
         _without_image(draft, started)
+        _without_unused_memory(started)
         held = merged(held, {} if holder is None else holder.value)
         others = [each.value for each in base if each is not users and each is not holder]
         _note_large(draft, [held, started])
@@ -168,11 +170,13 @@ def _holder(objects: list[Object]) -> Object | None:
     return next(marked, next(iter(maps), None))
 
 
-def _conflicts(ours: Mapping[str, Any], users: Object) -> Iterator[Diagnostic]:
-    """Yield the conflicts of the user's object with what rankplan writes."""
-    for each in contradictions(ours, users.value):
-        if each.users is not ABSENT:
-            yield _conflict(users, each)
+def _conflicts(ours: Mapping[str, Any], users: Object) -> Iterable[Diagnostic]:
+    """Return the conflicts of the user's object with what rankplan writes.
+
+    A field of the group for all groups may contradict each of them, and is one fault.
+    """
+    differences = contradictions(ours, users.value)
+    return dict.fromkeys(_conflict(users, each) for each in differences if each.users is not ABSENT)
 
 
 def _named(options: Options, users: Object) -> Options:
@@ -230,6 +234,33 @@ def _without_image(draft: Draft, value: Any) -> None:
     elif isinstance(value, list):
         for part in value:
             _without_image(draft, part)
+
+
+def _without_unused_memory(value: Any) -> None:
+    """Remove rankplan's volume for shared memory from pods whose containers all have another one there."""
+    if isinstance(value, dict):
+        volumes = value.get("volumes")
+        if isinstance(volumes, list) and MEMORY_VOLUME["name"] not in _mounted_volumes(value):
+            value["volumes"] = [volume for volume in volumes if volume != MEMORY_VOLUME]
+        for part in value.values():
+            _without_unused_memory(part)
+    elif isinstance(value, list):
+        for part in value:
+            _without_unused_memory(part)
+
+
+def _mounted_volumes(pod: Mapping[str, Any]) -> set[str]:
+    """Return the names of the volumes that the containers of a pod mount."""
+    names = set()
+    for kind in ("initContainers", "containers"):
+        containers = pod.get(kind)
+        for container in containers if isinstance(containers, list) else ():
+            mounts = container.get("volumeMounts") if isinstance(container, Mapping) else None
+            for mount in mounts if isinstance(mounts, list) else ():
+                name = mount.get("name") if isinstance(mount, Mapping) else None
+                if isinstance(name, str):
+                    names.add(name)
+    return names
 
 
 def _plan(holder: Object) -> Plan:

@@ -14,7 +14,7 @@ from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
 from rankplan.launchers.embedded import digest
 from rankplan.launchers.groups import PodGroup, is_label
-from rankplan.launchers.merge import ABSENT, USER, AtLeast, Optional
+from rankplan.launchers.merge import ABSENT, USER, AtLeast, Default, Optional
 from rankplan.launchers.requests import Requests, level_order, requests
 from rankplan.nodes.topology.sources import HOSTNAME
 from rankplan.plans.node_amounts import NodeAmounts
@@ -26,7 +26,9 @@ OPTIONS = "rankplan.io/options"
 """The annotation with the options that the fields of the file do not show."""
 QUEUE = "kueue.x-k8s.io/queue-name"
 """The label with the local queue of Kueue."""
-MOUNT = "/etc/rankplan"
+MOUNT, SHARED_MEMORY = "/etc/rankplan", "/dev/shm"
+MEMORY_VOLUME = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+"""Shared memory for processes on a node. A base that mounts a volume of its own there keeps it instead."""
 PLAN_FILE = f"{MOUNT}/plan.json"
 INDEX, GROUP, NODE_RANK = "RANKPLAN_INDEX", "RANKPLAN_GROUP", "RANKPLAN_NODE_RANK"
 PLACE_VARIABLES = (INDEX, GROUP, NODE_RANK)
@@ -167,7 +169,10 @@ def pod_spec(
     """Return a pod with the plan and shared memory mounted, which asks for these accelerators and amounts."""
     options = draft.options
     amounts = amounts or PodAmounts({"cpu": USER, "memory": USER}, {})
-    mounts = [{"name": "rankplan", "mountPath": MOUNT, "readOnly": True}, {"name": "shm", "mountPath": "/dev/shm"}]
+    mounts = [
+        {"name": "rankplan", "mountPath": MOUNT, "readOnly": True},
+        {"name": Default(MEMORY_VOLUME["name"]), "mountPath": SHARED_MEMORY},
+    ]
     one = {
         "name": container,
         "image": options.image or USER,
@@ -176,10 +181,7 @@ def pod_spec(
         "resources": Optional(limits=Optional({**amounts.limits, **asked}), requests=Optional(amounts.requests)),
         "volumeMounts": mounts,
     }
-    volumes = [
-        {"name": "rankplan", "configMap": {"name": f"{options.name}-plan"}},
-        {"name": "shm", "emptyDir": {"medium": "Memory"}},
-    ]
+    volumes = [{"name": "rankplan", "configMap": {"name": f"{options.name}-plan"}}, MEMORY_VOLUME]
     return {"containers": [one], "volumes": volumes}
 
 
