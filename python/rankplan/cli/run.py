@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -47,10 +47,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from rankplan.jobs.reader import JobFile
+    from rankplan.read.cluster import StatedCluster
+    from rankplan.runtime.cluster import Cluster
     from rankplan.runtime.group.group import WorkerGroup
     from rankplan.runtime.group.spec import GroupSpec
     from rankplan.runtime.group.worker import Worker
     from rankplan.runtime.rank.spec import RankReport
+    from rankplan.runtime.ray.connection import Report
 
 
 _JOINING = 300.0  # seconds for the nodes of a batch job to join
@@ -149,23 +152,13 @@ def run(
         if timings is not None:
             _check_costs(Path(timings))
         config = opened(file)
-        job_file = job_file_of(config)
-        if simulate:
-            nodes = nodes or _nodes_to_simulate(job_file)
-        elif ray is None and job_file is not None:
-            ray = job_file.ray
-        sized = nodes is not None and is_size(nodes)  # nodes that are only a number have no labels
-        given = config, dialect_name, without
-        planned_on, read, saved = _planner(*given, isolate=isolate, labelled=not sized)
+        nodes, ray = _nodes_and_ray(job_file_of(config), nodes, ray, simulate=simulate)
+        is_sized = nodes is not None and is_size(nodes)  # nodes that are only a number have no labels
+        planner = _planner(config, dialect_name, without, isolate=isolate, labelled=not is_sized)
         inventory = None if nodes is None else inventory_from(nodes)
-        # Report faults before anything starts.
-        if inventory is not None:
-            planned_on(inventory)
-        elif read is not None:
-            read.reader.finish()
+        planner.check(inventory)
         _prepare_ray()
         with signals.at_once():
-            from rankplan.runtime.cluster import Cluster
             from rankplan.runtime.group.group import WorkerGroup
             from rankplan.runtime.group.job import launch
             from rankplan.runtime.group.worker import RollCall
@@ -175,16 +168,12 @@ def run(
         # Ray copies what workers print to stdout.
         quiet = redirect_stdout(sys.stderr) if form == "json" else nullcontext()
         with told(None, lines=True) as report, quiet:
-            stated = None if read is None else read.cluster
             if inventory is None:
-                joining = timeout or _JOINING
-                cluster = Cluster(
-                    stated, address=ray, plan=saved, timeout=joining, node_order=node_order, on_progress=report
-                )
+                cluster = _joined(planner, ray, timeout or _JOINING, node_order, report)
             else:
-                cluster = Cluster.simulate(inventory, stated, on_progress=report)
+                cluster = _simulated(planner, inventory, report)
             with cluster:
-                plan = planned_on(cluster.inventory)
+                plan = planner.plan(cluster.inventory)
                 groups = launch(plan, cluster, spec, reserve=reserve, timeout=timeout)
                 report(f"running {method}()")
                 for call in [WorkerGroup.call(group, method) for group in groups.values()]:
@@ -193,8 +182,33 @@ def run(
                 measured = {} if timings is None else _measurements(plan, groups, method)
                 reports = [found for group in groups.values() for found in WorkerGroup.verify(group)]
         if timings is not None:
-            _add_timings(timings, measured, Run.of(plan, read))
+            _add_timings(timings, measured, Run.of(plan, planner.read))
         _print_reports(plan, reports, form)
+
+
+def _nodes_and_ray(
+    job_file: JobFile | None, nodes: str | None, ray: str | None, *, simulate: bool
+) -> tuple[str | None, str | None]:
+    """Return the nodes to simulate, or the address of the cluster; a job file states what no option does."""
+    if simulate:
+        return nodes or _nodes_to_simulate(job_file), None
+    return None, job_file.ray if ray is None and job_file is not None else ray
+
+
+def _joined(planner: _Planner, address: str | None, timeout: float, node_order: str | None, report: Report) -> Cluster:
+    """Join a cluster that runs, when its nodes have joined."""
+    from rankplan.runtime.cluster import Cluster
+
+    return Cluster(
+        planner.section, address=address, plan=planner.saved, timeout=timeout, node_order=node_order, on_progress=report
+    )
+
+
+def _simulated(planner: _Planner, inventory: Inventory, report: Report) -> Cluster:
+    """Start a cluster of these nodes on this machine."""
+    from rankplan.runtime.cluster import Cluster
+
+    return Cluster.simulate(inventory, planner.section, on_progress=report)
 
 
 def _check_cluster(nodes: str | None, ray: str | None, *, simulate: bool) -> None:
@@ -228,18 +242,33 @@ def _check_costs(path: Path) -> None:
         raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent))
 
 
+class _Planner(NamedTuple):
+    """What is planned: a config that is read, or a saved plan. ``plan`` returns the plan for an inventory."""
+
+    plan: Callable[[Inventory], Plan]
+    read: ReadConfig | None
+    saved: Plan | None
+
+    @property
+    def section(self) -> StatedCluster | None:
+        """What the config states of the cluster."""
+        return None if self.read is None else self.read.cluster
+
+    def check(self, inventory: Inventory | None) -> None:
+        """Raise `PlacementError` for what is wrong before anything starts, on these nodes or on any."""
+        if inventory is not None:
+            self.plan(inventory)
+        elif self.read is not None:
+            self.read.reader.finish()
+
+
 def _planner(
-    file: Config,
-    dialect: str | None,
-    without: tuple[str, ...],
-    *,
-    isolate: bool | None,
-    labelled: bool,
-) -> tuple[Callable[[Inventory], Plan], ReadConfig | None, Plan | None]:
-    """Read a config or a saved plan; return its plan for an inventory, the config, the saved plan."""
+    file: Config, dialect: str | None, without: tuple[str, ...], *, isolate: bool | None, labelled: bool
+) -> _Planner:
+    """Read a config or a saved plan."""
     if is_saved(file):
         saved = planned(file, Choice(without=without, dialect=dialect), isolate=isolate)
-        return saved.fitted, None, saved
+        return _Planner(saved.fitted, None, saved)
     found = unplaced_job(file, dialect=dialect, overrides=overrides())
     reject_without_ray(found)
 
@@ -247,7 +276,7 @@ def _planner(
         inventory = inventory.without(without) if without else inventory
         return found.on(inventory, labelled=labelled).plan(isolate=isolate)
 
-    return plan, found.config, None
+    return _Planner(plan, found.config, None)
 
 
 def _worker(name: str) -> type[Worker]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
@@ -25,7 +27,8 @@ from rankplan.errors import Diagnostic
 from rankplan.files import write_whole
 from rankplan.front.api import tune as tuned
 from rankplan.front.api import tune_async as tuned_async
-from rankplan.front.job import inventory_from, load_plan
+from rankplan.front.job import Nodes, inventory_from, load_plan
+from rankplan.frozen import frozen
 from rankplan.render.lines import sharing_lines
 from rankplan.render.splits import splits_json, splits_lines, splits_table
 from rankplan.render.tables import plan_table
@@ -55,22 +58,50 @@ def _split(context: click.Context, parameter: click.Parameter, value: str | None
     return sizes[0] or 0, sizes[1] or 0
 
 
-def _accelerators(choice: Choice, split: tuple[int, int] | None) -> int:
-    """Return the accelerators of the run of a log: those of its split, or of all nodes."""
-    if split is not None:
-        return sum(split)
-    if choice.given is None:
-        raise click.UsageError("a log does not tell its accelerators: use --nodes, --ray or --split")
-    return len(inventory_from(choice.given).without(choice.without).core.accelerators())
+@frozen
+class _Log:
+    """The log of a trainer's run, and what the log does not tell."""
+
+    path: Path
+    choice: Choice
+    split: tuple[int, int] | None
+    staleness: float | None
+
+    def read(self) -> LoggedRun:
+        """Return the measured run."""
+        return read_log(self.path, self._accelerators(), self.split, self.staleness)
+
+    def _accelerators(self) -> int:
+        """Return the accelerators of the run: those of its split, or of all nodes."""
+        if self.split is not None:
+            return sum(self.split)
+        if self.choice.given is None:
+            raise click.UsageError("a log does not tell its accelerators: use --nodes, --ray or --split")
+        return len(inventory_from(self.choice.given).without(self.choice.without).core.accelerators())
 
 
-def _read_costs(
-    path: str, log: str | None, choice: Choice, split: tuple[int, int] | None, staleness: float | None
-) -> Costs:
-    """Return the costs in a file, with the run of a log."""
-    if log is None:
-        return read_costs(path)
-    return costs_with_log(Path(path), read_log(Path(log), _accelerators(choice, split), split, staleness))
+@frozen
+class _Wanted:
+    """What to do with the best placement, by the options that say it."""
+
+    form: str
+    to: str | None
+    lend: bool
+    present: str | None
+    outputs: tuple[Path, ...]
+    save: str | None
+
+    @property
+    def is_of_placements(self) -> bool:
+        """Whether an option asks for what only a placement has."""
+        return bool(self.to or self.lend or self.present or self.outputs or self.save)
+
+
+def _read_costs(path: str | None, log: _Log | None) -> Costs | None:
+    """Return the costs in a file, with the run of a log; ``None`` without a file."""
+    if path is None:
+        return None
+    return read_costs(path) if log is None else costs_with_log(Path(path), log.read())
 
 
 def _print_log(logged: LoggedRun) -> None:
@@ -130,32 +161,39 @@ def tune(
     """
     if log is None and (split is not None or staleness is not None):
         raise click.UsageError("--split and --staleness are of --log")
-    is_default = form == "table" and not (to or lend or present or save or outputs)
-    if log is not None and costs_file is None:
-        if file is not None or extrapolate or not is_default:
+    logged = None if log is None else _Log(Path(log), choice, split, staleness)
+    wanted = _Wanted(form, to, lend, present, outputs, save)
+    if logged is not None and costs_file is None:
+        if file is not None or extrapolate or wanted.is_of_placements or form != "table":
             raise click.UsageError("--log without --costs only prints the run; add --costs to tune")
         with faults_end_it():
-            _print_log(read_log(Path(log), _accelerators(choice, split), split, staleness))
+            _print_log(logged.read())
         return
     if file is None and (costs_file is None or choice.given is None):
         raise click.UsageError("without FILE, use --costs and one of --nodes and --ray")
     with faults_end_it():
-        costs = None if costs_file is None else _read_costs(costs_file, log, choice, split, staleness)
-        if costs is not None and costs.asynchronous is not None:
-            if to or lend or present or outputs or save:
-                raise click.UsageError("costs with `async` take none of --to, --lend, --from, --save and -o")
-            arguments = config_arguments(choice)
-            _print_splits(tuned_async(costs, choice.given, file, extrapolate=extrapolate, **arguments), form)
-            return
-        before = load_plan(present) if present is not None else None
-        options = {"extrapolate": extrapolate, "lend": lend, "present": before} | config_arguments(choice)
-        result = tuned(costs, choice.given, file, **options)
-        _print_warnings(*result.warnings, *result.best.warnings)
-        for output in outputs:
-            _write(output, result)
-        if save is not None:
-            result.plan.save(save)
-        _print_tuning(result, form, to)
+        costs = _read_costs(costs_file, logged)
+        options = {"extrapolate": extrapolate} | config_arguments(choice)
+        if costs is None or costs.asynchronous is None:
+            _tune_placements(costs, choice.given, file, wanted, options)
+        elif wanted.is_of_placements:
+            raise click.UsageError("costs with `async` take none of --to, --lend, --from, --save and -o")
+        else:
+            _print_splits(tuned_async(costs, choice.given, file, **options), form)
+
+
+def _tune_placements(
+    costs: Costs | None, nodes: Nodes | None, file: str | None, wanted: _Wanted, options: Mapping[str, Any]
+) -> None:
+    """Rank the placements of a run whose components wait for each other; print the best one, and write it."""
+    before = load_plan(wanted.present) if wanted.present is not None else None
+    result = tuned(costs, nodes, file, lend=wanted.lend, present=before, **options)
+    _print_warnings(*result.warnings, *result.best.warnings)
+    for output in wanted.outputs:
+        _write(output, result)
+    if wanted.save is not None:
+        result.plan.save(wanted.save)
+    _print_tuning(result, wanted.form, wanted.to)
 
 
 def _print_warnings(*warnings: Diagnostic) -> None:
