@@ -26,15 +26,9 @@ if TYPE_CHECKING:
     from rankplan.dialects.keys.roles import Role as Role
     from rankplan.dialects.keys.roles import setting as setting
     from rankplan.dialects.keys.table import KeyTable as KeyTable
-    from rankplan.dialects.keys.table import keys_in as keys_in
-    from rankplan.dialects.launching.commands import node_command as node_command
-    from rankplan.dialects.launching.launcher import accelerated as accelerated
-    from rankplan.dialects.launching.launcher import check_node_ranks as check_node_ranks
-    from rankplan.dialects.launching.launcher import processes_of as processes_of
+    from rankplan.dialects.launching.command import Command as Command
     from rankplan.dialects.launching.masks import Mask as Mask
-    from rankplan.dialects.launching.masks import mask_of as mask_of
     from rankplan.dialects.launching.processes import Processes as Processes
-    from rankplan.dialects.launching.steps import step_of as step_of
     from rankplan.dialects.memory.convert import EFFECT as EFFECT
     from rankplan.dialects.placing.devices import Device as Device
     from rankplan.dialects.placing.engines import Engine as Engine
@@ -42,7 +36,6 @@ if TYPE_CHECKING:
     from rankplan.errors import Where as Where
     from rankplan.plans.node_command import NodeCommand as NodeCommand
     from rankplan.plans.requests import NodeOrder as NodeOrder
-    from rankplan.plans.rules import Rules as Rules
     from rankplan.read.text.programs import Program as Program
     from rankplan.read.text.sizes import Sizes as Sizes
     from rankplan.read.text.started import CommandWord as CommandWord
@@ -56,12 +49,10 @@ _NAMES = {
     "dialects.keys.config": ("Config",),
     "dialects.keys.key": ("Key", "anything", "fact", "number", "share", "size", "switch", "text"),
     "dialects.keys.roles": ("Role", "setting"),
-    "dialects.keys.table": ("KeyTable", "keys_in"),
-    "dialects.launching.commands": ("node_command",),
-    "dialects.launching.launcher": ("accelerated", "check_node_ranks", "processes_of"),
-    "dialects.launching.masks": ("Mask", "mask_of"),
+    "dialects.keys.table": ("KeyTable",),
+    "dialects.launching.command": ("Command",),
+    "dialects.launching.masks": ("Mask",),
     "dialects.launching.processes": ("Processes",),
-    "dialects.launching.steps": ("step_of",),
     "dialects.memory.convert": ("EFFECT",),
     "dialects.placing.devices": ("Device",),
     "dialects.placing.engines": ("Engine",),
@@ -69,7 +60,6 @@ _NAMES = {
     "errors": ("Where",),
     "plans.node_command": ("NodeCommand",),
     "plans.requests": ("NodeOrder",),
-    "plans.rules": ("Rules",),
     "read.text.programs": ("Program",),
     "read.text.sizes": ("Sizes",),
     "read.text.started": ("CommandWord", "Started"),

@@ -21,7 +21,7 @@ def learner_gpus(config: sdk.Config, gpus_per_node: int) -> int | None:
     program = learner_program(config)
     if processes is None or program is None:
         return None
-    mask: sdk.Mask = sdk.mask_of(program.variables, config.faults)
+    mask = sdk.Mask.seen_with(program.variables, config.faults)
     visible = gpus_per_node if mask.devices is None else len(mask.devices)
     return processes.on_node(visible) * processes.nodes
 
@@ -30,7 +30,7 @@ def lacks_gpus(placer: sdk.Placer, program: sdk.Started | None, nodes: int) -> b
     """Return whether the learner's command names a GPU that a node lacks; the placer records the fault."""
     if program is None:
         return False
-    mask = sdk.mask_of(program.variables, placer.faults)
+    mask = sdk.Mask.seen_with(program.variables, placer.faults)
     for node in range(nodes):
         visible: list[sdk.Device] | None = placer.visible(mask, node, "the learner", program.where)
         if visible is None:
@@ -41,10 +41,13 @@ def lacks_gpus(placer: sdk.Placer, program: sdk.Started | None, nodes: int) -> b
 def learner_processes(config: sdk.Config) -> sdk.Processes | None:
     """Return the processes of the learner; ``None`` if no command starts it with a launcher."""
     program = learner_program(config)
-    processes = None if program is None else _launched(config, program)
-    step = None if program is None else sdk.step_of(program, config.faults)
+    if program is None:
+        return None
+    command = sdk.Command(program, config.faults)
+    processes = _launched(command)
+    step = command.step()
     if processes is not None and step is not None:
-        sdk.check_node_ranks(processes, step.nodes or 1, config.faults)
+        processes.check_node_ranks(step.nodes or 1, config.faults)
     return processes
 
 
@@ -52,11 +55,12 @@ def learner_commands(program: sdk.Started | None, collector: Any) -> list[sdk.No
     """Return the command that starts the learner on each node; the plan decides its nodes, processes and GPUs."""
     if program is None:
         return []
-    return [sdk.node_command(program, sdk.processes_of(program, collector), collector, ["learner"])]
+    command = sdk.Command(program, collector)
+    return [command.on_nodes(["learner"], command.processes())]
 
 
-def _launched(config: sdk.Config, program: sdk.Started) -> sdk.Processes | None:
-    file: sdk.CommandWord | None = program.variables.get(_ACCELERATE)
+def _launched(command: sdk.Command) -> sdk.Processes | None:
+    file: sdk.CommandWord | None = command.program.variables.get(_ACCELERATE)
     if file is None:
-        return sdk.processes_of(program, config.faults)
-    return sdk.accelerated({"config_file": file}, program, config.faults, program.where)
+        return command.processes()
+    return command.accelerated({"config_file": file})

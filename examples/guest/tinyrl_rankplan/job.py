@@ -66,7 +66,7 @@ class TinyJob(sdk.Job):
         if self.judges:
             placer.without_accelerators("judge", self.judges, self.judges_at)
         if self.keep is not None:
-            placer.rules = sdk.Rules(keep={"learner": {"tp": self.keep}})
+            placer.require(keep={"learner": {"tp": self.keep}})
 
 
 def _learners(config: sdk.Config, gpus_per_node: int) -> int:

@@ -26,4 +26,4 @@ LENGTH = sdk.number("sampler.length", default=4096)
 JUDGES = sdk.size("judge.processes", "processes that judge, without GPUs", default=0, least=0)
 EXTRA: sdk.Key[Any] = sdk.anything("extra", "nothing: values of the user")
 
-KEYS = sdk.KeyTable(sdk.keys_in(globals()), "tinyrl_rankplan.memory:ROLES")
+KEYS = sdk.KeyTable(sdk.Key.among(globals()), "tinyrl_rankplan.memory:ROLES")

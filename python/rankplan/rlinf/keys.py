@@ -10,7 +10,7 @@ from typing import Any
 
 from rankplan._core import CLUSTER, MAX_NODES
 from rankplan.dialects.keys.key import ANY_ROLE, Key, anything, size, text, value
-from rankplan.dialects.keys.table import KeyTable, keys_in
+from rankplan.dialects.keys.table import KeyTable
 from rankplan.hardware.policies import MEMORY_POLICIES, NIC_POLICIES, POLICIES, VISIBILITIES
 from rankplan.parallel import MEGATRON, NO_SIZES
 from rankplan.read.simple import (
@@ -259,4 +259,4 @@ ENTRY_KEYS: Mapping[str, Key[Any]] = {
 }
 """The keys of an entry of ``component_placement`` by name; it has no others."""
 
-KEYS = KeyTable(keys_in(globals()), "rankplan.rlinf.memory:RLINF", never="", finds_typos=False)
+KEYS = KeyTable(Key.among(globals()), "rankplan.rlinf.memory:RLINF", never="", finds_typos=False)

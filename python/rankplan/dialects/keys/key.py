@@ -5,7 +5,7 @@ Recognition, the detection of typos, reading, the schema, the guide and the help
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import Enum
 from functools import cache
@@ -83,6 +83,14 @@ class Key(Generic[T]):
     reads: Callable[[Any], T] | None = None
     schema: Mapping[str, Any] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
+
+    @staticmethod
+    def among(names: Mapping[str, Any]) -> tuple[Key[Any], ...]:
+        """Return the keys among the names of a module, in the order written; also those in its tuples and dicts.
+
+        A fact is among them if it says what it decides.
+        """
+        return tuple(dict.fromkeys(_listed(names.values())))
 
     @property
     def name(self) -> str:
@@ -211,6 +219,17 @@ def fact(name: str, decides: str = "", *, default: Any = None) -> Key[Any]:
     as a value or a function of the config, and what a fork may state otherwise.
     """
     return Key(name, Kind.FACT, decides, default)
+
+
+def _listed(values: Iterable[Any]) -> Iterator[Key[Any]]:
+    for value in values:
+        if isinstance(value, Key):
+            if value.kind is not Kind.FACT or value.decides:
+                yield value
+        elif isinstance(value, tuple):
+            yield from _listed(value)
+        elif isinstance(value, dict):
+            yield from _listed(value.values())
 
 
 def read_value(key: Key[Any], stated: Any, path: KeyPath) -> tuple[Any, list[Located]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -205,22 +205,3 @@ def _is_foreign(section: KeyPath) -> bool:
     """Return whether a section has keys of another library, too."""
     inside_optimizer = len(section) > 1 and section[-1] == "optimizer"
     return inside_optimizer or any(word in str(name) for name in section for word in FOREIGN)
-
-
-def keys_in(names: Mapping[str, Any]) -> tuple[Key[Any], ...]:
-    """Return the keys among the names of a module, in the order written; also those in its tuples and dicts.
-
-    A fact is among them if it says what it decides.
-    """
-    return tuple(dict.fromkeys(_listed(names.values())))
-
-
-def _listed(values: Iterable[Any]) -> Iterator[Key[Any]]:
-    for value in values:
-        if isinstance(value, Key):
-            if value.kind is not Kind.FACT or value.decides:
-                yield value
-        elif isinstance(value, tuple):
-            yield from _listed(value)
-        elif isinstance(value, dict):
-            yield from _listed(value.values())

@@ -67,20 +67,3 @@ def _file(
         for fault in error.diagnostics:
             collector.record((), fault)
         return None
-
-
-def check_node_ranks(processes: Processes, step_nodes: int, collector: Faults) -> None:
-    """Record the faults of nodes of one step of Slurm whose ranks do not differ, or that have no order."""
-    if processes.nodes < 2 or step_nodes < 2:
-        return
-    flag = "machine_rank" if processes.launcher == "accelerate" else "node_rank"
-    if not processes.is_ordered:
-        collector.warn(processes.nodes_at, faults.order_of_rendezvous())
-        return
-    rank = processes.rank
-    if rank is None and processes.launcher == "accelerate":
-        return  # accelerate refuses the command itself, which is a fault already
-    if rank is None or rank.text is not None:
-        collector.add(processes.nodes_at if rank is None else rank.where, faults.same_rank(flag))
-    elif rank.variable in ("SLURM_PROCID", "SLURM_NODEID"):
-        collector.add(rank.where, faults.expanded_early(flag, rank.variable))

@@ -37,17 +37,17 @@ class Mask(NamedTuple):
         is_read = bool(devices) or not text.strip() or text.strip().startswith("-")
         return cls(tuple(dict.fromkeys(devices)) if is_read else None, f"{name}={text}", where, is_read)
 
+    @classmethod
+    def seen_with(cls, variables: Mapping[str, CommandWord], collector: Faults, names: Sequence[str] = (MASK,)) -> Mask:
+        """Return the devices that a command with these variables sees, by the first of these names that it has.
 
-def mask_of(variables: Mapping[str, CommandWord], collector: Faults, names: Sequence[str] = (MASK,)) -> Mask:
-    """Return the devices that a command with these variables sees, by the first of these names that it has.
-
-    A mask that only a run knows is a warning.
-    """
-    name = next((name for name in names if name in variables), None)
-    if name is None:
-        return Mask()
-    word = variables[name]
-    if word.text is None:
-        collector.warn(word.where, faults.unknown_mask(name, word.variable or word.shown))
-        return Mask(is_known=False)
-    return Mask.of(word.text, word.where, name)
+        A mask that only a run knows is a warning.
+        """
+        name = next((name for name in names if name in variables), None)
+        if name is None:
+            return cls()
+        word = variables[name]
+        if word.text is None:
+            collector.warn(word.where, faults.unknown_mask(name, word.variable or word.shown))
+            return cls(is_known=False)
+        return cls.of(word.text, word.where, name)

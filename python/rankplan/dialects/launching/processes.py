@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from rankplan.errors import NOWHERE, Where
+from rankplan.dialects.launching import faults
+from rankplan.errors import NOWHERE, Faults, Where
 from rankplan.frozen import frozen
 from rankplan.read.text.started import CommandWord
 
@@ -44,3 +45,20 @@ class Processes:
         if self.total is None:
             return visible if self.each_node else visible // max(self.nodes, 1)
         return self.total // max(self.nodes, 1)
+
+    def check_node_ranks(self, step_nodes: int, collector: Faults) -> None:
+        """Record the faults of nodes of one step of Slurm whose ranks do not differ, or that have no order."""
+        if self.nodes < 2 or step_nodes < 2:
+            return
+        if not self.is_ordered:
+            collector.warn(self.nodes_at, faults.order_of_rendezvous())
+            return
+        is_of_accelerate = self.launcher == "accelerate"
+        flag = "machine_rank" if is_of_accelerate else "node_rank"
+        if self.rank is None:
+            if not is_of_accelerate:  # accelerate refuses the command itself, which is a fault already
+                collector.add(self.nodes_at, faults.same_rank(flag))
+        elif self.rank.text is not None:
+            collector.add(self.rank.where, faults.same_rank(flag))
+        elif self.rank.variable in ("SLURM_PROCID", "SLURM_NODEID"):
+            collector.add(self.rank.where, faults.expanded_early(flag, self.rank.variable))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -105,6 +106,13 @@ class Placer:
     def use(self, inventory: Inventory) -> None:
         """Place on these nodes instead, before anything is taken: those of the inventory as the config states them."""
         self.inventory = inventory
+
+    def require(self, *, places: Mapping[KeyPath, Where] | None = None, **rules: Any) -> None:
+        """State rules about the components, by their names in a topology: ``keep``, ``segment``, ``prefer``, ...
+
+        ``places`` has where each is stated: by ``("keep", "learner", "tp")``, for example.
+        """
+        self.rules = replace(self.rules, **rules, places={**self.rules.places, **(places or {})})
 
     @property
     def _grouping(self) -> Grouping:

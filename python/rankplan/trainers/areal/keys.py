@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankplan.read.components import ASSUMED
-from rankplan.sdk import KeyTable, anything, keys_in, number, size, text
+from rankplan.sdk import Key, KeyTable, anything, number, size, text
 
 ENGINES = ("rollout", "gen", "actor", "critic", "ref", "teacher")
 """The sections of engines."""
@@ -41,4 +41,4 @@ def _has_backend(config: Mapping[Any, Any]) -> bool:
     return any(isinstance(engine, Mapping) and ":" in str(engine.get("backend")) for engine in engines)
 
 
-KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.areal.memory:ROLES", never="", tells=_has_backend)
+KEYS = KeyTable(Key.among(globals()), "rankplan.trainers.areal.memory:ROLES", never="", tells=_has_backend)

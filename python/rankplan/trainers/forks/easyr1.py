@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankplan.sdk import Dialect, Program, fact, keys_in, size, switch
+from rankplan.sdk import Dialect, Key, Program, fact, size, switch
 
 _TRAINING = "sizes of training with FSDP"
 
@@ -59,7 +59,7 @@ DIALECT = Dialect.like(
     "verl",
     name="easyr1",
     system="EasyR1",
-    keys=keys_in(globals()),
+    keys=Key.among(globals()),
     lacks=(
         *("actor_rollout_ref", "critic", "reward", "reward_model", "rollout", "distillation", "topology"),
         *("async_training", "model_engine", "algorithm.use_kl_in_reward", "trainer.use_v1", "trainer.v1"),

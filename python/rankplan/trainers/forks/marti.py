@@ -13,7 +13,7 @@ from typing import Any
 
 from rankplan import Diagnostic
 from rankplan.errors import KeyPath
-from rankplan.sdk import Config, Dialect, Job, Program, anything, fact, keys_in, switch, text
+from rankplan.sdk import Config, Dialect, Job, Key, Program, anything, fact, switch, text
 
 _AGENTS_PROGRAM = r"(.*\.)?multi_agent_train_\w+"
 
@@ -111,7 +111,7 @@ DIALECT = Dialect.like(
     "openrlhf",
     name="marti",
     system="MARTI",
-    keys=keys_in(globals()),
+    keys=Key.among(globals()),
     lacks=("actor", "ref", "critic", "reward", "algo", "vllm", "ds", "train", "data", "rollout"),
     job="rankplan.trainers.forks.marti:job_of",
     programs=(

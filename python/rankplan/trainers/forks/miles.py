@@ -6,7 +6,7 @@ Follows ``_get_placement_group_layout`` (``miles/ray/placement_group.py``).
 from __future__ import annotations
 
 from rankplan import Diagnostic
-from rankplan.sdk import Config, Dialect, Job, Program, keys_in, size
+from rankplan.sdk import Config, Dialect, Job, Key, Program, size
 
 EVALUATION_GPUS = size(
     "eval_num_gpus", "the GPUs of engines that only evaluate, which are not planned", default=0, least=0, tells="tells"
@@ -31,7 +31,7 @@ DIALECT = Dialect.like(
     "slime",
     name="miles",
     system="miles",
-    keys=keys_in(globals()),
+    keys=Key.among(globals()),
     job="rankplan.trainers.forks.miles:job_of",
     programs=(Program(r"(.*\.)?train\w*", imports=(r"^\s*from miles\.",)),),
 )

@@ -5,7 +5,7 @@ Follows ``main_ppo.py`` of RL-Factory.
 
 from __future__ import annotations
 
-from rankplan.sdk import Dialect, fact, keys_in, size, switch, text
+from rankplan.sdk import Dialect, Key, fact, size, switch, text
 
 _ENGINE = "the size of an engine"
 
@@ -25,4 +25,4 @@ REWARD_SECTION = fact(
     default=lambda config: "reward_rollout.rollout" if config[ENABLED] else "",
 )
 
-DIALECT = Dialect.like("verl", name="rl_factory", system="RL-Factory", keys=keys_in(globals()))
+DIALECT = Dialect.like("verl", name="rl_factory", system="RL-Factory", keys=Key.among(globals()))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankplan.sdk import Dialect, fact, keys_in, switch
+from rankplan.sdk import Dialect, Key, fact, switch
 
 SEPARATED = switch("rllm.async_training.enable", "whether the rollout has the nodes in `rollout`")
 
@@ -30,5 +30,5 @@ def _has_its_sections(config: Mapping[Any, Any]) -> bool:
 
 
 DIALECT = Dialect.like(
-    "verl", name="rllm", system="rLLM", keys=keys_in(globals()), lacks=("critic.enable",), tells=_has_its_sections
+    "verl", name="rllm", system="rLLM", keys=Key.among(globals()), lacks=("critic.enable",), tells=_has_its_sections
 )

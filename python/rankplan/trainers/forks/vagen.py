@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankplan.sdk import Dialect, fact, keys_in
+from rankplan.sdk import Dialect, Key, fact
 
 _OWN = ("masked_gae", "bi_level_gae", "turn_wise_gae")
 
@@ -17,4 +17,4 @@ def _has_its_estimator(config: Mapping[Any, Any]) -> bool:
     return isinstance(algorithm, Mapping) and algorithm.get("adv_estimator") in _OWN
 
 
-DIALECT = Dialect.like("verl", name="vagen", system="VAGEN", keys=keys_in(globals()), tells=_has_its_estimator)
+DIALECT = Dialect.like("verl", name="vagen", system="VAGEN", keys=Key.among(globals()), tells=_has_its_estimator)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankplan.sdk import Dialect, Program, keys_in, size
+from rankplan.sdk import Dialect, Key, Program, size
 
 STAGES = size("vllm_pipeline_parallel_size", "sizes of an engine", like="sglang_pipeline_parallel_size")
 
@@ -22,7 +22,7 @@ DIALECT = Dialect.like(
     "slime",
     name="vime",
     system="vime",
-    keys=keys_in(globals()),
+    keys=Key.among(globals()),
     lacks=("sglang_pp_size", "sglang_expert_parallel_size", "sglang_ep_size"),
     tells=_has_engines_of_vllm,
     memory="rankplan.trainers.forks.vime_memory:ROLES",

@@ -13,18 +13,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from rankplan.errors import Faults
-from rankplan.sdk import (
-    CommandWord,
-    Config,
-    Mask,
-    Processes,
-    Started,
-    Where,
-    check_node_ranks,
-    mask_of,
-    processes_of,
-    step_of,
-)
+from rankplan.sdk import Command, CommandWord, Config, Mask, Processes, Started, Where
 from rankplan.trainers.ms_swift import keys
 
 _OF_TORCHRUN = {"NPROC_PER_NODE": "nproc_per_node", "NNODES": "nnodes", "NODE_RANK": "node_rank"}
@@ -73,14 +62,15 @@ class Address(NamedTuple):
 def trainer_of(config: Config, program: Started | None, collector: Faults) -> Trainer:
     """Return the trainer of a command; without one, as the file alone starts it."""
     variables = _variables(config, program)
-    processes = None if program is None else processes_of(program, collector)
+    command = None if program is None else Command(program, collector)
+    processes = None if command is None else command.processes()
     has_launcher = processes is not None and processes.launcher != "python"
     if processes is None or not has_launcher:
         processes = _own_processes(config, program, variables, collector)
-    step = None if program is None else step_of(program, collector)
+    step = None if command is None else command.step()
     if step is not None:
-        check_node_ranks(processes, step.nodes or 1, collector)
-    return Trainer(processes, mask_of(variables, collector, _MASKS), has_launcher)
+        processes.check_node_ranks(step.nodes or 1, collector)
+    return Trainer(processes, Mask.seen_with(variables, collector, _MASKS), has_launcher)
 
 
 def _own_processes(
@@ -97,7 +87,7 @@ def _own_processes(
             words += [CommandWord(f"--{flag}", variables[name].where), variables[name]]
     words.append(CommandWord("rlhf.py", where))
     made = Started(name="torchrun", where=where, values=config.section, launch=tuple(words))  # type: ignore[arg-type]
-    return processes_of(made, collector) or one
+    return Command(made, collector).processes() or one
 
 
 def server_of(config: Config, program: Started, node: int, collector: Faults) -> Server:
@@ -108,7 +98,7 @@ def server_of(config: Config, program: Started, node: int, collector: Faults) ->
     return Server(
         program=program,
         node=node,
-        mask=mask_of(_variables(values, program), collector, _MASKS),
+        mask=Mask.seen_with(_variables(values, program), collector, _MASKS),
         tensor=engine[keys.TENSOR],
         data=engine[keys.DATA],
         port=values[keys.SERVER_PORT],

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankplan.parallel import MEGATRON
-from rankplan.sdk import Config, Key, KeyTable, anything, keys_in, size, switch, text
+from rankplan.sdk import Config, Key, KeyTable, anything, size, switch, text
 
 TRAIN, ROLLOUT, TEACHER = ROLES = ("train", "rollout", "teacher")
 ENGINES = (ROLLOUT, TEACHER)
@@ -67,7 +67,7 @@ def tells(config: Mapping[Any, Any]) -> bool:
     return RLHF_TYPE.path in config and any(name in config for name in _BESIDE_ALGORITHM)
 
 
-KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.ms_swift.memory:ROLES", never="", tells=tells)
+KEYS = KeyTable(Key.among(globals()), "rankplan.trainers.ms_swift.memory:ROLES", never="", tells=tells)
 
 SERVER_PORT = size("port", default=DEFAULT_PORT)
 """A key of the server, which is a value of another program."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rankplan.errors import Faults
-from rankplan.sdk import CommandWord, Config, NodeCommand, Started, node_command
+from rankplan.sdk import Command, CommandWord, Config, NodeCommand, Started
 from rankplan.trainers.ms_swift import keys
 from rankplan.trainers.ms_swift.commands import Server, Trainer
 
@@ -24,7 +24,7 @@ _OF_PLAN = {
 
 def server_command(server: Server, component: str, collector: Faults) -> NodeCommand:
     """Return the command of a server, which ends with the job."""
-    return node_command(server.program, None, collector, [component], serves=True)
+    return Command(server.program, collector).on_nodes([component], serves=True)
 
 
 def trainer_command(
@@ -34,10 +34,11 @@ def trainer_command(
 
     ``flags`` say where its server is.
     """
+    command = Command(program, collector)
     if trainer.has_launcher:
-        return node_command(program, trainer.processes, collector, [keys.TRAIN], inside=inside, flags=flags)
+        return command.on_nodes([keys.TRAIN], trainer.processes, inside=inside, flags=flags)
     variables = _OF_PLAN if trainer.processes.launcher == "torchrun" else {}
-    return node_command(program, None, collector, [keys.TRAIN], inside=inside, flags=flags, variables=variables)
+    return command.on_nodes([keys.TRAIN], inside=inside, flags=flags, variables=variables)
 
 
 def server_flags(config: Config, server: Server, component: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ from rankplan.errors import Faults, KeyPath
 from rankplan.frozen import frozen
 from rankplan.parallel import NO_SIZES
 from rankplan.plans.node_order import first_nodes
-from rankplan.sdk import Config, Engine, Job, Key, NodeOrder, Placer, Rules, Sizes, Taken, Where
+from rankplan.sdk import Config, Engine, Job, Key, NodeOrder, Placer, Sizes, Taken, Where
 from rankplan.trainers.nemo_rl import faults, keys
 
 _TRAINING = "(.*_)?(policy|train|dpo|rm|sft|distillation)_cluster"
@@ -299,7 +299,7 @@ class NemoRlJob(Job):
 
         Training has the first nodes, then inference, the teachers and the reward model.
         """
-        placer.rules = self._rules()
+        self._state_segments(placer)
         cure = partial(self._smaller_nodes, placer.inventory)
         users = [*self.trained_sizes, "generation"] if self.colocated else list(self.trained_sizes)
         count, gpus = self.training.count, self.training.gpus
@@ -325,17 +325,17 @@ class NemoRlJob(Job):
             self._place_reward_model(placer)
         placer.hold(Actors(_BUILDER, cpus=1, each_node=True, brief=True))
 
-    def _rules(self) -> Rules:
-        """Return the segments that must be in one domain: each teacher and engine is one, too."""
+    def _state_segments(self, placer: Placer) -> None:
+        """State the segments that must be in one domain: each teacher and engine is one, too."""
         if self.segment is None:
-            return Rules()
+            return
         segments = {"policy": self.segment}
         segments |= {teacher.name: teacher.nodes.count for teacher in self.teachers}
         if self.inference.count and self.engine is not None:
             nodes_of_engine = -(-self.engine.size // self.inference.gpus)
             if nodes_of_engine > 1 and self.inference.count % nodes_of_engine == 0:
                 segments["generation"] = nodes_of_engine
-        return Rules(segment=segments, places={("segment",): self.segment_at})
+        placer.require(segment=segments, places={("segment",): self.segment_at})
 
     def _place_generation(self, placer: Placer, taken: Taken) -> None:
         """Place ``generation``: engines, or with Megatron a second policy."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankplan.dialects.keys.megatron import megatron_sizes
 from rankplan.read.components import ASSUMED
-from rankplan.sdk import Config, KeyTable, anything, keys_in, size, switch, text
+from rankplan.sdk import Config, Key, KeyTable, anything, size, switch, text
 
 ALGORITHMS = ("async_rl", "ppo", "distillation", "grpo", "dpo", "rm", "sft")
 """The sections that name an algorithm; of several, the first counts."""
@@ -114,4 +114,4 @@ REWARD_GPUS = size(
 DATA = tuple(anything(f"data.{name}", "whether there is a reward model") for name in ("train", "validation", "default"))
 """Data sets, which name their environments."""
 
-KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.nemo_rl.memory:ROLES", never="cluster.component_placement")
+KEYS = KeyTable(Key.among(globals()), "rankplan.trainers.nemo_rl.memory:ROLES", never="cluster.component_placement")

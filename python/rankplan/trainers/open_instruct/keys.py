@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.sdk import KeyTable, anything, keys_in, size, switch
+from rankplan.sdk import Key, KeyTable, anything, size, switch
 
 MASON = "mason"
 """The program that starts a job on Beaker, with a number of nodes and of GPUs on each."""
@@ -19,4 +19,4 @@ SAMPLES = size("num_samples_per_prompt_rollout", "the samples of a prompt", defa
 NUM_NODES = size("num_nodes", "the nodes of mason.py", default=1)
 GPUS = size("gpus", "the GPUs of each node of mason.py", default=0, least=0)
 
-KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.open_instruct.memory:ROLES", flags=True)
+KEYS = KeyTable(Key.among(globals()), "rankplan.trainers.open_instruct.memory:ROLES", flags=True)

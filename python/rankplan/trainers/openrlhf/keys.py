@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankplan.read.components import ASSUMED
-from rankplan.sdk import KeyTable, fact, keys_in, number, size, switch, text
+from rankplan.sdk import Key, KeyTable, fact, number, size, switch, text
 
 MODELS = ("actor", "ref", "critic", "reward")
 
@@ -70,4 +70,4 @@ HAS_REFERENCE = fact("has_reference", "whether there is a reference model; nothi
 HAS_REWARD = fact("has_reward", "whether there is a reward model; nothing if a remote one or an agent tells")
 """What a fork of OpenRLHF may state otherwise."""
 
-KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.openrlhf.memory:ROLES")
+KEYS = KeyTable(Key.among(globals()), "rankplan.trainers.openrlhf.memory:ROLES")

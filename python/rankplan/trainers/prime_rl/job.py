@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rankplan import RankSet
 from rankplan.errors import Faults
-from rankplan.sdk import CommandWord, Config, Job, NodeCommand, Placer, Started, must_be, node_command
+from rankplan.sdk import Command, CommandWord, Config, Job, NodeCommand, Placer, Started, must_be
 from rankplan.trainers.prime_rl import faults, keys
 from rankplan.trainers.prime_rl.one_node import OneNode
 from rankplan.trainers.prime_rl.sections import check_sections, is_off, is_on, under_inference
@@ -93,7 +93,8 @@ class PrimeJob(Job):
         program = next((program for program in self.programs if program.is_main), None)
         serving = ["inference"] if self.nodes.infer_gpus else []
         inside = ["orchestrator", "env"] if self.environments else ["orchestrator"]
-        return [node_command(program or self._of_file(), None, collector, [*serving, "trainer"], inside=inside)]
+        command = Command(program or self._of_file(), collector)
+        return [command.on_nodes([*serving, "trainer"], inside=inside)]
 
     def _of_file(self) -> Started:
         """Return the program that starts a TOML file without a command."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from rankplan.sdk import Key, KeyTable, anything, keys_in
+from rankplan.sdk import Key, KeyTable, anything
 from rankplan.sdk import size as _size
 from rankplan.sdk import switch as _switch
 from rankplan.sdk import text as _text
@@ -88,4 +88,4 @@ def tells(config: Mapping[Any, Any]) -> bool:
     return all(isinstance(config.get(name), Mapping) for name in ("trainer", "orchestrator"))
 
 
-KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.prime_rl.memory:ROLES", tells=tells)
+KEYS = KeyTable(Key.among(globals()), "rankplan.trainers.prime_rl.memory:ROLES", tells=tells)

@@ -5,7 +5,7 @@ Follows ``SingleNodeDeploymentConfig``, ``RLConfig.auto_setup_deployment`` and `
 
 from __future__ import annotations
 
-from rankplan.sdk import Config, Device, Mask, Placer, Taken, mask_of
+from rankplan.sdk import Config, Device, Mask, Placer, Taken
 from rankplan.trainers.prime_rl import faults, keys
 from rankplan.trainers.prime_rl.components import Placed, Servers, place_servers
 from rankplan.trainers.prime_rl.sections import is_stated
@@ -33,7 +33,7 @@ class OneNode:
         self.at = config.where(*keys.OF_ONE_NODE, keys.GPUS_PER_NODE)
         self.world = self.train_gpus
         program = next((program for program in config.programs if program.is_main), None)
-        self.mask = Mask() if program is None else mask_of(program.variables, config.faults)
+        self.mask = Mask() if program is None else Mask.seen_with(program.variables, config.faults)
         counted = self.train_gpus + self.infer_gpus
         if counted > self.gpus_per_node:
             fault = faults.too_many(self.train_gpus, self.infer_gpus, self.gpus_per_node, serves=serves)

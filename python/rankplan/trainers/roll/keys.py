@@ -8,7 +8,7 @@ from typing import Any
 from rankplan.dialects.keys.key import ANY_ROLE, Kind
 from rankplan.dialects.keys.megatron import megatron_sizes
 from rankplan.errors import KeyPath
-from rankplan.sdk import Key, KeyTable, anything, keys_in, number, size, switch, text
+from rankplan.sdk import Key, KeyTable, anything, number, size, switch, text
 from rankplan.words import misspelt
 
 ROLE = (ANY_ROLE,)
@@ -94,4 +94,4 @@ def has_roles(config: Mapping[Any, Any]) -> bool:
     return next(roles(config), None) is not None
 
 
-KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.roll.memory:ROLES", tells=has_roles, finds_typos=False)
+KEYS = KeyTable(Key.among(globals()), "rankplan.trainers.roll.memory:ROLES", tells=has_roles, finds_typos=False)

@@ -6,7 +6,7 @@ Before version 0.3.0 those of the engines were in ``generator`` itself (``transl
 from __future__ import annotations
 
 from rankplan.dialects.keys.megatron import megatron_sizes
-from rankplan.sdk import Config, KeyTable, anything, keys_in, size, switch, text
+from rankplan.sdk import Config, Key, KeyTable, anything, size, switch, text
 
 MODELS = ("policy", "ref", "critic")
 PLACEMENT = "trainer.placement"
@@ -83,4 +83,4 @@ MEGATRON = megatron_sizes("sizes of training with Megatron", *MEGATRON_SECTIONS)
 MOVED = (NUM_ENGINES, TENSOR, PIPELINE, DATA, EXPERT, RUN_LOCALLY, PROXY_URL, SERVER_URLS)
 """Keys that were elsewhere before 0.3.0."""
 
-KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.skyrl.memory:ROLES", never="")
+KEYS = KeyTable(Key.among(globals()), "rankplan.trainers.skyrl.memory:ROLES", never="")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankplan.parallel import MEGATRON
-from rankplan.sdk import KeyTable, anything, keys_in, size, switch
+from rankplan.sdk import Key, KeyTable, anything, size, switch
 
 _ACTOR = "the GPUs of the actor"
 ACTOR_NODES = size("actor_num_nodes", _ACTOR, default=1, least=0, tells="alone")
@@ -45,4 +45,4 @@ DEBUG_DATA = anything("load_debug_rollout_data", _ELSEWHERE)
 ENGINE_ADDRESSES = anything("rollout_external_engine_addrs", _ELSEWHERE)
 MEGATRON_CONFIG = anything("megatron_config_path", "that the critic shares the actor's GPUs")
 
-KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.slime.memory:ROLES", flags=True)
+KEYS = KeyTable(Key.among(globals()), "rankplan.trainers.slime.memory:ROLES", flags=True)

@@ -8,19 +8,7 @@ from itertools import count, pairwise
 from typing import NamedTuple
 
 from rankplan.errors import Faults
-from rankplan.sdk import (
-    CommandWord,
-    Config,
-    Mask,
-    Processes,
-    Started,
-    Where,
-    accelerated,
-    check_node_ranks,
-    mask_of,
-    processes_of,
-    step_of,
-)
+from rankplan.sdk import Command, CommandWord, Config, Mask, Processes, Started, Where
 from rankplan.trainers.trl import faults, keys
 from rankplan.trainers.trl.shipped import CONFIGS
 
@@ -64,7 +52,7 @@ class Server(NamedTuple):
 def trainer_of(config: Config, program: Started, collector: Faults) -> Trainer:
     """Return a trainer; its nodes are the first ones unless a step of Slurm states others."""
     processes = _processes(config, program, collector)
-    step = step_of(program, collector)
+    step = Command(program, collector).step()
     nodes = tuple(range(processes.nodes))
     if step is not None:
         if step.nodes == 0 or processes.nodes == 0:
@@ -72,7 +60,7 @@ def trainer_of(config: Config, program: Started, collector: Faults) -> Trainer:
         elif step.nodes is not None and step.nodes != processes.nodes and processes.nodes > 1:
             collector.add(step.where, faults.unequal_step(step.nodes, processes.nodes))
         else:
-            check_node_ranks(processes, step.nodes or 1, collector)
+            processes.check_node_ranks(step.nodes or 1, collector)
         if step.hosts:
             nodes = step.hosts[: max(processes.nodes, 1)]
     elif processes.nodes == 0:
@@ -86,10 +74,10 @@ def trainer_of(config: Config, program: Started, collector: Faults) -> Trainer:
 
 def _processes(config: Config, program: Started, collector: Faults) -> Processes:
     """Return what starts a trainer: accelerate for `trl`, else the launcher of its command."""
+    command = Command(program, collector)
     if program.name.startswith("trl "):
-        return accelerated(_flags(config, program, collector), program, collector, program.where, CONFIGS)
-    found = processes_of(program, collector)
-    return Processes("python", where=program.where, nodes_at=program.where) if found is None else found
+        return command.accelerated(_flags(config, program, collector), CONFIGS)
+    return command.processes() or Processes("python", where=program.where, nodes_at=program.where)
 
 
 def _flags(config: Config, program: Started | None, collector: Faults) -> dict[str, CommandWord]:
@@ -121,14 +109,14 @@ def alone(config: Config, collector: Faults) -> Trainer:
     place = config.place
     flags = {"machine_rank": CommandWord("0", place, "0"), **_flags(config, None, collector)}
     program = Started(name="trl grpo", where=place, values=config.section)  # type: ignore[arg-type]  # no command has it
-    processes = accelerated(flags, program, collector, place, CONFIGS)
+    processes = Command(program, collector).accelerated(flags, CONFIGS)
     return Trainer(None, processes, tuple(range(processes.nodes)), _mask_in_file(config) or Mask())
 
 
 def server_of(config: Config, program: Started, trainer: Trainer, collector: Faults) -> Server:
     """Return a server on the first node, or on that of its step of Slurm: steps of a job take nodes of their own."""
     values = config.of(program)
-    step = step_of(program, collector)
+    step = Command(program, collector).step()
     mask = visible_to(program, values, collector)
     node = 0
     if step is not None and step.hosts:
@@ -175,7 +163,7 @@ def visible_to(program: Started, config: Config, collector: Faults) -> Mask:
     of_file = _mask_in_file(config)
     if of_file is not None:
         return of_file
-    return mask_of(program.variables, collector)
+    return Mask.seen_with(program.variables, collector)
 
 
 def _mask_in_file(config: Config) -> Mask | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankplan.sdk import KeyTable, keys_in, size, switch, text
+from rankplan.sdk import Key, KeyTable, size, switch, text
 
 MODES = ("server", "colocate")
 SERVER, COLOCATE = MODES
@@ -41,7 +41,7 @@ def _is_of_accelerate(config: Mapping[Any, Any]) -> bool:
     return "distributed_type" in config and ("num_processes" in config or "compute_environment" in config)
 
 
-KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.trl.memory:ROLES", tells=_is_of_accelerate, finds_typos=False)
+KEYS = KeyTable(Key.among(globals()), "rankplan.trainers.trl.memory:ROLES", tells=_is_of_accelerate, finds_typos=False)
 
 SERVER_TENSOR = size("tensor_parallel_size", default=1)
 SERVER_DATA = size("data_parallel_size", default=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankplan.errors import Faults
-from rankplan.sdk import CommandWord, NodeCommand, Started, node_command
+from rankplan.sdk import Command, CommandWord, NodeCommand, Started
 from rankplan.trainers.trl import faults, keys
 from rankplan.trainers.trl.commands import Server, Trainer
 from rankplan.trainers.trl.values import Values
@@ -19,7 +19,7 @@ def server_command(server: Server, component: str, collector: Faults) -> NodeCom
         collector.add(server.where, faults.spread_server())
     if server.mask.is_of_file and server.mask.where is not None:
         collector.add(server.mask.where, faults.mask_of_file())
-    return node_command(server.program, None, collector, [component], serves=True)
+    return Command(server.program, collector).on_nodes([component], serves=True)
 
 
 def trainer_command(
@@ -44,8 +44,8 @@ def trainer_command(
         else:
             _reject_fixed_host(trainer, values, server, collector)
     program = _of_file(values) if trainer.program is None else trainer.program
-    inside = components[1:]
-    return node_command(program, trainer.processes, collector, components[:1], inside=inside, flags=flags)
+    command = Command(program, collector)
+    return command.on_nodes(components[:1], trainer.processes, inside=components[1:], flags=flags)
 
 
 def _server_flags(values: Values, server: Server, address: str) -> dict[str, str]:

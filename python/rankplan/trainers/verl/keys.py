@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from rankplan.dialects.keys.key import Key, Recognition, anything, fact, size, switch, text
 from rankplan.dialects.keys.megatron import megatron_sizes
-from rankplan.dialects.keys.table import KeyTable, keys_in
+from rankplan.dialects.keys.table import KeyTable
 
 ACTOR_ROLLOUT_REF = "actor_rollout_ref"
 MODEL = f"{ACTOR_ROLLOUT_REF}.model"
@@ -177,4 +177,4 @@ SEPARATE_ROLLOUT = fact(
 )
 """What a fork of verl may state otherwise."""
 
-KEYS = KeyTable(keys_in(globals()), "rankplan.trainers.verl.memory:ROLES")
+KEYS = KeyTable(Key.among(globals()), "rankplan.trainers.verl.memory:ROLES")

@@ -46,7 +46,7 @@ _SECRET = re.compile("KEY|TOKEN|SECRET|PASSWORD|CREDENTIAL")
 NO_FLAGS: Mapping[str, str] = MappingProxyType({})
 
 
-class _Parts(NamedTuple):
+class Parts(NamedTuple):
     """The words of a command: those up to its launcher, the flags of the launcher, and the program with its own."""
 
     before: Sequence[CommandWord]
@@ -56,59 +56,38 @@ class _Parts(NamedTuple):
     """What states the place of the processes, after the words before the flags."""
 
 
-def node_command(
-    program: Started,
-    processes: Processes | None,
-    collector: Faults,
-    components: Sequence[str],
-    *,
-    inside: Sequence[str] = (),
-    serves: bool = False,
-    flags: Mapping[str, str] = NO_FLAGS,
-    variables: Mapping[str, str] = NO_FLAGS,
-) -> NodeCommand:
-    """Return the command that starts these components as this program does, with the numbers of any plan.
-
-    ``processes`` are those that its launcher starts, ``None`` for a program without a launcher. ``flags`` are those of
-    the program that get other values, by their names, as do ``variables`` of its environment; values are words of a
-    `NodeCommand`. Words that only a run knows are faults; variables that only a run knows, or that may be secrets, are
-    left out with a warning.
-    """
-    parts = _parts(program, processes)
-    own = _without(parts.program, flags)
-    words = [*_texts(parts.before, collector), *parts.placement, *_texts(parts.flags, collector)]
-    words += _texts(own, collector)
-    for name, value in flags.items():
-        words += (f"--{name}", value)
-    return NodeCommand(
-        components=tuple(components),
-        words=tuple(words),
-        inside=tuple(inside),
-        variables={**dict(_variables(program, variables, collector)), **variables},
-        folder=program.folder or None,
-        serves=serves,
-    )
-
-
-def _parts(program: Started, processes: Processes | None) -> _Parts:
+def parts_of(program: Started, processes: Processes | None) -> Parts:
     """Return the words of a command, without those of ``srun`` and without flags that the plan decides."""
     launch = _without_srun(program.launch)
     names = [(word.text or "").rpartition("/")[2] for word in launch]
     if processes is None or processes.launcher == "python":
-        return _Parts(launch, (), program.arguments, ())
+        return Parts(launch, (), program.arguments, ())
     if names[-1] == "trl":
         command, *arguments = program.arguments
         left = _without(arguments, _OF_ACCELERATE, accelerate.SWITCHES)
-        return _Parts((*launch, command), (), left, _of_accelerate(processes, arguments))
+        return Parts((*launch, command), (), left, _of_accelerate(processes, arguments))
     if processes.launcher == "accelerate":
         position = len(names) - 1 - names[::-1].index("accelerate") + 1
         stated = launch[position + 1 : -1]
         flags = _without(stated, _OF_ACCELERATE, accelerate.SWITCHES)
         own = (launch[-1], *program.arguments)
-        return _Parts(launch[: position + 1], flags, own, _of_accelerate(processes, stated))
+        return Parts(launch[: position + 1], flags, own, _of_accelerate(processes, stated))
     position = max(index for index, name in enumerate(names) if name in TORCHRUN)
     flags = _without(launch[position + 1 : -1], _OF_TORCHRUN, ("standalone",))
-    return _Parts(launch[: position + 1], flags, (launch[-1], *program.arguments), _TORCHRUN)
+    return Parts(launch[: position + 1], flags, (launch[-1], *program.arguments), _TORCHRUN)
+
+
+def words_of(parts: Parts, flags: Mapping[str, str], collector: Faults) -> list[str]:
+    """Return the words of a command, with other values for these flags of the program.
+
+    Words that only a run knows are faults.
+    """
+    own = _without(parts.program, flags)
+    words = [*_texts(parts.before, collector), *parts.placement, *_texts(parts.flags, collector)]
+    words += _texts(own, collector)
+    for name, value in flags.items():
+        words += (f"--{name}", value)
+    return words
 
 
 def _of_accelerate(processes: Processes, stated: Sequence[CommandWord]) -> Sequence[str]:
@@ -157,7 +136,7 @@ def _texts(words: Sequence[CommandWord], collector: Faults) -> Iterator[str]:
             yield NodeCommand.literal(word.text)
 
 
-def _variables(program: Started, others: Collection[str], collector: Faults) -> Iterator[tuple[str, str]]:
+def variables_of(program: Started, others: Collection[str], collector: Faults) -> Iterator[tuple[str, str]]:
     """Yield the variables that the script sets for a program, but for ``others``, those of the plan and of Slurm."""
     for name, word in program.variables.items():
         if name in reserved_variables() or name in others or name.startswith("SLURM_"):
