@@ -128,10 +128,9 @@ impl Filling<'_> {
     pub fn fill(&self) -> Option<Filled> {
         let room = self.room();
         let Some(outermost) = room.first() else {
-            let lost = self.lost(self.free[0], self.nodes);
             return (self.nodes <= self.free[0]).then(|| Filled {
                 nodes: vec![self.nodes],
-                least: vec![lost],
+                least: vec![self.lost(self.domains.nodes(), self.nodes)],
                 reached: true,
                 shares: None,
             });
@@ -360,5 +359,237 @@ impl Filling<'_> {
         } else {
             self.spread(room, level + 1, self.domains.inside(level, domain as u32), share, nodes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test that expects too much fails, as it should")]
+
+    use proptest::prelude::*;
+
+    use crate::arrange::filling::{Filled, Filling, Shares};
+    use crate::arrange::hierarchy::Hierarchy;
+
+    /// Nodes of innermost domains, by outer domain: how many there are, and how many of these are free.
+    #[derive(Clone, Debug)]
+    struct Case {
+        outer: Vec<Vec<(u32, u32)>>,
+        /// The units of the inner level, and how many of these an outer domain takes at a time.
+        units: (u32, u32),
+        count: u32,
+        segment: u32,
+        caps: Vec<Vec<u32>>,
+    }
+
+    impl Case {
+        fn domains(&self) -> Hierarchy {
+            let (mut outer, mut inner) = (Vec::new(), Vec::new());
+            for (number, sizes) in (0..).zip(&self.outer) {
+                for (leaf, &(size, _)) in (0..).zip(sizes) {
+                    outer.extend(std::iter::repeat_n(number, size as usize));
+                    inner.extend(std::iter::repeat_n(leaf, size as usize));
+                }
+            }
+            Hierarchy::new(outer.len() as u32, &[outer, inner]).expect("a label per node")
+        }
+
+        fn units(&self) -> [u32; 2] {
+            [self.units.0 * self.units.1, self.units.0]
+        }
+
+        fn nodes(&self) -> u32 {
+            self.count * self.units()[0]
+        }
+
+        fn free(&self) -> Vec<u32> {
+            self.outer.iter().flatten().map(|&(size, free)| free.min(size)).collect()
+        }
+
+        fn cap(&self, level: usize, domain: usize) -> u32 {
+            self.caps.get(level).and_then(|caps| caps.get(domain)).copied().unwrap_or(u32::MAX)
+        }
+
+        /// The nodes of each outer domain, if the inner ones have these.
+        fn sums(&self, leaves: &[u32]) -> Vec<u32> {
+            let mut rest = leaves;
+            self.outer
+                .iter()
+                .map(|sizes| {
+                    let (these, others) = rest.split_at(sizes.len());
+                    rest = others;
+                    these.iter().sum()
+                })
+                .collect()
+        }
+
+        /// By level, the nodes of each domain.
+        fn levels(&self, leaves: &[u32]) -> [Vec<u32>; 2] {
+            [self.sums(leaves), leaves.to_vec()]
+        }
+
+        fn holds(&self, leaves: &[u32]) -> bool {
+            (0..).zip(self.levels(leaves)).all(|(level, nodes)| {
+                (0..)
+                    .zip(nodes)
+                    .all(|(domain, nodes)| nodes % self.units()[level] == 0 && nodes <= self.cap(level, domain))
+            })
+        }
+
+        /// Every way to fill the innermost domains.
+        fn fillings(&self) -> Vec<Vec<u32>> {
+            let mut found = vec![Vec::new()];
+            for free in self.free() {
+                found =
+                    found.iter().flat_map(|leaves| (0..=free).map(|nodes| [&leaves[..], &[nodes]].concat())).collect();
+            }
+            found.retain(|leaves| leaves.iter().sum::<u32>() == self.nodes() && self.holds(leaves));
+            found
+        }
+
+        /// The domains in use by level, the unused nodes in these, and the segments that are lost.
+        fn cost(&self, leaves: &[u32]) -> Vec<i64> {
+            let sizes: Vec<u32> = self.outer.iter().flatten().map(|&(size, _)| size).collect();
+            let levels = self.levels(leaves).into_iter().zip(self.levels(&sizes));
+            let used: Vec<Vec<(u32, u32)>> = levels
+                .map(|(nodes, sizes)| nodes.into_iter().zip(sizes).filter(|&(nodes, _)| nodes > 0).collect())
+                .collect();
+            let mut cost: Vec<i64> = used.iter().map(|domains| domains.len() as i64).collect();
+            cost.extend(
+                used.iter().map(|domains| domains.iter().map(|&(nodes, size)| i64::from(size - nodes)).sum::<i64>()),
+            );
+            let whole = |nodes: u32| if self.segment > 1 { i64::from(nodes / self.segment) } else { 0 };
+            cost.push(sizes.iter().zip(leaves).map(|(&size, &nodes)| whole(size) - whole(size - nodes)).sum());
+            cost
+        }
+
+        /// The least share of a level, negated, the domains in use, and the largest share.
+        fn shares(&self, level: usize, leaves: &[u32]) -> [i64; 3] {
+            let used: Vec<i64> =
+                self.levels(leaves)[level].iter().filter(|&&nodes| nodes > 0).map(|&nodes| nodes.into()).collect();
+            [-used.iter().copied().min().unwrap_or(0), used.len() as i64, used.iter().copied().max().unwrap_or(0)]
+        }
+
+        /// Fill the domains; `shares` are a level and how many outer ones count before it.
+        fn filled(&self, shares: Option<(usize, usize)>) -> Option<Filled> {
+            let (domains, units, free) = (self.domains(), self.units(), self.free());
+            let (nodes, segment, caps) = (self.nodes(), self.segment, &self.caps[..]);
+            let filling = Filling { domains: &domains, units: &units, nodes, free: &free, segment, caps, shares: None };
+            match shares {
+                Some((level, outer)) => filling.balanced(level, outer),
+                None => filling.fill(),
+            }
+        }
+    }
+
+    fn cases() -> impl Strategy<Value = Case> {
+        let leaf = (1..5_u32, 0..5_u32);
+        let outer = prop::collection::vec(prop::collection::vec(leaf, 1..4), 1..4);
+        let caps = prop_oneof![
+            2 => Just(Vec::new()),
+            1 => prop::collection::vec(prop::collection::vec(0..6_u32, 0..4), 2),
+        ];
+        (outer, (1..3_u32, 1..3_u32), 1..7_u32, 1..4_u32, caps)
+            .prop_map(|(outer, units, count, segment, caps)| Case { outer, units, count, segment, caps })
+            .prop_filter("few enough to try all", |case| case.outer.iter().flatten().count() < 7)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Of all fillings of the least cost, the one with the most nodes in the first domains.
+        #[test]
+        fn domains_are_filled_at_the_least_cost(case in cases()) {
+            let best = case.fillings().into_iter().min_by_key(|leaves| {
+                let nodes = case.levels(leaves).concat();
+                (case.cost(leaves), nodes.into_iter().map(std::cmp::Reverse).collect::<Vec<_>>())
+            });
+            let found = case.filled(None);
+            prop_assert_eq!(found.as_ref().map(|filled| &filled.nodes), best.as_ref());
+            if let (Some(filled), Some(best)) = (found, best) {
+                prop_assert!(filled.reached);
+                prop_assert_eq!(filled.least, case.cost(&best));
+            }
+        }
+
+        /// The fewest domains of the outer levels, then the largest least share, the fewest domains, the least largest share.
+        #[test]
+        fn shares_are_as_even_as_possible(case in cases(), level in 0..2_usize, outer in 0..3_usize) {
+            let best = case.fillings().into_iter().map(|leaves| {
+                let cost = case.cost(&leaves);
+                (cost[..outer].to_vec(), case.shares(level, &leaves), cost)
+            }).min();
+            let found = case.filled(Some((level, outer)));
+            prop_assert_eq!(found.is_some(), best.is_some());
+            if let (Some(filled), Some((_, shares, cost))) = (found, best) {
+                prop_assert_eq!(case.shares(level, &filled.nodes), shares);
+                prop_assert_eq!(&filled.least, &cost);
+                prop_assert_eq!(case.cost(&filled.nodes), cost);
+                let told = filled.shares.expect("shares were wanted");
+                prop_assert_eq!([-i64::from(told.least), told.count.into(), told.most.into()], shares);
+            }
+        }
+
+        /// Too many nodes for a table: whole units within the room of each domain, in the fewest outermost ones, of which the
+        /// last one is as small as possible.
+        #[test]
+        fn many_nodes_are_spread_over_the_fewest_domains(case in cases(), even: bool) {
+            let (domains, units, free) = (case.domains(), case.units(), case.free());
+            let shares = even.then(|| Shares { level: 0, least: 0, count: 0, most: u32::MAX, outer: 0 });
+            let filling = Filling {
+                domains: &domains, units: &units, nodes: case.nodes(), free: &free, segment: 1, caps: &case.caps, shares,
+            };
+            let room = filling.room();
+            prop_assume!(room[0].iter().sum::<u32>() >= case.nodes());
+            let mut leaves = vec![0; free.len()];
+            filling.spread(&room, 0, 0..room[0].len(), case.nodes(), &mut leaves);
+            prop_assert_eq!(leaves.iter().sum::<u32>(), case.nodes());
+            prop_assert!(case.holds(&leaves));
+            prop_assert!(leaves.iter().zip(&free).all(|(nodes, free)| nodes <= free));
+
+            let sums = case.sums(&leaves);
+            let used: Vec<usize> = (0..sums.len()).filter(|&domain| sums[domain] > 0).collect();
+            let largest = |count: usize| {
+                let mut room = room[0].clone();
+                room.sort_unstable();
+                room.iter().rev().take(count).sum::<u32>()
+            };
+            let fewest = (1..).find(|&count| largest(count) >= case.nodes()).expect("there is room");
+            prop_assert_eq!(used.len(), fewest);
+            prop_assert_eq!(filling.fewest(&room)[0], fewest as i64);
+            if even {
+                let (least, most) = used.iter().fold((u32::MAX, 0), |(least, most), &domain| {
+                    (least.min(sums[domain]), most.max(sums[domain]))
+                });
+                prop_assert!(least == most || used.iter().any(|&domain| sums[domain] == room[0][domain])
+                    || most - least <= units[0]);
+            } else {
+                let rest = case.nodes() - largest(fewest - 1);
+                let partly: Vec<usize> = used.iter().copied().filter(|&domain| sums[domain] < room[0][domain]).collect();
+                prop_assert!(partly.len() < 2);
+                for last in partly {
+                    let smaller = |&domain: &usize| {
+                        sums[domain] == 0 && room[0][domain] >= rest && (room[0][domain], domain) < (room[0][last], last)
+                    };
+                    prop_assert!(!(0..sums.len()).any(|domain| smaller(&domain)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn without_levels_all_nodes_are_one_domain() {
+        let domains = Hierarchy::new(7, &[]).expect("no labels");
+        let filled = |nodes, segment| {
+            Filling { domains: &domains, units: &[], nodes, free: &[6], segment, caps: &[], shares: None }.fill()
+        };
+        for nodes in 0..8 {
+            let found = filled(nodes, 2);
+            assert_eq!(found.is_some(), nodes <= 6);
+            if let Some(found) = found {
+                assert_eq!((found.nodes, found.least), (vec![nodes], vec![i64::from(3 - (7 - nodes) / 2)]));
+            }
+        }
+        assert_eq!(filled(6, 1).map(|found| found.least), Some(vec![0]));
     }
 }

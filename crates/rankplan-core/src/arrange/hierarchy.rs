@@ -121,3 +121,91 @@ impl Hierarchy {
         self.levels().checked_sub(1).map_or(0, |inner| self.of(inner, node))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test that expects too much fails, as it should")]
+
+    use proptest::prelude::*;
+
+    use crate::arrange::hierarchy::{Hierarchy, UNKNOWN};
+
+    /// Labels by level and node.
+    fn labels() -> impl Strategy<Value = Vec<Vec<u32>>> {
+        let label = prop_oneof![4 => 0..3_u32, 1 => Just(UNKNOWN)];
+        (0..4_usize, 0..7_usize).prop_flat_map(move |(levels, nodes)| {
+            prop::collection::vec(prop::collection::vec(label.clone(), nodes), levels)
+        })
+    }
+
+    /// The domain of a node at a level, by its definition: its labels down to the level, and the node itself if one is missing.
+    fn domain(labels: &[Vec<u32>], level: usize, node: usize) -> (Vec<u32>, Option<usize>) {
+        let own: Vec<u32> = labels[..=level].iter().map(|column| column[node]).collect();
+        match own.iter().position(|&label| label == UNKNOWN) {
+            Some(missing) => (own[..=missing].to_vec(), Some(node)),
+            None => (own, None),
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn domains_are_the_labels_down_to_a_level(labels in labels()) {
+            let nodes = labels.first().map_or(5, Vec::len);
+            let found = Hierarchy::new(nodes as u32, &labels).expect("a label per node");
+            let mut order: Vec<usize> = (0..nodes).collect();
+            order.sort_by_key(|&node| (labels.len().checked_sub(1).map(|inner| domain(&labels, inner, node)), node));
+            prop_assert_eq!(found.order(), order.iter().map(|&node| node as u32).collect::<Vec<_>>());
+            prop_assert_eq!((found.levels(), found.nodes()), (labels.len(), nodes as u32));
+            for level in 0..labels.len() {
+                let mut all: Vec<_> = order.iter().map(|&node| domain(&labels, level, node)).collect();
+                all.dedup();
+                prop_assert_eq!(found.count(level) as usize, all.len());
+                for (number, one) in (0..).zip(&all) {
+                    let mine: Vec<u32> =
+                        order.iter().filter(|&&node| domain(&labels, level, node) == *one).map(|&node| node as u32).collect();
+                    prop_assert_eq!(found.nodes_of(level, number), &mine[..]);
+                    prop_assert!(mine.iter().all(|&node| found.of(level, node) == number));
+                    if level + 1 < labels.len() {
+                        let mut inner: Vec<usize> = mine.iter().map(|&node| found.of(level + 1, node) as usize).collect();
+                        inner.dedup();
+                        prop_assert_eq!(found.inside(level, number).collect::<Vec<_>>(), inner);
+                    }
+                }
+            }
+            let inner = labels.len().checked_sub(1);
+            prop_assert_eq!(found.leaves(), inner.map_or(1, |inner| found.count(inner)));
+            for node in 0..nodes as u32 {
+                prop_assert_eq!(found.leaf(node), inner.map_or(0, |inner| found.of(inner, node)));
+            }
+        }
+
+        /// The first node rank with other nodes decides: by domain, then by node. One without a node decides nothing.
+        #[test]
+        fn the_first_difference_decides_which_nodes_are_earlier(
+            labels in prop::collection::vec(0..3_u32, 6),
+            one in prop::collection::vec(prop::option::weighted(0.9, 0..6_u32), 3),
+            other in prop::collection::vec(prop::option::weighted(0.9, 0..6_u32), 3),
+        ) {
+            for levels in [&[labels][..], &[]] {
+                let domains = Hierarchy::new(6, levels).expect("a label per node");
+                let place = |node: u32| domains.order().iter().position(|&other| other == node);
+                let differs = one.iter().zip(&other).find(|(one, other)| one != other);
+                let expected = match differs {
+                    Some((Some(one), Some(other))) => place(*one) < place(*other),
+                    _ => false,
+                };
+                prop_assert_eq!(domains.earlier(&one, &other), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_level_has_one_label_per_node() {
+        for count in [2, 4] {
+            let fault = Hierarchy::new(3, &[vec![0; 3], vec![0; count]]).expect_err("it has another number");
+            assert_eq!(fault.message, format!("level 1 has {count} labels for 3 nodes"));
+        }
+    }
+}

@@ -100,3 +100,132 @@ fn augmented(
     }
     false
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test that expects too much fails, as it should")]
+
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use crate::arrange::demand::Demand;
+    use crate::arrange::hierarchy::Hierarchy;
+    use crate::arrange::matching::{Shortage, matched};
+    use crate::arrange::objective::{Assignment, Problem};
+    use crate::rank_set::RankSet;
+
+    fn problem(
+        labels: Vec<u32>,
+        node_class: Vec<u32>,
+        rank_class: Vec<Option<u32>>,
+        unfit: BTreeMap<u32, RankSet>,
+    ) -> Problem {
+        Problem {
+            domains: Hierarchy::new(labels.len() as u32, &[labels]).expect("a label per node"),
+            node_class,
+            demand: Demand::default(),
+            bonds: Vec::new(),
+            preferred: Vec::new(),
+            balanced: Vec::new(),
+            caps: Vec::new(),
+            pinned: vec![None; rank_class.len()],
+            old: Vec::new(),
+            segment: 1,
+            rank_class,
+            unfit,
+        }
+    }
+
+    /// The most node ranks of a class that can have nodes at the same time: every choice is tried.
+    fn most(problem: &Problem, class: u32, nodes: &mut Assignment, rank: usize) -> u32 {
+        if rank == nodes.len() {
+            return problem
+                .needed()
+                .filter(|&rank| problem.rank_class[rank as usize] == Some(class) && nodes[rank as usize].is_some())
+                .count() as u32;
+        }
+        let mut best = most(problem, class, nodes, rank + 1);
+        if problem.rank_class[rank] == Some(class) && nodes[rank].is_none() {
+            for node in 0..problem.domains.nodes() {
+                if problem.fits(rank as u32, node) && !nodes.contains(&Some(node)) {
+                    nodes[rank] = Some(node);
+                    best = best.max(most(problem, class, nodes, rank + 1));
+                    nodes[rank] = None;
+                }
+            }
+        }
+        best
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// As many node ranks as possible get nodes: pinned ones keep theirs, and others theirs unless somebody else needs it.
+        #[test]
+        fn as_many_node_ranks_as_possible_get_nodes(
+            nodes in prop::collection::vec((0..3_u32, 0..2_u32), 1..7),
+            ranks in prop::collection::vec(prop::option::weighted(0.9, prop::bool::weighted(0.3)), 1..6),
+            broken in prop::collection::btree_map(0..7_u32, prop::collection::vec(0..6_u32, 1..5), 0..5),
+            starts in prop::collection::vec(prop::option::weighted(0.5, 0..7_u32), 6),
+            are_pinned in prop::collection::vec(any::<bool>(), 6),
+        ) {
+            let (labels, classes): (Vec<u32>, Vec<u32>) = nodes.into_iter().unzip();
+            let unfit = broken.into_iter().map(|(node, ranks)| (node, ranks.into_iter().collect())).collect();
+            let problem = problem(labels, classes, ranks.iter().map(|class| class.map(u32::from)).collect(), unfit);
+            let mut start: Assignment = vec![None; ranks.len()];
+            for rank in problem.needed() {
+                let node = starts[rank as usize].filter(|&node| node < problem.domains.nodes());
+                start[rank as usize] = node.filter(|&node| problem.fits(rank, node) && !start.contains(&Some(node)));
+            }
+            let pinned: Assignment = start.iter().zip(&are_pinned).map(|(node, &is)| node.filter(|_| is)).collect();
+            let short: Vec<Shortage> = (0..2).filter_map(|class| {
+                let needed = problem.rank_class.iter().filter(|&&other| other == Some(class)).count() as u32;
+                let found = most(&problem, class, &mut pinned.clone(), 0);
+                (found < needed).then_some(Shortage { class, needed, found })
+            }).collect();
+            match matched(&problem, &pinned, &start) {
+                Err(found) => prop_assert_eq!(found, short),
+                Ok(found) => {
+                    prop_assert!(short.is_empty());
+                    let mut seen = Vec::new();
+                    for (rank, node) in (0..).zip(&found) {
+                        prop_assert_eq!(node.is_some(), problem.rank_class[rank as usize].is_some());
+                        let Some(node) = *node else { continue };
+                        prop_assert!(problem.fits(rank, node) && !seen.contains(&node));
+                        prop_assert!(pinned[rank as usize].is_none_or(|own| own == node));
+                        seen.push(node);
+                    }
+                    // A node that is broken is only used if none of its class is left that is not, and nobody leaves
+                    // a node for nothing.
+                    let left = |class: u32| (0..problem.domains.nodes()).any(|node| {
+                        problem.node_class[node as usize] == class && !problem.unfit.contains_key(&node) && !seen.contains(&node)
+                    });
+                    for rank in problem.needed() {
+                        let class = problem.rank_class[rank as usize].expect("it needs a node");
+                        let node = found[rank as usize].expect("it has a node");
+                        if start[rank as usize] != Some(node) {
+                            prop_assert!(!problem.unfit.contains_key(&node) || !left(class));
+                        }
+                        if let Some(before) = start[rank as usize].filter(|&before| before != node) {
+                            prop_assert!(seen.contains(&before));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nodes_are_taken_in_the_order_of_their_domains_those_with_broken_accelerators_last() {
+        let unfit = BTreeMap::from([
+            (1, [9].into_iter().collect()),
+            (2, [9].into_iter().collect()),
+            (4, [9].into_iter().collect()),
+        ]);
+        let problem = problem(vec![1, 0, 1, 0, 0], vec![0; 5], vec![Some(0); 5], unfit);
+        let none = vec![None; 5];
+        let found = matched(&problem, &none, &none).expect("a node for each");
+        assert_eq!(found, [Some(3), Some(0), Some(1), Some(4), Some(2)]);
+    }
+}

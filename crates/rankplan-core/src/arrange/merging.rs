@@ -162,3 +162,136 @@ impl<'a> Merging<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::prelude::*;
+
+    use crate::arrange::bundles::Bundles;
+    use crate::arrange::demand::Demand;
+    use crate::arrange::hierarchy::{Hierarchy, UNKNOWN};
+    use crate::arrange::merging::Merging;
+    use crate::arrange::objective::Problem;
+
+    /// Domains 0 and 1 have parent 0, domain 2 has parent 1.
+    const PARENTS: [u32; 3] = [0, 0, 1];
+
+    /// Sets of bundles, each with its domain, as a map from bundle to set.
+    struct Model {
+        needs: Vec<[u32; 2]>,
+        room: Vec<u32>,
+        most: Vec<[u32; 2]>,
+        sets: Vec<(BTreeSet<u32>, Option<u32>)>,
+    }
+
+    impl Model {
+        /// A set that gets a domain takes room there once; sets of two domains stay apart.
+        fn merge(&mut self, members: &[u32], label: Option<u32>, parent: usize) -> bool {
+            let (mine, others): (Vec<_>, Vec<_>) =
+                self.sets.iter().cloned().partition(|(set, _)| members.iter().any(|bundle| set.contains(bundle)));
+            let labels: BTreeSet<u32> = mine.iter().filter_map(|(_, label)| *label).chain(label).collect();
+            if labels.len() > 1 {
+                return false;
+            }
+            let label = labels.first().copied();
+            let waiting = mine.iter().filter(|(_, own)| own.is_none()).flat_map(|(set, _)| set);
+            let mut need = [0, 0];
+            for &bundle in waiting {
+                let own = self.needs[bundle as usize];
+                need = [need[0] + own[0], need[1] + own[1]];
+            }
+            let room = match label {
+                Some(domain) => [self.room[domain as usize * 2], self.room[domain as usize * 2 + 1]],
+                None => self.most[parent],
+            };
+            if need[0] > room[0] || need[1] > room[1] {
+                return false;
+            }
+            if let Some(domain) = label {
+                self.room[domain as usize * 2] -= need[0];
+                self.room[domain as usize * 2 + 1] -= need[1];
+            }
+            self.sets = others;
+            let all: BTreeSet<u32> = mine.into_iter().flat_map(|(set, _)| set).collect();
+            if !all.is_empty() {
+                self.sets.push((all, label));
+            }
+            true
+        }
+    }
+
+    /// Bundles of node ranks in a row, of these sizes by class.
+    fn bundles(needs: &[[u32; 2]]) -> Bundles {
+        let classes: Vec<u32> =
+            needs.iter().flat_map(|need| [vec![0; need[0] as usize], vec![1; need[1] as usize]].concat()).collect();
+        let mut first = 0;
+        let bonds = needs.iter().map(|need| {
+            let ranks = first..first + need[0] + need[1];
+            first = ranks.end;
+            crate::arrange::demand::Bond { level: 0, ranks: ranks.collect(), source: 0 }
+        });
+        let problem = Problem {
+            domains: Hierarchy::new(1, &[vec![0]]).unwrap_or_else(|_| unreachable!("a label per node")),
+            node_class: vec![1],
+            bonds: bonds.collect(),
+            unfit: BTreeMap::new(),
+            demand: Demand::default(),
+            preferred: Vec::new(),
+            balanced: Vec::new(),
+            caps: Vec::new(),
+            pinned: Vec::new(),
+            old: Vec::new(),
+            segment: 1,
+            rank_class: classes.into_iter().map(Some).collect(),
+        };
+        let fixed = vec![None; problem.rank_class.len()];
+        Bundles::of(&problem, &fixed, None)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn sets_are_merged_where_they_have_room(
+            needs in prop::collection::vec((0..3_u32, 1..3_u32).prop_map(|(one, other)| [one, other]), 1..6),
+            room in prop::collection::vec(0..7_u32, 6),
+            decided in prop::collection::vec(prop::bool::weighted(0.2), 6),
+            merges in prop::collection::vec((prop::collection::vec(0..6_u32, 1..4), prop::option::weighted(0.3, 0..3_u32), 0..2_u32), 0..8),
+        ) {
+            let bundles = bundles(&needs);
+            prop_assert_eq!(bundles.len(), needs.len());
+            let leaf: Vec<u32> = (0..needs.len()).map(|bundle| if decided[bundle] { 0 } else { UNKNOWN }).collect();
+            let mut merging = Merging::new(&bundles, &leaf, room.clone(), &PARENTS);
+            let most = |domains: std::ops::Range<usize>, class: usize| domains.map(|domain| room[domain * 2 + class]).max().unwrap_or(0);
+            let mut model = Model {
+                most: vec![[most(0..2, 0), most(0..2, 1)], [most(2..3, 0), most(2..3, 1)]],
+                sets: (0..needs.len() as u32).map(|bundle| (BTreeSet::from([bundle]), None)).collect(),
+                needs,
+                room,
+            };
+            for (members, label, parent) in merges {
+                let open = |bundle: &u32| leaf.get(*bundle as usize) == Some(&UNKNOWN);
+                let members: Vec<u32> = members.into_iter().filter(open).collect();
+                let expected = model.merge(&members, label, parent as usize);
+                prop_assert_eq!(merging.merge(&members, label.unwrap_or(UNKNOWN), parent), expected);
+            }
+            prop_assert_eq!(merging.room(), &model.room[..]);
+            let mut found = Vec::new();
+            for top in merging.tops() {
+                let mut set = BTreeSet::new();
+                merging.bundles_of(top, |bundle| { set.insert(bundle); });
+                let need = |class: usize| set.iter().map(|&bundle| model.needs[bundle as usize][class]).sum::<u32>();
+                prop_assert_eq!(merging.need(top), [need(0), need(1)]);
+                prop_assert_eq!(Some(&merging.first_bundle(top)), set.first());
+                found.push((set, Some(merging.label(top)).filter(|&label| label != UNKNOWN)));
+            }
+            found.sort();
+            let mut expected: Vec<_> = model.sets.into_iter()
+                .filter(|(set, _)| set.iter().all(|&bundle| leaf[bundle as usize] == UNKNOWN)).collect();
+            expected.sort();
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

@@ -64,8 +64,16 @@ impl Nesting {
                 cost[problem.crossings_at(level, edge.class)] += i64::from(edge.groups);
             }
         }
+        let all: Vec<u32> = (0..domains.leaves()).map(|leaf| problem.leaf_size(leaf)).collect();
         let Some(filled) = &self.filled else {
+            // Nothing is known of shares and whole segments if a rule is broken: they are at their best.
             cost[0] = 1;
+            for (index, set) in problem.balanced.iter().enumerate() {
+                cost[problem.shares_at(index)] = -i64::from(members(problem, set));
+            }
+            if let Some(segments) = cost.last_mut() {
+                *segments = -problem.whole_segments(&all);
+            }
             return cost;
         };
         let needed = problem.needed().count() as u32;
@@ -89,7 +97,6 @@ impl Nesting {
             cost[at + 1] = i64::from(shares.count);
             cost[at + 2] = i64::from(shares.most);
         }
-        let all: Vec<u32> = (0..domains.leaves()).map(|leaf| problem.leaf_size(leaf)).collect();
         cost[problem.used_at(0)..].copy_from_slice(&filled.least);
         if let Some(segments) = cost.last_mut() {
             *segments -= problem.whole_segments(&all);
@@ -239,4 +246,149 @@ fn find(up: &mut [u32], mut at: u32) -> u32 {
         at = up[at as usize];
     }
     at
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test that expects too much fails, as it should")]
+
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use crate::arrange::demand::{Bond, Demand, Edge};
+    use crate::arrange::hierarchy::Hierarchy;
+    use crate::arrange::nesting::Nesting;
+    use crate::arrange::objective::{Assignment, Cost, Problem};
+
+    /// Up to seven nodes in two levels, and node ranks with rules, of which none is fixed.
+    fn problems() -> impl Strategy<Value = Problem> {
+        let nodes = prop::collection::vec((0..3_u32, 0..3_u32, prop::bool::weighted(0.15)), 2..7);
+        let classes = prop::collection::vec(prop::option::weighted(0.9, prop::bool::weighted(0.1)), 1..6);
+        let set = || (0..2_usize, prop::collection::btree_set(0..5_u32, 1..5));
+        let sets = || prop_oneof![1 => Just(Vec::new()), 1 => prop::collection::vec(set(), 1..3)];
+        let edges = prop::collection::vec((0..4_usize, 1..3_u32, prop::collection::btree_set(0..5_u32, 2..5)), 0..3);
+        let caps =
+            prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(prop::collection::vec(0..4_u32, 7), 2)];
+        (nodes, classes, (sets(), sets(), sets()), edges, caps, 1..4_u32, any::<bool>()).prop_map(
+            |(nodes, classes, (bonds, preferred, balanced), edges, caps, segment, all)| {
+                let ranks = classes.len() as u32;
+                let bond = |(level, set): (usize, std::collections::BTreeSet<u32>)| {
+                    let chosen = |rank: &u32| all || set.contains(rank);
+                    Bond { level, ranks: (0..ranks).filter(chosen).collect(), source: 0 }
+                };
+                let bonded = |(level, set): (usize, std::collections::BTreeSet<u32>)| Bond {
+                    level,
+                    ranks: set.into_iter().filter(|&rank| rank < ranks && classes[rank as usize].is_some()).collect(),
+                    source: 0,
+                };
+                let edges = edges.into_iter().map(|(class, groups, set)| Edge {
+                    class,
+                    groups,
+                    ranks: set.into_iter().filter(|&rank| rank < ranks && classes[rank as usize].is_some()).collect(),
+                });
+                let labels = [nodes.iter().map(|node| node.0).collect(), nodes.iter().map(|node| node.1).collect()];
+                // Rules and groups are about node ranks that get nodes.
+                let some = |set: &Bond| set.ranks.iter().any(|&rank| classes[rank as usize].is_some());
+                Problem {
+                    domains: Hierarchy::new(nodes.len() as u32, &labels).expect("a label per node"),
+                    node_class: nodes.iter().map(|node| node.2.into()).collect(),
+                    rank_class: classes.iter().map(|class| class.map(u32::from)).collect(),
+                    unfit: BTreeMap::new(),
+                    demand: Demand {
+                        edges: edges.filter(|edge| edge.ranks.len() > 1).collect(),
+                        processes: vec![1; ranks as usize],
+                        visitors: vec![0; ranks as usize],
+                    },
+                    bonds: bonds.into_iter().map(bonded).collect(),
+                    preferred: preferred.into_iter().map(bond).filter(some).collect(),
+                    balanced: balanced.into_iter().map(bond).filter(some).collect(),
+                    caps,
+                    pinned: vec![None; ranks as usize],
+                    old: Vec::new(),
+                    segment,
+                }
+            },
+        )
+    }
+
+    /// The least cost of all arrangements: every one is tried.
+    fn least(problem: &Problem, nodes: &mut Assignment, rank: usize) -> Option<Cost> {
+        if rank == nodes.len() {
+            return Some(problem.cost(nodes));
+        }
+        if problem.rank_class[rank].is_none() {
+            return least(problem, nodes, rank + 1);
+        }
+        let mut best: Option<Cost> = None;
+        for node in 0..problem.domains.nodes() {
+            if problem.fits(rank as u32, node) && !nodes.contains(&Some(node)) {
+                nodes[rank] = Some(node);
+                let found = least(problem, nodes, rank + 1);
+                nodes[rank] = None;
+                best = best.into_iter().chain(found).min();
+            }
+        }
+        best
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// No arrangement costs less than the bound. One reaches it if all node ranks and nodes are alike, no groups cross,
+        /// and each rule is about all node ranks.
+        #[test]
+        fn no_arrangement_costs_less_than_the_bound(problem in problems()) {
+            prop_assume!(problem.needed().next().is_some());
+            let mut nodes = vec![None; problem.rank_class.len()];
+            let Some(least) = least(&problem, &mut nodes, 0) else { return Ok(()) };
+            let nesting = Nesting::of(&problem);
+            prop_assert!(nesting.bound <= least, "{:?} {:?}", nesting.bound, least);
+            let whole = |set: &Bond| set.ranks.len() == problem.rank_class.len();
+            let alike = problem.node_class.iter().all(|&class| class == 0) && problem.rank_class.iter().all(|class| *class == Some(0));
+            if alike && problem.demand.edges.is_empty() && problem.bonds.is_empty()
+                && problem.preferred.iter().all(whole) && problem.balanced.iter().all(whole) && problem.balanced.len() < 2
+                && least[0] == 0
+            {
+                prop_assert_eq!(&nesting.bound, &least);
+                let dealt = nesting.dealt(&problem).expect("all node ranks are alike");
+                prop_assert_eq!(problem.cost(&dealt), least);
+                prop_assert!(!nesting.fills_more(&problem, &problem.cost(&dealt)));
+            }
+        }
+
+        /// Pieces of one size on the fewest nodes: one after the other, each whole, node ranks in order.
+        #[test]
+        fn pieces_of_one_size_are_dealt_one_after_the_other(sizes in prop::collection::vec(1..7_u32, 1..5), size in 1..4_u32, count in 1..5_u32) {
+            let inner: Vec<u32> = (0..).zip(&sizes).flat_map(|(leaf, &nodes)| vec![leaf; nodes as usize]).collect();
+            let whole: u32 = sizes.iter().map(|nodes| nodes / size).sum();
+            let ranks = size * count;
+            prop_assume!(ranks <= inner.len() as u32);
+            let bond = |piece: u32| Bond { level: 0, ranks: (0..size).map(|part| piece + count * part).collect(), source: 0 };
+            let problem = Problem {
+                domains: Hierarchy::new(inner.len() as u32, std::slice::from_ref(&inner)).expect("a label per node"),
+                node_class: vec![0; inner.len()],
+                rank_class: vec![Some(0); ranks as usize],
+                unfit: BTreeMap::new(),
+                demand: Demand { edges: Vec::new(), processes: vec![1; ranks as usize], visitors: vec![0; ranks as usize] },
+                bonds: (0..count).map(bond).collect(),
+                preferred: Vec::new(),
+                balanced: Vec::new(),
+                caps: Vec::new(),
+                pinned: vec![None; ranks as usize],
+                old: Vec::new(),
+                segment: 1,
+            };
+            let nesting = Nesting::of(&problem);
+            let dealt = nesting.dealt(&problem);
+            prop_assert_eq!(dealt.is_some(), whole >= count);
+            prop_assert_eq!(nesting.bound[0], i64::from(whole < count));
+            if let Some(dealt) = dealt {
+                prop_assert_eq!(problem.cost(&dealt), nesting.bound.clone());
+                let nodes = |piece: u32| bond(piece).ranks.iter().map(|&rank| dealt[rank as usize]).collect::<Vec<_>>();
+                let in_order = (0..count).flat_map(nodes).collect::<Vec<_>>();
+                prop_assert!(in_order.is_sorted());
+            }
+        }
+    }
 }
