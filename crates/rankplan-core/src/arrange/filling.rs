@@ -535,7 +535,7 @@ mod tests {
         #[test]
         fn many_nodes_are_spread_over_the_fewest_domains(case in cases(), even: bool) {
             let (domains, units, free) = (case.domains(), case.units(), case.free());
-            let shares = even.then(|| Shares { level: 0, least: 0, count: 0, most: u32::MAX, outer: 0 });
+            let shares = even.then_some(Shares { level: 0, least: 0, count: 0, most: u32::MAX, outer: 0 });
             let filling = Filling {
                 domains: &domains, units: &units, nodes: case.nodes(), free: &free, segment: 1, caps: &case.caps, shares,
             };
