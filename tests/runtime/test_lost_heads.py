@@ -43,30 +43,31 @@ cluster = Cluster(address=sys.argv[1])
 group = Reader.create_group().launch(cluster, NodePlacementStrategy([0, 1]), name="actor")
 plan = rankplan.plan({"cluster": {"num_nodes": 2, "component_placement": {"actor": "0-3:0-1"}}}, cluster)
 
-def launch():
-    Reader.create_group().launch(cluster, NodePlacementStrategy([0]), name="late", timeout=2)
+def launch(patience):
+    Reader.create_group().launch(cluster, NodePlacementStrategy([0]), name="late", timeout=patience)
 
-def round():
+def round(patience):
     cluster.refresh()
     group.restart()
     return group.node_id().wait(60) == [cluster.node_ids[rank] for rank in (0, 1)] and cluster.num_nodes
 
 tasks = {
-    "wait_for_failure": lambda: group.wait_for_failure(2),
-    "refresh": lambda: cluster.refresh(2) and None,
-    "restart": lambda: group.restart(timeout=2),
+    "wait_for_failure": group.wait_for_failure,
+    "refresh": lambda patience: cluster.refresh(patience) and None,
+    "restart": lambda patience: group.restart(timeout=patience),
     "launch": launch,
-    "reserve": lambda: cluster.reserve(plan).release(),
-    "call": lambda: group.pid().wait(10) and None,
-    "busy": lambda: group.wait_for(folder / "never") and None,
-    "shutdown": lambda: group.shutdown(),
+    "reserve": lambda patience: cluster.reserve(plan).release(),
+    "call": lambda patience: group.pid().wait(10) and None,
+    "busy": lambda patience: group.wait_for(folder / "never") and None,
+    "shutdown": lambda patience: group.shutdown(),
     "round": round,
 }
 print("@", json.dumps(group.pid().wait()), flush=True)
 for line in sys.stdin:
     started, error, value = time.monotonic(), "", None
     try:
-        value = tasks[line.strip()]()
+        task, patience = line.split()
+        value = tasks[task](int(patience))
     except RankplanError as raised:
         error = f"{type(raised).__name__}: {raised}"
     print("@", json.dumps([time.monotonic() - started, error, str(value)]), flush=True)
@@ -87,11 +88,15 @@ class Driver:
                 return json.loads(line[2:])
         raise AssertionError(f"the driver has ended: {self.process.communicate()[1]}")
 
-    def does(self, task: str) -> tuple[float, str, str]:
-        """Return how long a task took, and its error or its value."""
+    def begin(self, task: str, patience: int = 2) -> None:
+        """Begin a task."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{task}\n")
+        self.process.stdin.write(f"{task} {patience}\n")
         self.process.stdin.flush()
+
+    def does(self, task: str, patience: int = 2) -> tuple[float, str, str]:
+        """Return how long a task took, and its error or its value; some tasks end after ``patience`` seconds."""
+        self.begin(task, patience)
         seconds, error, value = self._answer()
         return seconds, error, value
 
@@ -153,7 +158,7 @@ def test_timeouts_hold_while_the_head_is_frozen(tmp_path: Path, number: int) -> 
             assert run.does("call")[1] == "", "the ranks go on"
             assert run.does("wait_for_failure")[1:] == ("", "None")
         for task in ("refresh", "restart", "launch", "reserve"):
-            assert run.does(task)[1] == "", task
+            assert run.does(task, patience=60)[1] == "", task
         head.suspend()
         seconds, error, _ = run.does("shutdown")
         head.resume()
@@ -186,9 +191,7 @@ def test_ranks_outlive_a_driver_and_a_head_by_seconds(tmp_path: Path, task: str,
         assert run.does("busy")[1] == ""
         gcs(raylets).kill()
         if task != "busy":
-            assert run.process.stdin is not None
-            run.process.stdin.write(f"{task}\n")
-            run.process.stdin.flush()
+            run.begin(task)
         time.sleep(1)
         assert all(map(psutil.pid_exists, run.pids))
         run.process.kill()
