@@ -265,6 +265,20 @@ def test_growing_starts_only_what_is_new_and_shrinking_moves_nothing() -> None:
     assert {step.do for step in shrunk.steps} == {"stop-routing", "drain", "free"}
 
 
+def test_only_slots_on_nodes_where_something_changes_are_read() -> None:
+    """Most of a large job stays: the time of a transition is that of what changes."""
+    nodes = 256
+    actor, rollout = {"placement": "0-1023", **ACTOR}, engines("1024-2039", 508)
+    small = planned({"actor": actor, "rollout": rollout}, nodes, 8, "80 GiB")
+    large = planned({"actor": actor, "rollout": engines("1024-2047", 512)}, nodes, 8, "80 GiB")
+    for before, after, kind in ((small, large, "start"), (large, small, "stop")):
+        found = transition(before, after, costs={"sync": {"from": "actor", "to": "rollout"}})
+        assert kinds(found) == {kind: 8} and found.stay == {"actor": 1024, "rollout": 1016}
+        for part in found.parts.values():
+            for side in (part.before, part.after):
+                assert side is not None and len(side._on_node) < 8
+
+
 def test_nothing_depends_on_the_order_of_nodes_or_components() -> None:
     rng = random.Random(5)
     for _ in range(5):

@@ -88,6 +88,7 @@ pub use free::{Fill, Free, Short};
 pub use group_names::GroupNames;
 pub use groups::layout::Layout;
 pub use groups::parallel::{Groups, Kind, Order, Parallel, Progression};
+pub use groups::slot_sets::SlotSets;
 pub use groups::slots::Slots;
 pub use groups::units::Domains;
 pub use groups::weights::WeightMap;

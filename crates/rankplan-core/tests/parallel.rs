@@ -5,9 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
+use rankplan_core::groups::unchanged::{Placed, unchanged};
 use rankplan_core::groups::weights::Side;
 use rankplan_core::{
-    Chunks, Domains, Groups, Inventory, Kind, Layout, NodeRank, Order, Parallel, ProcessRank, Rule, Slots, Table,
+    Chunks, Domains, Groups, Inventory, Kind, Layout, NodeRank, Order, Parallel, ProcessRank, Rule, SlotSets, Slots,
+    Table,
 };
 use rankplan_core::{WeightMap, apply};
 
@@ -87,6 +89,110 @@ proptest! {
         for (rank, own) in (0..).zip(&of) {
             prop_assert_eq!(&slots.of_process(ProcessRank(rank)).expect("a process").collect::<Vec<_>>(), own);
             prop_assert!(own.iter().all(|&slot| slots.process_of(slot).0 == rank));
+        }
+    }
+
+    #[test]
+    fn slot_sets_are_those_of_equal_nodes_processes_and_coordinates((_, table) in tables(), sizes in sizes()) {
+        let slots = Slots::of(&table);
+        let all: Vec<u32> = (0..slots.len()).collect();
+        let by_node = SlotSets::by_node(&slots);
+        for &slot in &all {
+            prop_assert_eq!(by_node.of(slot), Some(slots.place(slot).0.0));
+        }
+        for node in 0..by_node.len() {
+            let there: Vec<_> = all.iter().copied().filter(|&slot| slots.place(slot).0.0 == node).collect();
+            prop_assert_eq!(by_node.get(node), &there[..]);
+        }
+        let by_process = SlotSets::by_process(&slots, 2);
+        prop_assert!(all.iter().all(|&slot| by_process.of(slot) == Some(slots.process_of(slot).0 / 2)));
+        let Ok(layout) = Layout::new(&sizes, &slots) else { return Ok(()) };
+        let kinds = [Kind::Tp, Kind::Pp, Kind::Ep];
+        let key = |slot| layout.coordinates(slot).filter(|(kind, _)| kinds.contains(kind)).collect::<Vec<_>>();
+        let by_coordinates = SlotSets::by_coordinates(&layout, &kinds);
+        let mut known = Vec::new();
+        for &slot in &all {
+            let own = key(slot);
+            let set = known.iter().position(|other| *other == own).unwrap_or_else(|| {
+                known.push(own);
+                known.len() - 1
+            });
+            prop_assert_eq!(by_coordinates.of(slot), Some(set as u32));
+        }
+    }
+
+    #[test]
+    fn sets_of_data_groups_share_no_process((_, table) in tables(), sizes in sizes(), shards in 1..3_u32) {
+        let slots = Slots::of(&table);
+        let Ok(layout) = Layout::new(&sizes, &slots) else { return Ok(()) };
+        let groups = layout.groups(Kind::Dp);
+        let sets = SlotSets::by_data(&layout, &slots, shards);
+        // The least multiple of the shards with which no process has slots of two sets, else all.
+        let first_group = |slot| {
+            let own = slots.of_process(slots.process_of(slot)).expect("a process");
+            own.map(|slot| groups.position(slot)).min().expect("a slot")
+        };
+        let torn = |size: u32| (0..slots.processes()).any(|rank| {
+            let own: BTreeSet<_> =
+                slots.of_process(ProcessRank(rank)).expect("a process").map(|slot| groups.position(slot)).collect();
+            let (first, last) = (own.first().expect("a slot"), own.last().expect("a slot"));
+            first / size != last / size
+        });
+        let size = (1..groups.size())
+            .find(|size| size.is_multiple_of(shards) && groups.size().is_multiple_of(*size) && !torn(*size))
+            .unwrap_or_else(|| groups.size());
+        for slot in 0..slots.len() {
+            prop_assert_eq!(sets.of(slot), Some(first_group(slot) / size));
+        }
+    }
+
+    #[test]
+    fn unchanged_slots_are_equal_on_nodes_of_equal_slots(
+        (inventory, before) in tables(), (_, other) in tables(), sizes in sizes(),
+        more in prop::option::of(sizes()), swapped in any::<bool>()
+    ) {
+        // The same rows on other nodes, the same on the same ones, or other rows, if the nodes allow.
+        let after = if other.fits(&inventory).is_ok() { &other } else { &before };
+        let mut nodes: Vec<_> = (0..inventory.num_nodes()).map(Some).collect();
+        if swapped {
+            nodes.reverse();
+        }
+        let (old, new) = (Slots::of(&before), Slots::of(after));
+        let (Ok(old_layout), Ok(new_layout)) = (Layout::new(&sizes, &old), Layout::new(&more.unwrap_or(sizes), &new)) else {
+            return Ok(());
+        };
+        let (old_nodes, new_nodes) = (SlotSets::by_node(&old), SlotSets::by_node(&new));
+        let placed = |table, slots, layout, by_node| Placed { table, inventory: &inventory, slots, layout, by_node };
+        let found = unchanged(
+            placed(&before, &old, &old_layout, &old_nodes),
+            placed(after, &new, &new_layout, &new_nodes),
+            &nodes,
+        );
+        let place = |(node, index): (NodeRank, Option<u16>)| (nodes[node.0 as usize], index);
+        let devices = |table: &Table, rank: ProcessRank| {
+            table.row(rank).map(|row| row.places().collect::<Vec<_>>()).unwrap_or_default()
+        };
+        let is_same = |slot: u32| {
+            let (rank, now) = (old.process_of(slot), new.process_of(slot));
+            let moved: Vec<_> =
+                devices(&before, rank).into_iter().map(|(node, index)| place((node, Some(index)))).collect();
+            let present: Vec<_> =
+                devices(after, now).into_iter().map(|(node, index)| (Some(node.0), Some(index))).collect();
+            let kinds = [inventory.spec(old.place(slot).0), inventory.spec(new.place(slot).0)];
+            rank == now
+                && old.of_process(rank) == new.of_process(now)
+                && old_layout.coordinates(slot).eq(new_layout.coordinates(slot))
+                && place(old.place(slot)) == (Some(new.place(slot).0.0), new.place(slot).1)
+                && moved == present
+                && kinds[0] == kinds[1]
+        };
+        for slot in 0..old.len().min(new.len()) {
+            let node = new.place(slot).0.0;
+            let old_node = nodes.iter().position(|other| *other == Some(node)).expect("a node") as u32;
+            let there = new_nodes.get(node);
+            let all = old_nodes.get(old_node) == there
+                && there.iter().all(|&other| other < old.len() && is_same(other));
+            prop_assert_eq!(found.contains(slot), all, "slot {}", slot);
         }
     }
 

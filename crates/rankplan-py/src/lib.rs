@@ -48,7 +48,7 @@ mod _core {
     #[pymodule_export]
     use super::node::{AcceleratorFacts, NicFacts, NodeSpec};
     #[pymodule_export]
-    use super::parallel::{Domains, Groups, Layout, Spans, WeightMap};
+    use super::parallel::{Domains, Groups, Layout, SlotSets, Spans, WeightMap};
     #[pymodule_export]
     use super::placement::Placement;
     #[pymodule_export]

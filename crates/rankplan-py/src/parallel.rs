@@ -1,19 +1,21 @@
-//! `Layout`, `Groups`, `Spans` and `WeightMap`.
+//! `Layout`, `SlotSets`, `Groups`, `Spans` and `WeightMap`.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyRange, PySlice};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList, PyRange, PySlice};
 use rankplan_core::arrange::demand::node_sets;
+use rankplan_core::groups::unchanged::{Placed, unchanged};
 use rankplan_core::groups::weights::Side;
-use rankplan_core::{Inventory, Kind, Order, Parallel, ProcessRank, Progression, Slots};
+use rankplan_core::{Inventory, Kind, Order, Parallel, ProcessRank, Progression, Slots, Table};
 
 use crate::columns::packed;
 use crate::errors::{OrRaise, warnings};
 use crate::index::Index;
 use crate::placements::Placements;
+use crate::rank_set::RankSet;
 
 /// Sizes and order: an object with these attributes.
 #[derive(FromPyObject)]
@@ -34,6 +36,8 @@ pub struct Layout {
     layout: rankplan_core::Layout,
     slots: Arc<Slots>,
     inventory: Arc<Inventory>,
+    table: Arc<Table>,
+    by_node: OnceLock<Arc<rankplan_core::SlotSets>>,
 }
 
 pub fn named(kind: &str) -> PyResult<Kind> {
@@ -60,7 +64,8 @@ impl Layout {
         let parallel = Parallel { tp, cp, ep, etp, pp, dp, fsdp, order };
         let slots = py.detach(|| Slots::of(placements.table()));
         let layout = rankplan_core::Layout::new(&parallel, &slots).or_raise(py, None)?;
-        Ok(Layout { layout, slots: Arc::new(slots), inventory: placements.inventory().clone() })
+        let (table, inventory) = (placements.shared_table(), placements.inventory().clone());
+        Ok(Layout { layout, slots: Arc::new(slots), inventory, table, by_node: OnceLock::new() })
     }
 
     /// Number of slots.
@@ -138,6 +143,36 @@ impl Layout {
         Ok(coordinates)
     }
 
+    /// The slots of each node, by its rank.
+    fn by_node(&self, py: Python<'_>) -> SlotSets {
+        SlotSets(py.detach(|| self.sets_by_node()))
+    }
+
+    /// The slots of this many consecutive processes.
+    fn by_process(&self, py: Python<'_>, each: u32) -> SlotSets {
+        SlotSets(Arc::new(py.detach(|| rankplan_core::SlotSets::by_process(&self.slots, each))))
+    }
+
+    /// The slots with equal coordinates of these kinds, in the order of their first slots.
+    fn by_coordinates(&self, py: Python<'_>, kinds: Vec<String>) -> PyResult<SlotSets> {
+        let kinds = kinds.iter().map(|kind| named(kind)).collect::<PyResult<Vec<_>>>()?;
+        Ok(SlotSets(Arc::new(py.detach(|| rankplan_core::SlotSets::by_coordinates(&self.layout, &kinds)))))
+    }
+
+    /// The slots of data groups that go together: `shards` consecutive ones, and those that a process has in common.
+    fn by_data(&self, py: Python<'_>, shards: u32) -> SlotSets {
+        SlotSets(Arc::new(py.detach(|| rankplan_core::SlotSets::by_data(&self.layout, &self.slots, shards))))
+    }
+
+    /// The slots that `after` has with the same number, process, coordinates, node, devices and node group, on nodes all of
+    /// whose slots do. `nodes` has the node rank of `after` by node rank, or `None`.
+    fn unchanged(&self, py: Python<'_>, after: &Layout, nodes: Vec<Option<u32>>) -> RankSet {
+        RankSet(py.detach(|| {
+            let (old, new) = (self.sets_by_node(), after.sets_by_node());
+            unchanged(self.placed(&old), after.placed(&new), &nodes)
+        }))
+    }
+
     /// The dimensions of a mesh of all slots and their sizes, outermost first.
     fn mesh(&self) -> Vec<(&str, u32)> {
         self.layout.mesh().into_iter().map(|(kind, size)| (kind.name(), size)).collect()
@@ -175,8 +210,60 @@ impl Layout {
         (&self.slots, &self.layout)
     }
 
+    fn sets_by_node(&self) -> Arc<rankplan_core::SlotSets> {
+        self.by_node.get_or_init(|| Arc::new(rankplan_core::SlotSets::by_node(&self.slots))).clone()
+    }
+
+    fn placed<'a>(&'a self, by_node: &'a rankplan_core::SlotSets) -> Placed<'a> {
+        Placed { table: &self.table, inventory: &self.inventory, slots: &self.slots, layout: &self.layout, by_node }
+    }
+
     fn known(&self, slot: Index) -> PyResult<u32> {
         slot.within(self.slots.len(), "slot")
+    }
+}
+
+/// The slots of a component in numbered sets: a sequence of lists of slots.
+#[pyclass(frozen, eq, sequence, module = "rankplan._core")]
+#[derive(PartialEq)]
+pub struct SlotSets(Arc<rankplan_core::SlotSets>);
+
+#[pymethods]
+impl SlotSets {
+    /// Whether all sets have equally many slots.
+    #[getter]
+    fn even(&self) -> bool {
+        self.0.are_even()
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len() as usize
+    }
+
+    fn __getitem__(&self, set: Index) -> PyResult<Vec<u32>> {
+        let at = set.of(self.__len__());
+        let at = at.ok_or_else(|| PyIndexError::new_err(format!("set {} of {}", set.0, self.__len__())))?;
+        Ok(self.0.get(at as u32).to_vec())
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        let sets: Vec<_> = (0..self.0.len()).map(|set| self.0.get(set).to_vec()).collect();
+        PyList::new(py, sets)?.try_iter()
+    }
+
+    /// Return the number of slots of a set, 0 for a set that does not exist.
+    fn size(&self, set: u32) -> usize {
+        self.0.get(set).len()
+    }
+
+    /// Return the set of a slot.
+    fn of(&self, slot: Index) -> PyResult<u32> {
+        let slot = slot.within(self.0.slots(), "slot")?;
+        self.0.of(slot).ok_or_else(|| PyIndexError::new_err("unknown slot"))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<SlotSets: {} slots in {} sets>", self.0.slots(), self.0.len())
     }
 }
 

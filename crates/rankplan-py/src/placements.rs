@@ -46,6 +46,11 @@ impl Placements {
         &self.table
     }
 
+    /// All rows of the component, shared.
+    pub fn shared_table(&self) -> Arc<Table> {
+        self.table.clone()
+    }
+
     /// The nodes that the rows are on.
     pub fn inventory(&self) -> &Arc<CoreInventory> {
         &self.inventory

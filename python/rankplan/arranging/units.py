@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import gcd, lcm
 
-from rankplan._core import ACCELERATOR, Packed, Placement, RankMap, RankSet
+from rankplan._core import ACCELERATOR, Packed, Placement, RankMap, RankSet, SlotSets
 from rankplan.arranging import faults
 from rankplan.arranging.repair import lists_of, placed, rule_of
 from rankplan.errors import PlacementError
@@ -68,22 +68,21 @@ class Together:
         return cls(groups, processes)
 
 
-def sets_together(component: Component) -> list[int]:
-    """Return for each process the number of its set of data groups that go together; see `Together`.
+def slots_together(component: Component) -> SlotSets:
+    """Return the slots of each set of data groups that go together; see `Together`.
 
     Any order of the ranks will do. The sets are consecutive data groups, equally many in each. Without parallel sizes,
     each engine is one.
     """
     if not component.parallel.stated:
-        return [rank // component.engines for rank in range(len(component))]
-    layout, shards, count = component.layout, _sharded(component.parallel), num_data_groups(component)
-    groups = [
-        RankSet(layout.coordinates(slot)["dp"] for slot in layout.slots_of(rank)) for rank in range(len(component))
-    ]
-    joined = {group for one in set(groups) if len(one) > 1 for group in range(one[0] + 1, one[-1] + 1)}
-    sizes = (size for size in range(shards, count, shards) if count % size == 0)
-    size = next((size for size in sizes if joined.isdisjoint(range(size, count, size))), count)
-    return [one[0] // size for one in groups]
+        return component.layout.by_process(component.engines)
+    return component.layout.by_data(_sharded(component.parallel))
+
+
+def sets_together(component: Component) -> list[int]:
+    """Return for each process the number of its set of data groups that go together."""
+    layout, sets = component.layout, slots_together(component)
+    return [sets.of(layout.slots_of(rank).start) for rank in range(len(component))]
 
 
 def _sharded(parallel: Parallel) -> int:

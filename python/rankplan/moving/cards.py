@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -161,11 +160,11 @@ def accelerator_of(place: Place) -> Accelerator | None:
     return (place.node, place.local[0]) if place.kind == ACCELERATOR else None
 
 
-def resting(plan: Plan, sides: Mapping[str, Side]) -> set[str]:
+def resting(plan: Plan) -> set[str]:
     """Return the components that sleep whenever they have no turn: those with ``sleep`` that share accelerators."""
     used = {name: component.rows.accelerators() for name, component in plan.items()}
     rest = set()
-    for name in sides:
+    for name in plan:
         memory = plan[name].memory
         if memory is not None and memory.sleep in _ASLEEP:
             others = [ranks for other, ranks in used.items() if other != name]

@@ -34,7 +34,7 @@ Coordinates = Mapping[str, int]
 Key = tuple[tuple[str, int], ...]
 """Coordinates, sorted by their kinds: all of a slot, or those of slots that hold the same."""
 
-_WITHOUT_DATA = frozenset({"tp", "cp", "pp", "ep", "etp", "fsdp"})
+WITHOUT_DATA = frozenset({"tp", "cp", "pp", "ep", "etp", "fsdp"})
 
 PARTS = "parts"
 """The state of a component of which only the parallel sizes are known: parts of it are known, not bytes."""
@@ -157,17 +157,22 @@ class Keeper:
 
     def decides(self, coordinates: Key) -> Key:
         """Return the coordinates that decide what a slot holds: without shards, data ranks hold the same."""
-        return coordinates if self.width_shards or self.layer_shards else _without_data(coordinates)
+        return coordinates if self.depends_on_data else _without_data(coordinates)
+
+    @property
+    def depends_on_data(self) -> bool:
+        """Whether data ranks divide a state, so that what a slot holds depends on the number of its data group."""
+        return bool(self.width_shards or self.layer_shards)
 
     def weighs(self, coordinates: Key) -> Key:
         """Return the coordinates that decide how many bytes a slot holds.
 
         Data ranks have equal parts, but those of a stage of different layers may have different bytes.
         """
-        return _without_data(coordinates) if self._is_even else self.decides(coordinates)
+        return _without_data(coordinates) if self.is_even else self.decides(coordinates)
 
     @cached_property
-    def _is_even(self) -> bool:
+    def is_even(self) -> bool:
         """Whether all layers have the same tensors."""
         return all(tensor.layers.first == 0 and tensor.layers.every == 1 for tensor in self.tensors.values())
 
@@ -325,12 +330,12 @@ class Keeper:
 
 
 def _without_data(coordinates: Key) -> Key:
-    return tuple([pair for pair in coordinates if pair[0] in _WITHOUT_DATA])
+    return tuple([pair for pair in coordinates if pair[0] in WITHOUT_DATA])
 
 
 def _resident_name(sizes: Parallel, coordinates: Coordinates) -> str:
     """Return the name of the undivided state of slots with these sizes and coordinates; data ranks have copies."""
-    same = {kind: at for kind, at in coordinates.items() if kind in _WITHOUT_DATA}
+    same = {kind: at for kind, at in coordinates.items() if kind in WITHOUT_DATA}
     return f"{sizes.tp}.{sizes.cp}.{sizes.pp}.{sizes.ep}.{sizes.etp}.{sizes.fsdp} {sorted(same.items())}"
 
 

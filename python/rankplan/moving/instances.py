@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from rankplan.moving.cards import Accelerator, Amount, Amounts, Size, Sizes, accelerator_of
-from rankplan.moving.changes import KEEPING, RENAME, Changes
-from rankplan.moving.senders import Transfer
+from rankplan.moving.changes import KEEPING, RENAME, STAY, Changes
+from rankplan.moving.senders import Sender, Transfer
 from rankplan.moving.sides import Kind, Place, Side, Slot, has_one_owner
 
 DRAIN, ABORT = "drain", "abort"
@@ -37,9 +37,9 @@ class Leaving:
     instance: Instance
     slots: list[Slot]
     serves: bool
-    is_lost: bool
     can_sleep: bool
     held: int
+    is_lost: bool = False
     ends: str = DRAIN
     receivers: set[Instance] = field(default_factory=set)
     takes: dict[Accelerator, Amount] = field(default_factory=dict)
@@ -121,8 +121,13 @@ def work_of(
     for component in components.values():
         if component.after is not None and component.new_amounts is not None:
             _add_fixed(work, component.after, component.changes, component.new_amounts, sizes, changing)
+    receivers = {
+        (name, slot.number): arriving for (name, _), arriving in work.arriving.items() for slot in arriving.slots
+    }
     for transfer in transfers:
-        _connect(work, components, transfer)
+        receiver = receivers.get((transfer.component, transfer.slot))
+        if receiver is not None and transfer.sender is not None:
+            _connect(work, components, receiver, transfer.sender)
     for leaving in work.leaving.values():
         if leaving.serves and leaving.instance.component in aborting:
             leaving.ends = ABORT
@@ -130,35 +135,34 @@ def work_of(
 
 
 def _add_component(work: Work, name: str, component: Component, sizes: Sizes) -> None:
-    """Add the instances of a component."""
-    before, after = component.before, component.after
+    """Add the instances of a component of which something changes."""
+    before, after, changes = component.before, component.after, component.changes
+    owners: dict[Place, int] = {}
     if before is not None and component.old_amounts is not None:
-        for number in range(len(before.instances)):
-            _add_leaving(work, Instance(name, number), before, component.changes, component.old_amounts, sizes)
+        going: dict[int, list[Slot]] = defaultdict(list)
+        for slot in before.slots_but(changes.unchanged):
+            owners[slot.place] = before.instances.of(slot.number)
+            if slot.number not in changes.kept and slot.number not in before.dead:
+                going[owners[slot.place]].append(slot)
+        lost = {before.instances.of(number) for number in before.dead}
+        for number, slots in sorted(going.items()):
+            leaving = _leaving(Instance(name, number), slots, before, component.old_amounts, sizes)
+            leaving.is_lost = number in lost
+            work.leaving[leaving.instance] = leaving
     if after is None or component.new_amounts is None:
         return
-    owners = {} if before is None else {slot.place: before.instance_of[slot.number] for slot in before.slots}
-    for number in range(len(after.instances)):
-        arriving = _arriving(Instance(name, number), after, component.changes, rests=component.new_amounts.rests)
-        if arriving is not None:
-            _add_loads(arriving, component.new_amounts, sizes)
-            _wait_for_old_owners(work, arriving, owners)
-            work.arriving[arriving.instance] = arriving
+    for arriving in _arriving(name, after, changes, rests=component.new_amounts.rests):
+        _add_loads(arriving, component.new_amounts, sizes)
+        _wait_for_old_owners(work, arriving, owners)
+        work.arriving[arriving.instance] = arriving
 
 
-def _add_leaving(
-    work: Work, instance: Instance, before: Side, changes: Changes, amounts: Amounts, sizes: Sizes
-) -> None:
-    """Add an instance of the plan before, if something of it ends."""
-    slots = before.instances[instance.number]
-    going = [before.slots[at] for at in slots if at not in changes.kept_before and at not in before.dead]
-    if not going:
-        return
+def _leaving(instance: Instance, going: list[Slot], before: Side, amounts: Amounts, sizes: Sizes) -> Leaving:
+    """Return an instance of the plan before of which these slots end."""
     leaving = Leaving(
         instance,
         going,
         serves=before.kind is not Kind.TRAINER,
-        is_lost=not before.dead.isdisjoint(slots),
         can_sleep=amounts.sleeps and not amounts.rests,
         held=sum(amounts.held(slot) for slot in going),
     )
@@ -166,30 +170,41 @@ def _add_leaving(
         size = _size(sizes, slot)
         _take(leaving.takes, slot, amounts.resting(slot, size))
         _take(leaving.asleep, slot, amounts.asleep(slot, size))
-    work.leaving[instance] = leaving
+    return leaving
 
 
 def _add_fixed(
     work: Work, after: Side, changes: Changes, amounts: Amounts, sizes: Sizes, changing: Collection[Accelerator]
 ) -> None:
     """Add what the slots that keep all that they hold have of the accelerators on which something changes."""
-    for slot in after.slots:
-        accelerator = accelerator_of(slot.place)
-        if accelerator in changing and accelerator is not None and changes.of_after[slot.number].kind in KEEPING:
-            work.fixed[accelerator].append(amounts.resting(slot, sizes.of(accelerator)))
+    for node in sorted({node for node, _ in changing}):
+        for slot in after.slots_on(node):
+            accelerator = accelerator_of(slot.place)
+            if accelerator in changing and accelerator is not None and changes.kind_of(slot.number) in KEEPING:
+                work.fixed[accelerator].append(amounts.resting(slot, sizes.of(accelerator)))
 
 
-def _arriving(instance: Instance, after: Side, changes: Changes, *, rests: bool) -> Arriving | None:
-    """Return an instance of the plan after; ``None`` if it neither loads, nor is renamed, nor forms a new world."""
-    slots = after.instances[instance.number]
-    loading = [after.slots[at] for at in slots if changes.of_after[at].kind not in KEEPING]
-    renamed = [after.slots[at] for at in slots if changes.of_after[at].kind == RENAME]
+def _arriving(name: str, after: Side, changes: Changes, *, rests: bool) -> Iterator[Arriving]:
+    """Yield the instances of the plan after that load something, are renamed, or form a new world."""
     is_trainer = after.kind is Kind.TRAINER
-    is_world = is_trainer and (changes.stay < len(changes.of_after) or bool(changes.gone))
-    if not (loading or renamed or is_world):
-        return None
-    regroups = is_world or (bool(renamed) and len(slots) > 1)
-    return Arriving(instance, after.kind, loading, renamed, serves=not is_trainer, regroups=regroups, rests=rests)
+    is_world = is_trainer and (changes.stay < after.count or bool(changes.gone))
+    loading: dict[int, list[Slot]] = defaultdict(list)
+    renamed: dict[int, list[Slot]] = defaultdict(list)
+    for number, change in changes.looked_at.items():
+        if change.after is not None and change.kind != STAY:
+            slots = renamed if change.kind == RENAME else loading
+            slots[after.instances.of(number)].append(change.after)
+    for number in sorted({*loading, *renamed, *([0] if is_world else [])}):
+        regroups = is_world or (number in renamed and after.instances.size(number) > 1)
+        yield Arriving(
+            Instance(name, number),
+            after.kind,
+            loading.get(number, []),
+            renamed.get(number, []),
+            serves=not is_trainer,
+            regroups=regroups,
+            rests=rests,
+        )
 
 
 def _add_loads(arriving: Arriving, amounts: Amounts, sizes: Sizes) -> None:
@@ -231,29 +246,27 @@ def _count_serving(work: Work, name: str, component: Component, serving: int) ->
     before, after = component.before, component.after
     if before is None or after is None or before.kind is Kind.TRAINER:
         return
-    alive = [number for number, slots in enumerate(before.instances) if before.dead.isdisjoint(slots)]
-    staying = sum(1 for number in alive if Instance(name, number) not in work.leaving)
+    lost = {before.instances.of(number) for number in before.dead}
+    alive = len(before.instances) - len(lost)
+    leaving = (instance for instance in work.leaving if instance.component == name and instance.number not in lost)
+    staying = alive - sum(1 for _ in leaving)
     work.routing[name] = staying
-    least = min(serving, len(alive), len(after.instances))
+    least = min(serving, alive, len(after.instances))
     is_required = bool(staying) or serving > 1
-    if least > staying and (is_required or len(alive) + len(after.instances) <= _MOST_WATCHED):
+    if least > staying and (is_required or alive + len(after.instances) <= _MOST_WATCHED):
         work.serving[name] = least
         if is_required:
             work.required.add(name)
 
 
-def _connect(work: Work, components: Mapping[str, Component], transfer: Transfer) -> None:
-    """Note who reads whom for a transfer."""
-    after = components[transfer.component].after
-    if after is None or transfer.sender is None:
+def _connect(work: Work, components: Mapping[str, Component], receiver: Arriving, sender: Sender) -> None:
+    """Note that an instance reads a slot."""
+    sending = components[sender.component].before
+    if sending is None:
         return
-    receiver = Instance(transfer.component, after.instance_of[transfer.slot])
-    sending = components[transfer.sender.component].before
-    if sending is None or receiver not in work.arriving:
-        return
-    sender = Instance(transfer.sender.component, sending.instance_of[transfer.sender.slot])
-    work.arriving[receiver].receives = True
-    work.arriving[receiver].senders.add(sender)
-    leaving = work.leaving.get(sender)
-    if leaving is not None and any(slot.number == transfer.sender.slot for slot in leaving.slots):
-        leaving.receivers.add(receiver)
+    instance = Instance(sender.component, sending.instances.of(sender.slot))
+    receiver.receives = True
+    receiver.senders.add(instance)
+    leaving = work.leaving.get(instance)
+    if leaving is not None and any(slot.number == sender.slot for slot in leaving.slots):
+        leaving.receivers.add(receiver.instance)

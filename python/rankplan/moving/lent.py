@@ -41,7 +41,7 @@ def sleep_and_wake(
         if side is None or amounts is None:
             continue
         for slot in side.slots:
-            instance = Instance(name, side.instance_of[slot.number])
+            instance = Instance(name, side.instances.of(slot.number))
             step = steps.get(instance)
             if step is not None:
                 step.slots.append(slot.number)
@@ -92,7 +92,7 @@ def _on(components: Mapping[str, Component], place: Accelerator) -> set[Instance
     for name, component in components.items():
         if component.after is not None:
             for slot in component.after.slots:
-                on[accelerator_of(slot.place)].add(Instance(name, component.after.instance_of[slot.number]))
+                on[accelerator_of(slot.place)].add(Instance(name, component.after.instances.of(slot.number)))
     return on[place]
 
 

@@ -4,24 +4,24 @@ The choice: least bytes, then most slots that stay, then most sets that keep the
 numbers. A set has a gain with a number: what its devices already hold of the share with that number, and how many of
 its slots stay. Gains of different sets do not depend on each other, so the choice is an assignment problem.
 
-First, sets whose best number is theirs alone get it: nothing is better. If two sets want one number, or a set has
-several best ones, the whole matrix is solved (Kuhn and Munkres). With more sets than `_MOST_SETS`, each set takes the
-best number that is left, and the answer is marked as not optimal.
+First, sets whose best number is theirs alone get it: nothing is better. A set of which nothing changes wants its own
+number. If two sets want one number, or a set has several best ones, the whole matrix is solved (Kuhn and Munkres). With
+more sets than `_MOST_SETS`, each set takes the best number that is left, and the answer is marked as not optimal.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import lcm
 from typing import NamedTuple
 
+from rankplan._core import RankSet
 from rankplan.arranging.repair import lists_of, placed, rule_of
-from rankplan.arranging.units import sets_together
 from rankplan.errors import PlacementError
 from rankplan.moving.changes import without_held
-from rankplan.moving.holdings import Keeper, Key
+from rankplan.moving.holdings import Key
 from rankplan.moving.sides import Side, Slot
 from rankplan.plans.component import Component
 
@@ -48,120 +48,148 @@ class Naming(NamedTuple):
     optimal: bool
 
 
-def named(before: Side, after: Side) -> tuple[Component, Naming]:
-    """Return the component of the plan after with the best numbers, and these numbers."""
-    sets = sets_of(after)
-    same = Naming(list(range(len(sets))), optimal=True)
-    if len(sets) < 2 or len({len(slots) for slots in sets}) > 1:
+def named(before: Side, after: Side, unchanged: RankSet) -> tuple[Component, Naming]:
+    """Return the component of the plan after with the best numbers, and these numbers.
+
+    ``unchanged`` are the slots that stay as they are numbered.
+    """
+    count = len(after.sets)
+    same = Naming(list(range(count)), optimal=True)
+    if count < 2 or not after.sets.even:
         return after.component, same
-    naming = best_numbers(_gains(before, after, sets))
+    gains = _Gains(before, after)
+    changing = sorted({after.sets.of(slot.number) for slot in after.slots_but(unchanged)})
+    undisputed = _undisputed(gains.of(changing))
+    if undisputed is None:
+        naming = best_numbers(list(gains.of(range(count)).values()))
+    else:
+        naming = Naming([undisputed.get(number, number) for number in range(count)], optimal=True)
     if naming.numbers == same.numbers:
         return after.component, naming
-    component = _renumbered(after, sets, naming.numbers)
+    component = _renumbered(after, naming.numbers)
     return (after.component, same) if component is None else (component, naming)
 
 
-def sets_of(side: Side) -> list[list[Slot]]:
-    """Return the slots of each set of data groups that go together, by its number."""
-    numbers = sets_together(side.component)
-    sets: list[list[Slot]] = [[] for _ in range(max(numbers, default=-1) + 1)]
-    for slot in side.slots:
-        sets[numbers[slot.rank]].append(slot)
-    return sets
+class _Gains:
+    """What numbers are worth to the sets of the plan after."""
 
+    def __init__(self, before: Side, after: Side) -> None:
+        self._before, self._after = before, after
+        self._depends = before.keeper.depends_on_data or after.keeper.depends_on_data
+        self._kept: _Kept = {}
+        self._slots: dict[int, list[Slot]] = {}
 
-def _gains(before: Side, after: Side, sets: Sequence[Sequence[Slot]]) -> list[dict[int, Gain]]:
-    """Return the gains of each set, by number, without those of numbers that are worth nothing."""
-    places = {slot.place: slot for slot in before.slots if slot.number not in before.dead}
-    found = [[places.get(slot.place) for slot in slots] for slots in sets]
-    depends = _share_depends(after.keeper) or _share_depends(before.keeper)
-    set_of = {slot.rank: number for number, slots in enumerate(sets) for slot in slots}
-    kept: _Kept = {}
-    gains = []
-    for number, (slots, old_slots) in enumerate(zip(sets, found, strict=True)):
-        if depends:
-            numbers = set(range(len(sets)))
+    def of(self, numbers: Iterable[int]) -> dict[int, dict[int, Gain]]:
+        """Return the gains of some sets, by number, without those of numbers that are worth nothing."""
+        return {number: self._of_set(number) for number in numbers}
+
+    def _of_set(self, number: int) -> dict[int, Gain]:
+        slots = self._slots_of(number)
+        old_slots = [self._old(slot) for slot in slots]
+        if not any(old_slots):
+            return {number: Gain(Fraction(0), 0, 1)}
+        if self._depends:
+            numbers = set(range(len(self._after.sets)))
         else:  # all numbers need the same bytes: only those matter with which a slot stays
-            numbers = {number} | {set_of[old.rank] for old in old_slots if old is not None and old.rank in set_of}
-        mine = {
-            other: _gain(before, after, old_slots, slots, sets[other], kept, depends=depends, own=other == number)
-            for other in sorted(numbers)
-        }
+            numbers = {number} | {self._set_of(old.rank, number) for old in old_slots if old is not None}
+        mine = {other: self._gain(old_slots, slots, other, own=other == number) for other in sorted(numbers)}
         least = min(gain.bytes for gain in mine.values())
-        gains.append({other: gain._replace(bytes=gain.bytes - least) for other, gain in mine.items()})
-    return gains
+        return {other: gain._replace(bytes=gain.bytes - least) for other, gain in mine.items()}
 
+    def _slots_of(self, number: int) -> list[Slot]:
+        """Return the slots of a set."""
+        if number not in self._slots:
+            self._slots[number] = [self._after.slot(at) for at in self._after.sets[number]]
+        return self._slots[number]
 
-def _share_depends(keeper: Keeper) -> bool:
-    """Whether what a slot holds depends on the number of its data group."""
-    return bool(keeper.width_shards or keeper.layer_shards)
+    def _old(self, slot: Slot) -> Slot | None:
+        """Return the slot of the plan before on the device of a slot."""
+        old = self._before.at(slot.place)
+        return None if old is None or old.number in self._before.dead else old
 
+    def _set_of(self, rank: int, default: int) -> int:
+        """Return the set of a process of the plan after, or the default if it lacks the process."""
+        component = self._after.component
+        return self._after.sets.of(component.layout.slots_of(rank).start) if rank < len(component) else default
 
-def _gain(
-    before: Side,
-    after: Side,
-    old_slots: Sequence[Slot | None],
-    slots: Sequence[Slot],
-    others: Sequence[Slot],
-    kept: _Kept,
-    *,
-    depends: bool,
-    own: bool,
-) -> Gain:
-    """Return what a set is worth with the ranks and coordinates of another one; ``kept`` has what was compared.
+    def _gain(self, old_slots: Sequence[Slot | None], slots: Sequence[Slot], number: int, *, own: bool) -> Gain:
+        """Return what a set is worth with the ranks and coordinates of another one.
 
-    Bytes are counted if they depend on the number.
-    """
-    total, stay = Fraction(0), 0
-    for old, slot, other in zip(old_slots, slots, others, strict=True):
-        if old is None or old.environment != slot.environment:
-            continue
-        keys = before.key(old), after.key(other)
-        if keys not in kept:
-            share, held = after.holding(other), before.holding(old)
-            found = Fraction(0)
-            if depends:
-                moved = (after.keeper.bytes(piece, box) for piece, box in without_held(share, held))
-                found = after.bytes(other) - sum(moved, Fraction(0))
-            kept[keys] = found, share == held
-        size, is_same = kept[keys]
-        if depends:
+        Bytes are counted if they depend on the number.
+        """
+        total, stay = Fraction(0), 0
+        for old, slot, other in zip(old_slots, slots, self._slots_of(number), strict=True):
+            if old is None or old.environment != slot.environment:
+                continue
+            size, is_same = self._compared(old, other)
             total += size
-        if is_same and (old.rank, old.coordinates) == (other.rank, other.coordinates):
-            stay += 1
-    return Gain(total, stay, int(own))
+            if is_same and (old.rank, old.coordinates) == (other.rank, other.coordinates):
+                stay += 1
+        return Gain(total, stay, int(own))
+
+    def _compared(self, old: Slot, new: Slot) -> tuple[Fraction, bool]:
+        """Return the bytes that need not move from a slot to another one, and whether they hold the same."""
+        before, after = self._before, self._after
+        keys = before.key(old), after.key(new)
+        if keys not in self._kept:
+            share, held = after.holding(new), before.holding(old)
+            size = Fraction(0)
+            if self._depends:
+                moved = (after.keeper.bytes(piece, box) for piece, box in without_held(share, held))
+                size = after.bytes(new) - sum(moved, Fraction(0))
+            self._kept[keys] = size, share == held
+        return self._kept[keys]
 
 
 def best_numbers(gains: Sequence[dict[int, Gain]]) -> Naming:
     """Return the numbers with the highest sum of gains, and of these the least list."""
-    count = len(gains)
-    nothing = Gain(Fraction(0), 0, 0)
-    values = [{number: gain[:2] for number, gain in mine.items() if gain[:2] > nothing[:2]} for mine in gains]
-    best = [[number for number, value in mine.items() if value == max(mine.values())] for mine in values]
-    wanted = Counter(numbers[0] for numbers in best if len(numbers) == 1)
-    simple = all(len(numbers) <= 1 for numbers in best) and all(times == 1 for times in wanted.values())
-    if simple:
-        return Naming(_completed([numbers[0] if numbers else None for numbers in best]), optimal=True)
-    if count <= _MOST_SETS:
+    undisputed = _undisputed(dict(enumerate(gains)))
+    if undisputed is not None:
+        return Naming(list(undisputed.values()), optimal=True)
+    if len(gains) <= _MOST_SETS:
         return Naming(_assigned(gains), optimal=True)
     taken: set[int] = set()
-    chosen: list[int | None] = []
-    for mine in values:
-        free = sorted((number for number in mine if number not in taken), key=lambda number: mine[number])
-        chosen.append(free[-1] if free else None)
+    chosen: dict[int, int | None] = {}
+    for own, mine in enumerate(gains):
+        worth = _worth(mine)
+        free = sorted((number for number in worth if number not in taken), key=lambda number: worth[number])
+        chosen[own] = free[-1] if free else None
         taken.update(free[-1:])
-    return Naming(_completed(chosen), optimal=False)
+    return Naming(list(_completed(chosen).values()), optimal=False)
 
 
-def _completed(chosen: Sequence[int | None]) -> list[int]:
-    """Return numbers for all sets: those without a chosen one keep theirs if it is free, else get the lowest left."""
-    taken = {number for number in chosen if number is not None}
-    numbers = list(chosen)
-    for own, number in enumerate(chosen):
+def _undisputed(gains: Mapping[int, dict[int, Gain]]) -> dict[int, int] | None:
+    """Return the numbers of these sets if each has one best number that no other set wants, else ``None``.
+
+    All other sets want their own numbers.
+    """
+    chosen: dict[int, int | None] = {}
+    for own, mine in gains.items():
+        worth = _worth(mine)
+        highest = max(worth.values(), default=None)
+        best = [number for number, value in worth.items() if value == highest]
+        if len(best) > 1:
+            return None
+        chosen[own] = best[0] if best else None
+    wanted = Counter(number for number in chosen.values() if number is not None)
+    is_disputed = any(times > 1 or number not in gains for number, times in wanted.items())
+    return None if is_disputed else _completed(chosen)
+
+
+def _worth(gains: Mapping[int, Gain]) -> dict[int, tuple[Fraction, int]]:
+    """Return the bytes and the slots that stay of each number that is worth something."""
+    return {number: (gain.bytes, gain.stay) for number, gain in gains.items() if gain.bytes or gain.stay}
+
+
+def _completed(chosen: Mapping[int, int | None]) -> dict[int, int]:
+    """Return numbers for these sets: those without a chosen one keep theirs if it is free, else get the lowest left."""
+    taken = {number for number in chosen.values() if number is not None}
+    numbers = dict(chosen)
+    for own, number in chosen.items():
         if number is None and own not in taken:
             numbers[own] = own
-    left = iter(sorted(set(range(len(chosen))) - {number for number in numbers if number is not None}))
-    return [next(left) if number is None else number for number in numbers]
+    left = iter(sorted(chosen.keys() - {number for number in numbers.values() if number is not None}))
+    return {own: next(left) if number is None else number for own, number in numbers.items()}
 
 
 def _assigned(gains: Sequence[dict[int, Gain]]) -> list[int]:
@@ -230,14 +258,13 @@ def _least_assignment(costs: Sequence[Sequence[int]]) -> list[int]:
     return result
 
 
-def _renumbered(side: Side, sets: Sequence[Sequence[Slot]], numbers: Sequence[int]) -> Component | None:
+def _renumbered(side: Side, numbers: Sequence[int]) -> Component | None:
     """Return the component whose sets have other numbers; ``None`` if no rule expresses that."""
-    component = side.component
+    component, layout = side.component, side.component.layout
     lists = lists_of(component)
     order: list[list[int]] = [[] for _ in lists]
     for index, number in enumerate(numbers):
-        ranks = sorted({slot.rank for slot in sets[index]})
-        places = sorted({slot.rank for slot in sets[number]})
+        ranks, places = (sorted({layout.process_of(slot) for slot in side.sets[at]}) for at in (index, number))
         if len(ranks) != len(places):
             return None
         for rank, place in zip(ranks, places, strict=True):

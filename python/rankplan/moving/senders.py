@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rankplan._core import ACCELERATOR
 from rankplan.frozen import frozen
-from rankplan.moving.boxes import Box
+from rankplan.moving.boxes import Box, Bytes, exact
 from rankplan.moving.changes import LOST, RESHAPE, RESTART, Changes, missing
 from rankplan.moving.holdings import Holding, Piece
-from rankplan.moving.sides import Kind, Node, Place, Side, has_one_owner
+from rankplan.moving.sides import Kind, Node, Place, Side
 from rankplan.nodes.inventory import Inventory
-
-_NONE = Fraction(0)
 
 DEVICE, NODE, NETWORK, HOST, STORAGE = "device", "node", "network", "host", "storage"
 
@@ -36,7 +34,7 @@ class Transfer(NamedTuple):
     slot: int
     sender: Sender | None
     piece: Piece
-    bytes: Fraction
+    bytes: Bytes
     level: str
 
 
@@ -70,45 +68,60 @@ class Distances:
             freed[node] = tuple(numbers.get(name, name) for numbers, name in zip(known, domains, strict=True))
         return replace(self, freed=freed)
 
-    def domains(self, place: Place) -> Iterator[object]:
-        """Yield the domain of a place at each level."""
-        yield (place.node, place.local) if place.kind == ACCELERATOR else place
-        yield place.node
-        if place.node in self.freed:
-            yield from self.freed[place.node]
-        else:
-            for ids in self.ids:
-                yield ids[place.node]
-        yield None
+    def domain(self, level: int, node: Node) -> object:
+        """Return the domain of a node at a level outside of nodes, numbered from inside; the network is one domain."""
+        if level == len(self.ids):
+            return None
+        return self.freed[node][level] if node in self.freed else self.ids[level][node]
+
+
+class _Queue:
+    """The holders of a box in one domain, the least loaded first, then the lowest.
+
+    Loads only grow. Holders without any come first, in ascending order, and are read one by one as they are needed:
+    most slots of a large component never send. An entry of the heap that is out of date goes back with its load of now.
+    """
+
+    def __init__(self, numbers: Iterator[int], loads: Mapping[int, Bytes]) -> None:
+        self._unread, self._loads = numbers, loads
+        self._next = next(numbers, None)
+        self._loaded: list[tuple[Bytes, int]] = []
+
+    def first(self) -> int | None:
+        """Return the holder that should send next, ``None`` if the domain has no holder."""
+        while self._next is not None and (load := self._loads.get(self._next)):
+            heapq.heappush(self._loaded, (load, self._next))
+            self._next = next(self._unread, None)
+        if self._next is not None or not self._loaded:
+            return self._next
+        heap = self._loaded
+        while heap[0][0] < self._loads[heap[0][1]]:
+            number = heap[0][1]
+            heapq.heapreplace(heap, (self._loads[number], number))
+        return heap[0][1]
 
 
 class Holders:
-    """The slots that hold one box, with the least loaded ones of each domain first.
+    """The slots that hold one box: those with one of some shares."""
 
-    Loads only grow: an entry of a heap that is out of date goes back with its load of now.
-    """
+    def __init__(self, source: Source, shares: Collection[int], loads: Mapping[int, Bytes]) -> None:
+        self._source, self._shares, self._loads = source, frozenset(shares), loads
+        self._queues: dict[tuple[str, object], _Queue] = {}
 
-    def __init__(self, slots: Sequence[tuple[Sender, Place]], distances: Distances) -> None:
-        self._heaps: list[dict[object, list[tuple[Fraction, Sender]]]] = [{} for _ in distances.names]
-        self._distances = distances
-        for sender, place in slots:
-            entry = _NONE, sender
-            for heaps, domain in zip(self._heaps, distances.domains(place), strict=True):
-                heaps.setdefault(domain, []).append(entry)
-
-    def nearest(self, place: Place, loads: Mapping[Sender, Fraction]) -> tuple[Sender, str]:
+    def nearest(self, place: Place) -> tuple[Sender, str]:
         """Return the nearest holder, the least loaded of equally near ones, then the lowest; and its level."""
-        for heaps, domain, level in zip(
-            self._heaps, self._distances.domains(place), self._distances.names, strict=True
-        ):
-            heap = heaps.get(domain)
-            if heap is None:
-                continue
-            while heap[0][0] < loads.get(heap[0][1], _NONE):
-                sender = heap[0][1]
-                heapq.heapreplace(heap, (loads[sender], sender))
-            return heap[0][1], level
+        for domain in self._source.around(place):
+            queue = self._queues.get(domain)
+            if queue is None:
+                queue = self._queues[domain] = _Queue(filter(self._holds, self._source.inside(*domain)), self._loads)
+            number = queue.first()
+            if number is not None:
+                return Sender(self._source.name, number), domain[0]
         raise LookupError("every place is in the domain of the network")
+
+    def _holds(self, number: int) -> bool:
+        share = self._source.share(number)
+        return share is not None and id(share) in self._shares
 
 
 class Tiles:
@@ -128,59 +141,87 @@ class Tiles:
                 yield self._boxes[index], common
 
 
-_Slots = list[tuple[Sender, Place]]
-
-
 class Source:
-    """A group of slots that may send: those that keep a part, those that hold it, or those of another component.
+    """The slots of a component of the plan before that may send.
 
-    Many slots hold the same, and the pieces of what they hold are together in the same slots. So slots are grouped by
-    what they hold, and pieces with the same slots have their holders in common.
+    ``share`` returns what a slot sends, the same object for slots that send the same; ``None``: nothing. ``examples``
+    are slots with every share. Many slots have the same share, and the pieces of what they hold are together in the
+    same slots, so pieces with the same slots have their holders in common.
     """
 
-    def __init__(self, distances: Distances) -> None:
-        self._distances = distances
-        self._groups: dict[int, tuple[Holding, _Slots]] = {}
+    def __init__(
+        self,
+        side: Side,
+        share: Callable[[int], Holding | None],
+        examples: Iterable[int],
+        distances: Distances,
+        loads: Mapping[int, Bytes],
+    ) -> None:
+        self.name, self.share = side.component.name, share
+        self._side, self._examples, self._distances, self._loads = side, examples, distances, loads
+        self._around: dict[Place, list[tuple[str, object]]] = {}
+        self._nodes: dict[str, dict[object, list[Node]]] = {}
         self._tiles: dict[Piece, Tiles] | None = None
-        self._groups_of: dict[Piece, dict[Box, list[int]]] = {}
+        self._shares_of: dict[Piece, dict[Box, list[int]]] = {}
         self._holders: dict[tuple[int, ...], Holders] = {}
 
-    def add(self, holding: Holding, sender: Sender, place: Place) -> None:
-        """Add a slot; slots that hold the same pass the same object."""
-        group = self._groups.get(id(holding))
-        if group is None:
-            group = self._groups[id(holding)] = holding, []
-        group[1].append((sender, place))
+    def around(self, place: Place) -> list[tuple[str, object]]:
+        """Return the domains of a place with their levels, from inside, without those that have no slot for sure."""
+        known = self._around.get(place)
+        if known is None:
+            known = self._around[place] = []
+            if self._side.numbers_on(place.node):
+                known += [(DEVICE, _device(place)), (NODE, place.node)]
+            for index, level in enumerate(self._distances.names[2:]):
+                known.append((level, self._distances.domain(index, place.node)))
+        return known
+
+    def inside(self, level: str, domain: Any) -> Iterator[int]:
+        """Return the slots in a domain, ascending."""
+        if level == NETWORK:
+            return iter(range(self._side.count))
+        if level == DEVICE:
+            return (slot.number for slot in self._side.slots_on(domain.node) if _device(slot.place) == domain)
+        if level == NODE:
+            return iter(self._side.numbers_on(domain))
+        if level not in self._nodes:
+            by_domain = self._nodes[level] = defaultdict(list)
+            for node in self._side.nodes:
+                by_domain[self._distances.domain(self._distances.names.index(level) - 2, node)].append(node)
+        nodes = self._nodes[level].get(domain, ())
+        return iter(sorted(number for node in nodes for number in self._side.numbers_on(node)))
 
     def overlapping(self, piece: Piece, box: Box) -> Iterator[tuple[Holders, Box]]:
-        """Yield the holders of each part of a box that some slot of the group holds."""
+        """Yield the holders of each part of a box that some slot of the source holds."""
         if self._tiles is None:
             self._divide()
         if self._tiles is None or piece not in self._tiles:
             return
         for tile, common in self._tiles[piece].overlapping(box):
-            yield self._holders_of(tuple(self._groups_of[piece][tile])), common
+            shares = tuple(self._shares_of[piece][tile])
+            if shares not in self._holders:
+                self._holders[shares] = Holders(self, shares, self._loads)
+            yield self._holders[shares], common
 
     def _divide(self) -> None:
-        """Collect who holds each box of each piece."""
-        for key, (holding, _) in self._groups.items():
-            for piece, box in holding.items():
-                self._groups_of.setdefault(piece, {}).setdefault(box, []).append(key)
-        self._tiles = {piece: Tiles(boxes) for piece, boxes in self._groups_of.items()}
+        """Collect the shares with each box of each piece."""
+        shares = {id(share): share for share in map(self.share, self._examples) if share is not None}
+        for key, share in shares.items():
+            for piece, box in share.items():
+                self._shares_of.setdefault(piece, {}).setdefault(box, []).append(key)
+        self._tiles = {piece: Tiles(boxes) for piece, boxes in self._shares_of.items()}
 
-    def _holders_of(self, keys: tuple[int, ...]) -> Holders:
-        """Return the slots of these groups."""
-        if keys not in self._holders:
-            slots = [slot for key in keys for slot in self._groups[key][1]]
-            self._holders[keys] = Holders(sorted(slots, key=lambda slot: slot[0]), self._distances)
-        return self._holders[keys]
+
+def _device(place: Place) -> Place:
+    """Return the device of a place: several slots may be on one accelerator."""
+    return place._replace(turn=0) if place.kind == ACCELERATOR else place
 
 
 class _Cut(NamedTuple):
     """A part of a box, with the slots that have it (``None``: storage), and its bytes."""
 
     holders: Holders | None
-    bytes: Fraction
+    bytes: Bytes
 
 
 class Sending:
@@ -188,17 +229,17 @@ class Sending:
 
     def __init__(
         self,
-        before: Mapping[str, Side],
-        after: Mapping[str, Side],
         changes: Mapping[str, Changes],
         syncs: Mapping[str, str],
         distances: Distances,
         avoided: Collection[tuple[str, int]] = (),
     ) -> None:
         """``syncs`` has the component that each one gets weights from; ``avoided`` are instances that send nothing."""
-        self._before, self._after, self._changes = before, after, changes
+        self._changes = changes
+        self._before = {name: change.before for name, change in changes.items() if change.before is not None}
+        self._after = {name: change.after for name, change in changes.items() if change.after is not None}
         self._syncs, self._distances, self._avoided = syncs, distances, avoided
-        self._loads: dict[Sender, Fraction] = {}
+        self._loads: dict[str, dict[int, Bytes]] = defaultdict(dict)
         self._cuts: dict[tuple[str, Piece, int], tuple[Box, list[_Cut]]] = {}
         self.rollback: list[str] = []
 
@@ -238,8 +279,9 @@ class Sending:
             if holders is None:
                 yield Transfer(name, number, None, piece, size, STORAGE)
                 continue
-            sender, level = holders.nearest(place, self._loads)
-            self._loads[sender] = self._loads.get(sender, _NONE) + size
+            sender, level = holders.nearest(place)
+            loads = self._loads[sender.component]
+            loads[sender.slot] = loads.get(sender.slot, 0) + size
             yield Transfer(name, number, sender, piece, size, level)
 
     def _divided(self, side: Side, piece: Piece, box: Box, sources: Sequence[Source]) -> Iterator[_Cut]:
@@ -250,18 +292,18 @@ class Sending:
             for part in left:
                 remaining = [part]
                 for holders, common in source.overlapping(piece, part):
-                    yield _Cut(holders, side.keeper.bytes(piece, common))
+                    yield _Cut(holders, exact(side.keeper.bytes(piece, common)))
                     remaining = [cut for other in remaining for cut in other.without(common)]
                 rest += remaining
             left = rest
         for part in left:
-            yield _Cut(None, side.keeper.bytes(piece, part))
+            yield _Cut(None, exact(side.keeper.bytes(piece, part)))
 
     def _from_storage(self, name: str, side: Side) -> Iterator[Transfer]:
         """Yield the transfers of a component that loads its last checkpoint."""
         for slot in side.slots:
             for piece, box in side.holding(slot).items():
-                yield Transfer(name, slot.number, None, piece, side.keeper.bytes(piece, box), STORAGE)
+                yield Transfer(name, slot.number, None, piece, exact(side.keeper.bytes(piece, box)), STORAGE)
 
     def _own(self, name: str) -> Iterator[Source]:
         """Yield the slots of a component that hold a part before and after, and then all that hold it before."""
@@ -269,42 +311,54 @@ class Sending:
         if old is None:
             return
         changes = self._changes[name]
-        keeping, holding = Source(self._distances), Source(self._distances)
-        restarted = {change.before.number for change in changes.of_after if change.before and change.kind == RESTART}
-        restarted |= {change.before.number for change in changes.gone if change.before and change.kind == LOST}
+        silent = {change.before.number for change in changes.receiving if change.before and change.kind == RESTART}
+        silent |= {change.before.number for change in changes.gone if change.before and change.kind == LOST}
         reshaped = {
             change.before.number: change.after
-            for change in changes.of_after
+            for change in changes.receiving
             if change.before and change.after and change.kind == RESHAPE
         }
         common: dict[tuple[int, int], Holding] = {}
-        for slot in old.slots:
-            if slot.number in restarted or has_one_owner(slot) or (name, old.instance_of[slot.number]) in self._avoided:
-                continue
-            sender, held = Sender(name, slot.number), old.holding(slot)
-            holding.add(held, sender, slot.place)
-            if slot.number in changes.kept_before:
-                keeping.add(held, sender, slot.place)
-            elif slot.number in reshaped:
-                kept = new.holding(reshaped[slot.number])
-                keys = id(held), id(kept)
-                if keys not in common:
-                    common[keys] = _still_held(held, kept)
-                keeping.add(common[keys], sender, slot.place)
-        yield keeping
-        yield holding
+
+        def held(number: int) -> Holding | None:
+            return None if number in silent or not self._sends(old, number) else old.shares.of(number)
+
+        def kept(number: int) -> Holding | None:
+            share = held(number)
+            if share is None or changes.keeps(number):
+                return share
+            if number not in reshaped:
+                return None
+            after = new.holding(reshaped[number])
+            keys = id(share), id(after)
+            if keys not in common:
+                common[keys] = _still_held(share, after)
+            return common[keys]
+
+        examples = [slot.number for slot in old.slots_but(changes.unchanged)]
+        examples += old.shares.examples(lambda number: number in changes.unchanged and self._sends(old, number))
+        for share in (kept, held):
+            yield Source(old, share, examples, self._distances, self._loads[name])
 
     def _other(self, name: str, side: Side) -> Iterator[Source]:
         """Yield the slots of the component that a component gets weights from."""
         other = self._before.get(self._syncs.get(name, ""))
         if other is None or _model(other) != _model(side):
             return
-        source = Source(self._distances)
-        for slot in other.slots:
-            if slot.number in other.dead or (other.component.name, other.instance_of[slot.number]) in self._avoided:
-                continue
-            source.add(other.weights(slot), Sender(other.component.name, slot.number), slot.place)
-        yield source
+
+        def weights(number: int) -> Holding | None:
+            is_silent = number in other.dead or self._is_avoided(other, number)
+            return None if is_silent else other.weight_shares.of(number)
+
+        examples = other.weight_shares.examples(lambda number: weights(number) is not None)
+        yield Source(other, weights, examples, self._distances, self._loads[other.component.name])
+
+    def _sends(self, side: Side, number: int) -> bool:
+        """Whether a slot may send to others of its component: a robot's states are its owner's."""
+        return not self._is_avoided(side, number) and not side.has_one_owner(number)
+
+    def _is_avoided(self, side: Side, number: int) -> bool:
+        return bool(self._avoided) and (side.component.name, side.instances.of(number)) in self._avoided
 
 
 def _still_held(before: Holding, after: Holding) -> Holding:

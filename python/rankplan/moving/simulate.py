@@ -179,12 +179,12 @@ class _Simulation:
             if before is not None and component.old_amounts is not None:
                 for slot in before.slots:
                     if slot.number not in before.dead and slot.number not in component.changes.kept_before:
-                        instance = Instance(name, before.instance_of[slot.number])
+                        instance = Instance(name, before.instances.of(slot.number))
                         yield from self._old_slot(slot, component.old_amounts, instance)
             if after is not None and component.new_amounts is not None:
                 for change in component.changes.of_after:
                     if change.after is not None:
-                        instance = Instance(name, after.instance_of[change.after.number])
+                        instance = Instance(name, after.instances.of(change.after.number))
                         amounts = component.new_amounts
                         if change.kind in KEEPING:
                             yield from self._always(change.after, amounts)
@@ -202,7 +202,7 @@ class _Simulation:
             place = accelerator_of(slot.place)
             if place is None:
                 continue
-            size, instance = self._sizes.of(place), Instance(name, side.instance_of[slot.number])
+            size, instance = self._sizes.of(place), Instance(name, side.instances.of(slot.number))
             awake = amounts.loaded(slot, size).plus(amounts.cache(slot, size))
             asleep = amounts.asleep(slot, size)
             sleeps, wakes = self._step("sleep", instance, "before"), self._step("wake", instance, "after")
@@ -291,8 +291,8 @@ class _Simulation:
             part = self._parts[sender.component]
             if part.before is None:
                 continue
-            receiver = Instance(move.component, after.instance_of[move.slot])
-            instance = Instance(sender.component, part.before.instance_of[sender.slot])
+            receiver = Instance(move.component, after.instances.of(move.slot))
+            instance = Instance(sender.component, part.before.instances.of(sender.slot))
             text = f"{sender.component}/{instance.number} sends to {receiver.component}/{receiver.number}"
             if sender.slot in part.before.dead:
                 self._add(2, f"{text}, but is lost")
@@ -347,7 +347,7 @@ class _Simulation:
             for slot in [] if before is None or component.after is None else before.slots:
                 if before is None or slot.number in before.dead | component.changes.kept_before:
                     continue
-                instance = Instance(name, before.instance_of[slot.number])
+                instance = Instance(name, before.instances.of(slot.number))
                 ends = [self._step(do, instance, "before") for do in ("drain", "abort")]
                 drains = next((number for number in ends if number is not None), None)
                 if drains is not None and self._step("free", instance, "before") is not None:
@@ -361,9 +361,9 @@ class _Simulation:
                 slot, old = change.after, change.before
                 if before is None or after is None or slot is None or change.kind in KEEPING:
                     continue
-                instance, owner = Instance(name, after.instance_of[slot.number]), None
+                instance, owner = Instance(name, after.instances.of(slot.number)), None
                 if old is not None and old.place == slot.place and has_one_owner(slot):
-                    owner = self._step("free", Instance(name, before.instance_of[old.number]), "before")
+                    owner = self._step("free", Instance(name, before.instances.of(old.number)), "before")
                 yield _New(
                     name,
                     slot.place,

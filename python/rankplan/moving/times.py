@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from fractions import Fraction
 
+from rankplan.moving.boxes import Bytes
 from rankplan.moving.costs import STEPS, MoveCosts
 from rankplan.moving.instances import Component, Instance
 from rankplan.moving.ordering import Step
@@ -26,13 +26,11 @@ def step_seconds(
     """
     missing: dict[str, None] = {}
     by_receiver: dict[Instance, list[Transfer]] = defaultdict(list)
-    every: dict[_End, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
     for transfer in transfers:
         after = components[transfer.component].after
         if after is not None:
-            by_receiver[Instance(transfer.component, after.instance_of[transfer.slot])].append(transfer)
-        for end in _ends(transfer):
-            every[end][transfer.level] += transfer.bytes
+            by_receiver[Instance(transfer.component, after.instances.of(transfer.slot))].append(transfer)
+    every = _by_end(transfers)
     seconds = {}
     for step in steps:
         own = by_receiver.get(step.instance, []) if step.side == "after" else []
@@ -55,23 +53,27 @@ def step_seconds(
     return seconds, list(missing)
 
 
-def _ends(transfer: Transfer) -> Iterable[_End]:
-    yield "to", transfer.component, transfer.slot
-    if transfer.sender is not None:
-        yield "from", transfer.sender.component, transfer.sender.slot
-
-
-def _by_end(transfers: Iterable[Transfer]) -> dict[_End, dict[str, Fraction]]:
-    by_end: dict[_End, dict[str, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+def _by_end(transfers: Iterable[Transfer]) -> dict[_End, dict[str, Bytes]]:
+    """Return the bytes of each level that a slot sends or receives."""
+    by_end: dict[_End, dict[str, Bytes]] = {}
     for transfer in transfers:
-        for end in _ends(transfer):
-            by_end[end][transfer.level] += transfer.bytes
+        _add(by_end, ("to", transfer.component, transfer.slot), transfer)
+        if transfer.sender is not None:
+            _add(by_end, ("from", *transfer.sender), transfer)
     return by_end
+
+
+def _add(by_end: dict[_End, dict[str, Bytes]], end: _End, transfer: Transfer) -> None:
+    levels = by_end.get(end)
+    if levels is None:
+        by_end[end] = {transfer.level: transfer.bytes}
+    else:
+        levels[transfer.level] = levels.get(transfer.level, 0) + transfer.bytes
 
 
 def _sync(
     transfers: Sequence[Transfer],
-    every: Mapping[_End, Mapping[str, Fraction]],
+    every: Mapping[_End, Mapping[str, Bytes]],
     components: Mapping[str, Component],
     costs: MoveCosts,
     missing: dict[str, None],
@@ -86,7 +88,7 @@ def _sync(
 
 
 def _longest(
-    by_end: Mapping[_End, Mapping[str, Fraction]],
+    by_end: Mapping[_End, Mapping[str, Bytes]],
     components: Mapping[str, Component],
     costs: MoveCosts,
     missing: dict[str, None],

@@ -7,23 +7,26 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, groupby
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
 from rankplan.moving import faults
+from rankplan.moving.boxes import Bytes
 from rankplan.moving.cards import Amounts, Sizes, accelerator_of, resting
-from rankplan.moving.changes import STAY, SlotChange, changes_of
+from rankplan.moving.changes import STAY, Changes, SlotChange, changes_of, unchanged_slots
 from rankplan.moving.costs import NO_COSTS, MoveCosts, read_costs
-from rankplan.moving.holdings import PARTS, Key
+from rankplan.moving.holdings import PARTS
 from rankplan.moving.instances import Component, Instance, Work, work_of
 from rankplan.moving.lent import sleep_and_wake
 from rankplan.moving.names import Naming, named
 from rankplan.moving.ordering import Group, Hold, Ordered, Step, groups_of, sleeping_choices
 from rankplan.moving.peaks import Peak, Seconds, longest_path, peaks_of
 from rankplan.moving.senders import HOST, STORAGE, Distances, Sender, Sending, Transfer
-from rankplan.moving.sides import Node, Side, Slot, check_alive, common_nodes, dead_hardware, deserted, side_after
+from rankplan.moving.sides import Node, Side, check_alive, common_nodes, dead_hardware, deserted, side_after
 from rankplan.moving.times import step_seconds
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.words import as_int
@@ -36,7 +39,7 @@ _MOST_AVOIDED = 12
 Answer: TypeAlias = Literal["fits", "unknown"]
 
 
-@frozen(slots=False)
+@frozen
 class SlotMove:
     """A slot that changes: of the plan after, or one of the plan before that nothing continues (``slot`` ``None``).
 
@@ -53,7 +56,7 @@ class SlotMove:
     of: int | None
 
 
-@frozen(slots=False)
+@frozen
 class Move:
     """What a slot of the plan after gets of a state from one slot of the plan before, or from storage (``None``).
 
@@ -256,15 +259,19 @@ def transition(
     old = {name: Side.of(component, nodes) for name, component in before.items()}
     new = {name: side_after(old.get(name), component, new_nodes) for name, component in after.items()}
     check_alive(side.with_dead(dead) for side in new.values())
+    unchanged = {name: unchanged_slots(old.get(name), new.get(name)) for name in [*before, *after]}
     freed = [node for node in nodes if node < 0]
     if freed:
-        dead |= deserted(old, new)
+        dead |= deserted(old, new, unchanged)
         distances = distances.with_freed(before.inventory, after.inventory, freed)
     old = {name: side.with_dead(dead) for name, side in old.items()}
     namings: dict[str, Naming] = {}
     if names == FREE:
-        new, after, namings = _named(old, new, after, new_nodes)
-    return _Solving(before, after, old, new, namings, known, distances, least).transition()
+        sides, after, namings = _named(old, new, unchanged, after, new_nodes)
+        unchanged |= {name: unchanged_slots(old[name], side) for name, side in sides.items()}
+        new |= sides
+    changes = {name: changes_of(old.get(name), new.get(name), slots) for name, slots in unchanged.items()}
+    return _Solving(before, after, changes, namings, known, distances, least).transition()
 
 
 def _check_same_job(before: Plan, after: Plan) -> None:
@@ -301,19 +308,18 @@ def _model_name(memory: Any) -> str:
 
 
 def _named(
-    old: Mapping[str, Side], new: Mapping[str, Side], after: Plan, nodes: list[Node]
+    old: Mapping[str, Side], new: Mapping[str, Side], unchanged: Mapping[str, RankSet], after: Plan, nodes: list[Node]
 ) -> tuple[dict[str, Side], Plan, dict[str, Naming]]:
-    """Return the sides and the plan after with the best numbers of data groups."""
-    sides, namings, changed = dict(new), dict[str, Naming](), {}
+    """Return the components whose data groups get other numbers, the plan after with them, and all numbers."""
+    namings, changed = dict[str, Naming](), {}
     for name, side in new.items():
         if name in old and not _same_rows(old[name], side):
-            component, namings[name] = named(old[name], side)
+            component, namings[name] = named(old[name], side, unchanged[name])
             if component is not side.component:
                 changed[name] = component
     if changed:
         after = after.placed(after.inventory, [changed.get(name, component) for name, component in after.items()])
-        sides |= {name: Side.of(after[name], nodes) for name in changed}
-    return sides, after, namings
+    return {name: Side.of(after[name], nodes) for name in changed}, after, namings
 
 
 def _same_rows(old: Side, new: Side) -> bool:
@@ -343,34 +349,30 @@ class _Solving:
         self,
         before: Plan,
         after: Plan,
-        old: Mapping[str, Side],
-        new: Mapping[str, Side],
+        changes: Mapping[str, Changes],
         namings: Mapping[str, Naming],
         costs: MoveCosts,
         distances: Distances,
         serving: int,
     ) -> None:
-        self._before, self._after, self._old, self._new = before, after, old, new
+        self._before, self._after, self._changes = before, after, changes
         self._namings, self._costs, self._distances, self._serving = namings, costs, distances, serving
         self._sizes = Sizes(before.inventory, after.inventory)
-        rests_before, rests_after = resting(before, old), resting(after, new)
+        rests_before, rests_after = resting(before), resting(after)
         self._components: dict[str, Component] = {}
-        for name in dict.fromkeys([*before, *after]):
-            mine, others = old.get(name), new.get(name)
+        for name, change in changes.items():
             self._components[name] = Component(
-                mine,
-                others,
-                changes_of(mine, others),
-                None if mine is None else Amounts(mine, rests=name in rests_before),
-                None if others is None else Amounts(others, rests=name in rests_after),
+                change.before,
+                change.after,
+                change,
+                None if change.before is None else Amounts(change.before, rests=name in rests_before),
+                None if change.after is None else Amounts(change.after, rests=name in rests_after),
             )
 
     def _attempt(self, avoided: Collection[Instance]) -> _Attempt:
         """Return what follows if these instances send nothing, with orders by upper bounds."""
-        changes = {name: component.changes for name, component in self._components.items()}
-        sending = Sending(
-            self._old, self._new, changes, self._costs.syncs, self._distances, {*avoided, *self._silent()}
-        )
+        changes = {name: self._changes[name] for name in [*self._after, *self._before]}
+        sending = Sending(changes, self._costs.syncs, self._distances, {*avoided, *self._silent()})
         transfers = sending.transfers()
         work = work_of(self._components, transfers, self._sizes, self._serving, self._costs.aborting)
         groups = groups_of(work)
@@ -433,7 +435,7 @@ class _Solving:
             holds += order.holds
         transfers = self._through_hosts(attempt.transfers, slept)
         seconds, missing = step_seconds(steps, transfers, self._components, self._costs)
-        received = defaultdict[tuple[str, int], Fraction](Fraction)
+        received = defaultdict[tuple[str, int], Bytes](int)
         for transfer in transfers:
             received[transfer.component, transfer.slot] += transfer.bytes
         return Transition(
@@ -524,27 +526,29 @@ class _Solving:
 
     def _through_hosts(self, transfers: Iterable[Transfer], slept: Collection[Instance]) -> list[Transfer]:
         """Return the transfers, those of sleeping senders from their hosts."""
+        resting = {name for name, part in self._components.items() if part.old_amounts and part.old_amounts.rests}
+        sleepers = resting | {instance.component for instance in slept}
         changed = []
         for transfer in transfers:
-            if transfer.sender is not None:
+            if transfer.sender is not None and transfer.sender.component in sleepers:
                 component = self._components[transfer.sender.component]
                 side, amounts = component.before, component.old_amounts
                 if side is not None and amounts is not None:
-                    sender = Instance(transfer.sender.component, side.instance_of[transfer.sender.slot])
+                    sender = Instance(transfer.sender.component, side.instances.of(transfer.sender.slot))
                     if sender in slept or amounts.rests:
                         transfer = transfer._replace(level=HOST)
             changed.append(transfer)
         return changed
 
-    def _slots(self, received: Mapping[tuple[str, int], Fraction]) -> Iterable[SlotMove]:
+    def _slots(self, received: Mapping[tuple[str, int], Bytes]) -> Iterable[SlotMove]:
         """Yield the slots that change."""
         for name, component in self._components.items():
-            for change in (*component.changes.of_after, *component.changes.gone):
+            for change in (*component.changes.looked_at.values(), *component.changes.gone):
                 if change.kind != STAY:
                     yield self._slot(name, component, change, received)
 
     def _slot(
-        self, name: str, component: Component, change: SlotChange, received: Mapping[tuple[str, int], Fraction]
+        self, name: str, component: Component, change: SlotChange, received: Mapping[tuple[str, int], Bytes]
     ) -> SlotMove:
         was = None if change.before is None else change.before.number
         if change.after is None or component.after is None or component.new_amounts is None:
@@ -561,19 +565,27 @@ class _Solving:
 
     def _moves(self, transfers: Iterable[Transfer]) -> Iterable[Move]:
         """Yield the transfers, those of one state between two slots together."""
-        sums: dict[tuple[str, int, Sender | None, str, str], Fraction] = {}
-        for transfer in transfers:
-            key = transfer.component, transfer.slot, transfer.sender, transfer.piece.state, transfer.level
-            sums[key] = sums.get(key, Fraction(0)) + transfer.bytes
-        for (name, slot, sender, state, level), size in sums.items():
-            if state == PARTS:
-                yield Move(name, slot, sender, state, None, level, part=float(size))
-                continue
-            yield Move(name, slot, sender, state, round(size), level, converts=self._converts(name, sender, state))
+        converts: dict[tuple[str, str, str], bool] = {}
+        for (name, slot), own in groupby(transfers, attrgetter("component", "slot")):
+            sums: dict[tuple[Sender | None, str, str], Bytes] = {}
+            for transfer in own:
+                key = transfer.sender, transfer.piece.state, transfer.level
+                sums[key] = sums.get(key, 0) + transfer.bytes
+            for (sender, state, level), size in sums.items():
+                if state == PARTS:
+                    yield Move(name, slot, sender, state, None, level, part=float(size))
+                    continue
+                if sender is None:
+                    yield Move(name, slot, sender, state, round(size), level)
+                    continue
+                pair = name, sender.component, state
+                if pair not in converts:
+                    converts[pair] = self._converts(*pair)
+                yield Move(name, slot, sender, state, round(size), level, converts=converts[pair])
 
-    def _converts(self, name: str, sender: Sender | None, state: str) -> bool:
-        """Whether a sender has a state in another precision."""
-        sending = None if sender is None else self._components[sender.component].before
+    def _converts(self, name: str, sender: str, state: str) -> bool:
+        """Whether the component that sends has a state in another precision."""
+        sending = self._components[sender].before
         receiving = self._components[name].after
         if sending is None or receiving is None:
             return False
@@ -581,7 +593,7 @@ class _Solving:
         stored = mine.get(state) or (4.0 if mine else None)
         return stored is not None and stored != receiving.keeper.precision(state)
 
-    def _kept(self, received: Mapping[tuple[str, int], Fraction]) -> int | None:
+    def _kept(self, received: Mapping[tuple[str, int], Bytes]) -> int | None:
         """Return the bytes of the plan after that are on their devices already."""
         kept = Fraction(0)
         for component in self._components.values():
@@ -590,10 +602,7 @@ class _Solving:
                 continue
             if not side.keeper.known:
                 return None
-            alike: dict[Key, list[Slot]] = defaultdict(list)
-            for slot in side.slots:
-                alike[side.weight_key(slot)].append(slot)
-            kept += sum(side.bytes(slots[0]) * len(slots) for slots in alike.values())
+            kept += sum(side.bytes(slot) * count for slot, count in side.alike())
         return round(kept - sum(received.values()))
 
 
@@ -627,12 +636,12 @@ def _planned(steps: Iterable[Step], seconds: Mapping[str, Seconds]) -> tuple[Pla
 def _sizes(component: Component) -> tuple[int, int]:
     """Return the number of slots before and after."""
     before, after = component.before, component.after
-    return 0 if before is None else len(before.slots), 0 if after is None else len(after.slots)
+    return 0 if before is None else before.count, 0 if after is None else after.count
 
 
-def _stored(transfers: Iterable[Transfer]) -> Fraction:
+def _stored(transfers: Iterable[Transfer]) -> Bytes:
     """Return the bytes that come from storage."""
-    return sum((transfer.bytes for transfer in transfers if transfer.sender is None), Fraction(0))
+    return sum(transfer.bytes for transfer in transfers if transfer.sender is None)
 
 
 def _lending(before: Plan, after: Plan, asleep: tuple[Sequence[str], Sequence[str]], costs: MoveCosts) -> Transition:
@@ -645,7 +654,7 @@ def _lending(before: Plan, after: Plan, asleep: tuple[Sequence[str], Sequence[st
     sides = {name: Side.of(component, nodes) for name, component in after.items()}
     sizes = Sizes(before.inventory, after.inventory)
     parts = {
-        name: Component(side, side, changes_of(side, side), Amounts(side, rests=False), Amounts(side, rests=False))
+        name: Component(side, side, _no_changes(side), Amounts(side, rests=False), Amounts(side, rests=False))
         for name, side in sides.items()
     }
     order, fits, offload = sleep_and_wake(parts, asleep, sizes, after.inventory)
@@ -654,8 +663,8 @@ def _lending(before: Plan, after: Plan, asleep: tuple[Sequence[str], Sequence[st
         before=before,
         after=after,
         names={},
-        sizes={name: (len(side.slots), len(side.slots)) for name, side in sides.items()},
-        stay={name: len(side.slots) for name, side in sides.items()},
+        sizes={name: (side.count, side.count) for name, side in sides.items()},
+        stay={name: side.count for name, side in sides.items()},
         slots=(),
         moves=(),
         steps=_planned(order.steps, seconds),
@@ -674,6 +683,10 @@ def _lending(before: Plan, after: Plan, asleep: tuple[Sequence[str], Sequence[st
         costs=costs,
         asleep=(_names(asleep[0]), _names(asleep[1])),
     )
+
+
+def _no_changes(side: Side) -> Changes:
+    return changes_of(side, side, unchanged_slots(side, side))
 
 
 def _names(instances: Sequence[str]) -> tuple[str, ...]:

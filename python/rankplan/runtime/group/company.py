@@ -90,7 +90,7 @@ def _by_instance(side: Side, slots: Iterable[int]) -> dict[int, RankSet]:
             raise ValueError(faults.changed_in_part(side.component.name, slot.rank))
     found: dict[int, set[int]] = {}
     for at in chosen:
-        found.setdefault(side.instance_of[at], set()).add(side.slots[at].rank)
+        found.setdefault(side.instances.of(at), set()).add(side.slots[at].rank)
     return {instance: RankSet(numbers) for instance, numbers in found.items()}
 
 
