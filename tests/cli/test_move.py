@@ -103,6 +103,7 @@ def test_lending_takes_one_plan_twice() -> None:
         ("before.json after.json --without h0", "error[excluded-resource]: the plan after places rollout rank 0 on h0"),
         ("before.json before.json --sleep actor", "error[unknown-component]: unknown instances 'actor'"),
         ("before.json after.json --serving -1", "Invalid value for '--serving'"),
+        ("before.json after.json --nodes 1x8", "before.json is a saved plan with its own nodes; remove --nodes"),
     ],
 )
 def test_faults_are_clear_and_nothing_is_written(line: str, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,9 +70,10 @@ def move(
     """
     with faults_end_it():
         asleep = (list(sleeping), list(sleep)) if sleeping or sleep else None
+        old, new = _plans([before, after], replace(choice, without=()))
         found = transition(
-            _plan(before, choice),
-            _plan(after, choice),
+            old,
+            new,
             without=choice.without,
             costs=costs,
             names=AS_PLANNED if keep_names else FREE,
@@ -92,10 +94,11 @@ def move(
                 sys.exit(1)
 
 
-def _plan(file: str, choice: Choice) -> Plan:
-    """Return the plan of a file; a saved plan has its own nodes."""
-    config = opened(file)
-    return planned(config, Choice() if is_saved(config) else replace(choice, without=()))
+def _plans(files: Sequence[str], choice: Choice) -> list[Plan]:
+    """Return the plans of files. A saved plan has its own nodes: the options are those of a config beside it."""
+    configs = [opened(file) for file in files]
+    has_config = not all(map(is_saved, configs))
+    return [planned(config, Choice() if has_config and is_saved(config) else choice) for config in configs]
 
 
 def _print(found: Transition) -> None:
