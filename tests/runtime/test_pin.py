@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
-from rankplan import ClusterError, Inventory, PlacementError, Plan, live, pin, pinned, plan
+from rankplan import ClusterError, Costs, Inventory, PlacementError, Plan, live, pin, pinned, plan
 from rankplan.launchers.exec.child import run_child
 from rankplan.runtime.nodes.processes import end, family
 from rankplan.runtime.ray import timeouts
@@ -45,7 +46,7 @@ def machines() -> Iterator[Machines]:
     folder = tempfile.mkdtemp(prefix="rpp-", dir="/tmp")
     before = {name: os.environ.get(name) for name in ("RAY_TMPDIR", "RAY_AUTH_MODE")}
     os.environ.update(RAY_TMPDIR=folder, RAY_AUTH_MODE="disabled")
-    found = Machines()
+    found = Machines(Path(folder) / "driver")
     try:
         yield found
     finally:
@@ -76,11 +77,15 @@ def test_two_programs_get_the_nodes_of_their_plans(bench: Bench) -> None:
     script.write_text(f"set -e\n{sys.executable} -m {words[0][:-3]} {' '.join(map(repr, words[1:]))}\n")
     with bench.running("--format", "json", "-o", "report", "--", "bash", "train.sh") as first:
         assert bench.nodes("one") == [FIRST] * 2
-        with bench.running("--", sys.executable, *bench.command("two", 2)) as second:
+        words = ["--peaks", "two.yaml", "--", sys.executable, *bench.command("two", 2)]
+        with bench.running(*words, HOLD="yes") as second:
             assert bench.nodes("two") == [SECOND] * 2
-            bench.go("two")
+            time.sleep(2 * timeouts.LOOK)
+            second.send_signal(signal.SIGTERM)
             _, told = second.communicate()
-        assert second.returncode == 0, told
+        assert second.returncode == 143, told
+        assert "two.yaml: the program was interrupted after " in told
+        assert Costs.load(bench.folder / "two.yaml").peaks["actor"][0].used == 3000 << 20
         assert f"other jobs hold accelerators, which the plan leaves out: {FIRST}: 0-1" in told
         assert "groups: 1 of 1 pinned" in told
         bench.go("one")
@@ -173,7 +178,7 @@ def test_a_console_script_in_a_submitted_job_with_actors_without_groups(bench: B
     program.chmod(0o755)
     job = as_a_job(bench.address, {"env_vars": {"OF_THE_JOB": "1"}}, {"of": "the job"})
     path = os.pathsep.join([str(bench.folder), os.environ["PATH"]])
-    words = ["--verbose", "--", "train-it", *bench.command("alone")[1:]]
+    words = ["--verbose", "--peaks", "costs.yaml", "--", "train-it", *bench.command("alone")[1:]]
     with bench.running(*words, config=bench.folder / "plan.json", PATH=path, **job) as process:
         places = bench.nodes("alone")
         assert process.stderr is not None and process.stdout is not None
@@ -189,6 +194,12 @@ def test_a_console_script_in_a_submitted_job_with_actors_without_groups(bench: B
     engine, actors = planned.requests
     assert actors.strategy is None and (*engine.nodes, *actors.nodes) == (1, 1, 2, 2)
     assert places == [[(SECOND, THIRD, FIRST)[node], "1"] for node in (*engine.nodes, *actors.nodes)]
+    assert "memory of vllm: at most 4.9 of 79.6 GiB of an accelerator" in report, report
+    costs = Costs.load(bench.folder / "costs.yaml")
+    assert {name: [(peak.used, peak.of) for peak in peaks] for name, peaks in costs.peaks.items()} == {
+        "actor": [(3000 << 20, 81559 << 20)],
+        "vllm": [(5000 << 20, 81559 << 20)],
+    }
     assert "3 of 3 ranks on their nodes, " in report and "groups and actors: 3 of 3 pinned" in report, report
     assert "wraps ray.util.placement_group.placement_group, " in report
     assert f"request 1: actor, 2 bundles of 1 without a group: node {actors.nodes[0]} (" in report
@@ -257,6 +268,18 @@ def test_a_python_that_ignores_the_hook_is_reported(bench: Bench) -> None:
         _, told = process.communicate()
     assert process.returncode == 1
     assert "error[not-pinned]: placement group `global_poolverl_group_2:0` was created without the hook" in told
+
+
+def test_peaks_need_a_driver_on_every_node_before_the_program_starts(bench: Bench, machines: Machines) -> None:
+    (broken := machines.uses(2) / "broken").touch()
+    try:
+        with pytest.raises(ClusterError, match=rf"on every node of the plan: node 0 \({FIRST}\): NVML does not start"):
+            pin(
+                bench.config, ["touch", str(bench.folder / "ran")], ray=bench.address, peaks=bench.folder / "costs.yaml"
+            )
+    finally:
+        broken.unlink()
+    assert not list(bench.folder.glob("ran")) and not list(bench.folder.glob("costs.yaml"))
 
 
 def test_signals_reach_the_command_and_a_killed_pin_leaves_it_pinned(bench: Bench) -> None:

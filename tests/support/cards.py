@@ -5,7 +5,8 @@ They agree about the same cards, which environment variables describe:
 - ``FAKE_CARDS``: their number.
 - ``FAKE_MIG``: the first card is divided into two slices.
 - ``FAKE_LOST``: ``5:3`` makes card 5 fall off the bus, for each process, once it has been looked up three times.
-- ``FAKE_USES``: a folder in which libcuda notes who holds memory, for libnvidia-ml and `nvidia-smi`.
+- ``FAKE_USES``: a folder in which libcuda notes who holds memory, for libnvidia-ml and `nvidia-smi`. A file ``broken``
+  there makes libnvidia-ml fail.
 """
 
 from __future__ import annotations
@@ -34,8 +35,14 @@ NVML = (
 typedef long Device;                                              /* card + 1; slices are 1001 and 1002 */
 enum { MISSING = 6, SMALL = 7, LOST = 15, UNSUPPORTED = 3, INVALID = 2 };
 static int looked[1024];
-int nvmlInitWithFlags(unsigned flags) { return 0; }
-int nvmlInit_v2(void) { return 0; }
+static int broken(void) {
+    char path[512];
+    if (!getenv("FAKE_USES")) return 0;
+    snprintf(path, sizeof path, "%s/broken", getenv("FAKE_USES"));
+    return access(path, F_OK) == 0;
+}
+int nvmlInitWithFlags(unsigned flags) { return broken() ? MISSING : 0; }
+int nvmlInit_v2(void) { return broken() ? MISSING : 0; }
 int nvmlShutdown(void) { return 0; }
 const char *nvmlErrorString(int code) { return code == LOST ? "GPU is lost" : "Not Found"; }
 int nvmlSystemGetDriverVersion(char *text, unsigned size) { strcpy(text, "580.0"); return 0; }
@@ -77,10 +84,27 @@ int nvmlDeviceGetName(Device device, char *text, unsigned size) {
     strcpy(text, device > 1000 ? "NVIDIA H100 80GB HBM3 MIG 3g.40gb" : "NVIDIA H100 80GB HBM3");
     return 0;
 }
+typedef struct { unsigned pid; unsigned long long memory; unsigned instance, part; } Process;
+static unsigned holders(Device device, Process *found, unsigned room) {
+    unsigned seen = 0;
+    DIR *folder = getenv("FAKE_USES") ? opendir(getenv("FAKE_USES")) : 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder));) {
+        int card, pid, size;
+        if (sscanf(entry->d_name, "%d-%d-%d", &card, &pid, &size) != 3 || card + 1 != device || kill(pid, 0)) continue;
+        if (seen < room) found[seen] = (Process){pid, (unsigned long long)size << 20, 0, 0};
+        seen++;
+    }
+    if (folder) closedir(folder);
+    return seen;
+}
 int nvmlDeviceGetMemoryInfo(Device device, unsigned long long *sizes) {
+    Process found[64];
+    unsigned count = holders(device, found, 64);
+    if (broken()) return LOST;
     sizes[0] = (device > 1000 ? 40448ull : 81559ull) << 20;
-    sizes[1] = sizes[0];
     sizes[2] = 0;
+    for (unsigned index = 0; index < count && index < 64; index++) sizes[2] += found[index].memory;
+    sizes[1] = sizes[0] - sizes[2];
     return 0;
 }
 int nvmlDeviceGetPciInfo_v3(Device device, char *info) {
@@ -98,19 +122,10 @@ int nvmlDeviceGetRemappedRows(Device device, unsigned *a, unsigned *b, unsigned 
 }
 int nvmlDeviceGetRetiredPagesPendingStatus(Device device, unsigned *pending) { return UNSUPPORTED; }
 int nvmlDeviceGetGpuFabricInfoV(Device device, void *info) { return UNSUPPORTED; }
-typedef struct { unsigned pid; unsigned long long memory; unsigned instance, part; } Process;
 int nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned *count, Process *found) {
-    unsigned room = *count, seen = 0;
-    DIR *folder = getenv("FAKE_USES") ? opendir(getenv("FAKE_USES")) : 0;
-    for (struct dirent *entry; folder && (entry = readdir(folder));) {
-        int card, pid, size;
-        if (sscanf(entry->d_name, "%d-%d-%d", &card, &pid, &size) != 3 || card + 1 != device || kill(pid, 0)) continue;
-        if (seen < room) found[seen] = (Process){pid, (unsigned long long)size << 20, 0, 0};
-        seen++;
-    }
-    if (folder) closedir(folder);
-    *count = seen;
-    return seen > room ? SMALL : 0;
+    unsigned room = *count;
+    *count = holders(device, found, room);
+    return *count > room ? SMALL : 0;
 }
 """
 )
@@ -186,10 +201,15 @@ elif argument.startswith("--query-compute-apps="):
 '''
 
 
+def libraries(folder: Path) -> Path:
+    """Build the libraries in a folder and return it."""
+    compiled(folder, "libnvidia-ml.so.1", NVML)
+    return compiled(folder, "libcuda.so.1", CUDA)
+
+
 def stand_in(folder: Path, count: int, **more: str) -> dict[str, str]:
     """Build the libraries and the program in a folder; return the environment of a machine with these cards."""
-    compiled(folder, "libnvidia-ml.so.1", NVML)
-    compiled(folder, "libcuda.so.1", CUDA)
+    libraries(folder)
     smi = folder / "nvidia-smi"
     smi.write_text(_SMI.format(python=sys.executable))
     smi.chmod(0o755)

@@ -17,9 +17,21 @@ from typing import Any
 import ray
 from ray import cluster_utils
 
+from support.cards import libraries
+from support.paths import ROOT
 from support.raylets import SOON
 
-PROGRAM = """
+HOLD = f"""
+import subprocess, sys
+def hold(mebibytes):
+    # In a process of its own, as an engine does; it ends with this one.
+    words = [sys.executable, {str(ROOT / "tests" / "gpu" / "hold.py")!r}, str(mebibytes)]
+    holder = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    return holder, holder.stdout.readline()
+"""
+PROGRAM = (
+    HOLD
+    + """
 import json, os, sys, time
 from pathlib import Path
 import ray
@@ -32,6 +44,7 @@ ray.init(logging_level="ERROR", log_to_driver=False, runtime_env={"env_vars": di
 @ray.remote(num_cpus=0, num_gpus=1)
 class Rank:
     def node(self):
+        self.held = hold(3000) if "HOLD" in os.environ else None
         return ray.get_runtime_context().get_node_id()
 
 @ray.remote(num_cpus=0)
@@ -55,6 +68,7 @@ told.with_suffix(".new").rename(told)
 while not go.exists():
     time.sleep(0.05)
 """
+)
 DIRECT = """
 import sys, time
 import ray
@@ -85,7 +99,9 @@ try:
 except RuntimeError as error:
     print(error)
 """
-ALONE = """
+ALONE = (
+    HOLD
+    + """
 import json, os, sys, time
 from pathlib import Path
 import ray
@@ -97,6 +113,7 @@ ray.init(logging_level="ERROR", log_to_driver=False)
 
 class Part:
     def place(self):
+        self.held = hold(5000 if type(self).__name__ == "Engine" else 3000)
         return ray.get_runtime_context().get_node_id(), os.environ.get("OF_THE_JOB")
 
 group = placement_group([{"CPU": 1, "GPU": 1}] * 2, lifetime="detached", name="engines")
@@ -115,6 +132,7 @@ told.with_suffix(".new").rename(told)
 while not go.exists():
     time.sleep(0.05)
 """
+)
 SUBMITS = """
 import sys, time, types
 from pathlib import Path
@@ -135,22 +153,30 @@ LATE = "127.0.0.20"
 
 
 class Machines(cluster_utils.Cluster):
-    """A head, and three nodes with two accelerators."""
+    """A head, and three nodes with two accelerators and a driver, each in a folder of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__()
+        self.library = libraries(folder)
         for rank in range(len(ADDRESSES)):
             self.start(rank)
 
     def start(self, rank: int) -> Any:
+        self.uses(rank).mkdir()
+        variables = {"LD_LIBRARY_PATH": str(self.library), "FAKE_CARDS": "2", "FAKE_USES": str(self.uses(rank))}
         head = {"_system_config": SOON, "include_dashboard": False, "no_monitor": True} if rank == 0 else {}
         return self.add_node(
             num_cpus=16,
             num_gpus=2 if rank else 0,
             node_ip_address=ADDRESSES[rank],
             object_store_memory=80 << 20,
+            env_vars=variables,
             **head,
         )
+
+    def uses(self, rank: int) -> Path:
+        """The folder in which the driver of a node notes who holds memory; with a file ``broken``, it is silent."""
+        return self.library / f"uses-{rank}"
 
 
 class Bench:

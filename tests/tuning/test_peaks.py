@@ -14,13 +14,17 @@ import pytest
 import rankplan
 from rankplan import Costs, Plan
 from rankplan.memory.need import Need
+from rankplan.memory.peaks import Peak
 from rankplan.memory.settings import GIB
+from rankplan.parallel import NO_SIZES
 from rankplan.read.text.load import load_config
 from rankplan.runtime.rank.memory import MemoryUse, memory_use
-from rankplan.tuning.measurements import Measurement, Run, add_measurements, peak
+from rankplan.tuning.measurements import DriverPeak, Measurement, Run, add_measurements, driver_peaks, peak
 
 TRAINER = {"training": "megatron", "tokens": 16384, "length": 4096, "sleep": "host"}
 REWARD = {"resident": "10 GiB", "sleep": "none"}
+RUN = Run({}, (), 1, None)
+TIMES = {"components": {"actor": {"seconds": {8: 1}}}}
 USE = MemoryUse(allocated=30 * GIB, reserved=40 * GIB, kept=38 * GIB, used=52 * GIB, total=80 * GIB)
 
 
@@ -36,7 +40,9 @@ def _plan(card: str = "80 GiB", placement: str = "0-7", *, reward: bool = True, 
 
 def _costs(file: Path, plan: Plan, uses: Sequence[MemoryUse | None]) -> Costs:
     found = peak(plan, "actor", "run", uses)
-    measured = {name: Measurement(8, 12.0, plan[name].parallel, found if name == "actor" else None) for name in plan}
+    measured = {
+        name: Measurement(8, 12.0, plan[name].parallel, (found,) if found and name == "actor" else ()) for name in plan
+    }
     add_measurements(file, measured, Run.of(plan, None))
     return Costs.load(file)
 
@@ -147,7 +153,16 @@ def test_a_second_run_replaces_the_first(tmp_path: Path) -> None:
     assert plain["peak"][0]["memory"] == {"model": "Qwen/Qwen2.5-7B", **stated}
 
 
-@pytest.mark.parametrize("bad", [3, [3], [{"call": "run"}], [{"call": "run", "accelerators": 8, "reserved": -1}]])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        3,
+        [3],
+        [{"call": "run"}],
+        [{"call": "run", "accelerators": 8, "reserved": -1}],
+        [{"call": "run", "accelerators": 8}],
+    ],
+)
 def test_a_peak_that_is_none_is_a_fault_with_a_place(bad: Any) -> None:
     with pytest.raises(rankplan.PlacementError) as caught:
         Costs.from_dict({"components": {"actor": {"seconds": {8: 1}, "peak": bad}}})
@@ -186,3 +201,54 @@ def test_the_driver_counts_for_a_process_without_pytorch(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     assert memory_use(["0", "GPU-b"]) == MemoryUse(used=7, total=80)
+
+
+def _whole_run(plan: Plan, *used: int) -> dict[str, tuple[Peak, ...]]:
+    """Return the peaks of a plan whose accelerators used so many GiB at most."""
+    return driver_peaks(plan, "pin", {(0, index): DriverPeak(size * GIB, 80 * GIB) for index, size in enumerate(used)})
+
+
+def test_a_whole_run_bounds_every_phase_of_components_that_share_from_above(tmp_path: Path) -> None:
+    plan = _plan()
+    peaks = _whole_run(plan, 50, 51, 57, 50, 50, 50, 50, 50)
+    assert {name: [(one.used, one.beside, one.whole_run) for one in found] for name, found in peaks.items()} == {
+        "actor": [(57 * GIB, {"reward": 1}, True)],
+        "reward": [(57 * GIB, {"actor": 1}, True)],
+    }
+    file = tmp_path / "costs.yaml"
+    add_measurements(file, {name: Measurement(8, None, NO_SIZES, found) for name, found in peaks.items()}, RUN)
+    costs = Costs.load(file)
+    for name, found in peaks.items():
+        assert [one.plain() for one in costs.peaks[name]] == [one.plain() for one in found]
+    assert not costs.components["actor"].memory, "nobody knows which part is the actor's"
+    before = plan.memory()
+    need = _train(plan, costs)
+    assert (need.lower, need.upper, need.measured) == (_train(plan, Costs.from_dict(TIMES)).lower, 57 * GIB, True)
+    assert (before["actor",]["train"].answer, need.answer) == ("likely fits", "fits")
+    assert not _train(_plan(reward=False), costs).measured  # with others beside it, the number says nothing
+
+
+def test_a_component_alone_on_its_accelerators_has_their_peak(tmp_path: Path) -> None:
+    plan = _plan(reward=False)
+    peaks = _whole_run(plan, 50, 51, 57, 50, 50, 50, 50, 50)
+    file = tmp_path / "costs.yaml"
+    add_measurements(file, {"actor": Measurement(8, None, NO_SIZES, peaks["actor"])}, RUN)
+    costs = Costs.load(file)
+    assert costs.components["actor"].memory == {8: 57}
+    assert _train(plan, costs).parts == {"measured": (57 * GIB, 57 * GIB)}
+    assert _whole_run(plan, 50, 51, 57) == {}, "an accelerator is unknown"
+    with pytest.raises(rankplan.PlacementError, match="component `actor` has no times"):
+        rankplan.tune(costs, "1x8")
+
+
+def test_a_switch_is_bounded_by_a_whole_run_only() -> None:
+    engine = {"placement": "0-7:0-1", "memory": {"engine": "vllm", "share": 0.6, "sleep": "host"}}
+    actor = {"placement": "0-7", "parallel": {"tp": 4}, "memory": TRAINER}
+    section = {"num_nodes": 1, "model": "Qwen/Qwen2.5-7B", "accelerator_memory": "80 GiB"}
+    plan = rankplan.plan({"cluster": section | {"component_placement": {"actor": actor, "rollout": engine}}}, "1x8")
+    [whole] = _whole_run(plan, *[30] * 8)["actor"]
+    both = "actor", "rollout"
+    before = plan.memory()[both]["switch"]
+    for measured, upper in ((whole, 30 * GIB), (replace(whole, whole_run=False), before.upper)):
+        content = {"components": {"actor": {"seconds": {8: 1}, "peak": [measured.plain()]}}}
+        assert plan.memory(Costs.from_dict(content))[both]["switch"].upper == min(upper, before.upper)

@@ -68,6 +68,12 @@ from rankplan.read.text.load import SCRIPTS
 @format_option("table", "json")
 @output_option("Write the report to this file at the end.")
 @click.option("--save", metavar="PLAN", type=click.Path(), help="Save the plan as it runs, with its nodes.")
+@click.option(
+    "--peaks",
+    metavar="COSTS",
+    type=click.Path(),
+    help="Add the most memory of each component, as NVML counts it, to this file, for check --costs and tune.",
+)
 @click.option("--verbose", is_flag=True, help="Show what is wrapped in the program, and the nodes of each request.")
 def pin(
     *,
@@ -84,6 +90,7 @@ def pin(
     form: str,
     output: str | None,
     save: str | None,
+    peaks: str | None,
     verbose: bool,
 ) -> None:
     """Run a Ray program, unchanged, with its placement groups bound to the nodes of a plan.
@@ -140,6 +147,7 @@ def pin(
                 node_order=node_order,
                 verbose=verbose,
                 save=save,
+                peaks=peaks,
                 tell=_tell,
                 report=report if output is None and form == "table" else None,
             )

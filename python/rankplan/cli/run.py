@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import json
 import logging
@@ -40,8 +39,7 @@ from rankplan.nodes.inventory_file import is_size
 from rankplan.plans.plan import Plan
 from rankplan.read.read_config import ReadConfig
 from rankplan.read.text.document import read_value
-from rankplan.tuning.costs import Costs
-from rankplan.tuning.measurements import Measurement, Run, add_measurements, peak
+from rankplan.tuning.measurements import Measurement, Run, add_measurements, check_addable, peak
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -150,7 +148,7 @@ def run(
         logging.getLogger("rankplan").setLevel(logging.DEBUG)
     with faults_end_it(), signals.raised():
         if timings is not None:
-            _check_costs(Path(timings))
+            check_addable(Path(timings))
         config = opened(file)
         nodes, ray = _nodes_and_ray(job_file_of(config), nodes, ray, simulate=simulate)
         is_sized = nodes is not None and is_size(nodes)  # nodes that are only a number have no labels
@@ -234,14 +232,6 @@ def _prepare_ray() -> None:
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")
 
 
-def _check_costs(path: Path) -> None:
-    """Raise ``OSError`` or `PlacementError` now, not after the job, if measured times cannot be added to this file."""
-    if path.exists():
-        Costs.load(path)
-    elif not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent))
-
-
 class _Planner(NamedTuple):
     """What is planned: a config that is read, or a saved plan. ``plan`` returns the plan for an inventory."""
 
@@ -319,7 +309,7 @@ def _measurements(plan: Plan, groups: Mapping[str, WorkerGroup], method: str) ->
         rows, seconds = plan[name].rows, slowest_rank(WorkerGroup.timings(group))
         most = peak(plan, name, method, WorkerGroup.memory_use(group))
         size = len(rows.accelerators()) or len(rows)
-        measured[name] = Measurement(size, seconds, plan[name].parallel, most)
+        measured[name] = Measurement(size, seconds, plan[name].parallel, () if most is None else (most,))
     return measured
 
 

@@ -204,6 +204,8 @@ def tune(
     read = None if costs is None else read_costs(costs)
     if read is not None and read.asynchronous is not None:
         raise ValueError("these costs are of an asynchronous run: call rankplan.tune_async")
+    if read is not None:
+        read.check_timed()
     if config is None:
         if read is None or nodes is None:
             raise ValueError("pass a config, or costs and nodes")

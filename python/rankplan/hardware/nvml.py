@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -62,6 +62,26 @@ def uses(ids: Sequence[str]) -> list[list[Use]] | None:
             return [devices.uses(name) for name in ids]
     except _Unavailable:
         return None
+
+
+@frozen
+class Load:
+    """What a device holds, in bytes: ``used`` by all processes, of ``total``; ``pids`` are those that compute on it."""
+
+    used: int
+    total: int
+    pids: tuple[int, ...]
+
+
+def loads(ids: Sequence[str]) -> Generator[list[Load | None]]:
+    """Yield what these devices hold, read anew each time; ``None`` for a device of which NVML does not tell it.
+
+    NVML stays started until the iterator is closed. It ends if NVML does not answer.
+    """
+    with suppress(_Unavailable), _started() as nvml:
+        devices = _Devices(nvml)
+        while True:
+            yield [devices.load(name) for name in ids]
 
 
 def memory(ids: Sequence[str]) -> list[tuple[int, int] | None]:
@@ -149,6 +169,21 @@ class _Devices:
 
     def uses(self, name: str) -> list[Use]:
         """Return the processes on the device with this id, none if the driver does not list it."""
+        handle = self._handle(name)
+        return [] if handle is None else self._uses(handle)
+
+    def load(self, name: str) -> Load | None:
+        """Return what the device with this id holds, ``None`` if the driver does not tell it."""
+        handle = self._handle(name)
+        if handle is None:
+            return None
+        size, _ = self._ask(self._nvml.nvmlDeviceGetMemoryInfo, handle)
+        if size is None:
+            return None
+        return Load(int(size.used), int(size.total), tuple(use.pid for use in self._uses(handle)))
+
+    def _handle(self, name: str) -> Any:
+        """Return NVML's handle of the device with this id, ``None`` if the driver does not list it."""
         near = [index for index, gpu in enumerate(self._gpus) if gpu.uuid is not None and gpu.uuid.startswith(name)]
         if name.isascii() and name.isdigit():
             near = [index for index in range(len(self._gpus)) if str(index) == name]
@@ -156,10 +191,11 @@ class _Devices:
             handle, _ = self._ask(self._nvml.nvmlDeviceGetHandleByIndex, near[0])
         else:
             handle, _ = self._ask(self._nvml.nvmlDeviceGetHandleByUUID, name)  # of a MIG device
-        if handle is None:
-            return []
-        found, _ = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle)
-        return [Use(int(one.pid), one.usedGpuMemory and int(one.usedGpuMemory) >> 20) for one in found or ()]
+        return handle
+
+    def _uses(self, handle: Any) -> list[Use]:
+        processes, _ = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses, handle)
+        return [Use(int(one.pid), one.usedGpuMemory and int(one.usedGpuMemory) >> 20) for one in processes or ()]
 
     def _at(self, index: int) -> Gpu:
         handle, fault = self._ask(self._nvml.nvmlDeviceGetHandleByIndex, index)

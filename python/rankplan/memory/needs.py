@@ -182,7 +182,8 @@ class Needs:
         if len(names) > 1:
             engine = self.evaluations[names[1]]
             slot = Slot(evaluation.switch(engine, size), (0.0, 0.0), stages=evaluation.parallel.pp)
-            return replace(self._need(shared, names, SWITCH, slot, 1), estimate=self._likely(shared, names))
+            need = self._need(shared, names, SWITCH, slot, 1)
+            return self._measured(shared, replace(need, estimate=self._likely(shared, names)))
         times = shared.users[names[0]]
         need = self._need(shared, names, _PHASES[evaluation.entry.kind], evaluation.slot(size), times)
         return self._measured(shared, replace(need, estimate=self._likely(shared, names)))
@@ -286,19 +287,22 @@ class Needs:
         return evaluation is not None and evaluation.entry.kind == "engine"
 
     def _measured(self, shared: SharedCard, need: Need) -> Need:
-        """Return a need with measured bounds, if it was measured; a longer sequence gives only an upper bound."""
+        """Return a need with measured bounds, if it was measured.
+
+        A longer sequence, or a whole run, gives only an upper bound. Of a switch, only whole runs tell something.
+        """
         name = need.components[0]
         evaluation = self.evaluations[name]
         computed = need.parts  # several peaks may cover it
         for peak in self.peaks.get(name, ()):
-            if not peak.covers(evaluation, shared.card):
+            if not peak.covers(evaluation, shared.card) or (need.phase == SWITCH and not peak.whole_run):
                 continue
             others = {other: count for other, count in shared.users.items() if other != name}
             slot = evaluation.slot(shared.size)
             of_process = {part: bounds for part, bounds in computed.items() if part in slot.of_process}
             asleep = {part: bounds for part, bounds in computed.items() if part not in slot.parts}
             parts = peak.parts(of_process, asleep, others)
-            if parts is not None and peak.length == evaluation.entry.length:
+            if parts is not None and peak.length == evaluation.entry.length and not peak.whole_run:
                 return replace(need, parts=parts, measured=True)
             upper = math.inf if parts is None else sum(most for _, most in parts.values())
             if upper < need.upper:

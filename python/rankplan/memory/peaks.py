@@ -22,14 +22,15 @@ class Peak:
     """The most memory of a component on an accelerator in a run, in bytes.
 
     PyTorch counts ``allocated`` and ``reserved`` by process; these are those of all processes of the component on the
-    accelerator with the most. ``used`` is what the driver then counted on it, of every process; ``None``: unknown. The
-    rest is what the numbers depend on: ``of`` is the size of the accelerator, ``beside`` the processes of other
-    components on it, ``memory`` the key of that name without its ``length``.
+    accelerator with the most. ``used`` is what the driver then counted on it, of every process; ``None``: unknown.
+    ``whole_run``: that is the most of a run in which the components on the accelerator had their turns, and no phase
+    needed more. The rest is what the numbers depend on: ``of`` is the size of the accelerator, ``beside`` the processes
+    of other components on it, ``memory`` the key of that name without its ``length``.
     """
 
     call: str
     accelerators: int
-    reserved: int
+    reserved: int | None = None
     allocated: int | None = None
     used: int | None = None
     of: int | None = None
@@ -37,10 +38,11 @@ class Peak:
     memory: Mapping[str, Any] | None = None
     length: int | None = None
     beside: Mapping[str, int] | None = None
+    whole_run: bool = False
 
     def plain(self) -> dict[str, Any]:
         """Return the peak as plain values."""
-        return {key: value for key, value in asdict(self).items() if value not in (None, {})}
+        return {key: value for key, value in asdict(self).items() if value not in (None, {}, False)}
 
     def covers(self, evaluation: Evaluation, card: Bounds | None) -> bool:
         """Whether it was measured with these settings, but for the length of a sequence, which may be shorter."""
@@ -57,7 +59,7 @@ class Peak:
         """
         if self.used is not None and dict(self.beside or {}) == dict(users):
             return {MEASURED: (float(self.used), float(self.used))}
-        if not of_process:
+        if not of_process or self.reserved is None:
             return None
         return {MEASURED: (float(self.reserved), float(self.reserved)), **of_process, **asleep}
 

@@ -223,6 +223,16 @@ class Costs:
         """The peaks of memory that runs have measured, by component."""
         return {name: one.peaks for name, one in self.components.items() if one.peaks}
 
+    def check_timed(self) -> None:
+        """Raise `PlacementError` (``missing-times``) with every component of which only peaks of memory are known."""
+        untimed = [
+            name
+            for name, component in self.components.items()
+            if isinstance(component.times, Measured) and not component.times.points
+        ]
+        if untimed:
+            raise PlacementError(self.located(("components", name), no_times(name, TIMES)) for name in untimed)
+
     def located(self, path: KeyPath, diagnostic: Diagnostic) -> Diagnostic:
         """Return a diagnostic with the place of a path in the costs, if it is known."""
         return diagnostic if self.reader is None else self.reader.located(path, diagnostic)
@@ -333,7 +343,7 @@ class _Reading:
             return Computed(_checked(name, function))
         key = "seconds" if model.seconds_by_environments is None else "seconds_by_environments"
         points: dict[int, float] | None = getattr(model, key)
-        if not points and self._is_async and key == "seconds":
+        if not points and (self._is_async or model.peak) and key == "seconds":
             return Measured({})
         if not points:
             self._reader.add(path if points is None else (*path, key), no_times(name, TIMES))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import yaml
 
@@ -23,15 +24,16 @@ from rankplan.words import as_int
 
 @frozen(slots=False)
 class Measurement:
-    """Seconds of one iteration of a component on a number of accelerators.
+    """What was measured of a component on a number of accelerators.
 
-    ``peak`` is the most memory that it had on an accelerator at once; ``None``: unknown.
+    ``seconds`` are those of one iteration; ``None``: unknown. ``peaks`` are the most memory that it had on an
+    accelerator at once, for each combination of components that share one.
     """
 
     accelerators: int
-    seconds: float
+    seconds: float | None
     parallel: Parallel
-    peak: Peak | None = None
+    peaks: tuple[Peak, ...] = ()
 
 
 @frozen(slots=False)
@@ -85,6 +87,13 @@ class Use(Protocol):
     def total(self) -> int | None: ...
 
 
+class DriverPeak(NamedTuple):
+    """The most bytes that a driver counted as used on an accelerator at once, of its ``total``."""
+
+    used: int
+    total: int
+
+
 def peak(plan: Plan, name: str, call: str, uses: Sequence[Use | None]) -> Peak | None:
     """Return the most that the processes of a component had on an accelerator, given what each rank has used."""
     component = plan[name]
@@ -123,10 +132,53 @@ def _sum(sizes: Iterable[int | None]) -> int | None:
     return None if None in known else sum(size or 0 for size in known)
 
 
+def driver_peaks(plan: Plan, call: str, used: Mapping[tuple[int, int], DriverPeak]) -> dict[str, tuple[Peak, ...]]:
+    """Return the peaks of the components of a plan, given what drivers counted on its accelerators in a whole run.
+
+    A driver counts all processes of an accelerator together. Of one that components share, the number is an upper bound
+    of each phase there, and belongs to none of them. A component has a peak for each combination of components that
+    share an accelerator, if all of these accelerators are known.
+    """
+    peaks: dict[str, tuple[Peak, ...]] = {}
+    for name, component in plan.items():
+        by_company: dict[tuple[tuple[str, int], ...], list[DriverPeak | None]] = {}
+        for device in dict.fromkeys(device for row in component for device in row.devices):
+            company = tuple(sorted(_beside(plan, name, device).items()))
+            by_company.setdefault(company, []).append(used.get(device))
+        accelerators, sizes, memory = stated_of(component)
+        length = None if component.memory is None else component.memory.length
+        for company, counted in by_company.items():
+            complete = [one for one in counted if one is not None]
+            if len(complete) < len(counted):
+                continue
+            most = max(complete, key=lambda one: one.used)
+            peak = Peak(
+                call,
+                accelerators,
+                used=most.used,
+                of=most.total,
+                parallel=sizes,
+                memory=memory,
+                length=length,
+                beside=dict(company),
+                whole_run=bool(company),
+            )
+            peaks[name] = (*peaks.get(name, ()), peak)
+    return peaks
+
+
 def _beside(plan: Plan, name: str, device: tuple[int, int]) -> dict[str, int]:
     """Return the processes of other components on an accelerator."""
     others = {other: sum(device in row.devices for row in component) for other, component in plan.items()}
     return {other: count for other, count in others.items() if count and other != name}
+
+
+def check_addable(path: Path) -> None:
+    """Raise ``OSError`` or `PlacementError` now, not after a job, if measurements cannot be added to this file."""
+    if path.exists():
+        Costs.load(path)
+    elif not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "No such directory", str(path.parent))
 
 
 def add_measurements(path: Path, found: Mapping[str, Measurement], run: Run) -> None:
@@ -135,7 +187,7 @@ def add_measurements(path: Path, found: Mapping[str, Measurement], run: Run) -> 
     A number that was measured before is replaced; whatever else the file states about an iteration stays. Memory is in
     GiB. Raises `PlacementError` if the file has faults, ``OSError``.
     """
-    content: dict[str, Any] = {"batches": run.batches, "after": dict(run.after)}
+    content: dict[str, Any] = {"batches": run.batches, "after": {}}
     if run.memory is not None:
         content["memory"] = _rounded(run.memory / 2**10)
     if path.exists():
@@ -145,14 +197,20 @@ def add_measurements(path: Path, found: Mapping[str, Measurement], run: Run) -> 
     content["components"] = content.pop("components")  # last, as in the guide
     for name, one in found.items():
         entry = components.setdefault(name, {})
-        _add(entry, "seconds", one.accelerators, one.seconds)
-        if one.peak is not None:
-            _add(entry, "memory", one.accelerators, one.peak.reserved / 2**30)
-            others = [other for other in entry.get("peak", ()) if not _same(other, one.peak.plain())]
-            entry["peak"] = [*others, one.peak.plain()]
+        if one.seconds is not None:
+            _add(entry, "seconds", one.accelerators, one.seconds)
+        for peak in one.peaks:
+            own_bytes = peak.reserved if peak.beside else peak.reserved or peak.used
+            if own_bytes is not None:
+                _add(entry, "memory", one.accelerators, own_bytes / 2**30)
+            others = [other for other in entry.get("peak", ()) if not _same(other, peak.plain())]
+            entry["peak"] = [*others, peak.plain()]
         if one.parallel.stated:
             sizes = one.parallel.plain()
             entry.setdefault("parallel", {key: size for key, size in sizes.items() if key != "dp"})
+    if not content["after"]:
+        known = {name: [other for other in before if other in components] for name, before in run.after.items()}
+        content["after"] = {name: before for name, before in known.items() if before and name in components}
     if not content["after"]:
         del content["after"]
     write_whole(path, yaml.safe_dump(content, sort_keys=False, default_flow_style=None))

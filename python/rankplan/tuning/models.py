@@ -16,6 +16,7 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     WrapValidator,
     create_model,
+    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -163,6 +164,10 @@ def plain(reader: Reader, value: Any, path: KeyPath) -> Any:
     return value
 
 
+def _bool(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
 def _level(value: Any) -> float:
     """Return a staleness: a finite number of 0 or more."""
     if (number := _number(value)) is None:
@@ -192,6 +197,8 @@ def _flag(value: Any) -> bool:
 
 _RULE_HELP = "write partial if responses are interrupted for new weights, batch if a whole batch is generated ahead"
 
+_WHOLE_RUN_HELP = "write whole_run: true if other components had their turns on the accelerator meanwhile"
+
 _Whole = Annotated[int, BeforeValidator(_whole)]
 _Item = Annotated[int, _valid(_item, f"{_VALUE} is not a whole number of 1 or more", _LIST)]
 _Items = Annotated[list[_Item], _must(_listed, "be a list of whole numbers", _LIST)]
@@ -213,7 +220,7 @@ class PeakModel(Model):
 
     call: _Text
     accelerators: _Item
-    reserved: _Item
+    reserved: _Item | None = None
     allocated: _Item | None = None
     used: _Item | None = None
     of: _Item | None = None
@@ -221,6 +228,13 @@ class PeakModel(Model):
     memory: dict[str, Any] | None = None
     length: _Item | None = None
     beside: dict[_Text, _Item] | None = None
+    whole_run: Annotated[bool, _must(_bool, "be true or false", _WHOLE_RUN_HELP)] = False
+
+    @model_validator(mode="after")
+    def _has_bytes(self) -> PeakModel:
+        if self.reserved is None and self.used is None:
+            raise fault("missing-key", "a peak has neither `reserved` nor `used`", "write the bytes that were measured")
+        return self
 
 
 class ComponentModel(Model):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rankplan._core import RankSet
-from rankplan.errors import Diagnostic
+from rankplan.errors import ClusterError, Diagnostic
 from rankplan.nodes.inventory import Inventory
 from rankplan.words import listed, shown
 
@@ -108,6 +109,36 @@ def no_hook(name: str, *, answered: bool) -> Diagnostic:
     return Diagnostic(
         "hook-missing", message, "install this version of rankplan there, for the Python that Ray runs in"
     )
+
+
+def silent_drivers(reasons: Sequence[str]) -> ClusterError:
+    """Return the fault of nodes whose drivers do not tell what is used; each reason names its node."""
+    return ClusterError(
+        f"peaks need NVML on every node of the plan: {listed(reasons, 8, by='; ', noun='node')}; install NVIDIA's "
+        "driver there, or leave out --peaks"
+    )
+
+
+def unchanged_costs(file: str, reason: str) -> str:
+    """Return the note that a file of costs stays as it is."""
+    return f"{file} is unchanged: {reason}"
+
+
+def interrupted_peaks(file: str, seconds: float) -> str:
+    """Return the note that peaks were written of a program that was interrupted."""
+    return f"{file}: the program was interrupted after {seconds:.0f} s; its peaks count as those of a whole step"
+
+
+def strange_processes(place: str, pids: Sequence[int], components: Sequence[str]) -> str:
+    """Return the note that an accelerator has processes that do not belong to the program."""
+    processes = f"process{'' if len(pids) == 1 else 'es'} {listed([str(pid) for pid in pids], 4)}"
+    names = listed([f"`{name}`" for name in components])
+    return f"no peak of {names}: {place} also has {processes}, which Ray did not start"
+
+
+def lost_driver(place: str, components: Sequence[str]) -> str:
+    """Return the note that a driver has stopped to tell what is used of an accelerator."""
+    return f"no peak of {listed([f'`{name}`' for name in components])}: the driver no longer tells what {place} uses"
 
 
 def no_such_nodes(cluster: Inventory) -> Diagnostic:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, field, replace
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 import ray as _ray
@@ -23,6 +25,7 @@ from rankplan.frozen import frozen
 from rankplan.jobs.nodes import nodes_of
 from rankplan.jobs.reader import JobFile
 from rankplan.launchers.exec.child import run_child
+from rankplan.memory.peaks import Peak
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.inventory_file import is_size
 from rankplan.plans.diff import same_nodes
@@ -42,15 +45,18 @@ from rankplan.runtime.live.binding import (
 from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
 from rankplan.runtime.live.faults import no_groups, no_such_nodes
 from rankplan.runtime.live.held import Held
+from rankplan.runtime.live.meters import metered
 from rankplan.runtime.live.model import Difference, Live
+from rankplan.runtime.live.peaks import NO_PEAKS, Ending, peak_lines, write_peaks
 from rankplan.runtime.live.report import difference_lines
 from rankplan.runtime.live.runs import remove_ended
 from rankplan.runtime.live.watch import Watch
 from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import as_timeout
-from rankplan.runtime.ray.connection import connect, head_of
+from rankplan.runtime.ray.connection import connect, head_of, joined
 from rankplan.runtime.ray.head import Head
+from rankplan.tuning.measurements import check_addable
 from rankplan.words import counted, shown, wrong_type
 
 Others: TypeAlias = Literal["refuse", "pass"]
@@ -73,7 +79,8 @@ class Ran:
     ``pinned`` came. After ``seconds``, all ranks were up; ``live`` is what ran then, with its differences, or what ran
     after the timeout if some were not.
     ``detached`` are the groups that outlive the command, by id. ``moved`` are the addresses before and now, by node
-    rank, of nodes of a saved plan that were exchanged for the order of the trainer.
+    rank, of nodes of a saved plan that were exchanged for the order of the trainer. ``peaks`` are the most memory of
+    each component, if they were measured and written.
     """
 
     code: int
@@ -85,6 +92,7 @@ class Ran:
     faults: tuple[Diagnostic, ...]
     detached: Mapping[str, str]
     moved: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    peaks: Mapping[str, tuple[Peak, ...]] = field(default_factory=dict)
 
     @property
     def returncode(self) -> int:
@@ -115,6 +123,7 @@ class Ran:
         lines.append(f"groups{' and actors' if alone else ''}: {self.pinned} of {self.requests} pinned")
         if self.seconds is not None:
             lines.append(f"started in {self.seconds:.1f} s")
+        lines += peak_lines(self.peaks)
         for id, name in self.detached.items():
             lines.append(f"left running: detached placement group {shown(name) if name else id}; remove it with")
             lines.append(f"  {_REMOVE.format(id)}")
@@ -136,6 +145,7 @@ class Ran:
             "faults": [fault.plain() for fault in self.faults],
             "detached": dict(self.detached),
             "moved": {str(rank): list(names) for rank, names in self.moved.items()},
+            "peaks": {name: [peak.plain() for peak in peaks] for name, peaks in self.peaks.items()},
         }
 
 
@@ -162,6 +172,7 @@ def pin(
     tell: Tell | None = None,
     report: Callable[[Ran], None] | None = None,
     save: str | os.PathLike[str] | None = None,
+    peaks: str | os.PathLike[str] | None = None,
 ) -> Ran:
     """Run a Ray program, unchanged, with its placement groups on the nodes of the plan; as ``rankplan pin`` does.
 
@@ -174,7 +185,9 @@ def pin(
     note at once, ``report`` what ran when all ranks are up, and when that changes. The call returns when the command
     ends.
 
-    ``save`` is the path to which the plan is written as it runs, with its nodes, before the command starts.
+    ``save`` is the path to which the plan is written as it runs, with its nodes, before the command starts. ``peaks``
+    is that of a file of costs, to which the most memory of each component is added at the end, as NVML counts it. It
+    stays as it is if the command fails, or if its ranks are elsewhere than planned.
 
     Raises `PlacementError` with every fault of the config, the script or the cluster, `ClusterError`, ``ValueError``
     for invalid arguments, and ``OSError`` for a file that cannot be read or a command that cannot be started.
@@ -194,6 +207,8 @@ def pin(
         raise ClusterError(f"this is under `rankplan pin` already ({VARIABLE} is set): leave out one of the two")
     check_command(command)
     check_hook_folder()
+    if peaks is not None:
+        check_addable(Path(peaks))
     config = opened(config)
     saved = saved_plan(config, None, dialect, overrides)
     planned = _planner(config, saved, dialect, overrides, without, isolate=isolate)
@@ -207,11 +222,12 @@ def pin(
     # Ray offers the token of this machine only to a cluster that it finds itself.
     address = (environment.get("RAY_ADDRESS") or "auto") if ray in (None, "auto") else ray
 
-    def ran(code: int) -> Ran:
+    def ran(code: int, measured: Mapping[str, tuple[Peak, ...]] = NO_PEAKS) -> Ran:
         seen, (have, all) = watch.seen, watch.pinned
         faults = tuple(seen.faults.values())
         live = seen.live or seen.partial
-        return Ran(code, binding.plan, have, all, seen.seconds, live, faults, dict(seen.detached), binding.moved)
+        detached = dict(seen.detached)
+        return Ran(code, binding.plan, have, all, seen.seconds, live, faults, detached, binding.moved, measured)
 
     def up() -> None:
         if report is not None:
@@ -220,17 +236,29 @@ def pin(
     name = os.fspath(config) if isinstance(config, str | os.PathLike) else "the plan"
     watch = Watch(binding, head, say, timeout, name=name, strict=devices == "require", up=up)
     variables = command_environment(environment, binding.run, address)
-    binding.publish(head)
-    ended = True
-    try:
-        code = run_child(command, variables, watch.look, timeouts.LOOK)
-        if not (ended := watch.finish(code)):
-            say("a job of the command is still running, and stays pinned")
-    finally:
-        if ended:
-            with suppress(ClusterError, RayError):
-                binding.withdraw(head)
-    return ran(code)
+
+    def run() -> tuple[int, bool]:
+        """Run the command; return its exit code, and whether its jobs have ended, too."""
+        binding.publish(head)
+        ended = True
+        try:
+            code = run_child(command, variables, watch.look, timeouts.LOOK)
+            if not (ended := watch.finish(code)):
+                say("a job of the command is still running, and stays pinned")
+        finally:
+            if ended:
+                with suppress(ClusterError, RayError):
+                    binding.withdraw(head)
+        return code, ended
+
+    if peaks is None:
+        return ran(run()[0])
+    with metered(binding, head) as meters:
+        started = time.monotonic()
+        code, is_over = run()
+        live = None if watch.seen.faults else watch.seen.live
+        ending = Ending(code, time.monotonic() - started, is_over, live)
+        return ran(code, write_peaks(Path(peaks), binding, meters.cards(), ending, say))
 
 
 @contextmanager
@@ -369,24 +397,12 @@ def planned_to_pin(
     planned = _planner_of(job, without, isolate=isolate)
     head = head_of(ray)
     tables = head.tables()
-    with _connection(head), Cluster() as cluster:
+    with joined(head), Cluster() as cluster:
         nodes = cluster.nodes
         order = nodes.inventory.core.other_order("text") if by_text else None
         found = on_cluster(planned, nodes if order is None else nodes.reordered(order), tables, tell)
     check_requests(found.plan)
     return Planned(found.plan, found.sources)
-
-
-@contextmanager
-def _connection(head: Head) -> Iterator[None]:
-    """Connect to a cluster as a short job, unless this program is connected already."""
-    connected = _ray.is_initialized()
-    connect(head.address, None)
-    try:
-        yield
-    finally:
-        if not connected:
-            _ray.shutdown()
 
 
 def _looked_at(
@@ -399,7 +415,7 @@ def _looked_at(
     if tuple(map(int, _ray.__version__.split(".")[:2])) < _OLDEST:
         raise ClusterError(f"Ray {_ray.__version__} cannot bind placement groups to nodes; use 2.49 or later")
     remove_ended(head)
-    with _connection(head):
+    with joined(head):
         check_nodes()
         with Cluster(node_order=node_order, plan=saved, spares=True) as cluster:
             return bound(planned, cluster.nodes, head.tables(), tell, lenient=lenient, saved=saved)

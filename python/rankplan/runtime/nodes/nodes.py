@@ -254,11 +254,3 @@ def age(pid: int) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - started  # the time of the boot is in whole seconds
     except (psutil.Error, AttributeError):
         return math.inf
-
-
-def ancestors(pid: int) -> tuple[int, ...] | None:
-    """Return the processes that a process descends from, the nearest first; ``None`` if it is not seen from here."""
-    try:
-        return tuple(parent.pid for parent in psutil.Process(pid).parents())
-    except psutil.Error:
-        return None

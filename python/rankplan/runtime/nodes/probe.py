@@ -35,13 +35,13 @@ from rankplan.runtime.nodes.nodes import (
     MissingRanks,
     Nodes,
     age,
-    ancestors,
     by_address_key,
     in_order,
     inherited,
     live_nodes,
     pinned,
 )
+from rankplan.runtime.nodes.processes import ancestors
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import Fault, outcomes
 from rankplan.runtime.ray.asking import ask

@@ -58,6 +58,14 @@ def left_after(processes: set[psutil.Process], seconds: float) -> set[psutil.Pro
     return left
 
 
+def ancestors(pid: int) -> tuple[int, ...] | None:
+    """Return the processes that a process descends from, the nearest first; ``None`` if it is not seen from here."""
+    try:
+        return tuple(parent.pid for parent in psutil.Process(pid).parents())
+    except psutil.Error:
+        return None
+
+
 def _runs(process: psutil.Process) -> bool:
     """Whether a process still runs; a zombie, whose parent has not waited for it, does not."""
     try:

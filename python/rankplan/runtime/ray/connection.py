@@ -206,6 +206,17 @@ def connect(address: str | None, num_nodes: int | None) -> Literal["kept", "join
     return "started" if running is None else "joined"
 
 
+@contextmanager
+def joined(head: Head) -> Iterator[None]:
+    """Be a job of the cluster of a head during the ``with``, unless this program is connected already."""
+    was_connected = connect(head.address, None) == "kept"
+    try:
+        yield
+    finally:
+        if not was_connected:
+            ray.shutdown()
+
+
 def head_of(address: str | None) -> Head:
     """Return a connection to the head of a running cluster, found as ``ray.init`` finds it, without becoming a job.
 

@@ -36,6 +36,7 @@ WATCH = 0.5  # asking the head which ranks and nodes are dead takes milliseconds
 # Programs that are pinned to a plan.
 PINNED = 600.0  # pin(timeout): from the first group to the last rank, trainers load models of hundreds of GiB
 LOOK = 1.0  # three tables of the head, in milliseconds each
+SAMPLE = 0.1  # reading eight cards takes milliseconds; an allocator keeps what it has reserved for longer
 JOBS = 3.0  # the head notices within a second that the driver of a job has ended
 BEAT = 60.0  # how often a run tells that it lives; FORGOTTEN allows for many missed ones
 FORGOTTEN = 3600.0  # a run on another machine: clocks differ by minutes, and a program joins the cluster within an hour
