@@ -160,6 +160,20 @@ def test_a_command_of_mason_has_its_nodes(start: str, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        ("python mason.py --num_nodes 1 --gpus 1 -- bash tests.sh", "a launch on Beaker"),
+        ("python -m open_instruct.benchmark_generators --vllm_num_engines 1", "a measurement of engines"),
+        ("torchrun scripts/OLMo-sft.py train --cluster=slurm", "supervised fine-tuning (SFT)"),
+    ],
+)
+def test_what_trains_nothing_online_is_no_job(command: str, what: str, tmp_path: Path) -> None:
+    (path := tmp_path / "run.sh").write_text(f"{command}\n")
+    (fault,) = rankplan.check(path).faults
+    assert fault.code == "no-components" and f" is {what}, not an RL job" in fault.message
+
+
 def test_learners_of_olmo_core_may_share_a_node(tmp_path: Path) -> None:
     """`grpo.py`: SPREAD, and as many CPUs; no check of the batch."""
     (path := tmp_path / "run.sh").write_text(

@@ -7,6 +7,7 @@ import re
 
 import rankplan
 from rankplan import testing
+from rankplan.dialects import OWN, recognisers
 from support.paths import DOCS, ROOT
 from support.rooms import ROOMS
 
@@ -52,3 +53,10 @@ def test_the_failure_guide_quotes_messages_that_exist() -> None:
     parts = {part.strip() for quote in quoted for part in re.split(_VARIABLE, quote)}
     assert len(quoted) > 20
     assert [part for part in parts if " " in part and part not in code] == []
+
+
+def test_every_system_has_its_page_and_its_place_in_the_table() -> None:
+    pages = {path.stem for path in (DOCS / "systems").glob("*.md")}
+    linked = set(re.findall(r"\]\(docs/systems/([\w-]+)\.md\)", (ROOT / "README.md").read_text()))
+    names = {dialect.name.replace("_", "-") for dialect in recognisers()} | {OWN}
+    assert names <= pages and names <= linked

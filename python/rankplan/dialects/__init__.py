@@ -162,6 +162,8 @@ def no_job(config: Mapping[Any, Any]) -> Diagnostic | None:
     program, name = _program(config), recognised(config).name
     if program is not None and program.task and program.system in (None, name):
         return program.fault
+    if name is None and program is not None and isinstance(config.get(SECTION), str):
+        return program.fault  # `--cluster NAME` of a program that is none of rankplan's
     if name is None:
         text = description(config, config.document.file if isinstance(config, Section) else None)
     else:
