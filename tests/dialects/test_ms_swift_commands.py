@@ -326,6 +326,58 @@ def test_what_no_file_of_a_launcher_can_have_is_refused(text: str, message: str,
     assert refused.exit_code == 1 and message in refused.output, refused.output
 
 
+FULL = f"{COLOCATE} --model Qwen/Qwen2.5-7B-Instruct --tuner_type full --beta 0 --max_length 2048"
+
+
+@pytest.mark.parametrize(
+    ("text", "train", "rollout"),
+    [
+        (
+            f"swift rlhf {FULL} --deepspeed zero3",
+            {
+                "training": "deepspeed",
+                "zero_stage": 3,
+                "sleep": "none",
+                "lora": None,
+                "tokens": 2560,
+                "recompute": "full",
+            },
+            {"engine": "vllm", "sleep": "none", "share": 0.9},
+        ),
+        (
+            f"swift rlhf {FULL} --deepspeed zero2 --sleep_level 1 --offload_model true --offload_optimizer true",
+            {"zero_stage": 2, "sleep": "host"},
+            {"sleep": "host"},
+        ),
+        (
+            f"swift rlhf {COLOCATE} --model Qwen/Qwen2.5-7B-Instruct --deepspeed zero1 --lora_rank 16",
+            {"zero_stage": 1, "lora": 16},
+            {"sleep": "none"},
+        ),
+        (f"megatron rlhf {FULL} --sleep_level 2", {"training": "megatron", "sleep": "none"}, {"sleep": "free"}),
+        (f"swift rlhf {FULL} --deepspeed ds.json", None, {"sleep": "none"}),
+        (f"swift rlhf {FULL.replace('--beta 0', '')} --deepspeed zero3", None, {"sleep": "none"}),
+    ],
+)
+def test_what_the_processes_keep(
+    text: str, train: dict[str, Any] | None, rollout: dict[str, Any], tmp_path: Path
+) -> None:
+    plan = check(f"NPROC_PER_NODE=8 {text}", tmp_path).plan
+    assert plan is not None
+    for component, wanted in (("train", train), ("rollout", rollout)):
+        memory = plan[component].memory
+        assert (memory is None) == (wanted is None), component
+        assert {key: getattr(memory, key) for key in wanted or ()} == (wanted or {})
+
+
+def test_nothing_is_said_of_a_server(tmp_path: Path) -> None:
+    """Its own command states what it keeps."""
+    serve = "CUDA_VISIBLE_DEVICES=7 swift rollout --model Qwen/Qwen2.5-7B-Instruct &\n"
+    train = f"CUDA_VISIBLE_DEVICES=0,1 NPROC_PER_NODE=2 swift rlhf {SERVER} --model Qwen/Qwen2.5-7B-Instruct"
+    plan = check(f"{serve}{train} --deepspeed zero3", tmp_path).plan
+    assert plan is not None and plan["rollout"].memory is None and plan["train"].memory is not None
+
+
 def test_a_yaml_alone_starts_as_its_command(tmp_path: Path) -> None:
     (path := tmp_path / "conf.yaml").write_text(
         "rlhf_type: grpo\nuse_vllm: true\nvllm_mode: colocate\nENV: {NPROC_PER_NODE: 2}\n"

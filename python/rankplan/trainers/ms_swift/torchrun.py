@@ -11,8 +11,10 @@ Follows ``is_mp``, ``RLHFArguments._init_rollout``, ``_init_grpo``, ``_check_gkd
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Any
 
 from rankplan import Parallel
 from rankplan.errors import Faults
@@ -45,7 +47,6 @@ class TorchrunJob(Job):
 
     finds_all = True
     starts = "processes"
-    states_memory = False
 
     def __init__(self, config: Config) -> None:
         self.program = next((program for program in config.programs if program.is_main), None)
@@ -57,11 +58,13 @@ class TorchrunJob(Job):
             at = config.where(keys.RLHF_TYPE) if config.stated(keys.RLHF_TYPE) else self.place_of_job
             config.faults.add(at, faults.not_online(self.algorithm))
         self.training = self._read_sizes(config)
+        self.stage = _stage(config[keys.DEEPSPEED])
         self.uses_vllm = self.algorithm in _WITH_VLLM and config.get(keys.USE_VLLM, default=self.is_megatron)
         self.mode = self._read_mode(config)
         engine = config.under(keys.ROLLOUT)
         self.tensor = engine[keys.TENSOR]
         self.tensor_at = engine.where(keys.TENSOR) if engine.stated(keys.TENSOR) else self.place_of_job
+        self.sleep_level = config[keys.SLEEP_LEVEL] if config.stated(keys.SLEEP_LEVEL) else 0
         self.frameworks = [key.path for key in (keys.DEEPSPEED, keys.FSDP) if config.stated(key)]
         self.trainer = self._read_trainer(config)
         self.servers = self._read_servers(config)
@@ -195,10 +198,16 @@ class TorchrunJob(Job):
         taken = placer.devices(chain.from_iterable(ranks))
         at = self.trainer.processes.where
         sizes = self.training
-        placer.component(keys.TRAIN, taken, at, len(ranks[0]), sizes=sizes, share=share)
+        placer.component(keys.TRAIN, taken, at, len(ranks[0]), sizes=sizes, share=share, facts=self._facts)
         if is_shared:
             self._place_colocated(placer, taken, ranks, share)
         self._place_servers(placer, engines)
+
+    @property
+    def _facts(self) -> dict[str, object]:
+        """What the command says of the memory of the training."""
+        framework = "megatron" if self.is_megatron else "deepspeed" if self.stage is not None else ""
+        return {"framework": framework, "zero_stage": self.stage, "is_hybrid": self.mode == keys.COLOCATE}
 
     def _place_colocated(self, placer: Placer, taken: Taken, ranks: Sequence[Sequence[Device]], share: float) -> None:
         """Place the engines in the processes of the trainer."""
@@ -211,7 +220,8 @@ class TorchrunJob(Job):
                 placer.reject(self.tensor_at, faults.torn_engine(engine, self.tensor, nodes[0], nodes[-1]))
                 return
         sizes = Sizes(Parallel(tp=self.tensor), self.tensor_at)
-        placer.component(keys.ROLLOUT, taken, self.tensor_at, self.tensor, sizes=sizes, share=share)
+        facts = {"mode": keys.COLOCATE, "is_hybrid": True, "sleep_level": self.sleep_level}
+        placer.component(keys.ROLLOUT, taken, self.tensor_at, self.tensor, sizes=sizes, share=share, facts=facts)
 
     def _place_servers(self, placer: Placer, engines: Sequence[Sequence[Device]]) -> None:
         """Place the engines of servers: together if all have one size."""
@@ -224,7 +234,8 @@ class TorchrunJob(Job):
 
     def _place_engines(self, placer: Placer, name: str, server: Server, devices: Sequence[Device]) -> None:
         sizes = Sizes(Parallel(tp=server.tensor), server.where)
-        placer.component(name, placer.devices(devices), server.where, server.tensor, sizes=sizes)
+        facts = {"mode": keys.SERVER}
+        placer.component(name, placer.devices(devices), server.where, server.tensor, sizes=sizes, facts=facts)
 
     def _devices_of_ranks(self, placer: Placer, used: set[Device]) -> Iterator[Sequence[Device]]:
         """Yield the devices of each process of the trainer; ``used`` are not among those of an unknown mask."""
@@ -265,6 +276,11 @@ class TorchrunJob(Job):
             placer.reject(server.where, fault)
             return
         yield from visible[:count]
+
+
+def _stage(name: Any) -> int | None:
+    """Return the stage of a config of DeepSpeed that ms-swift brings; ``None`` for another file, or with offloading."""
+    return int(name[-1]) if isinstance(name, str) and re.fullmatch("zero[0-3]", name) else None
 
 
 def _is_megatron(config: Config) -> bool:
