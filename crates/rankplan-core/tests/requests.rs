@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test that expects too much fails, as it should")]
 
 use proptest::prelude::*;
+use rankplan_core::amounts::{Amount, Amounts};
 use rankplan_core::requests::{Bundle, Division, Kind, Naming, Row, runs_of as bundles_of};
 use rankplan_core::{GroupNames, NodeOrder, NodeRun, NodeRuns, RankRange, Requests, Taken};
 
@@ -16,6 +17,7 @@ mod common;
 struct One {
     component: &'static str,
     name: Option<String>,
+    strategy: &'static str,
     order: Option<NodeOrder>,
     sizes: Vec<u32>,
     nodes: Vec<u32>,
@@ -35,7 +37,7 @@ fn kind(component: &str, order: Option<NodeOrder>, sizes: &[u32]) -> Kind {
 impl One {
     fn row(&self) -> Row {
         Row {
-            kind: kind(self.component, self.order, &self.sizes),
+            kind: Kind { strategy: Some(self.strategy.into()), ..kind(self.component, self.order, &self.sizes) },
             names: self.name.clone().map(GroupNames::Same),
             groups: 1,
             nodes: runs_of(&self.nodes),
@@ -62,12 +64,15 @@ fn ones() -> impl Strategy<Value = Vec<One>> {
             _ => format!("p{}v:{}", number / 2, number % 2),
         })),
     ];
-    let order = prop_oneof![Just(None), Just(Some(NodeOrder::Text)), Just(Some(NodeOrder::Rank))];
+    let orders = [None, Some(NodeOrder::Text), Some(NodeOrder::Number), Some(NodeOrder::Rank)];
+    let order = prop::sample::select(orders.to_vec());
+    let strategy = prop::sample::select(vec!["PACK", "STRICT_PACK"]);
     let sizes = prop_oneof![Just(vec![1, 1]), Just(vec![1, 1]), Just(vec![2, 1, 1]), Just(vec![8])];
-    let one = (0_usize..2, name, order, sizes, prop::collection::vec(0_u32..4, 3), any::<bool>()).prop_map(
-        |(component, name, order, sizes, nodes, placed)| One {
+    let one = (0_usize..2, name, (order, strategy), sizes, prop::collection::vec(0_u32..4, 3), any::<bool>()).prop_map(
+        |(component, name, (order, strategy), sizes, nodes, placed)| One {
             component: ["actor", "ref"][component],
             name,
+            strategy,
             order,
             nodes: if placed { nodes[..sizes.len()].to_vec() } else { Vec::new() },
             sizes,
@@ -101,6 +106,8 @@ fn pools(ones: &[One]) -> Vec<(NodeOrder, Vec<u32>)> {
         let name = one.name.as_ref().map(|name| name.trim_end_matches(|digit: char| digit.is_ascii_digit()));
         let key = match (order, name) {
             (NodeOrder::Rank, _) => Some((order, "", "")),
+            // Nothing can be sorted in a group that must be on one node.
+            (_, None) if one.strategy == "STRICT_PACK" => Some((order, one.component, "")),
             (_, None) => None,
             (_, Some(name)) => Some((order, one.component, name)),
         };
@@ -176,7 +183,9 @@ proptest! {
         let inside = ranges.iter().filter_map(|&(first, count)| RankRange::new(first, (first + count - 1).min(total.checked_sub(1)?)));
         let taken = Taken::from_ranges(inside).expect("few");
         let naming = [Naming::Unnamed, Naming::Same("one"), Naming::Numbered("x1:"), Naming::Pools("p", "v:", 2)][naming];
-        let wanted: Vec<Bundle> = bundles.iter().copied().map(Bundle::from).collect();
+        let amounts = Amounts { cpus: Some(Amount::new(2.5)), ..Amounts::default() };
+        let bundle = |accelerators: &u32| Bundle { accelerators: *accelerators, amounts: amounts.clone() };
+        let wanted: Vec<Bundle> = bundles.iter().map(bundle).collect();
         let division = Division { bundles: &wanted, per_group: each };
         let found = Requests::of(&inventory, &taken, &kind("actor", None, &[]), division, naming);
 
@@ -199,6 +208,8 @@ proptest! {
             expected.push((name, sizes, nodes));
         }
         prop_assert_eq!(listed(&found), expected);
+        // Each bundle has all amounts, also one that has fewer accelerators.
+        prop_assert!(found.rows().iter().flat_map(|row| row.kind.each()).all(|bundle| bundle.amounts == amounts));
     }
 }
 

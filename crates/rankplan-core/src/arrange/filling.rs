@@ -494,6 +494,24 @@ mod tests {
             .prop_filter("few enough to try all", |case| case.outer.iter().flatten().count() < 7)
     }
 
+    /// The fewest domains of the outer levels, then the largest least share, the fewest domains, the least largest share.
+    fn check_shares(case: &Case, level: usize, outer: usize) {
+        let ranked = case.fillings().into_iter().map(|leaves| {
+            let cost = case.cost(&leaves);
+            (cost[..outer].to_vec(), case.shares(level, &leaves), cost)
+        });
+        let best = ranked.min();
+        let found = case.filled(Some((level, outer)));
+        assert_eq!(found.is_some(), best.is_some());
+        if let (Some(filled), Some((_, shares, cost))) = (found, best) {
+            assert_eq!(case.shares(level, &filled.nodes), shares);
+            assert_eq!(filled.least, cost);
+            assert_eq!(case.cost(&filled.nodes), cost);
+            let even = filled.shares.expect("shares were wanted");
+            assert_eq!([-i64::from(even.least), even.count.into(), even.most.into()], shares);
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -512,35 +530,24 @@ mod tests {
             }
         }
 
-        /// The fewest domains of the outer levels, then the largest least share, the fewest domains, the least largest share.
         #[test]
         fn shares_are_as_even_as_possible(case in cases(), level in 0..2_usize, outer in 0..3_usize) {
-            let best = case.fillings().into_iter().map(|leaves| {
-                let cost = case.cost(&leaves);
-                (cost[..outer].to_vec(), case.shares(level, &leaves), cost)
-            }).min();
-            let found = case.filled(Some((level, outer)));
-            prop_assert_eq!(found.is_some(), best.is_some());
-            if let (Some(filled), Some((_, shares, cost))) = (found, best) {
-                prop_assert_eq!(case.shares(level, &filled.nodes), shares);
-                prop_assert_eq!(&filled.least, &cost);
-                prop_assert_eq!(case.cost(&filled.nodes), cost);
-                let told = filled.shares.expect("shares were wanted");
-                prop_assert_eq!([-i64::from(told.least), told.count.into(), told.most.into()], shares);
-            }
+            check_shares(&case, level, outer);
         }
 
         /// Too many nodes for a table: whole units within the room of each domain, in the fewest outermost ones, of which the
         /// last one is as small as possible.
         #[test]
-        fn many_nodes_are_spread_over_the_fewest_domains(case in cases(), even: bool) {
-            let (domains, units, free) = (case.domains(), case.units(), case.free());
+        fn many_nodes_are_spread_over_the_fewest_domains(mut case in cases(), even: bool) {
+            let (domains, units, free, caps) = (case.domains(), case.units(), case.free(), case.caps.clone());
             let shares = even.then_some(Shares { level: 0, least: 0, count: 0, most: u32::MAX, outer: 0 });
-            let filling = Filling {
-                domains: &domains, units: &units, nodes: case.nodes(), free: &free, segment: 1, caps: &case.caps, shares,
-            };
+            let mut filling =
+                Filling { domains: &domains, units: &units, nodes: 0, free: &free, segment: 1, caps: &caps, shares };
             let room = filling.room();
-            prop_assume!(room[0].iter().sum::<u32>() >= case.nodes());
+            let most = room[0].iter().sum::<u32>() / units[0];
+            prop_assume!(most > 0);
+            case.count = 1 + (case.count - 1) % most;
+            filling.nodes = case.nodes();
             let mut leaves = vec![0; free.len()];
             filling.spread(&room, 0, 0..room[0].len(), case.nodes(), &mut leaves);
             prop_assert_eq!(leaves.iter().sum::<u32>(), case.nodes());
@@ -591,5 +598,24 @@ mod tests {
             }
         }
         assert_eq!(filled(6, 1).map(|found| found.least), Some(vec![0]));
+    }
+
+    /// Three domains would be more even than two, but are more: the largest domains of all are in two outer ones.
+    #[test]
+    fn fewer_shares_come_before_smaller_ones() {
+        let outer = vec![vec![(5, 5), (1, 1), (1, 1)], vec![(3, 3), (2, 2)]];
+        check_shares(&Case { outer, units: (1, 1), count: 6, segment: 1, caps: Vec::new() }, 1, 1);
+    }
+
+    #[test]
+    fn a_bound_of_shares_counts_the_smallest_domain_in_use() {
+        let shares = |room: &[u32], nodes, unit| {
+            let found = Shares::of(0, room, nodes, unit);
+            (found.least, found.count, found.most)
+        };
+        assert_eq!(shares(&[1, 5], 6, 1), (1, 2, 5));
+        assert_eq!(shares(&[4, 4, 4], 8, 1), (4, 2, 4));
+        assert_eq!(shares(&[4, 5, 3], 8, 2), (4, 2, 4));
+        assert_eq!(shares(&[9], 6, 3), (6, 1, 6));
     }
 }

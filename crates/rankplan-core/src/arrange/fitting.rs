@@ -381,7 +381,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 8000, failure_persistence: None, ..ProptestConfig::default() })]
 
         /// The search finds domains if and only if some nodes keep all pieces together, and its domains have such nodes.
         #[test]

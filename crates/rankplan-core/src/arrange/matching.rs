@@ -159,14 +159,14 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
 
         /// As many node ranks as possible get nodes: pinned ones keep theirs, and others theirs unless somebody else needs it.
         #[test]
         fn as_many_node_ranks_as_possible_get_nodes(
-            nodes in prop::collection::vec((0..3_u32, 0..2_u32), 1..7),
-            ranks in prop::collection::vec(prop::option::weighted(0.9, prop::bool::weighted(0.3)), 1..6),
-            broken in prop::collection::btree_map(0..7_u32, prop::collection::vec(0..6_u32, 1..5), 0..5),
+            nodes in prop::collection::vec((0..3_u32, prop_oneof![5 => Just(0), 1 => Just(1)]), 1..7),
+            ranks in prop::collection::vec(prop::option::weighted(0.9, prop::bool::weighted(0.15)), 1..6),
+            broken in prop::collection::btree_map(0..7_u32, prop::collection::vec(0..6_u32, 1..5), 0..7),
             starts in prop::collection::vec(prop::option::weighted(0.5, 0..7_u32), 6),
             are_pinned in prop::collection::vec(any::<bool>(), 6),
         ) {

@@ -252,32 +252,35 @@ fn find(up: &mut [u32], mut at: u32) -> u32 {
 mod tests {
     #![allow(clippy::expect_used, reason = "a test that expects too much fails, as it should")]
 
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use proptest::prelude::*;
 
     use crate::arrange::demand::{Bond, Demand, Edge};
     use crate::arrange::hierarchy::Hierarchy;
-    use crate::arrange::nesting::Nesting;
+    use crate::arrange::nesting::{Nesting, parts};
     use crate::arrange::objective::{Assignment, Cost, Problem};
+
+    /// The level of a rule, and its node ranks: some of them, or all.
+    type Set = (usize, BTreeSet<u32>, bool);
 
     /// Up to seven nodes in two levels, and node ranks with rules, of which none is fixed.
     fn problems() -> impl Strategy<Value = Problem> {
         let nodes = prop::collection::vec((0..3_u32, 0..3_u32, prop::bool::weighted(0.15)), 2..7);
         let classes = prop::collection::vec(prop::option::weighted(0.9, prop::bool::weighted(0.1)), 1..6);
-        let set = || (0..2_usize, prop::collection::btree_set(0..5_u32, 1..5));
+        let set = || (0..2_usize, prop::collection::btree_set(0..5_u32, 1..5), any::<bool>());
         let sets = || prop_oneof![1 => Just(Vec::new()), 1 => prop::collection::vec(set(), 1..3)];
         let edges = prop::collection::vec((0..4_usize, 1..3_u32, prop::collection::btree_set(0..5_u32, 2..5)), 0..3);
         let caps =
             prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(prop::collection::vec(0..4_u32, 7), 2)];
-        (nodes, classes, (sets(), sets(), sets()), edges, caps, 1..4_u32, any::<bool>()).prop_map(
-            |(nodes, classes, (bonds, preferred, balanced), edges, caps, segment, all)| {
+        (nodes, classes, (sets(), sets(), sets()), edges, caps, 1..4_u32).prop_map(
+            |(nodes, classes, (bonds, preferred, balanced), edges, caps, segment)| {
                 let ranks = classes.len() as u32;
-                let bond = |(level, set): (usize, std::collections::BTreeSet<u32>)| {
+                let bond = |(level, set, all): Set| {
                     let chosen = |rank: &u32| all || set.contains(rank);
                     Bond { level, ranks: (0..ranks).filter(chosen).collect(), source: 0 }
                 };
-                let bonded = |(level, set): (usize, std::collections::BTreeSet<u32>)| Bond {
+                let bonded = |(level, set, _): Set| Bond {
                     level,
                     ranks: set.into_iter().filter(|&rank| rank < ranks && classes[rank as usize].is_some()).collect(),
                     source: 0,
@@ -312,6 +315,44 @@ mod tests {
         )
     }
 
+    /// Node ranks that are alike, and rules about all of them together.
+    fn alike() -> impl Strategy<Value = Problem> {
+        problems().prop_map(|mut problem| {
+            let ranks: Box<[u32]> = (0..problem.rank_class.len() as u32).collect();
+            problem.rank_class.fill(Some(0));
+            problem.demand.edges.clear();
+            problem.bonds.clear();
+            problem.balanced.truncate(1);
+            for set in problem.preferred.iter_mut().chain(&mut problem.balanced) {
+                set.ranks.clone_from(&ranks);
+            }
+            problem
+        })
+    }
+
+    /// Node ranks without rules on domains of these sizes.
+    fn plain(sizes: &[u32], ranks: u32) -> Problem {
+        let inner: Vec<u32> = (0..).zip(sizes).flat_map(|(leaf, &nodes)| vec![leaf; nodes as usize]).collect();
+        Problem {
+            domains: Hierarchy::new(inner.len() as u32, std::slice::from_ref(&inner)).expect("a label per node"),
+            node_class: vec![0; inner.len()],
+            rank_class: vec![Some(0); ranks as usize],
+            unfit: BTreeMap::new(),
+            demand: Demand { processes: vec![1; ranks as usize], visitors: vec![0; ranks as usize], edges: Vec::new() },
+            bonds: Vec::new(),
+            preferred: Vec::new(),
+            balanced: Vec::new(),
+            caps: Vec::new(),
+            pinned: vec![None; ranks as usize],
+            old: Vec::new(),
+            segment: 1,
+        }
+    }
+
+    fn set(ranks: &[u32]) -> Bond {
+        Bond { level: 0, ranks: ranks.into(), source: 0 }
+    }
+
     /// The least cost of all arrangements: every one is tried.
     fn least(problem: &Problem, nodes: &mut Assignment, rank: usize) -> Option<Cost> {
         if rank == nodes.len() {
@@ -335,8 +376,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// No arrangement costs less than the bound. One reaches it if all node ranks and nodes are alike, no groups cross,
-        /// and each rule is about all node ranks.
+        /// No arrangement costs less than the bound, and pieces that are dealt are within caps.
         #[test]
         fn no_arrangement_costs_less_than_the_bound(problem in problems()) {
             prop_assume!(problem.needed().next().is_some());
@@ -344,51 +384,87 @@ mod tests {
             let Some(least) = least(&problem, &mut nodes, 0) else { return Ok(()) };
             let nesting = Nesting::of(&problem);
             prop_assert!(nesting.bound <= least, "{:?} {:?}", nesting.bound, least);
-            let whole = |set: &Bond| set.ranks.len() == problem.rank_class.len();
-            let alike = problem.node_class.iter().all(|&class| class == 0) && problem.rank_class.iter().all(|class| *class == Some(0));
-            if alike && problem.demand.edges.is_empty() && problem.bonds.is_empty()
-                && problem.preferred.iter().all(whole) && problem.balanced.iter().all(whole) && problem.balanced.len() < 2
-                && least[0] == 0
-            {
-                prop_assert_eq!(&nesting.bound, &least);
-                let dealt = nesting.dealt(&problem).expect("all node ranks are alike");
-                prop_assert_eq!(problem.cost(&dealt), least);
-                prop_assert!(!nesting.fills_more(&problem, &problem.cost(&dealt)));
+            if let Some(dealt) = nesting.dealt(&problem) {
+                let bonded = problem.bonds.iter().any(|bond| problem.crosses(&dealt, &bond.ranks, bond.level));
+                prop_assert!(bonded || problem.cost(&dealt)[0] == 0);
             }
         }
 
-        /// Pieces of one size on the fewest nodes: one after the other, each whole, node ranks in order.
+        /// Node ranks that are alike have an arrangement that reaches the bound: the one that is dealt.
         #[test]
-        fn pieces_of_one_size_are_dealt_one_after_the_other(sizes in prop::collection::vec(1..7_u32, 1..5), size in 1..4_u32, count in 1..5_u32) {
-            let inner: Vec<u32> = (0..).zip(&sizes).flat_map(|(leaf, &nodes)| vec![leaf; nodes as usize]).collect();
+        fn one_arrangement_of_like_node_ranks_reaches_the_bound(problem in alike()) {
+            let mut nodes = vec![None; problem.rank_class.len()];
+            let Some(least) = least(&problem, &mut nodes, 0).filter(|least| least[0] == 0) else { return Ok(()) };
+            let nesting = Nesting::of(&problem);
+            prop_assert_eq!(&nesting.bound, &least);
+            let dealt = nesting.dealt(&problem).expect("all node ranks are alike");
+            prop_assert_eq!(&problem.cost(&dealt), &least);
+            for worse in 0..least.len() {
+                let mut cost = least.clone();
+                cost[worse] += 1;
+                let is_filling = worse >= problem.preferred_at(0) && worse + 1 < least.len()
+                    && !(problem.crossings_at(0, 0)..problem.shares_at(0)).contains(&worse);
+                prop_assert_eq!(nesting.fills_more(&problem, &cost), is_filling, "{}", worse);
+            }
+            prop_assert!(!nesting.fills_more(&problem, &least));
+        }
+
+        /// Pieces of one size on the fewest nodes: one after the other by their first node ranks, each whole and in order.
+        #[test]
+        fn pieces_of_one_size_are_dealt_one_after_the_other(
+            sizes in prop::collection::vec(1..7_u32, 1..5),
+            size in 1..4_u32,
+            count in 1..5_u32,
+            ranks in Just((0..12).collect::<Vec<u32>>()).prop_shuffle(),
+        ) {
             let whole: u32 = sizes.iter().map(|nodes| nodes / size).sum();
-            let ranks = size * count;
-            prop_assume!(ranks <= inner.len() as u32);
-            let bond = |piece: u32| Bond { level: 0, ranks: (0..size).map(|part| piece + count * part).collect(), source: 0 };
-            let problem = Problem {
-                domains: Hierarchy::new(inner.len() as u32, std::slice::from_ref(&inner)).expect("a label per node"),
-                node_class: vec![0; inner.len()],
-                rank_class: vec![Some(0); ranks as usize],
-                unfit: BTreeMap::new(),
-                demand: Demand { edges: Vec::new(), processes: vec![1; ranks as usize], visitors: vec![0; ranks as usize] },
-                bonds: (0..count).map(bond).collect(),
-                preferred: Vec::new(),
-                balanced: Vec::new(),
-                caps: Vec::new(),
-                pinned: vec![None; ranks as usize],
-                old: Vec::new(),
-                segment: 1,
-            };
+            prop_assume!(size * count <= sizes.iter().sum());
+            let ranks: Vec<u32> = ranks.into_iter().filter(|&rank| rank < size * count).collect();
+            let mut pieces: Vec<Vec<u32>> = ranks.chunks(size as usize).map(<[u32]>::to_vec).collect();
+            pieces.iter_mut().for_each(|piece| piece.sort_unstable());
+            pieces.sort_unstable();
+            let bonds = pieces.iter().map(|piece| set(piece)).collect();
+            let problem = Problem { bonds, ..plain(&sizes, size * count) };
             let nesting = Nesting::of(&problem);
             let dealt = nesting.dealt(&problem);
             prop_assert_eq!(dealt.is_some(), whole >= count);
             prop_assert_eq!(nesting.bound[0], i64::from(whole < count));
             if let Some(dealt) = dealt {
-                prop_assert_eq!(problem.cost(&dealt), nesting.bound.clone());
-                let nodes = |piece: u32| bond(piece).ranks.iter().map(|&rank| dealt[rank as usize]).collect::<Vec<_>>();
-                let in_order = (0..count).flat_map(nodes).collect::<Vec<_>>();
-                prop_assert!(in_order.is_sorted());
+                prop_assert_eq!(&problem.cost(&dealt), &nesting.bound);
+                let nodes: Vec<Option<u32>> = pieces.concat().iter().map(|&rank| dealt[rank as usize]).collect();
+                prop_assert!(nodes.is_sorted());
             }
         }
+    }
+
+    #[test]
+    fn pieces_of_two_sizes_are_not_dealt() {
+        let problem = Problem { bonds: vec![set(&[0, 1])], ..plain(&[3], 3) };
+        assert_eq!(Nesting::of(&problem).dealt(&problem), None);
+    }
+
+    #[test]
+    fn balanced_sets_are_parts_unless_they_share_node_ranks() {
+        let balanced = vec![set(&[4, 5]), set(&[1, 2]), set(&[0, 1])];
+        let problem = Problem { balanced, ..plain(&[6], 6) };
+        assert_eq!(parts(&problem, &[0, 1, 2, 3, 4, 5]), [vec![4, 5], vec![1, 2], vec![0, 3]]);
+    }
+
+    /// Each is balanced over the domains of its own level, although the other one has as many node ranks.
+    #[test]
+    fn sets_of_one_size_are_balanced_each_at_its_own_level() {
+        let labels = [vec![0, 0, 0, 0, 1, 1, 1, 1, 1, 1], vec![0, 0, 0, 0, 0, 0, 0, 1, 1, 1]];
+        let inner = Bond { level: 1, ..set(&[4, 5, 6, 7]) };
+        let mut problem = Problem { balanced: vec![set(&[0, 1, 2, 3]), inner], ..plain(&[10], 8) };
+        problem.domains = Hierarchy::new(10, &labels).expect("a label per node");
+        let dealt = Nesting::of(&problem).dealt(&problem).expect("node ranks that are alike");
+        assert_eq!(dealt, [0, 1, 2, 3, 4, 5, 7, 8].map(Some));
+    }
+
+    #[test]
+    fn room_is_counted_in_whole_pieces_if_it_shall_be() {
+        let problem = Problem { bonds: vec![set(&[0, 1]), set(&[2, 3])], ..plain(&[3, 2, 1], 4) };
+        assert_eq!(Nesting::room(&problem, true), [[2, 2, 0]]);
+        assert_eq!(Nesting::room(&problem, false), [[3, 2, 1]]);
     }
 }
