@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from rankplan import Cluster, Inventory, Plan, Request, plan
 from rankplan.runtime.live.compare import compare
-from rankplan.runtime.live.look import look
+from rankplan.runtime.usage.look import look
 from rankplan_hook.claims import Claims, Store
 from rankplan_hook.names import site
 from rankplan_hook.pins import Asked

@@ -92,13 +92,13 @@ if TYPE_CHECKING:
     from rankplan.runtime.group.unfinished import TransitionError as TransitionError
     from rankplan.runtime.group.worker import Worker as Worker
     from rankplan.runtime.live.live import live as live
-    from rankplan.runtime.live.model import Live as Live
     from rankplan.runtime.live.pinned import Ran as Ran
     from rankplan.runtime.live.pinned import pin as pin
     from rankplan.runtime.live.pinned import pinned as pinned
     from rankplan.runtime.rank.spec import RankReport as RankReport
     from rankplan.runtime.rank.timing import Timing as Timing
     from rankplan.runtime.reserve.reserve import Reservation as Reservation
+    from rankplan.runtime.usage.model import Live as Live
     from rankplan.tuning.costs import ComponentCosts as ComponentCosts
     from rankplan.tuning.costs import Costs as Costs
     from rankplan.tuning.costs import WeightSync as WeightSync
@@ -155,7 +155,7 @@ _NAMES = {
     "runtime.group.job": ("launch",),
     "runtime.group.worker": ("Worker",),
     "runtime.live.live": ("live",),
-    "runtime.live.model": ("Live",),
+    "runtime.usage.model": ("Live",),
     "runtime.live.pinned": ("Ran", "pin", "pinned"),
     "runtime.rank.spec": ("RankReport",),
     "runtime.rank.timing": ("Timing",),

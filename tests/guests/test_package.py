@@ -155,7 +155,7 @@ assert keys_at("tinyrl", ("sampler",))["colocated"] == "whether the engines are 
 def test_what_ray_is_asked_for_is_known_to_pin(environment: Environment, job: Path) -> None:
     program = """
 import rankplan
-from rankplan.runtime.live.binding import check_requests
+from rankplan.front.pinning import check_requests
 plan = rankplan.plan("tinyrl.yaml", "2x8", pinned=True)
 check_requests(plan)
 print([(one.component, one.name, len(one.accelerators), one.order) for one in plan.requests])
@@ -194,7 +194,7 @@ def test_a_saved_plan_outlives_its_guest(tmp_path: Path, job: Path) -> None:
     assert rankplan(environment, *command, folder=job).returncode == 0
     program = """
 import rankplan
-from rankplan.runtime.live.binding import check_requests
+from rankplan.front.pinning import check_requests
 check_requests(rankplan.Plan.load("plan.json"))
 """
     refused = python(environment, program, job)

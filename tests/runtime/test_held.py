@@ -11,10 +11,10 @@ from rankplan import Inventory, PlacementError, Plan, RankSet, plan
 from rankplan.front.job import read_job
 from rankplan.read.sources import Planned, Sources
 from rankplan.runtime.live.binding import Binding, bound, fit
-from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.live import _planned
-from rankplan.runtime.live.look import look
 from rankplan.runtime.nodes.nodes import Nodes
+from rankplan.runtime.usage.held import Held
+from rankplan.runtime.usage.look import look
 from support.configs import from_overrides
 from support.live_tables import MINE, OTHER, Cluster
 
@@ -38,13 +38,13 @@ def used(found: Plan) -> dict[int, int]:
     return {node: sum(on == node for on, _ in devices) for node, _ in devices}
 
 
-def fitted(found: Cluster, config: Any) -> tuple[Binding, list[str]]:
+def fitted(found: Cluster, config: Any, *without: str) -> tuple[Binding, list[str]]:
     """The binding of a config or a plan, and the notes."""
     told: list[str] = []
 
     def planned(nodes: Nodes, held: Held) -> Planned:
         if isinstance(config, Plan):
-            return Planned(fit(config, nodes, held), Sources())
+            return Planned(fit(config, nodes, held, without), Sources())
         left = held.left(nodes.inventory)
         return Planned(held.planned(left, lambda inventory: plan(config, inventory, pinned=True)), Sources())
 
@@ -163,6 +163,25 @@ def test_a_saved_plan_that_needs_what_others_hold_names_them() -> None:
         "10.0.0.10: the plan needs 0-1, but other jobs hold 2.5 that Ray does not name",
     ]
     assert {fault.code for fault in caught.value.diagnostics} == {"plan-mismatch"}
+
+
+def test_a_saved_plan_keeps_what_it_does_not_use() -> None:
+    """Also by rank and by name, and where its own facts exclude something already."""
+    found = Cluster([("10.0.0.10", 4), ("10.0.0.9", 4), ("10.0.0.8", 4)])
+    plain = saved("10.0.0.10", "10.0.0.9", "10.0.0.8", count=4)
+    excludes = plain.on(plain.inventory.excluding(["10.0.0.8"]))
+    assert fitted(found, excludes, "10.0.0.9/1")[0].plan.inventory.excluded == [
+        (RankSet("1"), RankSet("1")),
+        (RankSet("2"), None),
+    ]
+    for planned, names in ((plain, ["10.0.0.9"]), (excludes, ["10.0.0.8", "10.0.0.9"])):
+        bound_to = fitted(found, planned, "10.0.0.9")[0].plan
+        assert used(bound_to) == {0: 4}
+        assert bound_to.inventory.facts is not None and sorted(bound_to.inventory.facts.exclude) == names
+    with pytest.raises(PlacementError, match="resource ranks 0-3 are excluded: node 0"):
+        fitted(found, plain, "10.0.0.10")
+    with pytest.raises(PlacementError, match="unknown node or accelerator"):
+        fitted(found, plain, "10.0.0.7")
 
 
 def test_live_plans_a_config_as_pin_does() -> None:

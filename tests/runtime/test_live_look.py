@@ -15,12 +15,12 @@ from rankplan.cli import main
 from rankplan.cli.output import table_lines
 from rankplan.runtime.live.compare import compare
 from rankplan.runtime.live.devices import entered
-from rankplan.runtime.live.look import look, short
-from rankplan.runtime.live.model import Live
 from rankplan.runtime.live.picture import drawn
 from rankplan.runtime.live.report import actor_table, live_lines, plain
 from rankplan.runtime.nodes.probe import Process
 from rankplan.runtime.ray.tables import NodeEntry
+from rankplan.runtime.usage.look import look, short
+from rankplan.runtime.usage.model import Live
 from support.configs import from_overrides
 from support.live_tables import MINE, OTHER, Cluster
 from support.outcomes import some

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from rankplan import PlacementError, Plan, plan
 from rankplan.runtime.live.compare import compare
-from rankplan.runtime.live.look import look
-from rankplan.runtime.live.model import Live
+from rankplan.runtime.usage.look import look
+from rankplan.runtime.usage.model import Live
 from support.goldens import lines
 from support.live_tables import MINE, OTHER, recorded
 from support.outcomes import some

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from rankplan import Inventory, RankSet
-from rankplan.runtime.live.look import _numbered
 from rankplan.runtime.nodes.nodes import FoundNode, Nodes
+from rankplan.runtime.usage.look import _numbered
 
 
 @st.composite

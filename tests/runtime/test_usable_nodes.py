@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from rankplan import Inventory
+from rankplan.jobs.nodes import usable
 from rankplan.jobs.reader import job_file
-from rankplan.runtime.live.pinned import _usable
 
 
 def nodes(*names: str, **more: Mapping[str, Any]) -> Inventory:
@@ -33,5 +33,5 @@ def test_nodes_that_a_job_may_not_use_are_excluded(
     cluster: Inventory, allowed: Inventory, excluded: dict[int, str | None]
 ) -> None:
     """Hosts may have names that are those of ranks elsewhere; what is not healthy there is not used here."""
-    found = _usable(cluster, allowed, job_file({"job": "run.yaml", "nodes": "nodes.yaml"}))
+    found = usable(cluster, allowed, job_file({"job": "run.yaml", "nodes": "nodes.yaml"}))
     assert {rank: None if which is None else str(which) for rank, which in found.marks.items()} == excluded

@@ -47,6 +47,7 @@ ROOMS = [
     "runtime.nodes",
     "runtime.rank",
     "runtime.reserve",
+    "runtime.usage",
     "runtime",
     "runtime.group",
     "jobs",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from rankplan.cli.commands import OVERRIDES, no_guests_option
-from rankplan.cli.output import EXPECTED, note
+from rankplan.cli.output import EXPECTED
 from rankplan.dialects import DIALECTS, writers
 from rankplan.dialects.placing.orders import by_address_text
 from rankplan.errors import PlacementError, printable
@@ -29,7 +29,6 @@ from rankplan.front.job import (
     opened,
     read_job,
     saved_plan,
-    unplaced_job,
 )
 from rankplan.front.job import Nodes as Given
 from rankplan.front.warnings import reject_saved
@@ -381,15 +380,13 @@ def planned_by(
         if fitting:
             reject_saved(saved, job_file_of(file))
         return PlannedFile(saved, Sources(), Reader({}))
-    stated = job_file_of(file)
-    ray = choice.ray if stated is None or choice.given is not None else stated.ray
-    if pinned and ray is not None:
-        job = unplaced_job(file, dialect=choice.dialect, overrides=overrides())
-        if job.asks_ray:
-            from rankplan.runtime.live.pinned import planned_to_pin
+    if pinned:
+        from rankplan.front.to_pin import job_to_pin  # most commands take no pinned plan
 
-            bound = planned_to_pin(job, ray, without=choice.without, isolate=isolate, by_text=choice.by_text, tell=note)
-            return PlannedFile(*bound, job.reader)
+        to_pin = job_to_pin(file, choice.given, choice.ray, dialect=choice.dialect, overrides=overrides())
+        if to_pin is not None:
+            bound = to_pin.planned(choice.without, isolate=isolate, fitting=fitting, by_text=choice.by_text)
+            return PlannedFile(*bound, to_pin.job.reader)
     job = read(file, choice)
     return PlannedFile(*job.announced(isolate=isolate, pinned=pinned, fitting=fitting), job.reader)
 

@@ -18,7 +18,7 @@ from rankplan.files import write_whole
 from rankplan.front.job import is_saved
 
 if TYPE_CHECKING:
-    from rankplan.runtime.live.model import Live
+    from rankplan.runtime.usage.model import Live
 
 _PAUSE = 2.0  # seconds between looks that state none
 

@@ -144,6 +144,7 @@ def plan(
 
     A plan predicts where a trainer puts the processes that it starts. With ``pinned``, it is the plan to bind them to:
     nodes are in the order of addresses that the trainer sorts them in, and groups and engines on one node if they fit.
+    On a `Cluster` too, or on that of a job file, it is what `pin` would bind now: what other jobs hold is left out.
 
     Raises `PlacementError` with every fault, ``OSError`` if a file cannot be read, ``ValueError`` for an unknown
     dialect, or options that a saved plan does not take.
@@ -153,6 +154,12 @@ def plan(
         if pinned:
             raise ValueError(f"{name_of(config)} is a plan with its own places; pinned applies to configs")
         return saved if isolate is None else saved.with_visibility("own" if isolate else "node")
+    if pinned:
+        from rankplan.front.to_pin import job_to_pin  # most plans are predictions
+
+        to_pin = job_to_pin(config, nodes, dialect=dialect, overrides=overrides)
+        if to_pin is not None:
+            return to_pin.planned(without, isolate=isolate, fitting=False).plan
     job = read_job(config, nodes, dialect=dialect, overrides=overrides, without=without)
     return job.announced(isolate=isolate, pinned=pinned, fitting=False).plan
 

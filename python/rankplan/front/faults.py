@@ -60,3 +60,21 @@ def size_not_read(path: str, count: Any, system: str) -> Diagnostic:
     message = f"`{path}` is {shown(count)}, but {system} does not know it: what has these nodes or GPUs is not planned"
     help = "leave room for it: pass the nodes that it leaves, or exclude those that it takes"
     return Diagnostic("not-read", message, help, warning=True)
+
+
+def no_groups(name: str, help: str) -> Diagnostic:
+    """Return the fault of a job whose dialect asks Ray for no placement groups; ``help`` is the dialect's."""
+    return Diagnostic("plan-mismatch", f"{name} asks Ray for no placement groups", help)
+
+
+def unknown_dialect(dialect: str, known: str) -> Diagnostic:
+    """Return the fault of a plan of a dialect that this installation lacks; ``known`` lists those that it has."""
+    message = f"the plan is of the unknown dialect {shown(dialect)}; the dialects are {known}"
+    return Diagnostic("plan-mismatch", message, "plan the trainer's config again with this version")
+
+
+def no_requests(reason: str) -> Diagnostic:
+    """Return the fault of a plan without requests; ``reason`` says which plans have none."""
+    message = "the plan does not know what its trainer asks Ray for"
+    help = f"plan the trainer's config again, and save it with this version; {reason}"
+    return Diagnostic("plan-mismatch", message, help)

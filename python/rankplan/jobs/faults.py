@@ -8,6 +8,7 @@ from pathlib import Path
 from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, Where
 from rankplan.jobs.keys import KEYS
+from rankplan.nodes.inventory import Inventory
 from rankplan.words import counted, did_you_mean, listed, must_be, nodes_text, shown, unknown
 
 CONFLICT = "job-conflict"
@@ -85,6 +86,12 @@ def takes_no_overrides(file: str, overrides: Sequence[str]) -> Diagnostic:
     message = f"the script does not pass on its arguments, but the plan has overrides: {listed(overrides)}"
     help = 'write them in the script, or "$@" behind its trainer; or state the whole command with --command'
     return Diagnostic(COMMAND, message, help, file=file)
+
+
+def other_launchers_option(option: str, to: str, takers: Sequence[str]) -> Diagnostic:
+    """Return the fault of an option of ``emit`` that its launcher does not take; ``takers`` are those that do."""
+    help = f"remove it; {listed(takers)} {'takes' if len(takers) == 1 else 'take'} it"
+    return Diagnostic("unknown-key", f"{to} does not take `{option}`", help)
 
 
 def circle(places: Iterable[Where]) -> Diagnostic:
@@ -232,3 +239,10 @@ def rules_not_read(system: str, section: str, lines: Sequence[str]) -> Diagnosti
 def in_job_file(lines: Sequence[str]) -> str:
     """Return the help for rules that belong in a job file."""
     return f"remove them, and pass a job file with these lines: {', '.join(f'`{line}`' for line in lines)}"
+
+
+def no_such_nodes(cluster: Inventory) -> Diagnostic:
+    """Return the fault of a job whose nodes the cluster does not have."""
+    names = listed([cluster.node(rank).name for rank in range(cluster.num_nodes)], 8)
+    message = f"the cluster has none of these nodes; it has {names}"
+    return Diagnostic("plan-mismatch", message, "name the hostnames or addresses that Ray has, or remove `nodes`")

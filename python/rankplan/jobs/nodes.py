@@ -12,6 +12,7 @@ from rankplan.jobs import faults
 from rankplan.jobs.reader import JobFile
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.inventory_file import is_size
+from rankplan.plans.diff import same_nodes
 from rankplan.read.text.load import SCRIPTS
 from rankplan.read.text.sbatch import sbatch_options
 
@@ -27,13 +28,14 @@ def nodes_of(job: JobFile) -> Inventory:
 
         with Cluster(address=job.ray) as cluster:
             return cluster.inventory
-    stated, place = job.nodes or "", job.where("nodes")
+    stated = job.nodes or ""
     if not is_size(stated):
         try:
             return Inventory.load(stated)
         except OSError as error:
             fault = faults.no_file("nodes", stated, error.strerror or str(error))
-            raise PlacementError([place.locate(fault)]) from None
+            raise PlacementError([job.where("nodes").locate(fault)]) from None
+    place = job.where("nodes")
     try:
         inventory = Inventory.parse(stated)
     except PlacementError as error:
@@ -43,6 +45,36 @@ def nodes_of(job: JobFile) -> Inventory:
             ours, theirs = faults.other_nodes(inventory.num_nodes, nodes), faults.other_size(inventory.num_nodes, nodes)
             raise PlacementError([place.locate(ours), where.locate(theirs)])
     return inventory
+
+
+def usable(cluster: Inventory, allowed: Inventory | None, stated: JobFile | None) -> Inventory:
+    """Return the nodes of a cluster without those that a job may not use, and what is not healthy in ``allowed``.
+
+    A node is found by its hostname, else by its address. Labels that the cluster does not show are those of its record
+    there. Raises `PlacementError` if the cluster has none of them.
+    """
+    if allowed is None or stated is None:
+        return cluster
+    places = {place: rank for rank, place in enumerate(same_nodes(allowed, cluster)) if place is not None}
+    if not places:
+        raise PlacementError([stated.where("nodes").locate(faults.no_such_nodes(cluster))])
+    records = []
+    for rank in range(cluster.num_nodes):
+        record = cluster.node(rank)
+        if rank in places:
+            known = allowed.node(places[rank])
+            record = record.changed(labels={**known.labels, **record.labels})
+        records.append(record)
+    found = cluster.updated(records)
+    unusable: list[str] = []
+    for rank, record in enumerate(records):
+        name = found.names.lasting(rank) or f"node-{rank}"  # a host may be called node-3
+        excluded = allowed.marks.get(places[rank], ()) if rank in places else None
+        if excluded is None:
+            unusable.append(name)
+        else:
+            unusable += [f"{name}/{index}" for index in excluded if index < record.num_accelerators]
+    return found.without(unusable) if unusable else found
 
 
 class _Nodes(NamedTuple):

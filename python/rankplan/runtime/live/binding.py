@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TypeAlias
 
 import ray
 from rankplan_hook.names import WRAPPED
@@ -15,45 +14,19 @@ from rankplan_hook.pins import Pins, Planned, bundles
 
 from rankplan._core import RankSet
 from rankplan.accelerators import VENDORS
-from rankplan.dialects import DIALECTS, OWN
-from rankplan.errors import ClusterError, PlacementError, refusal
+from rankplan.errors import ClusterError, PlacementError
+from rankplan.front.job import excluding
+from rankplan.front.pinning import Planner, check_requests, listed_nodes, on_cluster
 from rankplan.frozen import frozen
-from rankplan.plans.exchange import sorted_for_trainer
 from rankplan.plans.plan import Plan
-from rankplan.plans.reserving import reservation_faults, reservation_warnings
-from rankplan.read.sources import Planned as Placed
-from rankplan.read.sources import Sources
-from rankplan.runtime.live.faults import held_accelerators, no_hook, no_requests, unknown_dialect
-from rankplan.runtime.live.held import Held
-from rankplan.runtime.live.look import look
+from rankplan.runtime.live.faults import held_accelerators, no_hook
 from rankplan.runtime.live.runs import Owner, owner_key
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes, pinned
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import outcomes
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import Tables
-from rankplan.words import listed, unknown
-
-_MOST = 8
-"""Nodes named in a message."""
-
-Planner: TypeAlias = Callable[[Nodes, Held], Placed]
-"""Returns the plan on the nodes of a cluster, on what others do not hold."""
-
-
-@frozen
-class OnCluster:
-    """A plan, where its config states it, and the nodes that it has on a cluster in the order of the plan.
-
-    ``uncertain`` are the ids of nodes of which Ray does not tell which accelerators others hold. ``moved`` are the
-    names of the nodes before and now, by node rank, of those that were exchanged.
-    """
-
-    plan: Plan
-    sources: Sources
-    nodes: Nodes
-    uncertain: Collection[str]
-    moved: Mapping[int, tuple[str, str]]
+from rankplan.runtime.usage.held import Held
 
 
 @frozen
@@ -93,50 +66,9 @@ class Binding:
         for number, one in enumerate(self.pins.requests):
             what = f"{bundles(one.sizes)}{' without a group' if one.strategy is None else ''}"
             named = f" named like `{readable(one.name)}`" if one.name else ""
-            on = _first([self.name(node) for node in dict.fromkeys(one.nodes)]) or "optional, on any node"
+            on = listed_nodes([self.name(node) for node in dict.fromkeys(one.nodes)]) or "optional, on any node"
             lines.append(f"request {number}: {one.component or 'the cluster'}, {what}{named}: {on}")
         return lines
-
-
-def on_cluster(
-    planned: Planner, nodes: Nodes, tables: Tables, tell: Callable[[str], None], saved: Plan | None = None
-) -> OnCluster:
-    """Plan on what other jobs leave free, in the order in which the trainer sorts the nodes.
-
-    The nodes of a ``saved`` plan may change places for that.
-
-    ``tell`` gets notes about what was left out, and why. Raises `PlacementError`: also ``order-not-kept``, if the
-    trainer sorts the nodes of a pool in another order.
-    """
-    # others have joined since, or are outside of the plan by their label
-    ids = set(nodes.ids)
-    own = replace(tables, nodes=tuple(entry for entry in tables.nodes if entry.node_id in ids))
-    if held := Held.of(look(own, planned=nodes.inventory)):
-        texts = [f"{nodes.address(rank)}: {held.text(rank)}" for rank in held.nodes()]
-        tell(f"other jobs hold accelerators, which the plan leaves out: {_first(texts)}")
-    plan, sources = planned(nodes, held)
-    uncertain = [nodes.ids[rank] for rank in held.hidden]
-    nodes = nodes.of_plan(plan.inventory)
-    found = sorted_for_trainer(plan, plan.inventory if saved is None else saved.inventory, nodes.ids)
-    plan, moved = found.plan, {}
-    if found.exchange is not None:
-        nodes, moved = nodes.reordered(found.exchange.order), found.exchange.moved()
-        tell(f"the nodes of {len(moved)} ranks are exchanged, as {plan.dialect} sorts them:")
-        for line in moved_lines(moved):
-            tell(f"  {line}")
-    for change in found.changes:
-        tell(f"{change.message}; the plan now has that order")
-    lacking = reservation_faults(plan, bound=True)
-    if lacking:
-        raise refusal(lacking)
-    for warning in reservation_warnings(plan):
-        tell(warning.message)
-    return OnCluster(plan, sources, nodes, uncertain, moved)
-
-
-def moved_lines(moved: Mapping[int, tuple[str, str]]) -> list[str]:
-    """Return the nodes that were exchanged as lines: ``node rank 0: 10.0.0.9 -> 10.0.0.10``."""
-    return [f"node rank {rank}: {before} -> {now}" for rank, (before, now) in moved.items()]
 
 
 def bound(
@@ -155,7 +87,7 @@ def bound(
     used = {node for request in plan.requests for node in request.nodes}
     if unsure := [nodes.address(rank) for rank, id in enumerate(nodes.ids) if rank in used and id in found.uncertain]:
         reason = "Ray does not tell which accelerators tasks, or groups without actors, hold there"
-        tell(f"the plan needs {_first(unsure)}, but {reason}: ranks may get others than planned")
+        tell(f"the plan needs {listed_nodes(unsure)}, but {reason}: ranks may get others than planned")
     known = [
         Planned(
             *(one.component, one.name, one.accelerators, one.nodes, one.strategy, one.optional),
@@ -172,12 +104,12 @@ def bound(
 
 
 def fit(saved: Plan, nodes: Nodes, held: Held, without: Sequence[str] = ()) -> Plan:
-    """Return a saved plan on the nodes of a cluster.
+    """Return a saved plan on the nodes of a cluster, which keeps the names of the hardware that it does not use.
 
     Raises `PlacementError` (``plan-mismatch``) if the nodes are others than planned, or others hold what it needs.
     """
     there = nodes.of_plan(saved.inventory)
-    found = saved.fitted(there.inventory.without(without) if without else there.inventory)
+    found = saved.fitted(excluding(there.inventory, without))
     places = {id: rank for rank, id in enumerate(nodes.ids)}
     used: dict[int, RankSet] = {}
     for component in found.values():
@@ -192,7 +124,7 @@ def fit(saved: Plan, nodes: Nodes, held: Held, without: Sequence[str] = ()) -> P
     if conflicts:
         raise PlacementError(conflicts)
     marked = replace(nodes, inventory=left).of_plan(saved.inventory).inventory
-    return saved.fitted(marked.without(without) if without else marked)
+    return saved.fitted(excluding(marked, without))
 
 
 def _free(plan: Plan) -> tuple[int, ...]:
@@ -203,22 +135,6 @@ def _free(plan: Plan) -> tuple[int, ...]:
         record = plan.inventory.node(rank)
         found[rank] = record.num_accelerators - len(record.unhealthy) if record.healthy else 0
     return tuple(found)
-
-
-def _first(texts: Sequence[str]) -> str:
-    """Return the texts of the first nodes, and how many more there are."""
-    return listed(texts, _MOST, by="; ", noun="node")
-
-
-def check_requests(plan: Plan) -> None:
-    """Raise `PlacementError` for a plan of an unknown trainer, or one that does not know what it asks Ray for."""
-    if plan.dialect is not None and plan.dialect not in DIALECTS:
-        raise PlacementError([unknown_dialect(plan.dialect, ", ".join(DIALECTS))])
-    names = dict.fromkeys(one.component for one in plan.requests if not one.optional and one.component)
-    if missing := [name for name in names if name not in plan]:
-        raise PlacementError(unknown("component", name, plan, code="plan-mismatch") for name in missing)
-    if not any(not one.optional for one in plan.requests):
-        raise PlacementError([no_requests(DIALECTS[OWN].no_groups)])
 
 
 def check_nodes() -> None:
@@ -248,7 +164,7 @@ def check_nodes() -> None:
             hookless.append(no_hook(name, answered=has_hook is not None))
     if others:
         raise ClusterError(
-            f"the nodes have several versions of Ray: this program has {ray.__version__}, {_first(others)}; "
+            f"the nodes have several versions of Ray: this program has {ray.__version__}, {listed_nodes(others)}; "
             "install one version on all nodes, and start Ray again"
         )
     if hookless:

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from rankplan_hook.patterns import Groups
 
 from rankplan.plans.requests import Request
-from rankplan.runtime.live.model import Live, LiveActor, LiveGroup
+from rankplan.runtime.usage.model import Live, LiveActor, LiveGroup
 
 Claims: TypeAlias = Mapping[int, LiveGroup | list[LiveActor]]
 """What took each request, by its index: a placement group, or actors without one."""

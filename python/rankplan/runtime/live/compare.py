@@ -13,8 +13,8 @@ from rankplan._core import RankSet
 from rankplan.plans.plan import Plan
 from rankplan.runtime.live.claims import Claims, asking, claimed
 from rankplan.runtime.live.differences import misplaced, other_accelerators, torn, unplanned
-from rankplan.runtime.live.model import Compared, Live, LiveActor, LiveGroup
 from rankplan.runtime.live.spots import Device, Place, ranks_of, ranks_up, spots_of
+from rankplan.runtime.usage.model import Compared, Live, LiveActor, LiveGroup
 
 
 def compare(live: Live, plan: Plan, name: str, job: str | None = None, claims: Claims | None = None) -> Live:

@@ -9,11 +9,11 @@ from dataclasses import replace
 import ray
 
 from rankplan.nodes.inventory import NodeSpec
-from rankplan.runtime.live.model import Doubled, Live, LiveActor, LiveProcess
 from rankplan.runtime.nodes.nodes import live_nodes
 from rankplan.runtime.nodes.probe import Process, computing
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.connection import connect
+from rankplan.runtime.usage.model import Doubled, Live, LiveActor, LiveProcess
 
 
 def with_devices(live: Live) -> Live:

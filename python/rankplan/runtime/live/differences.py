@@ -10,8 +10,8 @@ from typing import Any
 from rankplan._core import RankSet
 from rankplan.plans.plan import Plan
 from rankplan.runtime.live.claims import Claims
-from rankplan.runtime.live.model import Difference, Live, LiveGroup
 from rankplan.runtime.live.spots import Device, RankSpots, RankTable, Spot
+from rankplan.runtime.usage.model import Difference, Live, LiveGroup
 from rankplan.words import counted, nodes_text
 
 _TENSOR = "tp"

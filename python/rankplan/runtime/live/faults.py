@@ -7,13 +7,7 @@ from pathlib import Path
 
 from rankplan._core import RankSet
 from rankplan.errors import ClusterError, Diagnostic
-from rankplan.nodes.inventory import Inventory
-from rankplan.words import listed, shown
-
-
-def no_groups(name: str, help: str) -> Diagnostic:
-    """Return the fault of a job whose dialect asks Ray for no placement groups; ``help`` is the dialect's."""
-    return Diagnostic("plan-mismatch", f"{name} asks Ray for no placement groups", help)
+from rankplan.words import listed
 
 
 def no_job(address: str) -> Diagnostic:
@@ -90,19 +84,6 @@ def held_accelerators(address: str, needed: RankSet, holders: str) -> Diagnostic
     return Diagnostic("plan-mismatch", message, "wait until these jobs end, or plan again on what they leave free")
 
 
-def unknown_dialect(dialect: str, known: str) -> Diagnostic:
-    """Return the fault of a plan of a dialect that this installation lacks; ``known`` lists those that it has."""
-    message = f"the plan is of the unknown dialect {shown(dialect)}; the dialects are {known}"
-    return Diagnostic("plan-mismatch", message, "plan the trainer's config again with this version")
-
-
-def no_requests(reason: str) -> Diagnostic:
-    """Return the fault of a plan without requests; ``reason`` says which plans have none."""
-    message = "the plan does not know what its trainer asks Ray for"
-    help = f"plan the trainer's config again, and save it with this version; {reason}"
-    return Diagnostic("plan-mismatch", message, help)
-
-
 def no_hook(name: str, *, answered: bool) -> Diagnostic:
     """Return the fault of a node without the hook; one that has not ``answered`` ran no task that tells."""
     message = f"node {name} {'lacks rankplan_hook' if answered else 'did not run a task'}"
@@ -139,10 +120,3 @@ def strange_processes(place: str, pids: Sequence[int], components: Sequence[str]
 def lost_driver(place: str, components: Sequence[str]) -> str:
     """Return the note that a driver has stopped to tell what is used of an accelerator."""
     return f"no peak of {listed([f'`{name}`' for name in components])}: the driver no longer tells what {place} uses"
-
-
-def no_such_nodes(cluster: Inventory) -> Diagnostic:
-    """Return the fault of a job whose nodes the cluster does not have."""
-    names = listed([cluster.node(rank).name for rank in range(cluster.num_nodes)], 8)
-    message = f"the cluster has none of these nodes; it has {names}"
-    return Diagnostic("plan-mismatch", message, "name the hostnames or addresses that Ray has, or remove `nodes`")

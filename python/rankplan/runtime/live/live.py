@@ -13,12 +13,12 @@ from rankplan.plans.plan import Plan
 from rankplan.runtime.live.claims import asking
 from rankplan.runtime.live.compare import compare
 from rankplan.runtime.live.devices import with_devices
-from rankplan.runtime.live.held import Held
-from rankplan.runtime.live.look import look, short
-from rankplan.runtime.live.model import Live
 from rankplan.runtime.live.runs import remove_ended
 from rankplan.runtime.ray.connection import head_of
 from rankplan.runtime.ray.tables import Tables
+from rankplan.runtime.usage.held import Held
+from rankplan.runtime.usage.look import look, short
+from rankplan.runtime.usage.model import Live
 from rankplan.words import shown
 
 

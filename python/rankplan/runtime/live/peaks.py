@@ -14,9 +14,9 @@ from rankplan.memory.settings import GIB
 from rankplan.plans.plan import Plan
 from rankplan.runtime.live import faults
 from rankplan.runtime.live.binding import Binding
-from rankplan.runtime.live.model import Live
 from rankplan.runtime.live.spots import Device
 from rankplan.runtime.nodes.sampler import Metered
+from rankplan.runtime.usage.model import Live
 from rankplan.tuning.measurements import DriverPeak, Measurement, Run, add_measurements, driver_peaks
 from rankplan.words import listed
 

@@ -13,8 +13,8 @@ from rankplan.plans.plan import Plan
 from rankplan.render.map.model import Notes
 from rankplan.render.map.page import page
 from rankplan.render.map.svg import svg
-from rankplan.runtime.live.model import Compared, Difference, Live, LiveActor
 from rankplan.runtime.live.report import cut, live_lines
+from rankplan.runtime.usage.model import Compared, Difference, Live, LiveActor
 
 _Places: TypeAlias = Sequence[Sequence[tuple[int, int]]]
 """The accelerators of each rank: node ranks and local indices."""

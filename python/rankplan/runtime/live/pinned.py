@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -17,36 +17,19 @@ from rankplan_hook.names import VARIABLE, WRAPPED
 from rankplan_hook.wrap import unwrap, wrap
 from ray.exceptions import RayError
 
-from rankplan.errors import ClusterError, Diagnostic, PlacementError
-from rankplan.front.command import announce_without_ray, reject_without_ray
-from rankplan.front.job import Config, Job, excluding, job_file_of, opened, saved_plan, unplaced_job
+from rankplan.errors import ClusterError, Diagnostic
+from rankplan.front.job import Config, job_file_of, opened, saved_plan, unplaced_job
+from rankplan.front.pinning import Planner, check_requests, moved_lines, planner_of
 from rankplan.front.warnings import reject_saved
 from rankplan.frozen import frozen
-from rankplan.jobs.nodes import nodes_of
-from rankplan.jobs.reader import JobFile
 from rankplan.launchers.exec.child import run_child
 from rankplan.memory.peaks import Peak
-from rankplan.nodes.inventory import Inventory
-from rankplan.nodes.inventory_file import is_size
-from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
 from rankplan.read.sources import Planned, Sources
 from rankplan.runtime.cluster import Cluster
-from rankplan.runtime.live.binding import (
-    Binding,
-    Planner,
-    bound,
-    check_nodes,
-    check_requests,
-    fit,
-    moved_lines,
-    on_cluster,
-)
+from rankplan.runtime.live.binding import Binding, bound, check_nodes, fit
 from rankplan.runtime.live.commands import check_command, check_hook_folder, command_environment
-from rankplan.runtime.live.faults import no_groups, no_such_nodes
-from rankplan.runtime.live.held import Held
 from rankplan.runtime.live.meters import metered
-from rankplan.runtime.live.model import Difference, Live
 from rankplan.runtime.live.peaks import NO_PEAKS, Ending, peak_lines, write_peaks
 from rankplan.runtime.live.report import difference_lines
 from rankplan.runtime.live.runs import remove_ended
@@ -56,6 +39,8 @@ from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.answers import as_timeout
 from rankplan.runtime.ray.connection import connect, head_of, joined
 from rankplan.runtime.ray.head import Head
+from rankplan.runtime.usage.held import Held
+from rankplan.runtime.usage.model import Difference, Live
 from rankplan.tuning.measurements import check_addable
 from rankplan.words import counted, shown, wrong_type
 
@@ -318,91 +303,7 @@ def _planner(
             return Planned(found if isolate is None else found.with_visibility("own" if isolate else "node"), Sources())
 
         return fitted
-    return _planner_of(unplaced_job(config, dialect=dialect, overrides=overrides), without, isolate=isolate)
-
-
-def _planner_of(job: Job, without: Sequence[str], *, isolate: bool | None) -> Planner:
-    """Return the function from the nodes of a cluster to the plan of a config; its faults are raised now."""
-    reject_without_ray(job)
-    if job.dialect.no_groups:
-        raise PlacementError([no_groups(job.name, job.dialect.no_groups)])
-    job.reader.fork().finish()
-    announce_without_ray(job)
-
-    stated = job.stated
-    allowed = None if stated is None or stated.nodes is None or is_size(stated.nodes) else nodes_of(stated)
-
-    def plan(nodes: Nodes, held: Held) -> Planned:
-        there = replace(job, labelled=True, assumed=False)
-        if stated is not None and allowed is not None:
-            there = replace(there, stated=stated.on_cluster(allowed, nodes.inventory))
-
-        def on(inventory: Inventory) -> Planned:
-            attempt = replace(there, config=job.config.fork()).on(inventory)
-            return attempt.planned(isolate=isolate, pinned=True, node_ids=nodes.ids)
-
-        left = held.left(_usable(nodes.inventory, allowed, stated))
-        found = held.planned(excluding(left, without), on)
-        there.announce_unknown()
-        there.announce_torn(found)
-        return found
-
-    return plan
-
-
-def _usable(cluster: Inventory, allowed: Inventory | None, stated: JobFile | None) -> Inventory:
-    """Return the nodes of a cluster without those that a job may not use, and what is not healthy in ``allowed``.
-
-    A node is found by its hostname, else by its address. Labels that the cluster does not show are those of its record
-    there. Raises `PlacementError` if the cluster has none of them.
-    """
-    if allowed is None or stated is None:
-        return cluster
-    places = {place: rank for rank, place in enumerate(same_nodes(allowed, cluster)) if place is not None}
-    if not places:
-        raise PlacementError([stated.where("nodes").locate(no_such_nodes(cluster))])
-    records = []
-    for rank in range(cluster.num_nodes):
-        record = cluster.node(rank)
-        if rank in places:
-            known = allowed.node(places[rank])
-            record = record.changed(labels={**known.labels, **record.labels})
-        records.append(record)
-    found = cluster.updated(records)
-    unusable: list[str] = []
-    for rank, record in enumerate(records):
-        name = found.names.lasting(rank) or f"node-{rank}"  # a host may be called node-3
-        excluded = allowed.marks.get(places[rank], ()) if rank in places else None
-        if excluded is None:
-            unusable.append(name)
-        else:
-            unusable += [f"{name}/{index}" for index in excluded if index < record.num_accelerators]
-    return found.without(unusable) if unusable else found
-
-
-def planned_to_pin(
-    job: Job,
-    ray: str | None,
-    *,
-    without: Sequence[str],
-    isolate: bool | None,
-    by_text: bool,
-    tell: Callable[[str], None],
-) -> Planned:
-    """Return the plan that `pin` would bind now on the cluster at ``ray``, and where the config states it.
-
-    ``by_text``: the nodes are in the order of their addresses as text, where the trainer does not sort them. Raises
-    `PlacementError`, `ClusterError`.
-    """
-    planned = _planner_of(job, without, isolate=isolate)
-    head = head_of(ray)
-    tables = head.tables()
-    with joined(head), Cluster() as cluster:
-        nodes = cluster.nodes
-        order = nodes.inventory.core.other_order("text") if by_text else None
-        found = on_cluster(planned, nodes if order is None else nodes.reordered(order), tables, tell)
-    check_requests(found.plan)
-    return Planned(found.plan, found.sources)
+    return planner_of(unplaced_job(config, dialect=dialect, overrides=overrides), without, isolate=isolate)
 
 
 def _looked_at(

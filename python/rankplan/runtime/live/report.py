@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rankplan._core import RankSet
 from rankplan.errors import printable
 from rankplan.render.tables import MOST_ROWS, table
-from rankplan.runtime.live.model import Difference, Idle, Live, LiveActor, LiveGroup
+from rankplan.runtime.usage.model import Difference, Idle, Live, LiveActor, LiveGroup
 from rankplan.words import counted, nodes_text
 
 if TYPE_CHECKING:

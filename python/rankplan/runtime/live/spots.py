@@ -13,7 +13,7 @@ from rankplan.frozen import frozen
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import Request
 from rankplan.runtime.live.claims import Claims
-from rankplan.runtime.live.model import Live, LiveActor, LiveGroup
+from rankplan.runtime.usage.model import Live, LiveActor, LiveGroup
 
 Device: TypeAlias = tuple[int, int]
 """A node rank, and the local index of an accelerator."""

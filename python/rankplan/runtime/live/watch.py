@@ -27,11 +27,11 @@ from rankplan.runtime.live.faults import (
     unclaimed_group,
     wrong_place,
 )
-from rankplan.runtime.live.look import look, short
-from rankplan.runtime.live.model import Compared, Live, LiveActor, LiveGroup
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import GroupEntry, Tables
+from rankplan.runtime.usage.look import look, short
+from rankplan.runtime.usage.model import Compared, Live, LiveActor, LiveGroup
 from rankplan.words import counted
 
 _REFUSED = ("NO_RESOURCES", "INFEASIBLE")

@@ -11,10 +11,10 @@ from rankplan.accelerators import NO_ACCEL, TYPES, VENDORS, vendor
 from rankplan.errors import ClusterError
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.diff import present_nodes
-from rankplan.runtime.live.model import Doubled, Idle, Live, LiveActor, LiveGroup, LiveJob, LiveNode
 from rankplan.runtime.nodes.nodes import NODE_RANK_LABEL, FoundNode, by_address_key, in_order
 from rankplan.runtime.nodes.probe import MODEL_LABEL, TYPE_LABEL, kept_labels
 from rankplan.runtime.ray.tables import ActorEntry, GroupEntry, NodeEntry, Tables
+from rankplan.runtime.usage.model import Doubled, Idle, Live, LiveActor, LiveGroup, LiveJob, LiveNode
 
 _LITTLE = 0.05
 """A smaller share of a larger bundle is only a mark: its actor chooses accelerators itself, as ROLL's (0.01) do."""

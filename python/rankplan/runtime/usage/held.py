@@ -10,7 +10,7 @@ from rankplan._core import RankSet
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
-from rankplan.runtime.live.model import Live
+from rankplan.runtime.usage.model import Live
 
 _Made = TypeVar("_Made")
 
