@@ -188,6 +188,7 @@ WRONG = [
     ("job: verl.sh\nemit: {to: kuberayy}", [(2, 12, "invalid-value")]),
     ("job: verl.sh\nemit: {slurm_release: '24.05'}", [(2, 8, "unknown-key")]),
     ("job: verl.sh\nemit: {port: 0}", [(2, 14, "invalid-value")]),
+    ("job: verl.sh\nemit: {to: kuberay, slurm-release: '24.05'}", [(2, 21, "unknown-key")]),
     ("job: verl.sh\nemit: {queue: $QUEUE}", [(2, 15, "invalid-value")]),
 ]
 

@@ -118,6 +118,13 @@ def test_options_without_a_launcher_count_where_one_takes_them() -> None:
     assert "image: me/rl:1" in kubernetes.stdout
     assert slurm.stdout == run("emit", "any.job.yaml", "--to", "slurm", "--slurm-release", "24.05").stdout
     assert "name the launcher with --to" in run("emit", "any.job.yaml").stderr
+    Path("slurm.job.yaml").write_text("job: any.job.yaml\nemit: {to: slurm}\n")
+    by_another_file = run("emit", "slurm.job.yaml")
+    assert by_another_file.exit_code == 0 and "#SBATCH" in by_another_file.stdout, by_another_file.stderr
+    Path("slurm.job.yaml").write_text("job: any.job.yaml\nemit: {to: slurm, image: mine}\n")
+    refused = run("emit", "slurm.job.yaml")
+    assert refused.exit_code == 1 and "slurm.job.yaml:2:19" in refused.stderr, refused.stderr
+    assert "slurm does not take `image`" in refused.stderr and "kuberay, jobset, lws" in refused.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from rankplan.errors import Diagnostic
 from rankplan.jobs import faults
+from rankplan.launchers.launcher import Launcher
 from rankplan.launchers.options import Form, flag, option_names, wrong_value
 from rankplan.launchers.table import LAUNCHERS
 from rankplan.plans.plan_job import TO
@@ -20,10 +21,15 @@ class ReadOption(NamedTuple):
     fault: Diagnostic | None
 
 
-def read_options(stated: Mapping[str, Any]) -> dict[str, ReadOption]:
-    """Return each stated option by its name."""
+def read_options(stated: Mapping[str, Any], beside_launcher: Collection[str]) -> dict[str, ReadOption]:
+    """Return each stated option by its name.
+
+    Those that the file of the launcher states, ``beside_launcher``, must be its options. Options of the files below
+    count as far as it takes them.
+    """
     known = option_names()
-    own = _own_options(stated.get(TO))
+    launcher = _launcher(stated.get(TO))
+    own = {} if launcher is None else _own_options(launcher)
     found: dict[str, ReadOption] = {}
     for name, value in stated.items():
         if name == TO:
@@ -31,17 +37,30 @@ def read_options(stated: Mapping[str, Any]) -> dict[str, ReadOption]:
         elif name in known or name in own:
             form = known[name][1] if name in known else own[name]
             fault = wrong_value(name, value, form)
+            if launcher is not None and name in known and name in beside_launcher:
+                fault = fault or _unused(name, known[name], launcher)
         else:
             fault = faults.unknown_inner_key(name, "emit", [TO, *known, *own])
         found[name] = ReadOption(value, fault)
     return found
 
 
-def _own_options(to: Any) -> dict[str, Form]:
+def _launcher(to: Any) -> Launcher | None:
+    return LAUNCHERS.get(to) if isinstance(to, str) and to in LAUNCHERS else None
+
+
+def _own_options(launcher: Launcher) -> dict[str, Form]:
     """Return the options that only a launcher has, by the names of their flags; none for a launcher of rankplan."""
-    launcher = LAUNCHERS.get(to) if isinstance(to, str) and to in LAUNCHERS else None
-    own = {} if launcher is None else launcher.own
-    return {flag(option, form).removeprefix("--"): form for option, form in own.items()}
+    return {flag(option, form).removeprefix("--"): form for option, form in launcher.own.items()}
+
+
+def _unused(name: str, known: tuple[str, Form], launcher: Launcher) -> Diagnostic | None:
+    """Return the fault of an option that a launcher does not take; labels of levels are facts of the cluster."""
+    option, form = known
+    if form.shared or option == "levels" or option in launcher.options:
+        return None
+    others = [other for other in LAUNCHERS.builtin if option in LAUNCHERS[other].options]
+    return faults.other_launchers_option(name, launcher.name, others)
 
 
 def _unknown_launcher(value: Any) -> Diagnostic:

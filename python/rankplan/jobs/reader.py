@@ -27,6 +27,7 @@ from rankplan.nodes.group_rules import group_faults
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.inventory_file import is_size
 from rankplan.plans.diff import same_nodes
+from rankplan.plans.plan_job import TO
 from rankplan.plans.pool_rules import stated_pool_faults
 from rankplan.plans.rules import Rules
 from rankplan.read.groups import piece_faults
@@ -399,7 +400,9 @@ class _Reading:
         from rankplan.jobs.emit import read_options  # most job files state none
 
         options = {}
-        for key, (option, fault) in read_options(value).items():
+        files = {key: self._reader.where(("emit", key)).file for key in value}
+        beside_launcher = [key for key, file in files.items() if file == files.get(TO)]
+        for key, (option, fault) in read_options(value, beside_launcher).items():
             if fault is not None:
                 self._add(("emit", key), fault)
             else:

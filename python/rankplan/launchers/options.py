@@ -265,8 +265,8 @@ def option_names() -> dict[str, tuple[str, Form]]:
 def kept_options(stated: Mapping[str, Any], to: str, options: Collection[str], own: Collection[str]) -> EmitOptions:
     """Return options that a plan keeps by the names of their flags, for a launcher that takes these.
 
-    Options for another launcher, or for any, count as far as this one takes them; the base of another one is a file of
-    another kind. Labels of levels are facts of the cluster, which may be of no use to a launcher.
+    They count as far as this one takes them: a job file may state them for another launcher, or for any. The base of
+    another one is a file of another kind.
 
     Raises `PlacementError` for a value that an option cannot have, as only the file of a plan may state it.
     """
@@ -278,11 +278,9 @@ def kept_options(stated: Mapping[str, Any], to: str, options: Collection[str], o
     for name, value in stated.items():
         if name in known:
             option, form = known[name]
-            if option == "levels" and option not in options:
-                continue
             if option == BASE and not same and TO in stated:
                 continue
-            if same or form.shared or option in options:
+            if form.shared or option in options:
                 shared[option] = value
                 fault = wrong_value(name, value, form)
                 wrong += () if fault is None else (replace(fault, code=PLAN.code, path=f"job.emit.{name}"),)
