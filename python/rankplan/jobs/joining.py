@@ -14,7 +14,7 @@ from rankplan.errors import Diagnostic, KeyPath, PlacementError, Where, refusal
 from rankplan.files import read_whole
 from rankplan.hardware.cards import card_of, may_be_same, unknown_card
 from rankplan.jobs import faults
-from rankplan.jobs.keys import KEYS, OF_PROCESSES, SETTINGS
+from rankplan.jobs.keys import KEYS, NAMING_RANKS, OF_PROCESSES, SETTINGS
 from rankplan.jobs.reader import JobFile
 from rankplan.jobs.recognising import JOB
 from rankplan.nodes.facts import NO_FACTS, ClusterFacts
@@ -93,7 +93,7 @@ def with_rules(plan: Plan, job: JobFile, overrides: Sequence[str]) -> Plan:
     if job.environment:
         inventory = inventory.with_facts(_with_environment(inventory.facts or NO_FACTS, job), planned=True)
     if inventory is not plan.inventory:
-        components = [one.on(inventory) for one in components]
+        components = [one.with_facts_of(inventory) for one in components]
     known = plan.mode, plan.dialect, plan.requests, rules, _kept(job, overrides, plan), plan.actors
     return Plan(inventory, components, *known)
 
@@ -185,6 +185,8 @@ def _kept_by_plan(before: PlanJob | None, job: JobFile) -> PlanJob:
 def check_plan(plan: Plan, job: JobFile) -> None:
     """Raise `PlacementError` for pools and node groups of a job file that its plan contradicts."""
     inventory = plan.inventory
+    if job.cluster.keys().isdisjoint(NAMING_RANKS):
+        return
     pools = dict(enumerate(job.rules.pools))
     found = [
         job.where("pools", *path).locate(fault)

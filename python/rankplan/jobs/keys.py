@@ -54,6 +54,9 @@ KEYS = {
 OF_CLUSTER = ("node_groups", "topology", "exclude", "pools")
 """The keys that mean for any trainer what they mean in the ``cluster`` section of RLinf."""
 
+NAMING_RANKS = ("node_groups", "pools")
+"""Those of them that may name nodes by their ranks."""
+
 COMPONENTS = "components"
 """The key of a node group with the components that run on its nodes; RLinf's own config selects groups otherwise."""
 

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from rankplan._core import MAX_NODES, read_cluster
 from rankplan.dialects.placing.grouping import ComponentGroup, ComponentGroups
@@ -19,17 +19,17 @@ from rankplan.frozen import frozen
 from rankplan.hardware.cards import size_in_bytes
 from rankplan.hardware.policies import POLICIES, VISIBILITIES
 from rankplan.jobs import faults
-from rankplan.jobs.keys import COMPONENTS, GIVEN, KEYS, OF_CLUSTER, OF_MEMORY
+from rankplan.jobs.keys import COMPONENTS, GIVEN, KEYS, NAMING_RANKS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB, ReadJob
 from rankplan.jobs.stack import is_plain, job_section, stacked
-from rankplan.nodes.facts import ORDERS, ClusterFacts
+from rankplan.nodes.facts import NO_FACTS, ORDERS, ClusterFacts
 from rankplan.nodes.group_rules import group_faults
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.inventory_file import is_size
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan_job import TO
 from rankplan.plans.pool_rules import stated_pool_faults
-from rankplan.plans.rules import Rules
+from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.read.groups import piece_faults
 from rankplan.read.simple import MOST_CPUS, MOST_HOST_MEMORY, number_of, whole_number
 from rankplan.read.text.document import Section
@@ -56,10 +56,18 @@ class JobMemory:
     costs: str | None = None
 
 
+class StatedKeys(NamedTuple):
+    """What keys of a cluster state of its nodes, and of the components."""
+
+    facts: ClusterFacts
+    rules: Rules
+
+
 @frozen(slots=False)
 class JobFile(ReadJob):
     """What the files of a job state, besides the trainer's config. Paths are relative to the working directory.
 
+    ``read`` is what ``cluster`` states, as far as that depends on no number of nodes.
     ``name`` is what messages call it; ``files`` are all of them, the upper one first. ``job`` is the path of the
     trainer's config or script, or of a saved plan. ``nodes`` is a size or the path of an inventory, ``ray`` the address
     of a cluster. ``cluster`` are the keys that mean what they mean in a ``cluster`` section, as plain values.
@@ -76,6 +84,7 @@ class JobFile(ReadJob):
     nodes: str | None = None
     ray: str | None = None
     cluster: Mapping[str, Any] = field(default_factory=dict)
+    read: StatedKeys = field(default_factory=lambda: StatedKeys(NO_FACTS, NO_RULES))
     groups: ComponentGroups = field(default_factory=dict)
     beside: tuple[str, ...] = ()
     memory: JobMemory = field(default_factory=JobMemory)
@@ -107,6 +116,8 @@ class JobFile(ReadJob):
 
     def facts(self, num_nodes: int) -> ClusterFacts:
         """Return what is stated of the nodes, of which there are so many."""
+        if self.cluster.keys().isdisjoint(NAMING_RANKS):
+            return self.read.facts
         if self.new_ranks is None:
             return ClusterFacts.of(self._cluster(num_nodes))
         facts = ClusterFacts.of(self._cluster(max(self.new_ranks, default=0) + 1))
@@ -116,7 +127,7 @@ class JobFile(ReadJob):
     @cached_property
     def rules(self) -> Rules:
         """What is stated about the components, each rule at its place."""
-        rules = Rules.of(self._cluster(MAX_NODES)).stated_at(self.reader.where)
+        rules = self.read.rules.stated_at(self.reader.where)
         return rules if self.new_ranks is None else rules.renumbered(self.new_ranks)
 
     def reordered(self, order: Sequence[int]) -> JobFile:
@@ -143,7 +154,8 @@ class JobFile(ReadJob):
                 rank, index = by_rank
                 node = cluster.names.lasting(places[rank]) or f"node-{places[rank]}"
                 names.append(node if index is None else f"{node}/{index}")
-        return replace(self, new_ranks=places, cluster={**self.cluster, "exclude": names})
+        read = self.read._replace(facts=replace(self.read.facts, exclude=tuple(names)))
+        return replace(self, new_ranks=places, cluster={**self.cluster, "exclude": names}, read=read)
 
     def _cluster(self, num_nodes: int) -> dict[str, Any]:
         """Return the keys of a cluster as the core reads them. `_Reading` has found their faults."""
@@ -173,6 +185,7 @@ class _Reading:
         self._stack: Any = content.document
         self._is_given = False
         self._groups: dict[str, ComponentGroup] = {}
+        self._read = StatedKeys(NO_FACTS, NO_RULES)
         self._unread: set[str] = set()
         """Keys whose values have faults that were recorded before they were read."""
 
@@ -190,6 +203,7 @@ class _Reading:
             nodes=nodes,
             ray=ray,
             cluster=self._cluster(),
+            read=self._read,
             groups=self._groups,
             beside=tuple(self._path(text, ("beside", index)) for index, text in self._texts("beside", "[other.json]")),
             memory=self._memory(),
@@ -311,7 +325,7 @@ class _Reading:
         for path, fault in found:
             self._add(path, fault)
         if values is not None:
-            facts, rules = ClusterFacts.of(values), Rules.of(values)
+            facts, rules = self._read = StatedKeys(ClusterFacts.of(values), Rules.of(values))
             self._read_components([group.label for group in facts.node_groups])
             groups = dict(enumerate(facts.node_groups))
             for path, fault in chain(group_faults(groups, None), piece_faults(groups)):

@@ -67,6 +67,8 @@ class Stack:
 
     def _stating(self, path: KeyPath) -> tuple[Section, KeyPath]:
         """Return the file that states a value of the sum, and the path of the value there."""
+        if len(self.layers) == 1:
+            return self.layers[0], path
         key = str(path[0]) if path else JOB
         stating = [layer for layer in self.layers if key in layer] or [self.layers[0]]
         joining = KEYS[key].joining if key in KEYS else Joining.REPLACES
@@ -83,12 +85,10 @@ class Stack:
 
 
 def job_section(config: str | os.PathLike[str] | Mapping[str, Any]) -> Section | None:
-    """Return the content of a job file; ``None`` for anything else.
+    """Return the content of what may be a job file, see `is_job_file`; ``None`` if it is none.
 
     Raises `PlacementError` for a job file that is no valid YAML, ``OSError`` for a file that cannot be read.
     """
-    if not is_job_file(config):
-        return None
     if isinstance(config, Section):
         return config
     if isinstance(config, Mapping):
@@ -114,7 +114,7 @@ def stacked(top: Section) -> Section:
             if identity in identities:
                 members = layers[identities.index(identity) :]
                 raise _at_job(layers[-1], faults.circle(map(_job_place, members)))
-            below = job_section(file)
+            below = job_section(file) if is_job_file(file) else None
         except OSError as error:
             name = str(layers[-1][JOB])
             raise _at_job(layers[-1], faults.no_file(JOB, name, error.strerror or str(error))) from None
@@ -149,9 +149,11 @@ def _identity(file: str | None) -> object:
     """Return what tells whether two paths are the same file, also through links."""
     if file is None:
         return None
-    if not Path(file).exists():
-        return Path(file).resolve()
-    state = Path(file).stat()
+    path = Path(file)
+    try:
+        state = path.stat()
+    except OSError:
+        return path.resolve()
     return state.st_dev, state.st_ino
 
 

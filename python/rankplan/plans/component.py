@@ -200,6 +200,12 @@ class Component(Sequence[Placement]):
         found.__dict__.update(self.__dict__, plan_rules=rules)
         return found
 
+    def with_facts_of(self, inventory: Inventory) -> Component:
+        """Return the component on the same nodes with other facts: none of its node groups, and of what is excluded."""
+        found = object.__new__(type(self))
+        found.__dict__.update(self.__dict__, inventory=inventory)
+        return found
+
     def on(self, inventory: Inventory) -> Component:
         """Apply the rule to another inventory, which must know the node groups. Raises `PlacementError`."""
         return Component.place(self.name, inventory, self.node_groups, self.rule, self.settings, self.beside)
