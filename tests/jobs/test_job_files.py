@@ -303,9 +303,11 @@ def test_rules_that_a_system_does_not_know_are_a_warning(folder: Path) -> None:
 def test_the_unknown_cluster_of_verl_gets_the_lines_of_a_job_file(folder: Path) -> None:
     text = (folder / "verl.yaml").read_text() + "\ncluster: {topology: {keep: {actor: {tp: node}}}}\n"
     (folder / "verl.yaml").write_text(text)
-    found = rankplan.check(folder / "verl.yaml").faults
-    assert {one.code for one in found} == {"unknown-key"}
-    assert all("`job: verl.yaml`, `topology: {keep: {actor: {tp: node}}}`" in (one.help or "") for one in found)
+    (found,) = rankplan.check(folder / "verl.yaml").faults
+    assert (found.code, found.path, found.line) == ("unknown-key", "cluster", len(text.splitlines()))
+    assert found.message == "`cluster` is a key of rlinf, but the config has keys of verl"
+    lines = "these lines: `job: verl.yaml`, `topology: {keep: {actor: {tp: node}}}`"
+    assert found.help == f"remove `cluster`, and pass a job file with {lines}"
 
 
 def test_variables_are_those_of_every_process(folder: Path) -> None:

@@ -71,12 +71,12 @@ def replan(
 ) -> None:
     """Repair a saved plan after hardware failed, or change its size.
 
-    The inventory has the nodes of the plan and spares; without one, there are no spares. Processes on healthy nodes
-    stay. Each lost node gets a spare with the same hardware, so that as few parallel groups as possible cross a domain
-    of the network. If an accelerator breaks, its processes use an idle one of the same node; if none is idle, the
-    components that use the broken one move to another node; if they do not fit there, all components of the node move.
-    Process ranks do not change. What --without names is excluded from then on, on any inventory, until --with brings it
-    back.
+    The spares are the nodes that the plan does not use, or those of another inventory, which has its nodes, too.
+    Processes on healthy nodes stay. Each lost node gets a spare with the same hardware, so that as few parallel groups
+    as possible cross a domain of the network. If an accelerator breaks, its processes use an idle one of the same node;
+    if none is idle, the components that use the broken one move to another node; if they do not fit there, all
+    components of the node move. Process ranks do not change. What --without names is excluded from then on, on any
+    inventory, until --with brings it back.
 
     After the repair, components shrink, then grow by whole data groups (engines): --shrink rollout=1, --grow rollout=2.
     Nothing that stays moves, and a node without processes becomes a spare. --shrink removes the last data groups; with

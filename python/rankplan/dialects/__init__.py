@@ -213,7 +213,13 @@ def is_trainers_key(key: str) -> bool:
 
 
 def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:
-    """Return the faults of a config whose keys are of several dialects: each key of another one, with its path."""
+    """Return the faults of a config whose keys are of several dialects: each key of another one, with its path.
+
+    A ``cluster`` section that places nothing is the one that is of another one: the rest says what the config is.
+    """
+    stranger = _system_beside_section(config)
+    if stranger is not None:
+        return [((SECTION,), faults.key_of_another((SECTION,), OWN, stranger))]
     name = name_of(config)
     own = DIALECTS[name].keys.known
     of_others: list[tuple[KeyPath, Diagnostic]] = []
@@ -228,6 +234,18 @@ def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:
             if not is_common and _has(config, path):
                 of_others.append((path, faults.key_of_another(path, other.name, name)))
     return of_others
+
+
+def _system_beside_section(config: Mapping[Any, Any]) -> str | None:
+    """Return the system that a config is of without its ``cluster`` section, if that section is not needed for it."""
+    section = config.get(SECTION)
+    if not isinstance(section, Mapping) or name_of(config) != OWN or not _PLACING.isdisjoint(section):
+        return None
+    return recognised({key: value for key, value in config.items() if key != SECTION}).name
+
+
+_PLACING = frozenset({"num_nodes", "component_placement"})
+"""The keys of the ``cluster`` section without which a config of rankplan's own language places nothing."""
 
 
 def _has(config: Any, path: KeyPath) -> bool:

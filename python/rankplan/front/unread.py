@@ -72,7 +72,7 @@ def with_job_lines(config: Mapping[str, Any], fault: Diagnostic) -> Diagnostic:
         return fault
     from rankplan.jobs.faults import in_job_file
 
-    return replace(fault, help=in_job_file(_job_lines(config, rules)))
+    return replace(fault, help=in_job_file("cluster", _job_lines(config, rules)))
 
 
 def _rules_at(config: Any, path: KeyPath) -> dict[str, Any]:

@@ -233,12 +233,12 @@ def exists(file: str) -> Diagnostic:
 def rules_not_read(system: str, section: str, lines: Sequence[str]) -> Diagnostic:
     """Return the warning of rules in a config whose system does not know them; ``lines`` are those of a job file."""
     message = f"`{section}` states rules of the network, but {system} does not know it: rankplan reads none of them"
-    return Diagnostic("rules-not-read", message, in_job_file(lines), warning=True)
+    return Diagnostic("rules-not-read", message, in_job_file(section, lines), warning=True)
 
 
-def in_job_file(lines: Sequence[str]) -> str:
-    """Return the help for rules that belong in a job file."""
-    return f"remove them, and pass a job file with these lines: {', '.join(f'`{line}`' for line in lines)}"
+def in_job_file(section: str, lines: Sequence[str]) -> str:
+    """Return the help for a section with rules that belong in a job file."""
+    return f"remove `{section}`, and pass a job file with these lines: {', '.join(f'`{line}`' for line in lines)}"
 
 
 def no_such_nodes(cluster: Inventory) -> Diagnostic:
