@@ -63,6 +63,11 @@ class Trainer:
     text: str
     anyhow: frozenset[str] = field(default_factory=frozenset)
 
+    @property
+    def package(self) -> str:
+        """The folder of its package."""
+        return self.program.removesuffix("_groups").replace("_", "-")
+
 
 OPENRLHF = shlex.split(
     "--actor.model_name_or_path M --actor.num_nodes 2 --actor.num_gpus_per_node 2 --ref.num_nodes 2"
@@ -89,6 +94,11 @@ colocate_groups: [[train, rollout]]
 train: {gpus: 4, tensor_model_parallel_size: 2}
 rollout: {gpus: 4, vllm_tensor_parallel_size: 2}
 """
+MS_SWIFT_GROUPS = {
+    "nproc_per_node": 4,
+    "train": {"device": "GPU", "ranks": "list(range(0, 6))", "workers": ["train"]},
+    "sampler": {"device": "GPU", "ranks": 2, "workers": ["sampler"]},
+}
 OPEN_INSTRUCT = shlex.split("--num_learners_per_node 3 4 --vllm_num_engines 5 --vllm_tensor_parallel_size 2")
 AREAL = """\
 cluster: {n_nodes: 5, n_gpus_per_node: 4}
@@ -127,6 +137,12 @@ TRAINERS: dict[str, Callable[[], Trainer]] = {
         "areal", ('[["actor", 6, 1, "shared"], ["rollout", 3, 2, "separate"]]',), "conf.yaml", AREAL
     ),
     "ms_swift": lambda: Trainer("ms_swift", (MS_SWIFT,), "conf.yaml", MS_SWIFT),
+    "ms_swift_groups": lambda: Trainer(
+        "ms_swift_groups",
+        (json.dumps(MS_SWIFT_GROUPS),),
+        "conf.yaml",
+        json.dumps({"use_ray": True, "device_groups": MS_SWIFT_GROUPS}),
+    ),
     "open_instruct": lambda: Trainer(
         "open_instruct",
         ("3", "4", "5", "2"),
@@ -205,7 +221,7 @@ def run(head: Head, stubs: Path, name: str, out: Path, pin: Path | None = None) 
     ``out`` is a file for what its workers say, ``pin`` what to give ``rankplan pin``.
     """
     trainer = TRAINERS[name]()
-    package = Path(PACKAGES or "") / trainer.program.replace("_", "-")
+    package = Path(PACKAGES or "") / trainer.package
     if trainer.program != "recorded" and not package.is_dir():
         pytest.skip(f"{trainer.program} is not in {PACKAGES}")
     wait_until_free(head)

@@ -6,8 +6,6 @@ left out: they place no process.
 
 from __future__ import annotations
 
-import importlib
-import logging
 import os
 import sys
 from pathlib import Path
@@ -19,16 +17,6 @@ from placed import ENVIRONMENT, FILE, watch, write
 
 watch()
 
-
-def get_logger(*args: Any, **options: Any) -> logging.Logger:
-    """Return a logger with a handler, which ms-swift formats."""
-    logger = logging.getLogger("modelscope")
-    logger.addHandler(logging.NullHandler())
-    return logger
-
-
-importlib.import_module("modelscope.utils.logger").get_logger = get_logger  # type: ignore[attr-defined]
-importlib.import_module("modelscope.hub.utils.utils").get_cache_dir = lambda *args: ""  # type: ignore[attr-defined]
 for name in ("base_trainer", "megatron_worker", "rollout.vllm_server"):
     become(f"swift.ray.megatron.{name}")
 
