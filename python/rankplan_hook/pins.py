@@ -200,11 +200,14 @@ class Pins:
         return found
 
     def all_slots(self) -> Iterator[Slot]:
-        """Yield every slot that the program must take."""
+        """Yield every slot that the program must take: those with accelerators, since only these are bound."""
         for index, one in enumerate(self.requests):
-            if not one.optional:
-                entries = [-1] if one.strategy is not None else range(len(one.sizes))
-                yield from (Slot(index, entry) for entry in entries)
+            if one.optional:
+                continue
+            if one.strategy is None:
+                yield from (Slot(index, entry) for entry, size in enumerate(one.sizes) if size)
+            elif any(one.sizes):
+                yield Slot(index)
 
     def left(self, taken: Callable[[Slot], bool]) -> str:
         """Return what the plan has left, as messages show it: ``actor 4 bundles of 1 (3 groups)``."""

@@ -24,7 +24,7 @@ VALUES: dict[Kind, tuple[Any, ...]] = {
     Kind.NUMBER: (None, 0, 0.25, float(1 << 34)),
     Kind.SHARE: (None, 0.25, 0.5),
     Kind.FRACTION: (None, 0.25, 0.5),
-    Kind.FACT: (8, False, "actor_train", "critic", "fsdp", "megatron", "vllm", "sglang"),
+    Kind.FACT: (None, 8, False, "actor_train", "critic", "fsdp", "megatron", "vllm", "sglang"),
     Kind.TEXT: (None, *WORDS),
     Kind.ANY: (None, True, False, "fp8", 1, {"num_hidden_layers": 2}, {"mode": "selective"}, "full_shard", _HYBRID),
     Kind.DEVICES: ("[0]",),

@@ -218,6 +218,18 @@ def test_an_optional_request_comes_last_and_is_not_bound() -> None:
     assert list(pins.all_slots()) == [Slot(1)]
 
 
+def test_groups_and_actors_without_accelerators_are_not_bound() -> None:
+    """ms-swift asks for a group of CPUs on each node; Ray places it."""
+    requests = [
+        Request("", None, (0,), (0,)),
+        Request("train", None, (4,), (0,)),
+        Request("ref", None, (0, 1), (0, 1), None),
+    ]
+    pins = pins_of(requests)
+    assert list(pins.all_slots()) == [Slot(1), Slot(2, 1)]
+    assert pins.left(lambda slot: slot == Slot(1)) == "ref an actor with 1 accelerator"
+
+
 def test_actors_of_two_classes_do_not_share_a_request() -> None:
     pins = pins_of([Request("policy", None, (1, 1), (0, 1), None), Request("ref", None, (1, 1), (2, 3), None)])
     process = Process(pins, Memory(pins.ids))

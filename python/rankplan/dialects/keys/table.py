@@ -150,6 +150,17 @@ class KeyTable:
         """The sections of the keys of memory."""
         return {entry.path[:depth] for entry in self.remembering for depth in range(len(entry.path))}
 
+    @cached_property
+    def _every(self) -> set[KeyPath]:
+        """The places of all keys."""
+        return {entry.path for entry in self.entries}
+
+    @cached_property
+    def _sizes(self) -> list[tuple[KeyPath, ...]]:
+        """The places of each size, by section."""
+        sizes = (key for key in self.keys if key.kind is Kind.SIZE)
+        return [tuple(map(path_of, places)) for key in sizes for places in key.by_section()]
+
     def reject_typos(self, reader: Reader) -> None:
         """Record a fault for each key of a config that looks like a typo, unless the job finds them.
 
@@ -171,22 +182,18 @@ class KeyTable:
 
     def _reject_sisters(self, reader: Reader) -> None:
         """Record a fault for each size that the dialect reads elsewhere, and that is not stated there."""
-        every = {entry.path for entry in self.entries}
-        sizes = [
-            tuple(map(path_of, places)) for key in self.keys if key.kind is Kind.SIZE for places in key.by_section()
-        ]
         for section, names in self.known.items():
             content = reader.section_at(section)
             for name in content:
                 path = (*section, str(name))
-                if name in names or path in every or not is_size_name(str(name)):
+                if name in names or path in self._every or not is_size_name(str(name)):
                     continue
                 if not reader.has(path) or not is_size(content[name]):
                     continue
-                for stated in stated_beside(path, sizes, reader.has):
+                for stated in stated_beside(path, self._sizes, reader.has):
                     if content[stated[-1]] != content[name]:
                         reader.warn(path, ignored_size(path, content[name], stated, content[stated[-1]]))
-                right = right_path(path, sizes, reader.has)
+                right = right_path(path, self._sizes, reader.has)
                 if right is not None:
                     meant = str(right[-1]) if right[:-1] == path[:-1] else path_text(right)
                     reader.add_in_config(path, misspelt_key(path[-1], meant))
