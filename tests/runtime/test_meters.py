@@ -115,7 +115,7 @@ def test_peaks_of_a_finished_run_are_added_to_the_file(tmp_path: Path) -> None:
         "memory of actor: at most 40.0 of 80.0 GiB of an accelerator",
         "memory of rollout: at most 20.0 of 80.0 GiB of an accelerator",
     ]
-    _, notes = _written(file, _cards(31, 41, 21, 11), code=130)
+    _, notes = _written(file, _cards(31, 41, 21, 11), code=1, signals=(2,))
     assert Costs.load(file).components["actor"].memory == {2: 41}
     assert notes == [f"{file}: the program was interrupted after 9 s; its peaks count as those of a whole step"]
 

@@ -14,19 +14,25 @@ from rankplan.launchers.exec.node import FORWARDED, handled
 
 
 def run_child(
-    command: Sequence[str], environment: Mapping[str, str], watch: Callable[[], None], interval: float
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    watch: Callable[[], None],
+    interval: float,
+    passed_on: Callable[[int], None] = lambda number: None,
 ) -> int:
     """Run a command until it ends, and call ``watch`` every ``interval`` seconds; return the exit code.
 
     A command that a signal ended counts as ``128 + signal``. Signals are passed on to its process group, if this is the
-    main thread. It goes on if this process dies. Its stdin is this one's, unless that is a terminal, from which a
-    process group in the background cannot read. Raises ``OSError`` if it cannot be started.
+    main thread, and ``passed_on`` is called with each. It goes on if this process dies. Its stdin is this one's, unless
+    that is a terminal, from which a process group in the background cannot read. Raises ``OSError`` if it cannot be
+    started.
     """
     stdin = subprocess.DEVNULL if sys.__stdin__ is None or sys.__stdin__.isatty() else None
     groups: list[int] = []
     early: list[int] = []
 
     def send(number: int, _frame: FrameType | None = None) -> None:
+        passed_on(number)
         if not groups:
             early.append(number)
         for group in groups:
@@ -37,7 +43,7 @@ def run_child(
     with handled(dict.fromkeys(FORWARDED, send)) if in_main else nullcontext():
         process = _started(command, environment, stdin)
         groups.append(process.pid)
-        for number in early:
+        for number in list(early):
             send(number)
         try:
             while process.poll() is None:

@@ -25,7 +25,7 @@ ComponentPeaks: TypeAlias = Mapping[str, tuple[Peak, ...]]
 
 NO_PEAKS: ComponentPeaks = MappingProxyType({})
 _CALL = "pin"
-_INTERRUPTED = tuple(128 + number for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
+_INTERRUPTING = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGTERM})
 
 
 @frozen
@@ -33,18 +33,19 @@ class Ending:
     """How a command ended: its exit code, and the seconds that it ran.
 
     ``is_over``: its jobs have ended, too. ``live`` is what ran when all ranks were up as planned; ``None``: they never
-    were.
+    were. ``signals`` are those that were passed on to it: programs of Ray end with a code of their own after one.
     """
 
     code: int
     seconds: float
     is_over: bool
     live: Live | None
+    signals: tuple[int, ...] = ()
 
     @property
     def was_interrupted(self) -> bool:
         """Whether a signal of a user or a scheduler ended it."""
-        return self.code in _INTERRUPTED
+        return not _INTERRUPTING.isdisjoint(self.signals)
 
     @property
     def why_no_peaks(self) -> str | None:

@@ -222,12 +222,14 @@ def pin(
     watch = Watch(binding, head, say, timeout, name=name, strict=devices == "require", up=up)
     variables = command_environment(environment, binding.run, address)
 
+    signals: list[int] = []
+
     def run() -> tuple[int, bool]:
         """Run the command; return its exit code, and whether its jobs have ended, too."""
         binding.publish(head)
         ended = True
         try:
-            code = run_child(command, variables, watch.look, timeouts.LOOK)
+            code = run_child(command, variables, watch.look, timeouts.LOOK, signals.append)
             if not (ended := watch.finish(code)):
                 say("a job of the command is still running, and stays pinned")
         finally:
@@ -242,7 +244,7 @@ def pin(
         started = time.monotonic()
         code, is_over = run()
         live = None if watch.seen.faults else watch.seen.live
-        ending = Ending(code, time.monotonic() - started, is_over, live)
+        ending = Ending(code, time.monotonic() - started, is_over, live, tuple(signals))
         return ran(code, write_peaks(Path(peaks), binding, meters.cards(), ending, say))
 
 
