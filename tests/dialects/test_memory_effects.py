@@ -129,6 +129,7 @@ OTHERS: dict[str, Any] = {
     "whole_gradients": True,
     "wide_logits": True,
     "fused_logits": True,
+    "logits_in_place": True,
     "logits_chunk": 128,
     "empties_cache": True,
     "zero_stage": 2,
@@ -142,23 +143,24 @@ OTHERS: dict[str, Any] = {
 }
 OF_FRAMEWORK = {
     "megatron": {"wide_logits", "chunks", "distributed_optimizer", "sequence_parallel", "first_layers", "last_layers"},
-    "fsdp": {"shards", "whole_gradients"},
+    "fsdp": {"shards", "whole_gradients", "logits_in_place"},
     "deepspeed": {"zero_stage"},
     "vllm": {"cache_size"},
 }
 NO_EFFECT = {("fsdp", "gradients"), ("deepspeed", "gradients"), ("deepspeed", "precision")}
-NO_EFFECT |= {("forward", "zero_stage")}
-"""Types that a bound does not know, and a stage that divides nothing that only computes."""
+NO_EFFECT |= {("forward", "zero_stage"), ("fsdp", "logits_in_place"), ("forward", "logits_in_place")}
+"""Types that a bound does not know, a stage without effect on what only computes, and what moves the likely value."""
 
 
 def answer(kind: str, memory: dict[str, Any]) -> Any:
-    """Return what is said about a component beside another one on the same cards."""
+    """Return what is proved about a component beside another one on the same cards."""
     sizes = {"tp": 2, "pp": 4} if kind == "megatron" else {"tp": 2} if "engine" in memory else {}
     one = {"placement": "0-15", "memory": memory, **({"parallel": sizes} if sizes else {})}
     placement = {"one": one, "other": {"placement": "0-15", "memory": {"resident": "1 GiB"}}}
     cluster = {"num_nodes": 2, "accelerator_memory": "80 GiB", "component_placement": placement}
     phases = rankplan.plan({"cluster": cluster}, "2x8").memory()
-    return [(need.parts, need.tokens, need.starts, need.host) for each in phases.values() for need in each.values()]
+    needs = [need for each in phases.values() for need in each.values()]
+    return [(need.parts, need.tokens, need.starts, need.host) for need in needs]
 
 
 def changes() -> Iterator[tuple[str, str]]:

@@ -82,6 +82,7 @@ def trainings(draw: st.DrawFn) -> Training:
         whole_gradients=draw(st.booleans()),
         wide_logits=draw(st.booleans()),
         fused_logits=draw(st.booleans()),
+        logits_in_place=draw(st.booleans()),
         logits_chunk=draw(st.none() | st.integers(1, 100_000)),
         empties_cache=draw(st.booleans()),
         sleep=draw(st.none() | st.sampled_from(SLEEP)),

@@ -229,6 +229,9 @@ def test_logits_have_bounds_by_how_they_are_computed() -> None:
         next(size for name, _, size in training_likely(model, training)[0][0] if name == "logits")
         for training in (usual, replace(usual, logits_chunk=1024), replace(usual, fused_logits=True))
     ]
+    in_place = replace(usual, framework="fsdp", logits_in_place=True)
+    assert _part(model, in_place, "logits") == _part(model, replace(in_place, logits_in_place=False), "logits")
+    assert training_likely(model, in_place)[0][0][-1][2] == pytest.approx(4 * 16_384 * 152_064 * 0.85, rel=0.005)
     assert likely == sorted(likely, reverse=True) and likely[0] > 1.2 * likely[1] > 2 * likely[2]
 
 

@@ -111,6 +111,7 @@ pub static MEMORY: Table = Table {
             ),
             Field::new("wide_logits", Kind::Switch, "Megatron: logits have several copies of 32 bits."),
             Field::new("fused_logits", Kind::Switch, "Logits are computed in chunks, and never whole."),
+            Field::new("logits_in_place", Kind::Switch, "FSDP: logits keep 16 bits, and their gradient replaces them."),
             optional("logits_chunk", COUNT, "Tokens of a chunk of logits in 32 bits; the others keep 16."),
             Field::new("empties_cache", Kind::Switch, "It empties its allocator before others have their turn."),
             Field::new(

@@ -129,6 +129,7 @@ pub struct Training {
     lora: bool,
     wide_logits: bool,
     fused_logits: bool,
+    logits_in_place: bool,
     logits_chunk: Option<f64>,
     empties_cache: bool,
     sleep: Option<String>,
@@ -183,6 +184,7 @@ impl Training {
             lora: self.lora,
             wide_logits: self.wide_logits,
             fused_logits: self.fused_logits,
+            logits_in_place: self.logits_in_place,
             logits_chunk: self.logits_chunk,
             empties_cache: self.empties_cache,
         })

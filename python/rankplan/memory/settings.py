@@ -26,7 +26,8 @@ class Training:
     backward pass. ``optimizer_in_step``: the optimizer is on the accelerator only while it updates the weights.
     ``length`` is that of a sequence. ``unfused``: attention stores its scores. ``whole_gradients``: they stay undivided
     until the last micro-batch of a step. ``wide_logits``: logits have several copies of 32 bits. ``fused_logits``: they
-    are computed in chunks, and never whole; ``logits_chunk``: only so many tokens have some in 32 bits.
+    are computed in chunks, and never whole; ``logits_in_place``: they keep 16 bits, and their gradient replaces them;
+    ``logits_chunk``: only so many tokens have some in 32 bits.
     ``empties_cache``: the allocator is emptied before others have their turn.
     """
 
@@ -61,6 +62,7 @@ class Training:
     lora: bool = False
     wide_logits: bool = False
     fused_logits: bool = False
+    logits_in_place: bool = False
     logits_chunk: int | None = None
     empties_cache: bool = False
     sleep: str | None = None

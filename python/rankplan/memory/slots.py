@@ -232,6 +232,7 @@ class Evaluation:
             lora=entry.lora is not None,
             wide_logits=entry.wide_logits,
             fused_logits=entry.fused_logits,
+            logits_in_place=entry.logits_in_place,
             logits_chunk=entry.logits_chunk,
             empties_cache=entry.empties_cache,
             sleep=entry.sleep,

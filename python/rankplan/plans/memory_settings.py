@@ -16,7 +16,7 @@ KINDS = ("training", "forward", "engine", "resident")
 
 _MODEL = {"model", "params", "undivided", "precision", "sleep", "length", "tokens", "unread"}
 _COMPUTES = {*_MODEL, "target_tokens", "micro_batch", "optimizer_on_host", "shards"}
-_COMPUTES |= {"wide_logits", "fused_logits", "logits_chunk", "empties_cache", "shares_process"}
+_COMPUTES |= {"wide_logits", "fused_logits", "logits_in_place", "logits_chunk", "empties_cache", "shares_process"}
 
 FITTING = {
     "resident": {"resident", "sleep"},
@@ -57,11 +57,12 @@ class MemorySettings:
     longest sequence, tokens of a micro-batch or a step, and requests at once; ``target_tokens`` are those that a
     micro-batch is filled up to, where a longer sequence may be one of its own, and ``trained_tokens`` those of one with
     a backward pass, where a forward pass may have more. ``wide_logits``: logits have several copies of 32 bits.
-    ``fused_logits``: they are computed in chunks, and never whole; ``logits_chunk``: only so many tokens have some in
-    32 bits at once. ``empties_cache``: it empties its allocator before others have their turn. ``shares_process``: it
-    runs in one process with the components beside it that say so, too. ``uncertain_wake``: the version of an engine
-    decides whether it wakes up beside a sleeping trainer. ``unread`` names keys with small effects that
-    are not counted: then no bound is known. ``share`` and ``optimizer_on_host`` are fractions. The schema of configs
+    ``fused_logits``: they are computed in chunks, and never whole; ``logits_in_place``: they keep 16 bits, and their
+    gradient replaces them; ``logits_chunk``: only so many tokens have some in 32 bits at once. ``empties_cache``: it
+    empties its allocator before others have their turn. ``shares_process``: it runs in one process with the components
+    beside it that say so, too. ``uncertain_wake``: the version of an engine decides whether it wakes up beside a
+    sleeping trainer. ``unread`` names keys with small effects that are not counted: then no bound is known. ``share``
+    and ``optimizer_on_host`` are fractions. The schema of configs
     describes every key (`rankplan schema`).
     """
 
@@ -84,6 +85,7 @@ class MemorySettings:
     shards: int | None = None
     wide_logits: bool = False
     fused_logits: bool = False
+    logits_in_place: bool = False
     logits_chunk: int | None = None
     empties_cache: bool = False
     shares_process: bool = False

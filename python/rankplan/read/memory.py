@@ -173,6 +173,7 @@ MEMORY = Record(
         "whole_gradients": _switch("FSDP: gradients stay whole until the last micro-batch of a step."),
         "wide_logits": _switch("Megatron: logits have several copies of 32 bits."),
         "fused_logits": _switch("Logits are computed in chunks, and never whole."),
+        "logits_in_place": _switch("FSDP: logits keep 16 bits, and their gradient replaces them."),
         "logits_chunk": _count("Tokens of a chunk of logits in 32 bits; the others keep 16."),
         "empties_cache": _switch("It empties its allocator before others have their turn."),
         "shares_process": _switch("It runs in one process with the components beside it that say so, too."),

@@ -11,8 +11,8 @@ use super::engine::{Engine, Kind};
 use super::model::{Model, Shape};
 use super::numbers::{
     ADAPTERS, ASLEEP, AVERAGE, BUCKET, BUFFERS, CHUNK_LOGIT, DEEPSPEED, EIGHT_BITS, FILLED, FSDP, FUSED_CHUNK, Fit,
-    GROUP_ASLEEP, LIBRARIES, LIVE, LONGEST_STEP, LOST, MEGATRON, NARROW_LOGIT, PADDED, QUANTIZED, REPACKED, SCORES,
-    SELECTIVE, SEQUENCES, SPARE, STEP, USUAL_LENGTH, USUAL_STEP,
+    GROUP_ASLEEP, LIBRARIES, LIVE, LOGIT_IN_PLACE, LONGEST_STEP, LOST, MEGATRON, NARROW_LOGIT, PADDED, QUANTIZED,
+    REPACKED, SCORES, SELECTIVE, SEQUENCES, SPARE, STEP, USUAL_LENGTH, USUAL_STEP,
 };
 use super::phases::Sleep;
 use super::training::{Framework, Optimizer, Recompute, Training};
@@ -270,6 +270,7 @@ impl Training {
         let chunk = |most: f64| CHUNK_LOGIT * tokens.min(most);
         let bytes = match self.logits_chunk {
             _ if self.fused_logits => chunk(FUSED_CHUNK / 2.0),
+            None if self.logits_in_place => LOGIT_IN_PLACE * tokens,
             Some(most) => NARROW_LOGIT * tokens + chunk(most),
             None => whole,
         };

@@ -81,6 +81,9 @@ pub struct Fit {
 
 /// Bytes of a logit where only chunks of them have 32 bits: 16 bits and the gradient. NeMo-RL: `ChunkedDistributedLogprob`.
 pub const NARROW_LOGIT: f64 = 4.0;
+/// Bytes of a logit whose gradient replaces it: 16 bits, and as many once more while the gradient is divided by the temperature.
+/// verl: `FSDPEngine.prepare_model_outputs`; SkyRL: `HFModelWrapper.forward`, both with flash-attn's `cross_entropy_loss` in place.
+pub const LOGIT_IN_PLACE: f64 = 4.0;
 /// Bytes of a logit of a chunk: half of `MOST_OF_CHUNK`. Chosen.
 pub const CHUNK_LOGIT: f64 = 24.0;
 

@@ -106,6 +106,8 @@ pub struct Training {
     pub wide_logits: bool,
     /// Whether logits are computed in chunks, and never whole.
     pub fused_logits: bool,
+    /// Whether logits keep 16 bits, and their gradient replaces them.
+    pub logits_in_place: bool,
     /// Tokens of a chunk of logits in 32 bits; the others keep 16.
     pub logits_chunk: Option<f64>,
     /// Whether the allocator is emptied before another component has its turn.

@@ -87,6 +87,8 @@ _SHARED = (
     # WorkerDispatch empties every model's allocator after the forward passes and after training
     setting("empties_cache", keys.COLOCATE_ALL, by=bool),
     setting("fused_logits", switch("trainer.fused_lm_head_logprob"), by=bool, only="megatron"),
+    # HFModelWrapper.forward: log-probabilities in place; without its loss, the entropy has no gradient
+    setting("logits_in_place", switch("trainer.algorithm.use_entropy_loss"), by=lambda used: not used, only="fsdp"),
     layers("@.model_config_kwargs", "@.megatron_config.model_config_kwargs", _MODEL),
     unless("@.inference_only_init", f"{_MODEL}.fp8"),
     nearly("@.model.fake_int4_qat.enabled", _DRAFTS, *stage_keys(f"{_MODEL}."), *draft_keys(f"{_MODEL}.")),

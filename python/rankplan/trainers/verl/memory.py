@@ -98,6 +98,18 @@ def _offloaded(section: str, *, only: str) -> Setting:
 _FUSED = switch(f"{keys.MODEL}.use_fused_kernels")
 _UNPADDED = switch(f"{keys.MODEL}.use_remove_padding", default=True)
 
+_ENTROPY = number(f"{keys.ACTOR}.entropy_coeff", default=0.0)
+_ENTROPY_SHOWN = switch(f"{keys.ACTOR}.calculate_entropy")
+
+
+def _in_place(unpadded: Any, coefficient: float | None, is_shown: Any) -> bool:
+    """Whether the gradient of the loss replaces the logits: not if an entropy is computed of them, too.
+
+    See ``inplace_backward`` in ``FSDPEngine.prepare_model_outputs``. With padding, logits are copied first.
+    """
+    return bool(unpadded) and coefficient == 0 and not is_shown
+
+
 _AS_A_TRAINER = (
     # ActorRolloutRefWorker.update_weights: aggressive_empty_cache before the engine wakes, and again before its cache
     fixed("empties_cache", value=True),
@@ -243,6 +255,7 @@ def _actor() -> Role:
             nearly(_DRAFT),
             *_AS_A_TRAINER,
             *_LOGITS,
+            setting("logits_in_place", _UNPADDED, _ENTROPY, _ENTROPY_SHOWN, by=_in_place, only="fsdp"),
             setting("trained_tokens", *trained, by=_tokens),
             setting(
                 "tokens",
@@ -318,6 +331,7 @@ def _reference() -> Role:
             nearly(_DRAFT),
             *_AS_A_TRAINER,
             *_LOGITS,
+            setting("logits_in_place", _UNPADDED, by=bool, only="fsdp"),
             layers(*_MODEL_LAYERS, reference.transformer),
             setting(
                 "tokens",
