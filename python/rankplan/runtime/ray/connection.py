@@ -271,7 +271,7 @@ def _running_cluster(address: str | None) -> str | None:
     if found is None:
         return None
     try:
-        internals.greet(found, timeouts.ANSWER)
+        internals.greet(found, timeouts.CONNECT)
     except OSError as error:
         # Ray replaces the address of the loopback device by that of the node.
         advice = "give the address of a running one"

@@ -83,7 +83,7 @@ class Head:
     def _check(self) -> None:
         """Raise ``ClusterError`` if the head has gone: Ray itself would end this process."""
         try:
-            greet(self.address, timeouts.ANSWER)
+            greet(self.address, timeouts.CONNECT)
         except OSError as error:
             raise ClusterError(f"the Ray head at {self.address} does not answer ({error})") from None
 

@@ -7,7 +7,8 @@ LAUNCH_RANK = 2.0  # the same, for each rank on a machine: its processes start o
 
 # Connecting to a cluster.
 LEAST_ANSWER = 0.5  # a head that answers takes milliseconds, and a tenth of this on a loaded machine
-ANSWER = 5.0  # a live Ray head or raylet accepts a connection in milliseconds; Ray itself would try for minutes
+CONNECT = 5.0  # a live Ray head or raylet accepts a connection in milliseconds; Ray itself would try for minutes
+ANSWER = 15.0  # a head or a rank answers in milliseconds; on a machine short of cores, a head once took more than 5 s
 JOIN_POLL = 0.25  # listing the nodes takes 0.5 ms, and nodes take seconds to start
 LAST_JOIN = 5.0  # nodes started together join within seconds; the node ranks must not depend on who was first
 
