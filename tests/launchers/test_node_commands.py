@@ -135,7 +135,7 @@ def cluster(tmp_path: Path) -> Cluster:
     programs = tmp_path / "bin"
     programs.mkdir()
     stub = STUB.format(python=sys.executable, log=str(tmp_path / "log"))
-    texts = dict.fromkeys(("trl", "accelerate", "torchrun", "uv", "rl", "swift"), stub)
+    texts = dict.fromkeys(("trl", "accelerate", "torchrun", "uv", "rl", "swift", "megatron"), stub)
     texts |= {"srun": SRUN.format(python=sys.executable), "scontrol": SCONTROL}
     for name, text in texts.items():
         (programs / name).write_text(text)
@@ -326,6 +326,15 @@ def test_ms_swift_gets_the_variables_of_its_torchrun(cluster: Cluster) -> None:
         seen = [trainer.seen[name] for name in ("NPROC_PER_NODE", "NNODES", "NODE_RANK", "MASTER_PORT")]
         assert seen == ["4", "2", str(rank), "30000"]
     assert len(trainers) == 2
+
+
+@pytest.mark.parametrize(("program", "host"), [("swift", "127.0.0.1"), ("megatron", "n0")])
+def test_the_last_process_of_megatron_connects_to_the_server(cluster: Cluster, program: str, host: str) -> None:
+    text = SWIFT.replace("host server", "host 127.0.0.1").replace("swift rlhf conf.yaml", f"{program} rlhf")
+    path = written(cluster, rankplan.plan(cluster.script(text), "2x8"), "slurm")
+    assert cluster.run("bash", str(path)).returncode == 0
+    trainers = [run for run in cluster.started(program) if run.words[1] == "rlhf"]
+    assert [run.words[-2:] for run in trainers] == [["--vllm_server_host", host]] * 2
 
 
 def test_ms_swift_on_one_node(cluster: Cluster) -> None:

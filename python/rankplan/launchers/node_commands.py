@@ -12,7 +12,7 @@ from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
 from rankplan.launchers.options import Options
 from rankplan.launchers.scripts import quoted
-from rankplan.plans.node_command import NODE_RANK, PORT, PROCESSES, NodeCommand, component_in
+from rankplan.plans.node_command import NODE_RANK, PORT, PROCESSES, NodeCommand, address_in
 from rankplan.plans.plan import Plan
 
 HERE = "127.0.0.1"
@@ -154,9 +154,10 @@ def values(start: Start, plan: Plan, at: At) -> Callable[[str], str]:
     def value_of(name: str) -> str:
         if name in numbers:
             return numbers[name]
-        component = component_in(name)
-        node = start.first if component is None else plan[component][0].cluster_node_rank
-        return HERE if node == start.first and (is_alone or component is not None) else at.address(node)
+        address = address_in(name)
+        node = start.first if address is None else plan[address.component][0].cluster_node_rank
+        is_local = is_alone or (address is not None and not address.by_all)
+        return HERE if node == start.first and is_local else at.address(node)
 
     return value_of
 

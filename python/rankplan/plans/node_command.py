@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import field
-from typing import Any
+from typing import Any, NamedTuple
 
 from rankplan.frozen import frozen
 
@@ -25,6 +25,7 @@ ADDRESS = "{address}"
 PORT = "{port}"
 """The port of its rendezvous."""
 _ADDRESS_OF = "address of "
+_ADDRESS_FOR_ALL = "address for all of "
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 
 
@@ -53,9 +54,12 @@ class NodeCommand:
         return cls(**{**values, **lists})
 
     @staticmethod
-    def address_of(component: str) -> str:
-        """Return the field for the address of the first node of a component."""
-        return f"{{{_ADDRESS_OF}{component}}}"
+    def address_of(component: str, *, by_all: bool = False) -> str:
+        """Return the field for the address of the first node of a component.
+
+        The first node of the command may get that of the local host, unless it is used ``by_all`` nodes of the command.
+        """
+        return f"{{{_ADDRESS_FOR_ALL if by_all else _ADDRESS_OF}{component}}}"
 
     @staticmethod
     def literal(word: str) -> str:
@@ -96,9 +100,19 @@ class NodeCommand:
         return NodeCommand, values
 
 
-def component_in(name: str) -> str | None:
-    """Return the component whose address a field is, ``None`` for another field."""
-    return name.removeprefix(_ADDRESS_OF) if name.startswith(_ADDRESS_OF) else None
+class AddressField(NamedTuple):
+    """A field for the address of a component, and whether all nodes of the command use it."""
+
+    component: str
+    by_all: bool
+
+
+def address_in(name: str) -> AddressField | None:
+    """Return which address a field is, ``None`` for another field."""
+    for prefix in (_ADDRESS_OF, _ADDRESS_FOR_ALL):
+        if name.startswith(prefix):
+            return AddressField(name.removeprefix(prefix), prefix == _ADDRESS_FOR_ALL)
+    return None
 
 
 def _parts(word: str, value_of: Callable[[str], str]) -> list[str]:

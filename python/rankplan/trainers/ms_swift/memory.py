@@ -117,7 +117,7 @@ ROLES = (
             setting(
                 "tokens",
                 *_LENGTH,
-                _trained(size, "per_device_train_batch_size", default=1),
+                _BATCH,
                 by=_tokens,
                 only="deepspeed",
             ),

@@ -41,9 +41,12 @@ def trainer_command(
     return command.on_nodes([keys.TRAIN], inside=inside, flags=flags, variables=variables)
 
 
-def server_flags(config: Config, server: Server, component: str) -> dict[str, str]:
-    """Return the flags of the trainer that say where its server is: its host, or its address if one is stated."""
-    address = NodeCommand.address_of(component)
+def server_flags(config: Config, server: Server, component: str, *, is_megatron: bool) -> dict[str, str]:
+    """Return the flags of the trainer that say where its server is: its host, or its address if one is stated.
+
+    The first process connects; with Megatron, the last one (``rlhf.py`` of its pipelines: ``is_last_rank``).
+    """
+    address = NodeCommand.address_of(component, by_all=is_megatron)
     if config.stated(keys.URLS):
         return {keys.URLS.path: f"http://{address}:{server.port}"}
     return {keys.HOSTS.path: address}

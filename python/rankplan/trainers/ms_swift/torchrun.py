@@ -148,7 +148,9 @@ class TorchrunJob(Job):
         name = self._server_name
         commands = [server_command(server, name, collector) for server in self.servers[:1]]
         uses_server = self.mode == keys.SERVER and bool(self.servers)
-        flags = server_flags(self.config, self.servers[0], name) if uses_server else {}
+        flags = {}
+        if uses_server:
+            flags = server_flags(self.config, self.servers[0], name, is_megatron=self.is_megatron)
         inside = [keys.ROLLOUT] if self.mode == keys.COLOCATE else []
         program = self.program or program_of_file(self.config, is_megatron=self.is_megatron)
         commands.append(trainer_command(self.trainer, program, inside, flags, collector))
