@@ -38,7 +38,7 @@ class AtLeast:
 
 @frozen
 class Default:
-    """A field that is the user's: ``value`` is written where the user has none."""
+    """A field that the user may set to anything; ``value`` is the default."""
 
     value: Any
 
@@ -98,15 +98,20 @@ def merged(ours: Any, users: Any) -> Any:
         key = key_of(ours)
         if key is None or not isinstance(users, list):
             return [merged(value, ABSENT) for value in ours]
-        named = {_name(one, key): one for one in users if isinstance(one, Mapping)}
-        every = named.pop(EVERY, ABSENT)
-        known = {one[key] for one in ours} | {EVERY}
-        more = [] if isinstance(ours, Closed) else users
-        return [
-            *(merged(one, overlaid(every, named.get(one[key], ABSENT), key)) for one in ours),
-            *(one for one in more if isinstance(one, Mapping) and _name(one, key) not in known),
-        ]
+        return _merged_objects(ours, users, key)
     return ours
+
+
+def _merged_objects(ours: list[Any], users: list[Any], key: str) -> list[Any]:
+    """Return rankplan's named objects, each with the fields of the user's one, and then the user's others."""
+    objects = [each for each in users if isinstance(each, Mapping)]
+    named = {_name(each, key): each for each in objects}
+    every = named.pop(EVERY, ABSENT)
+    result = [merged(each, overlaid(every, named.get(each[key], ABSENT), key)) for each in ours]
+    if not isinstance(ours, Closed):
+        known = {each[key] for each in ours} | {EVERY}
+        result += [each for each in objects if _name(each, key) not in known]
+    return result
 
 
 def overlaid(every: Any, own: Any, name: str) -> Any:

@@ -80,8 +80,8 @@ class ObjectFile:
         if file is not None and users is None:
             kinds = ", ".join(dict.fromkeys(each.kind for each in base)) or "nothing"
             raise PlacementError([faults.no_object(file, kinds, kind)])
-        written_before = users is not None and users.at("metadata", "annotations", PLAN) is not None
-        emitted = self._read(base, file, [kind]) if file is not None and written_before else None
+        was_emitted = users is not None and users.at("metadata", "annotations", PLAN) is not None
+        emitted = self._read(base, file, [kind]) if file is not None and was_emitted else None
         if users is not None:
             draft.options = _named(draft.options, users)
         check_options(draft)
@@ -90,23 +90,14 @@ class ObjectFile:
         holder = _holder(base)
         held = plan_map(draft, text)
         started = self.compose(draft, text)
-        if not written_before:
-            for ours, theirs in ((held, holder), (started, users)):
-                if theirs is not None:
-                    draft.faults += _conflicts(ours, theirs)
-            if users is not None and draft.options.entrypoint is None:
-                wrong = self.contradicting(draft.plan, users.value)
-                draft.faults += [users.located(path, replace(fault, code=faults.CONFLICT)) for path, fault in wrong]
-        fields = {} if users is None else users.value
-        if emitted is not None:
-            before = Draft(emitted.plan, emitted.options)
-            fields = released(self.compose(before, plan_text(emitted.plan)), fields)
-            if users is not None:
-                small = (one for one in contradictions(started, fields) if isinstance(one.ours, Least))
-                draft.faults += [_conflict(users, each) for each in small]
-        started = merged(started, fields)
-        if users is not None:
-            draft.faults += [users.located(("spec",), fault) for fault in self.missing(started)]
+        if holder is not None and emitted is None:
+            draft.faults += _conflicts(held, holder)
+        if users is None:
+            started = merged(started, {})
+        elif emitted is None:
+            started = self._joined(draft, started, users)
+        else:
+            started = self._replaced(draft, emitted, started, users)
         draft.finish()
         _without_image(draft, started)
         _without_unused_memory(started)
@@ -114,6 +105,29 @@ class ObjectFile:
         others = [each.value for each in base if each is not users and each is not holder]
         _note_large(draft, [held, started])
         return documents_text([held, started, *others])
+
+    def _joined(self, draft: Draft, started: dict[str, Any], users: Object) -> Any:
+        """Return rankplan's object with the fields of a user's own one; record where they contradict each other."""
+        draft.faults += _conflicts(started, users)
+        if draft.options.entrypoint is None:
+            wrong = self.contradicting(draft.plan, users.value)
+            draft.faults += [users.located(path, replace(fault, code=faults.CONFLICT)) for path, fault in wrong]
+        return self._completed(draft, merged(started, users.value), users)
+
+    def _replaced(self, draft: Draft, before: Emitted, started: dict[str, Any], users: Object) -> Any:
+        """Return rankplan's object in place of one that it wrote ``before``, with the fields that are the user's.
+
+        Record quantities of the user that are too small for this plan.
+        """
+        fields = released(self.compose(Draft(before.plan, before.options), plan_text(before.plan)), users.value)
+        small = (each for each in contradictions(started, fields) if isinstance(each.ours, Least))
+        draft.faults += [_conflict(users, each) for each in small]
+        return self._completed(draft, merged(started, fields), users)
+
+    def _completed(self, draft: Draft, started: Any, users: Object) -> Any:
+        """Return a merged object; record what it lacks."""
+        draft.faults += [users.located(("spec",), fault) for fault in self.missing(started)]
+        return started
 
     def recognises(self, text: str) -> bool:
         """Whether a text has such an object; rankplan wrote it, if it also has the annotation of a plan."""
