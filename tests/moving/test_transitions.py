@@ -276,7 +276,7 @@ def test_only_slots_on_nodes_where_something_changes_are_read() -> None:
         assert kinds(found) == {kind: 8} and found.stay == {"actor": 1024, "rollout": 1016}
         for part in found.parts.values():
             for side in (part.before, part.after):
-                assert side is not None and len(side._on_node) < 8
+                assert side is not None and len(side._on_node) < 8 and "slots" not in vars(side)
 
 
 def test_nothing_depends_on_the_order_of_nodes_or_components() -> None:
@@ -549,10 +549,10 @@ def test_a_trainer_whose_states_are_gone_loads_its_checkpoint_as_a_whole() -> No
     assert not transition(ref, replan(ref, hosts(3, 8), without="h1").plan, without="h1").rollback
 
 
-def racks(*names: str) -> Inventory:
+def racks(*names: str, level: str = "rack") -> Inventory:
     """Return nodes of 8 accelerators; the first letter of a name is its rack."""
-    records = [{"ranks": rank, "hostname": name, "labels": {"rack": name[0]}} for rank, name in enumerate(names)]
-    return Inventory.from_dict({"levels": ["rack"], "nodes": [{**record, "accelerators": 8} for record in records]})
+    records = [{"ranks": rank, "hostname": name, "labels": {level: name[0]}} for rank, name in enumerate(names)]
+    return Inventory.from_dict({"levels": [level], "nodes": [{**record, "accelerators": 8} for record in records]})
 
 
 def on(inventory: Inventory, **components: dict[str, Any]) -> Plan:
@@ -591,6 +591,30 @@ def test_a_trainer_that_leaves_a_node_reads_its_states_from_there() -> None:
     assert all(sent[level] <= set(slots) and sent[level] for level, slots in levels.items())
     assert found.answer == "unknown" and ("a0", 0) in found.unknown
     assert verify(found).breaches == ()
+
+
+@pytest.mark.parametrize("level", ["device", "network", "host", "storage"])
+def test_the_name_of_a_level_decides_nothing(level: str) -> None:
+    def senders(name: str, **places: tuple[dict[str, Any], dict[str, Any]]) -> list[tuple[Any, ...]]:
+        nodes = racks("a0", "a1", "b0", "b1", "c0", "c1", level=name)
+        before, after = (on(nodes, **{one: both[side] for one, both in places.items()}) for side in (0, 1))
+        return [(move.state, move.bytes, move.sender) for move in transition(before, after).moves]
+
+    actors = {"placement": "0-15", **ACTOR}, {"placement": "0-7,24-31", **ACTOR}
+    rollouts = engines("0-7,16-23", 8), engines("0-7,16-31", 12)
+    assert senders(level, actor=actors) == senders("rack", actor=actors) != []
+    assert senders(level, rollout=rollouts) == senders("rack", rollout=rollouts) != []
+
+
+def test_nodes_with_one_name_stay_themselves() -> None:
+    def nodes(rack: str) -> Inventory:
+        names = enumerate(("l", "l", "m"))
+        entries = [{"ranks": rank, "hostname": name, "accelerators": 4, "labels": {"r": rack}} for rank, name in names]
+        return Inventory.from_dict({"nodes": entries})
+
+    entry = {"placement": "0-11", **ACTOR}
+    found = transition(on(nodes("x"), actor=entry), on(nodes("y"), actor=entry))
+    assert not found.moves and found.stay["actor"] == 12
 
 
 def test_a_node_that_the_plan_after_lacks_is_dead_if_its_processes_are_elsewhere() -> None:

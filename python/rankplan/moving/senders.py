@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from rankplan._core import ACCELERATOR
 from rankplan.frozen import frozen
@@ -18,6 +18,11 @@ from rankplan.moving.sides import Kind, Node, Place, Side
 from rankplan.nodes.inventory import Inventory
 
 DEVICE, NODE, NETWORK, HOST, STORAGE = "device", "node", "network", "host", "storage"
+_OF_DEVICE, _OF_NODE, _OUTSIDE = 0, 1, 2
+"""Levels by number, since one of the cluster may have such a name, too; `_OUTSIDE` is the first beyond nodes."""
+
+Domain: TypeAlias = tuple[int, object]
+"""A level, numbered from inside, and a domain of it."""
 
 
 class Sender(NamedTuple):
@@ -106,7 +111,7 @@ class Holders:
 
     def __init__(self, source: Source, shares: Collection[int], loads: Mapping[int, Bytes]) -> None:
         self._source, self._shares, self._loads = source, frozenset(shares), loads
-        self._queues: dict[tuple[str, object], _Queue] = {}
+        self._queues: dict[Domain, _Queue] = {}
 
     def nearest(self, place: Place) -> tuple[Sender, str]:
         """Return the nearest holder, the least loaded of equally near ones, then the lowest; and its level."""
@@ -116,7 +121,7 @@ class Holders:
                 queue = self._queues[domain] = _Queue(filter(self._holds, self._source.inside(*domain)), self._loads)
             number = queue.first()
             if number is not None:
-                return Sender(self._source.name, number), domain[0]
+                return Sender(self._source.name, number), self._source.levels[domain[0]]
         raise LookupError("every place is in the domain of the network")
 
     def _holds(self, number: int) -> bool:
@@ -157,37 +162,37 @@ class Source:
         distances: Distances,
         loads: Mapping[int, Bytes],
     ) -> None:
-        self.name, self.share = side.component.name, share
+        self.name, self.share, self.levels = side.component.name, share, distances.names
         self._side, self._examples, self._distances, self._loads = side, examples, distances, loads
-        self._around: dict[Place, list[tuple[str, object]]] = {}
-        self._nodes: dict[str, dict[object, list[Node]]] = {}
+        self._around: dict[Place, list[Domain]] = {}
+        self._nodes: dict[int, dict[object, list[Node]]] = {}
         self._tiles: dict[Piece, Tiles] | None = None
         self._shares_of: dict[Piece, dict[Box, list[int]]] = {}
         self._holders: dict[tuple[int, ...], Holders] = {}
 
-    def around(self, place: Place) -> list[tuple[str, object]]:
-        """Return the domains of a place with their levels, from inside, without those that have no slot for sure."""
+    def around(self, place: Place) -> list[Domain]:
+        """Return the domains of a place, from inside, without those that have no slot for sure."""
         known = self._around.get(place)
         if known is None:
             known = self._around[place] = []
             if self._side.numbers_on(place.node):
-                known += [(DEVICE, _device(place)), (NODE, place.node)]
-            for index, level in enumerate(self._distances.names[2:]):
-                known.append((level, self._distances.domain(index, place.node)))
+                known += [(_OF_DEVICE, _device(place)), (_OF_NODE, place.node)]
+            for level in range(_OUTSIDE, len(self.levels)):
+                known.append((level, self._distances.domain(level - _OUTSIDE, place.node)))
         return known
 
-    def inside(self, level: str, domain: Any) -> Iterator[int]:
-        """Return the slots in a domain, ascending."""
-        if level == NETWORK:
+    def inside(self, level: int, domain: Any) -> Iterator[int]:
+        """Return the slots in a domain of a level, which is numbered from inside; ascending."""
+        if level == len(self.levels) - 1:
             return iter(range(self._side.count))
-        if level == DEVICE:
+        if level == _OF_DEVICE:
             return (slot.number for slot in self._side.slots_on(domain.node) if _device(slot.place) == domain)
-        if level == NODE:
+        if level == _OF_NODE:
             return iter(self._side.numbers_on(domain))
         if level not in self._nodes:
             by_domain = self._nodes[level] = defaultdict(list)
             for node in self._side.nodes:
-                by_domain[self._distances.domain(self._distances.names.index(level) - 2, node)].append(node)
+                by_domain[self._distances.domain(level - _OUTSIDE, node)].append(node)
         nodes = self._nodes[level].get(domain, ())
         return iter(sorted(number for node in nodes for number in self._side.numbers_on(node)))
 

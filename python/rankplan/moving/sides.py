@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
@@ -328,7 +329,8 @@ def common_nodes(before: Plan, after: Plan) -> tuple[list[Node], list[Node]]:
     if before.inventory.core == after.inventory.core:
         return new_nodes, new_nodes
     nodes, faults = [], []
-    for rank, match in enumerate(same_nodes(before.inventory, after.inventory)):
+    matches = _told_apart(same_nodes(before.inventory, after.inventory), after.inventory)
+    for rank, match in enumerate(matches):
         nodes.append(-1 - rank if match is None else match)
         if match is not None:
             old, new = before.inventory.node(rank), after.inventory.node(match)
@@ -337,6 +339,21 @@ def common_nodes(before: Plan, after: Plan) -> tuple[list[Node], list[Node]]:
     if faults:
         raise PlacementError(faults)
     return nodes, new_nodes
+
+
+def _told_apart(matches: list[int | None], inventory: Inventory) -> list[int | None]:
+    """Return the matches with each node at most once: nodes with one name are matched in the order of their ranks."""
+    counts = Counter(matches)
+    shared = {match for match in counts if match is not None and counts[match] > 1}
+    if not shared:
+        return matches
+    alike: dict[tuple[object, object], list[int]] = {}
+    for rank in range(inventory.num_nodes):
+        node = inventory.node(rank)
+        alike.setdefault((node.hostname, node.ip), []).append(rank)
+    named = {match: inventory.node(match) for match in shared}
+    ranks = {match: iter(alike[node.hostname, node.ip]) for match, node in named.items()}
+    return [next(ranks[match], None) if match in shared else match for match in matches]
 
 
 def dead_hardware(before: Plan, after: Plan, nodes: list[Node], without: Collection[str]) -> Marks:
@@ -368,10 +385,8 @@ def dead_hardware(before: Plan, after: Plan, nodes: list[Node], without: Collect
 def deserted(before: Mapping[str, Side], after: Mapping[str, Side], unchanged: Mapping[str, RankSet]) -> Marks:
     """Return the nodes that only the plan before has, and that processes have left for other devices: they are dead.
 
-    ``unchanged`` has the slots of each component that stay.
-
     A node of which all processes end is alive: without them, `replan` needs it no more, and its plan has only the nodes
-    that it needs.
+    that it needs. ``unchanged`` has the slots of each component that stay.
     """
     left: Marks = {}
     for name, side in before.items():
@@ -406,7 +421,7 @@ def check_alive(sides: Iterable[Side]) -> None:
     faults = []
     for side in sides:
         if side.dead:
-            rank = side.slots[min(side.dead)].rank
+            rank = side.component.layout.process_of(min(side.dead))
             home = side.component.inventory.node(side.component[rank].cluster_node_rank)
             faults.append(placed_on_dead(side.component.name, rank, home.name))
     if faults:

@@ -465,7 +465,7 @@ class _Solving:
     def _broken(
         self, work: Work, members: Sequence[tuple[str, Instance]]
     ) -> tuple[Any, tuple[Instance, ...], bool, bool]:
-        """Return the order of a group that has none by upper bounds, who sleeps, whether that is least, and if it fits.
+        """Return an order where upper bounds allow none, who sleeps, whether the fewest sleep, and whether it fits.
 
         First, instances sleep; then lower bounds count; then both. Raises `PlacementError` (``transition-stuck``).
         """
