@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import rankplan
 from rankplan import Costs, Plan
+from rankplan.hardware import nvml
 from rankplan.memory.settings import GIB
 from rankplan.runtime.live.peaks import Ending, peak_lines, write_peaks
-from rankplan.runtime.nodes.sampler import Metered
+from rankplan.runtime.nodes.sampler import Metered, Sampler
 from support.cards import libraries
 from support.libraries import python
 from support.paths import TESTS
@@ -44,14 +47,14 @@ own = hold(HOLD, "5000")
 until(lambda: sampler.cards()[1].used)
 own.communicate()
 small = hold(HOLD, "2000")
-until(lambda: small.pid in sampler._judged)
+until(lambda: small.pid in sampler._is_strange)
 rows = [[one.used >> 20, one.total >> 20, [pid == before.pid for pid in one.strangers]]
         for one in sampler.cards()]
 told = sampler.problem()
 sampling.os.getppid = None
 sampler._raylet = 1 << 30                        # nothing descends from it
 other = hold(HOLD, "1")
-until(lambda: other.pid in sampler._judged)
+until(lambda: other.pid in sampler._is_strange)
 strangers = sampler.cards()[1].strangers == (other.pid,)
 Path(os.environ["FAKE_USES"], "broken").touch()
 until(sampler.problem)
@@ -70,6 +73,26 @@ def test_the_most_that_each_accelerator_has_used_is_kept(tmp_path: Path) -> None
     assert rows == [[1000, 81559, [True]], [5000, 81559, []], [0, 81559, []]]
     assert told == "" and strangers
     assert after == [None] * 3 and problem.startswith("NVML does not")
+
+
+def test_a_stranger_counts_on_every_accelerator_that_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, ended = Event(), Event()
+    strangers = {1: (7,), 2: (7, 8), 3: (8,)}
+
+    def loads(ids: list[str]) -> Iterator[list[nvml.Load | None]]:
+        yield [nvml.Load(1, 8, ())] * 4
+        yield [nvml.Load(1, 8, strangers.get(index, ())) for index in range(4)]
+        yield [nvml.Load(1, 8, (7,)), *[nvml.Load(1, 8, ())] * 3]
+        opened.set()
+        ended.wait(60)
+
+    monkeypatch.setattr(nvml, "loads", loads)
+    monkeypatch.setattr("rankplan.runtime.nodes.sampler.ancestors", lambda pid: [])
+    sampler = Sampler(["0", "1", "2", "3"])
+    assert opened.wait(60)
+    cards = sampler.cards()
+    ended.set()
+    assert [card and card.strangers for card in cards] == [(7,), (7,), (7, 8), (8,)]
 
 
 def _plan() -> Plan:
@@ -120,6 +143,9 @@ def test_peaks_of_a_finished_run_are_added_to_the_file(tmp_path: Path) -> None:
     assert notes == [f"{file}: the program was interrupted after 9 s; its peaks count as those of a whole step"]
 
 
+UNTOLD = SimpleNamespace(compared=SimpleNamespace(places={}, untold=1))
+
+
 @pytest.mark.parametrize(
     ("ending", "note"),
     [
@@ -127,12 +153,25 @@ def test_peaks_of_a_finished_run_are_added_to_the_file(tmp_path: Path) -> None:
         ({"code": 137}, "the command failed with exit code 137, and may have needed more than it used"),
         ({"live": None}, "the ranks of the plan were not seen as planned"),
         ({"is_over": False}, "a job of the command is still running"),
+        ({"live": UNTOLD}, "Ray does not tell which accelerators all ranks have"),
     ],
 )
 def test_a_file_stays_as_it_is_if_the_run_says_nothing(tmp_path: Path, ending: dict[str, Any], note: str) -> None:
     file = tmp_path / "costs.yaml"
+    file.write_text("batches: 4\n")
     assert _written(file, _cards(30, 40, 20, 10), **ending) == ({}, [f"{file} is unchanged: {note}"])
-    assert not file.exists()
+    assert file.read_text() == "batches: 4\n"
+
+
+def test_a_file_is_not_written_if_no_peak_is_known(tmp_path: Path) -> None:
+    file = tmp_path / "costs.yaml"
+    peaks, notes = _written(file, {})
+    assert peaks == {} and notes[-1] == f"{file} is unchanged: no peak is known" and not file.exists()
+
+
+def test_a_run_is_reported_though_its_peaks_cannot_be_written(tmp_path: Path) -> None:
+    peaks, (note,) = _written(tmp_path, _cards(30, 40, 20, 10))
+    assert peaks == {} and note.startswith(f"{tmp_path} is unchanged: ")
 
 
 def test_what_others_use_is_no_peak_of_a_component(tmp_path: Path) -> None:
@@ -149,6 +188,6 @@ def test_what_others_use_is_no_peak_of_a_component(tmp_path: Path) -> None:
 def test_the_peak_is_that_of_the_accelerators_that_the_ranks_were_given(tmp_path: Path) -> None:
     """Ray gave the second node's accelerators to the actor."""
     places = {"actor": {0: ((1, 0),), 1: ((1, 1),)}, "rollout": {0: ((0, 0),), 1: ((0, 1),)}}
-    live = SimpleNamespace(compared=SimpleNamespace(places=places))
+    live = SimpleNamespace(compared=SimpleNamespace(places=places, untold=0))
     peaks, _ = _written(tmp_path / "costs.yaml", _cards(30, 40, 20, 10), live=live)
     assert {name: one.used for name, (one,) in peaks.items()} == {"actor": 20 * GIB, "rollout": 40 * GIB}

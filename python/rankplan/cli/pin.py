@@ -114,7 +114,7 @@ def pin(
             raise click.UsageError(f"write the command after --: rankplan pin {file} -- python3 train.py")
         if is_saved(config) and (dialect_name is not None or overrides() or node_order is not None):
             raise click.UsageError(f"{file} is a saved plan; remove --dialect, --set and --node-order")
-        for path in (output, save):
+        for path in (output, save, peaks):
             if path is not None:
                 _check_writable(path)
     with faults_end_it(), signals.raised():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -122,7 +123,7 @@ def peak(plan: Plan, name: str, call: str, uses: Sequence[Use | None]) -> Peak |
         sizes,
         memory,
         None if component.memory is None else component.memory.length,
-        _beside(plan, name, device),
+        _others(_users(plan)[device], name),
     )
 
 
@@ -139,11 +140,12 @@ def driver_peaks(plan: Plan, call: str, used: Mapping[tuple[int, int], DriverPea
     of each phase there, and belongs to none of them. A component has a peak for each combination of components that
     share an accelerator, if all of these accelerators are known.
     """
+    users = _users(plan)
     peaks: dict[str, tuple[Peak, ...]] = {}
     for name, component in plan.items():
         by_company: dict[tuple[tuple[str, int], ...], list[DriverPeak | None]] = {}
         for device in dict.fromkeys(device for row in component for device in row.devices):
-            company = tuple(sorted(_beside(plan, name, device).items()))
+            company = tuple(sorted(_others(users[device], name).items()))
             by_company.setdefault(company, []).append(used.get(device))
         accelerators, sizes, memory = stated_of(component)
         length = None if component.memory is None else component.memory.length
@@ -167,10 +169,19 @@ def driver_peaks(plan: Plan, call: str, used: Mapping[tuple[int, int], DriverPea
     return peaks
 
 
-def _beside(plan: Plan, name: str, device: tuple[int, int]) -> dict[str, int]:
-    """Return the processes of other components on an accelerator."""
-    others = {other: sum(device in row.devices for row in component) for other, component in plan.items()}
-    return {other: count for other, count in others.items() if count and other != name}
+def _users(plan: Plan) -> dict[tuple[int, int], Counter[str]]:
+    """Return how many processes of each component use each accelerator."""
+    users: dict[tuple[int, int], Counter[str]] = {}
+    for name, component in plan.items():
+        for row in component:
+            for device in set(row.devices):
+                users.setdefault(device, Counter())[name] += 1
+    return users
+
+
+def _others(users: Mapping[str, int], name: str) -> dict[str, int]:
+    """Return the users of an accelerator without a component."""
+    return {other: count for other, count in users.items() if other != name}
 
 
 def check_addable(path: Path) -> None:

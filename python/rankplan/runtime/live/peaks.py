@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
+from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
 from rankplan.memory.peaks import Peak
 from rankplan.memory.settings import GIB
@@ -57,6 +58,8 @@ class Ending:
             return "a job of the command is still running"
         if self.live is None:
             return "the ranks of the plan were not seen as planned"
+        if self.live.compared is not None and self.live.compared.untold:
+            return "Ray does not tell which accelerators all ranks have"
         if self.code and not self.was_interrupted:
             return f"the command failed with exit code {self.code}, and may have needed more than it used"
         return None
@@ -68,8 +71,8 @@ def write_peaks(
     """Add the peaks of the components of a plan to a file of costs, and return them.
 
     Only what is known is written: nothing after a failure, and nothing of a component if an accelerator of it has
-    processes that Ray did not start, or its driver has fallen silent. ``tell`` gets a note on everything left out.
-    Raises `PlacementError` if the file has faults, ``OSError``.
+    processes that Ray did not start, or its driver has fallen silent. ``tell`` gets a note on everything left out, and
+    on a file that cannot be written.
     """
     reason = ending.why_no_peaks
     if reason is None:
@@ -79,7 +82,11 @@ def write_peaks(
             found = {
                 name: Measurement(each[0].accelerators, None, plan[name].parallel, each) for name, each in peaks.items()
             }
-            add_measurements(file, found, Run.of(plan, None))
+            try:
+                add_measurements(file, found, Run.of(plan, None))
+            except (PlacementError, OSError) as error:  # the program has run, and its report comes next
+                tell(faults.unchanged_costs(str(file), str(error)))
+                return NO_PEAKS
             if ending.was_interrupted:
                 tell(faults.interrupted_peaks(str(file), ending.seconds))
             return peaks

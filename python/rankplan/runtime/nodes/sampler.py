@@ -43,7 +43,7 @@ class Sampler:
         """``ids`` are those of the accelerators on this node. What computes on them now is a stranger."""
         self._ids = list(ids)
         self._cards = [_Card() for _ in ids]
-        self._judged: set[int] = set()
+        self._is_strange: dict[int, bool] = {}
         self._raylet = os.getppid()
         self._lock = threading.Lock()
         self._readings = nvml.loads(self._ids)
@@ -79,15 +79,16 @@ class Sampler:
         """Add a reading of all accelerators; ``None``: NVML has stopped to answer."""
         for index, card in enumerate(self._cards):
             load = None if reading is None else reading[index]
-            new = set() if load is None else set(load.pids) - self._judged
-            strangers = new if is_first else {pid for pid in new if self._is_stranger(pid)}
+            pids = () if load is None else load.pids
+            for pid in pids:
+                if pid not in self._is_strange:
+                    self._is_strange[pid] = is_first or self._is_stranger(pid)
             with self._lock:
                 if load is None:
                     card.told = False
                     continue
                 card.used, card.total = max(card.used, load.used), load.total
-                card.strangers |= strangers
-            self._judged |= new
+                card.strangers.update(pid for pid in pids if self._is_strange[pid])
 
     def _is_stranger(self, pid: int) -> bool:
         """Whether a process does not descend from the raylet of this node, as far as it is seen from here."""
