@@ -122,7 +122,9 @@ impl Training {
         }
         let tokens = self.filled(tokens);
         let layer = pass.times * tokens * self.likely_largest_layer(pass.shape, pass.stage);
-        let logits = if self.is_last(pass.stage) { self.likely_logits(pass.shape, tokens) / 2.0 } else { 0.0 };
+        // Without a gradient to replace them, the copy that the temperature divides is beside the logits here, too.
+        let copies = if self.logits_in_place && !self.fused_logits && self.logits_chunk.is_none() { 1.0 } else { 2.0 };
+        let logits = if self.is_last(pass.stage) { self.likely_logits(pass.shape, tokens) / copies } else { 0.0 };
         let (name, largest) = if logits > layer { ("logits", logits) } else { ("activations", layer) };
         parts.extend([part("gathered", Belongs::Pass, pass.gathered), part(name, Belongs::Pass, largest)]);
         parts
