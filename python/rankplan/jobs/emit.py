@@ -21,11 +21,11 @@ class ReadOption(NamedTuple):
     fault: Diagnostic | None
 
 
-def read_options(stated: Mapping[str, Any], beside_launcher: Collection[str]) -> dict[str, ReadOption]:
+def read_options(stated: Mapping[str, Any], not_below: Collection[str]) -> dict[str, ReadOption]:
     """Return each stated option by its name.
 
-    Those that the file of the launcher states, ``beside_launcher``, must be its options. Options of the files below
-    count as far as it takes them.
+    Those that the file of the launcher states, or one above it, must be its options: ``not_below``. Options of the
+    files below count as far as it takes them.
     """
     known = option_names()
     launcher = _launcher(stated.get(TO))
@@ -37,7 +37,7 @@ def read_options(stated: Mapping[str, Any], beside_launcher: Collection[str]) ->
         elif name in known or name in own:
             form = known[name][1] if name in known else own[name]
             fault = wrong_value(name, value, form)
-            if launcher is not None and name in known and name in beside_launcher:
+            if launcher is not None and name in known and name in not_below:
                 fault = fault or _unused(name, known[name], launcher)
         else:
             fault = faults.unknown_inner_key(name, "emit", [TO, *known, *own])

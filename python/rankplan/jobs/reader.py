@@ -414,9 +414,10 @@ class _Reading:
         from rankplan.jobs.emit import read_options  # most job files state none
 
         options = {}
-        files = {key: self._reader.where(("emit", key)).file for key in value}
-        beside_launcher = [key for key, file in files.items() if file == files.get(TO)]
-        for key, (option, fault) in read_options(value, beside_launcher).items():
+        order = [None, *self._stack.files]
+        depths = {key: order.index(self._reader.where(("emit", key)).file) for key in value}
+        not_below = [key for key, depth in depths.items() if depth <= depths.get(TO, -1)]
+        for key, (option, fault) in read_options(value, not_below).items():
             if fault is not None:
                 self._add(("emit", key), fault)
             else:
