@@ -88,7 +88,7 @@ class Job:
     @property
     def asks_ray(self) -> bool:
         """Whether it asks Ray for placement groups, which `pin` binds to nodes."""
-        return self.dialect.asks_ray and self.starts == "ray"
+        return self.starts == "ray" and not self.dialect.no_groups
 
     @property
     def reader(self) -> Reader:

@@ -68,10 +68,13 @@ def with_job_lines(config: Mapping[str, Any], fault: Diagnostic) -> Diagnostic:
     """Return the fault of a config with keys of two systems; rules without components belong in a job file."""
     cluster = config.get("cluster")
     rules = _rules_at(config, ("cluster", "topology"))
-    if not rules or not isinstance(cluster, Mapping) or "component_placement" in cluster:
+    if not rules or not isinstance(cluster, Mapping):
         return fault
     from rankplan.jobs.faults import in_job_file
+    from rankplan.jobs.keys import OF_CLUSTER
 
+    if not set(cluster) <= set(OF_CLUSTER):
+        return fault
     return replace(fault, help=in_job_file("cluster", _job_lines(config, rules)))
 
 
