@@ -163,7 +163,10 @@ def test_a_command_of_mason_has_its_nodes(start: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "what"),
     [
-        ("python mason.py --num_nodes 1 --gpus 1 -- bash tests.sh", "a launch on Beaker"),
+        (
+            "python mason.py --num_nodes 1 --gpus 1 -- bash tests.sh",
+            "a launch on Beaker of an unread command",
+        ),
         ("python -m open_instruct.benchmark_generators --vllm_num_engines 1", "a measurement of engines"),
         ("torchrun scripts/OLMo-sft.py train --cluster=slurm", "supervised fine-tuning (SFT)"),
     ],

@@ -149,11 +149,6 @@ class Dialect:
         job: Callable[[Config], Job] = resolved(self.parent.job)
         return job(config)
 
-    @property
-    def asks_ray(self) -> bool:
-        """Whether the system asks Ray for placement groups, which `pin` binds to nodes."""
-        return self.starts == "ray" and not self.no_groups
-
     @cached_property
     def _planner(self) -> Planner:
         if self.planner is not None:
@@ -161,7 +156,7 @@ class Dialect:
             return planner
         from rankplan.dialects.interface.planning import JobPlanner
 
-        name = self.name if self.asks_ray else None
+        name = None if self.no_groups else self.name
         system = System(self.name, self.system, self.keys)
         return JobPlanner(name, system, self.keys, resolved(self.job), starts_on_ray=self.starts == "ray")
 

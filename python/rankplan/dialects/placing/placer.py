@@ -110,8 +110,12 @@ class Placer:
     def require(self, *, places: Mapping[KeyPath, Where] | None = None, **rules: Any) -> None:
         """State rules about the components, by their names in a topology: ``keep``, ``segment``, ``prefer``, ...
 
-        ``places`` has where each is stated: by ``("keep", "learner", "tp")``, for example.
+        ``places`` has where each is stated: by ``("keep", "learner", "tp")``, for example. Earlier rules stay.
         """
+        for name, rule in rules.items():
+            before = getattr(self.rules, name)
+            if isinstance(before, Mapping) and isinstance(rule, Mapping):
+                rules[name] = {**before, **rule}
         self.rules = replace(self.rules, **rules, places={**self.rules.places, **(places or {})})
 
     @property
