@@ -53,6 +53,9 @@ REPORT = """\
 <testcase name="test_alone_a_trainer_asks_for_what_is_planned[verl]"><failure/></testcase>
 <testcase name="test_pinned_every_rank_is_where_it_is_planned[verl]"/>
 <testcase name="test_pinned_every_rank_is_where_it_is_planned[ms_swift]"><failure/></testcase>
+<testcase name="test_pinned_every_rank_is_where_it_is_planned[ms_swift_groups]"/>
+<testcase name="test_pinned_every_rank_is_where_it_is_planned[open_instruct]"/>
+<testcase name="test_pinned_every_rank_is_where_it_is_planned[open_instruct_groups]"><failure/></testcase>
 <testcase name="test_pinned_every_rank_is_where_it_is_planned[areal]"><skipped/></testcase>
 <testcase name="test_pinned_every_rank_is_where_it_is_planned[roll]"/>
 </testsuite></testsuites>
@@ -66,6 +69,7 @@ def test_a_table_tells_which_version_was_pinned(drift: dict[str, Any], tmp_path:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / wheel).touch()
     expected = {"verl": "0.9.2", "ms_swift": "5.0.0, failed", "roll": "recorded requests"}
+    expected["open_instruct"] = "recorded requests, failed"
     assert drift["pinned"](tmp_path) == expected
 
 
