@@ -358,7 +358,7 @@ def test_a_changed_section_or_inventory_is_planned_or_refused(data: st.DataObjec
 
 
 @at_least(planned=0.02)
-@settings(max_examples=300)  # of 100, one or three may be planned
+@settings(max_examples=max(300, settings().max_examples))  # of 100, one or three may be planned
 @given(data=st.data())
 def test_a_changed_file_is_planned_or_refused(data: st.DataObject, file: Path) -> None:
     inventory = data.draw(inventories())

@@ -34,7 +34,6 @@ from rankplan.runtime.ray.internals import available_resources
 from rankplan.runtime.ray.signals import Uninterrupted
 from rankplan.runtime.reserve import groups, reserve
 from ray.util.placement_group import placement_group_table
-from support.profile import DEEP
 from support.workers import Reader
 
 pytestmark = [
@@ -43,6 +42,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
+DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"
 SECTION = {"num_nodes": 2, "component_placement": {"actor": "2-5"}}
 SOURCES = (str(Path(rankplan.runtime.__file__).parent), str(sys.modules["ray.util.placement_group"].__file__))
 """What starts anything in Ray."""
@@ -153,7 +153,7 @@ def test_an_interrupted_launch(two_nodes: Cluster) -> None:
     def launch() -> WorkerGroup:
         return Reader.create_group().launch(two_nodes, NodePlacementStrategy([0, 1]), name="actor", reserve=True)
 
-    found = points(launch, 30)
+    found = points(launch, 50)
     two_nodes.connection._owned[-1].end()
     for point in found:
         group = CtrlC(point).during(launch)
@@ -178,7 +178,7 @@ def test_an_interrupted_change_of_size(two_nodes: Cluster) -> None:
     group = Reader.create_group().launch(two_nodes, small, name="actor", reserve=True)
     (pid,), names = group.pid().wait(), len(present())
     for work, back in ((grow, shrink), (shrink, grow)):
-        found = points(work, 5)
+        found = points(work, 8)
         for point in found:
             back()
             CtrlC(point).during(work)

@@ -527,7 +527,7 @@ with Cluster() as cluster:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("one", "two"), [("0-5", "4-7"), ("0-4,6-7", "5-7")])
+@pytest.mark.parametrize(("one", "two"), [("0-7", "0-7"), ("0-5", "4-7"), ("0-4,6-7", "5-7")])
 def test_of_two_drivers_one_succeeds(cluster: Cluster, tmp_path: Path, one: str, two: str) -> None:
     environment = {**os.environ, "RAY_ADDRESS": cluster.address}
     drivers = [
