@@ -177,12 +177,7 @@ def pin(
     Raises `PlacementError` with every fault of the config, the script or the cluster, `ClusterError`, ``ValueError``
     for invalid arguments, and ``OSError`` for a file that cannot be read or a command that cannot be started.
     """
-    several = isinstance(command, Sequence) and not isinstance(command, str)
-    if not several or not all(isinstance(word, str) for word in command):
-        raise wrong_type("command", command, 'the program and its arguments: ["python", "train.py"]')
-    command = list(command)
-    if not command:
-        raise ValueError("the command is empty; pass the program with its arguments")
+    command = _words(command)
     for name, value, allowed in (("others", others, get_args(Others)), ("devices", devices, get_args(Devices))):
         if value not in allowed:
             raise ValueError(f"{name} is {shown(value)}; it must be {' or '.join(allowed)}")
@@ -221,7 +216,6 @@ def pin(
     name = os.fspath(config) if isinstance(config, str | os.PathLike) else "the plan"
     watch = Watch(binding, head, say, timeout, name=name, strict=devices == "require", up=up)
     variables = command_environment(environment, binding.run, address)
-
     signals: list[int] = []
 
     def run() -> tuple[int, bool]:
@@ -246,6 +240,16 @@ def pin(
         live = None if watch.seen.faults else watch.seen.live
         ending = Ending(code, time.monotonic() - started, is_over, live, tuple(signals))
         return ran(code, write_peaks(Path(peaks), binding, meters.cards(), ending, say))
+
+
+def _words(command: Sequence[str]) -> list[str]:
+    """Return the words of a command. Raises ``TypeError`` for anything else, and ``ValueError`` if there is none."""
+    is_list = isinstance(command, Sequence) and not isinstance(command, str)
+    if not is_list or not all(isinstance(word, str) for word in command):
+        raise wrong_type("command", command, 'the program and its arguments: ["python", "train.py"]')
+    if not command:
+        raise ValueError("the command is empty; pass the program with its arguments")
+    return list(command)
 
 
 @contextmanager
