@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 from rankplan import Inventory, PlacementError, Plan, plan, replan, transition
 from rankplan.moving.names import Gain, best_numbers
+from rankplan.moving.ordering import Group
 from rankplan.moving.schema import transition_schema
 from rankplan.moving.simulate import verify
 from rankplan.moving.transition import PlannedStep, Transition
@@ -496,6 +497,33 @@ def test_a_cycle_is_broken_by_another_sender_first() -> None:
     found = transition(before, after)
     assert found.offload == 0 and found.answer == "fits" and verify(found).breaches == ()
     assert {move.sender.slot for move in found.moves if move.sender and move.component == "a"} == {1}
+
+
+def test_no_order_that_keeps_engines_serving_is_sought_where_none_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few tries show that a trainer does not fit; with the engines that should serve, there were 20,000 a search."""
+    tries = []
+    order = Group.order
+
+    def counted(group: Group) -> Any:
+        actions = order(group)
+        tries.append(group._tries)
+        return actions
+
+    monkeypatch.setattr(Group, "order", counted)
+    memory = {"training": "megatron", "model": EXPERTS}
+    engine = {"engine": "vllm", "model": EXPERTS, "share": 0.3, "length": 1024}
+    before = {
+        "actor": {"placement": "7-14", "parallel": {"pp": 4}, "memory": memory},
+        "rollout": {"placement": "8-15", "memory": engine},
+    }
+    after = {
+        "actor": {"placement": "12-15", "parallel": {"tp": 4, "ep": 4}, "memory": memory},
+        "rollout": {"placement": "0-7", "parallel": {"tp": 2}, "memory": engine},
+    }
+    costs = {"sync": {"from": "actor", "to": "rollout"}}
+    found = transition(*(planned(components, 2, 8, "80 GiB") for components in (before, after)), costs=costs)
+    assert found.answer == "unknown" and verify(found, states=64).breaches == ()
+    assert sum(tries) < 5_000, tries
 
 
 def test_between_the_bounds_the_answer_is_unknown_with_the_accelerator() -> None:

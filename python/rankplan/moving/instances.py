@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -87,6 +87,10 @@ class Work:
     serving: dict[str, int]
     routing: dict[str, int]
     required: set[str] = field(default_factory=set)
+
+    def has_wishes(self, instances: Iterable[Instance]) -> bool:
+        """Whether one of these instances should route, but need not."""
+        return any(name in self.serving and name not in self.required for name, _ in instances)
 
     def without_wishes(self) -> Work:
         """Return the work of which no instance must route that need not."""

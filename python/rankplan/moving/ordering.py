@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from rankplan.moving.cards import NOTHING, Accelerator, Amount, Sizes
 from rankplan.moving.instances import Arriving, Instance, Leaving, Work
@@ -41,6 +41,13 @@ class Step:
     side: str
     slots: list[int]
     needs: set[str] = field(default_factory=set)
+
+
+Member: TypeAlias = tuple[str, Instance]
+"""An instance that is ordered with others, and whether it leaves (``before``) or arrives (``after``)."""
+
+Action: TypeAlias = tuple[str, Instance]
+"""What an instance does: one that leaves ``stop``, ``sleep`` or ``free``, one that arrives ``load`` or ``finish``."""
 
 
 class Hold(NamedTuple):
@@ -68,7 +75,7 @@ class Ordered:
     holds: list[Hold]
 
 
-def groups_of(work: Work) -> list[list[tuple[str, Instance]]]:
+def groups_of(work: Work) -> list[list[Member]]:
     """Return the instances that must be ordered together: leaving ones as ``("before", instance)``."""
     parent: dict[object, object] = {}
 
@@ -81,7 +88,7 @@ def groups_of(work: Work) -> list[list[tuple[str, Instance]]]:
     def join(one: object, other: object) -> None:
         parent[root(one)] = root(other)
 
-    members: list[tuple[str, Instance]] = []
+    members: list[Member] = []
     for leaving in work.leaving.values():
         item = ("before", leaving.instance)
         members.append(item)
@@ -102,7 +109,7 @@ def groups_of(work: Work) -> list[list[tuple[str, Instance]]]:
             join(item, ("before", old))
         if arriving.instance.component in work.serving:
             join(item, arriving.instance.component)
-    by_root: dict[object, list[tuple[str, Instance]]] = defaultdict(list)
+    by_root: dict[object, list[Member]] = defaultdict(list)
     for item in members:
         by_root[root(item)].append(item)
     return list(by_root.values())
@@ -114,7 +121,7 @@ class Group:
     def __init__(
         self,
         work: Work,
-        members: Iterable[tuple[str, Instance]],
+        members: Iterable[Member],
         sizes: Sizes,
         *,
         strict: bool,
@@ -140,16 +147,12 @@ class Group:
         return len(self._leaving) + len(self._arriving) <= _MOST_INSTANCES
 
     @property
-    def exhausted(self) -> bool:
+    def gave_up(self) -> bool:
         """Whether the search ended before it had tried all orders."""
-        return self._tries > _MOST_TRIES
+        return self._tries > _MOST_TRIES and not self.is_small
 
-    def order(self) -> list[tuple[str, Instance]] | None:
-        """Return the actions of a safe order, ``None`` if there is none.
-
-        An action is ``stop``, ``sleep`` or ``free`` of an instance that leaves, ``load`` or ``finish`` of one that
-        arrives.
-        """
+    def order(self) -> list[Action] | None:
+        """Return the actions of a safe order, ``None`` if there is none."""
         if self._strict and not self.end_fits():
             return None
         state = _State(
@@ -162,7 +165,7 @@ class Group:
         )
         seen: set[tuple[frozenset[Instance], ...]] = set()
         # Depth first without recursion: a large group has thousands of actions.
-        path: list[tuple[list[tuple[str, Instance]], _State, Iterator[tuple[str, Instance]]]] = []
+        path: list[tuple[list[Action], _State, Iterator[Action]]] = []
         actions, state = self._eager(state)
         path.append((actions, state, self._choices(state)))
         while path:
@@ -174,7 +177,7 @@ class Group:
                 path.pop()
                 continue
             self._tries += 1
-            if self.exhausted and not self.is_small:
+            if self.gave_up:
                 return None
             after = self._applied(state, choice)
             actions, after = self._eager(after)
@@ -206,9 +209,9 @@ class Group:
     def _is_done(self, state: _State) -> bool:
         return len(state.finished) == len(self._arriving) and len(state.freed) == len(self._leaving)
 
-    def _eager(self, state: _State) -> tuple[list[tuple[str, Instance]], _State]:
+    def _eager(self, state: _State) -> tuple[list[Action], _State]:
         """Return the actions that only make room and that nothing forbids, and the state after them."""
-        actions: list[tuple[str, Instance]] = []
+        actions: list[Action] = []
         changed = True
         while changed:
             changed = False
@@ -235,7 +238,7 @@ class Group:
     def _can_free(self, leaving: Leaving, state: _State) -> bool:
         return leaving.instance in state.stopped and leaving.receivers <= state.loaded
 
-    def _choices(self, state: _State) -> Iterator[tuple[str, Instance]]:
+    def _choices(self, state: _State) -> Iterator[Action]:
         """Yield the actions that may come next: what finishes, then what loads, then stops that must be counted."""
         for arriving in self._arriving:
             is_loaded = arriving.instance in state.loaded and arriving.instance not in state.finished
@@ -283,7 +286,7 @@ class Group:
                 return False
         return True
 
-    def _applied(self, state: _State, action: tuple[str, Instance]) -> _State:
+    def _applied(self, state: _State, action: Action) -> _State:
         """Return the state after an action."""
         do, instance = action
         if do == "stop":
@@ -306,7 +309,7 @@ class Group:
             present = _exchanged(state.present, {}, _only(arriving.caches))
         return state.with_changes(finished=state.finished | {instance}, present=present)
 
-    def steps(self, actions: Sequence[tuple[str, Instance]]) -> Ordered:
+    def steps(self, actions: Sequence[Action]) -> Ordered:
         """Return the steps of these actions, with the edges that make every order safe."""
         ordered = Ordered([], [])
         for accelerator in self._present:
@@ -579,9 +582,7 @@ def _may_meet(other: Hold, step: Step, position: Mapping[str, int], before: int)
     return not before >> position[other.given_by] & 1
 
 
-def sleeping_choices(
-    work: Work, members: Iterable[tuple[str, Instance]]
-) -> Iterator[tuple[tuple[Instance, ...], bool]]:
+def sleeping_choices(work: Work, members: Iterable[Member]) -> Iterator[tuple[tuple[Instance, ...], bool]]:
     """Yield sets of instances that may sleep, those with the fewest bytes first, and whether all sets are yielded."""
     able = [work.leaving[instance] for side, instance in members if side == "before"]
     able = [leaving for leaving in able if leaving.can_sleep and not leaving.is_lost]

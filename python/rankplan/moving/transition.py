@@ -23,7 +23,7 @@ from rankplan.moving.holdings import PARTS
 from rankplan.moving.instances import Component, Instance, Work, work_of
 from rankplan.moving.lent import sleep_and_wake
 from rankplan.moving.names import Naming, named
-from rankplan.moving.ordering import Group, Hold, Ordered, Step, groups_of, sleeping_choices
+from rankplan.moving.ordering import Group, Hold, Member, Ordered, Step, groups_of, sleeping_choices
 from rankplan.moving.peaks import Peak, Seconds, longest_path, peaks_of
 from rankplan.moving.senders import HOST, STORAGE, Distances, Sender, Sending, Transfer
 from rankplan.moving.sides import Node, Side, check_alive, common_nodes, dead_hardware, deserted, side_after
@@ -337,7 +337,7 @@ class _Attempt:
     sending: Sending
     transfers: list[Transfer]
     work: Work
-    groups: list[list[tuple[str, Instance]]]
+    groups: list[list[Member]]
     orders: list[Ordered | None]
     blocked: list[int]
 
@@ -379,12 +379,25 @@ class _Solving:
         orders: list[Ordered | None] = []
         blocked = []
         for index, members in enumerate(groups):
-            group = Group(work, members, self._sizes, strict=True)
-            actions = group.order()
-            orders.append(None if actions is None else group.steps(actions))
-            if actions is None and group.end_fits():
+            order = self._by_upper_bounds(work, members)
+            orders.append(order)
+            if order is None and Group(work, members, self._sizes, strict=True).end_fits():
                 blocked.append(index)
         return _Attempt(sending, transfers, work, groups, orders, blocked)
+
+    def _by_upper_bounds(self, work: Work, members: Sequence[Member]) -> Ordered | None:
+        """Return the steps of a group in an order that upper bounds allow, ``None`` if no order was found.
+
+        The search with wishes is long where no order fulfils them. So the one without them comes first: what has no
+        order without wishes has none with them.
+        """
+        if work.has_wishes(instance for _, instance in members):
+            group = Group(work.without_wishes(), members, self._sizes, strict=True)
+            if group.order() is None and not group.gave_up:
+                return None
+        group = Group(work, members, self._sizes, strict=True)
+        actions = group.order()
+        return None if actions is None else group.steps(actions)
 
     def _silent(self) -> Iterator[Instance]:
         """Yield the instances that sleep without a copy: nothing can be read of them."""
@@ -462,15 +475,12 @@ class _Solving:
             costs=self._costs,
         )
 
-    def _broken(
-        self, work: Work, members: Sequence[tuple[str, Instance]]
-    ) -> tuple[Any, tuple[Instance, ...], bool, bool]:
+    def _broken(self, work: Work, members: Sequence[Member]) -> tuple[Any, tuple[Instance, ...], bool, bool]:
         """Return an order where upper bounds allow none, who sleeps, whether the fewest sleep, and whether it fits.
 
         First, instances sleep; then lower bounds count; then both. Raises `PlacementError` (``transition-stuck``).
         """
-        wanted = {instance.component for _, instance in members} & work.serving.keys()
-        if wanted - work.required:
+        if work.has_wishes(instance for _, instance in members):
             work = work.without_wishes()
             group = Group(work, members, self._sizes, strict=True)
             actions = group.order()
@@ -487,7 +497,7 @@ class _Solving:
                 if actions is not None:
                     return group.steps(actions), sleeping, exact, strict
                 if not strict and not sleeping:
-                    block, exhausted = group.block, group.exhausted and not group.is_small
+                    block, exhausted = group.block, group.gave_up
         if exhausted:
             raise PlacementError([faults.no_order_found(sorted({instance.component for _, instance in members}))])
         if block is None:
@@ -502,7 +512,7 @@ class _Solving:
         present = self._on(work, members, block.accelerator)
         raise PlacementError([faults.stuck(where, int(block.needed), int(block.size), present)])
 
-    def _on(self, work: Work, members: Sequence[tuple[str, Instance]], accelerator: Any) -> list[str]:
+    def _on(self, work: Work, members: Sequence[Member], accelerator: Any) -> list[str]:
         """Return in words what would be on an accelerator together."""
         texts = []
         for side, instance in members:
