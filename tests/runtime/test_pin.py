@@ -12,22 +12,41 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
-from rankplan import ClusterError, Costs, Inventory, PlacementError, Plan, live, pin, pinned, plan
+from rankplan import (
+    Cluster,
+    ClusterError,
+    Costs,
+    EmitOptions,
+    Inventory,
+    PlacementError,
+    Plan,
+    Request,
+    emit,
+    live,
+    pin,
+    pinned,
+    plan,
+)
 from rankplan.launchers.exec.child import run_child
+from rankplan.plans.topology import topology_faults
 from rankplan.runtime.nodes.processes import end, family
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.connection import head_of
 from rankplan_hook.pins import NotPlanned
 from ray.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from support.pinning import (
+    ADDRESSES,
     FIRST,
+    FOURTH,
     LATE,
     PROGRAM,
+    RACKS,
     RETRIES,
     SECOND,
     THIRD,
@@ -97,12 +116,13 @@ def test_two_programs_get_the_nodes_of_their_plans(bench: Bench) -> None:
         assert report["on_nodes"] == report["on_accelerators"] == report["ranks"]
 
 
-def test_the_plan_that_is_shown_is_the_one_that_is_bound(bench: Bench) -> None:
+def test_the_plan_that_is_shown_is_the_one_that_is_bound(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     """What another job holds counts, and Ray's ids of the nodes: SkyRL sorts the bundles of its engines by them."""
     keys = "trainer.placement.colocate_all=true generator.inference_engine.num_engines=4"
     keys += " generator.inference_engine.tensor_parallel_size=1"
     keys += "".join(f" trainer.placement.{name}_num_nodes=2" for name in ("policy", "ref"))
     keys += "".join(f" trainer.placement.{name}_num_gpus_per_node=2" for name in ("policy", "ref"))
+    left_out = f"other jobs hold accelerators, which the plan leaves out: {FIRST}: 0-1"
     (skyrl := bench.folder / "skyrl.sh").write_text(f"python3 -m skyrl.train.entrypoints.main_base {keys}\n")
     with bench.running("--", sys.executable, *bench.command("other", 2)) as other:
         assert bench.nodes("other") == [FIRST] * 2
@@ -111,9 +131,17 @@ def test_the_plan_that_is_shown_is_the_one_that_is_bound(bench: Bench) -> None:
             words = ["plan", str(config), "--pinned", "--ray", bench.address, "--save", str(saved)]
             done = subprocess.run([sys.executable, "-m", "rankplan", *words], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
-            assert f"other jobs hold accelerators, which the plan leaves out: {FIRST}: 0-1" in done.stderr
+            assert left_out in done.stderr
             shown = Plan.load(saved)
             assert shown == pin(config, ["true"], ray=bench.address).plan
+            with Cluster(address=bench.address) as cluster, caplog.at_level("WARNING", "rankplan.notes"):
+                assert plan(config, cluster, pinned=True) == shown
+            assert caplog.messages.count(left_out) == 1
+            caplog.clear()
+            (bench.folder / "run.job.yaml").write_text(
+                json.dumps({"job": config.name, "nodes": {"ray": bench.address}})
+            )
+            assert plan(bench.folder / "run.job.yaml", pinned=True).inventory == shown.inventory
             used = {str(shown.inventory.node(node).ip) for one in shown.requests for node in one.nodes}
             assert used == ({SECOND} if config == bench.config else {SECOND, THIRD})
         bench.go("other")
@@ -408,6 +436,74 @@ def test_every_node_needs_the_hook_and_the_same_ray(
             pin(bench.config, ["true"], ray=bench.address)
     finally:
         ray.shutdown()
+
+
+TRAINERS = {
+    "verl.yaml": (
+        "trainer: {nnodes: 4, n_gpus_per_node: 2}\nalgorithm: {adv_estimator: grpo}\n"
+        "actor_rollout_ref: {rollout: {tensor_model_parallel_size: 4}}\n"
+    ),
+    "slime.yaml": (
+        "actor_num_nodes: 4\nactor_num_gpus_per_node: 2\nnum_gpus_per_node: 2\ncolocate: true\n"
+        "rollout_num_gpus: 8\nrollout_num_gpus_per_engine: 4\n"
+    ),
+}
+"""Jobs on all nodes, whose engines need two of them: verl sorts nodes by addresses as text, slime as numbers."""
+
+
+def test_pods_with_addresses_in_any_order_keep_the_rules(bench: Bench, machines: Machines) -> None:
+    """The end of the journey of a job: the plan of an emitted file, on a head without accelerators and four pods.
+
+    It ends on the plan, or on an exchange: the engines stay in their racks, which the nodes show.
+    """
+    machines.start(ADDRESSES.index(FOURTH))
+    wait_until(lambda: alive(bench.address, FOURTH))
+    head, addresses = head_of(bench.address), (FIRST, SECOND, THIRD, FOURTH)
+    nodes = [{"ranks": rank, "accelerators": 2, "labels": {"rack": "xy"[rank % 2]}} for rank in range(4)]
+    level = {"name": "rack", "label": "example.com/rack"}
+    (bench.folder / "nodes.json").write_text(json.dumps({"levels": [level], "nodes": nodes}))
+    ray.init(address=bench.address, logging_level="ERROR", log_to_driver=False)
+    try:
+        ids = {node["NodeID"]: node["NodeManagerAddress"] for node in ray.nodes()}
+        for name, text in TRAINERS.items():
+            (bench.folder / name).write_text(text)
+            rules = {"keep": {"rollout": {"tp": "rack"}}}
+            job = {"job": name, "nodes": "nodes.json", "command": "python3 train.py", "topology": rules}
+            (bench.folder / "run.job.yaml").write_text(json.dumps(job))
+            emitted = bench.folder / "ray.yaml"
+            emitted.write_text(
+                emit(plan(bench.folder / "run.job.yaml", pinned=True), "kuberay", EmitOptions(queue="q"))
+            )
+            of_file = plan(emitted)
+            by_trainer = sorted(addresses, key=str if name == "verl.yaml" else lambda ip: int(ip.rpartition(".")[2]))
+            for order in permutations(addresses):
+                records = [of_file.inventory.node(rank).changed(ip=ip) for rank, ip in enumerate(order)]
+                with pinned(of_file.fitted(of_file.inventory.updated(records))) as binding:
+                    found = binding.plan
+                    assert found.rules.topology()["keep"] == rules["keep"]
+                    assert not list(topology_faults(found.rules, dict(found), found.inventory))
+                    assert [found.inventory.node(rank).ip for rank in range(4)] == by_trainer, order
+                    racks = [found.inventory.node(rank).labels["rack"] for rank in range(4)]
+                    assert racks == [RACKS[ip] for ip in by_trainer] and found.inventory.levels == ("rack",)
+                    moved = {rank: ip for rank, ip in enumerate(by_trainer) if order[rank] != ip}
+                    assert {rank: now for rank, (_, now) in binding.moved.items()} == moved
+                    groups = [asked_for(request) for request in found.requests]
+                    for request, group in zip(found.requests, groups, strict=True):
+                        bundles = sorted(placement_group_table(group)["bundles_to_node_id"].items())
+                        assert [ids[node] for _, node in bundles] == [by_trainer[node] for node in request.nodes]
+                    for group in groups:
+                        remove_placement_group(group)
+                wait_until(lambda: not any(group.state == "CREATED" for group in head.tables().groups))
+    finally:
+        ray.shutdown()
+
+
+def asked_for(request: Request) -> Any:
+    """Ask Ray for a group as the trainer does, and wait for it."""
+    bundles = [{"CPU": 1, "GPU": count} for count in request.accelerators]
+    group = ray.util.placement_group(bundles, str(request.strategy), request.name or "")
+    ray.get(group.ready())
+    return group
 
 
 def test_a_lost_node_is_reported_and_not_asked_for_again(bench: Bench, machines: Machines) -> None:

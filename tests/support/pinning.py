@@ -146,8 +146,11 @@ while not Path(done).exists():
     time.sleep(0.05)
 """
 # The head has no accelerators.
-ADDRESSES = ["127.0.0.2", "127.0.0.10", "127.0.0.9", "127.0.0.12"]
+ADDRESSES = ["127.0.0.2", "127.0.0.10", "127.0.0.9", "127.0.0.12", "127.0.0.8"]
 FIRST, SECOND, THIRD = "127.0.0.9", "127.0.0.10", "127.0.0.12"
+FOURTH = ADDRESSES[-1]
+"""The address of a node that a test adds. As text or as numbers, the same nodes are next to each other with it."""
+RACKS = {FOURTH: "a", FIRST: "a", SECOND: "b", THIRD: "b"}
 LATE = "127.0.0.20"
 """The address of a node that a test adds."""
 
@@ -158,7 +161,7 @@ class Machines(cluster_utils.Cluster):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.library = libraries(folder)
-        for rank in range(len(ADDRESSES)):
+        for rank in range(len(ADDRESSES) - 1):
             self.start(rank)
 
     def start(self, rank: int) -> Any:
@@ -169,6 +172,7 @@ class Machines(cluster_utils.Cluster):
             num_cpus=16,
             num_gpus=2 if rank else 0,
             node_ip_address=ADDRESSES[rank],
+            labels={"rack": RACKS[ADDRESSES[rank]]} if rank else {},
             object_store_memory=80 << 20,
             env_vars=variables,
             **head,
