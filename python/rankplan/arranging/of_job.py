@@ -1,4 +1,4 @@
-"""The arrangement of the nodes that a job may use, before it is planned on them."""
+"""The arrangement of the nodes that a job may use, and of those that a saved plan has got."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from rankplan.arranging.rules import Network
 from rankplan.arranging.sorted_arrangement import lined_up, lines_of
 from rankplan.arranging.task import Arrangement, Task
 from rankplan.nodes.inventory import Inventory
+from rankplan.plans.exchange import Exchange, keeps_rules, shows_domains
 from rankplan.plans.plan import Plan
 from rankplan.plans.pools import reserves
 from rankplan.plans.rules import Rules
 
 
-def arrangement_of(plan: Plan, inventory: Inventory, node_ids: Sequence[str] = ()) -> Arrangement:
+def arrangement_of(
+    plan: Plan, inventory: Inventory, node_ids: Sequence[str] = (), *, keeping: bool = False
+) -> Arrangement:
     """Return the arrangement of an inventory for a plan that was made on its first nodes.
 
     What is excluded, and reserves, are machines: they leave their ranks with the others. ``node_ids`` are Ray's ids of
-    the nodes. Raises `PlacementError` as `arrange` does, a broken rule at its place.
+    the nodes. ``keeping``: node ranks keep their nodes as far as the rules allow. Raises `PlacementError` as `arrange`
+    does, a broken rule at its place.
     """
     bare = _without_facts(inventory)
     marks = dict(bare.marks)
@@ -31,8 +35,25 @@ def arrangement_of(plan: Plan, inventory: Inventory, node_ids: Sequence[str] = (
     planned = _without_facts(plan.inventory)
     every = range(planned.num_nodes)
     groups = GroupNodes.of(plan, inventory, inventory, range(inventory.num_nodes))
-    task = Task(bare, planned, plan, network, Exclusion(marks), were=every, groups=groups)
+    old = every if keeping else ()
+    task = Task(bare, planned, plan, network, Exclusion(marks), old=old, were=every, groups=groups)
     return lined_up(task, lines_of(plan), plan.dialect, node_ids)
+
+
+def exchange_for_rules(plan: Plan, planned: Inventory, node_ids: Sequence[str] = ()) -> Exchange | None:
+    """Return a saved plan on nodes of a cluster with nodes exchanged so that its rules hold, in its trainer's order.
+
+    Pods come up anywhere: two nodes that were planned in one rack may be in two. ``planned`` are the nodes that the
+    plan was made for. ``None``: the rules hold, or the nodes do not show their domains. Raises `PlacementError` as
+    `arrangement_of` does.
+    """
+    if not shows_domains(plan, planned) or keeps_rules(plan):
+        return None
+    nodes = arrangement_of(plan, plan.inventory, node_ids, keeping=True).nodes
+    others = range(len(nodes), plan.inventory.num_nodes)
+    unused = set(range(plan.inventory.num_nodes)).difference(nodes)
+    left = iter(sorted(unused.difference(others)))
+    return Exchange.of(plan, [*nodes, *(rank if rank in unused else next(left) for rank in others)])
 
 
 def _without_facts(inventory: Inventory) -> Inventory:

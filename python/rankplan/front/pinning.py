@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
+from rankplan.arranging.of_job import exchange_for_rules
 from rankplan.dialects import DIALECTS, OWN
 from rankplan.errors import PlacementError, refusal
 from rankplan.front import faults
@@ -121,7 +122,7 @@ def on_cluster(
 ) -> OnCluster:
     """Plan on what other jobs leave free, in the order in which the trainer sorts the nodes.
 
-    The nodes of a ``saved`` plan may change places for that.
+    The nodes of a ``saved`` plan may change places for that, and for its rules.
 
     ``tell`` gets notes about what was left out, and why. Raises `PlacementError`: also ``order-not-kept``, if the
     trainer sorts the nodes of a pool in another order.
@@ -135,11 +136,18 @@ def on_cluster(
     plan, sources = planned(nodes, held)
     uncertain = [nodes.ids[rank] for rank in held.hidden]
     nodes = nodes.of_plan(plan.inventory)
+    for_rules = None if saved is None else exchange_for_rules(plan, saved.inventory, nodes.ids)
+    if for_rules is not None:
+        plan, nodes = for_rules.plan, nodes.reordered(for_rules.order)
     found = sorted_for_trainer(plan, plan.inventory if saved is None else saved.inventory, nodes.ids)
-    plan, moved = found.plan, {}
+    plan, exchange = found.plan, for_rules
     if found.exchange is not None:
-        nodes, moved = nodes.reordered(found.exchange.order), found.exchange.moved()
-        tell(f"the nodes of {len(moved)} ranks are exchanged, as {plan.dialect} sorts them:")
+        nodes, exchange = nodes.reordered(found.exchange.order), found.exchange.after(for_rules)
+    moved = {} if exchange is None else exchange.moved()
+    if moved:
+        reasons = [] if for_rules is None else ["so that the rules hold"]
+        reasons += [] if found.exchange is None else [f"as {plan.dialect} sorts them"]
+        tell(f"the nodes of {len(moved)} ranks are exchanged, {' and '.join(reasons)}:")
         for line in moved_lines(moved):
             tell(f"  {line}")
     for change in found.changes:

@@ -18,6 +18,7 @@ before it, and as many after it. So a pool that contains all others has a single
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from rankplan._core import RankSet
@@ -42,6 +43,18 @@ class Exchange:
 
     plan: Plan
     order: tuple[int, ...]
+
+    @classmethod
+    def of(cls, plan: Plan, order: Sequence[int]) -> Exchange:
+        """Return a plan with the same places on its nodes in another order, given by their ranks."""
+        inventory = reordered(plan.inventory, order)
+        components: list[Component] = [one.on(inventory) for one in plan.values()]
+        known = plan.mode, plan.dialect, plan.requests, plan.rules, plan.job, plan.actors
+        return cls(Plan(inventory, components, *known), tuple(order))
+
+    def after(self, earlier: Exchange | None) -> Exchange:
+        """Return this exchange and an earlier one, to which it was applied, as a single one."""
+        return self if earlier is None else replace(self, order=tuple(earlier.order[rank] for rank in self.order))
 
     def moved(self) -> dict[int, tuple[str, str]]:
         """Return the name of the node before and after, for each node rank that has another node now."""
@@ -105,15 +118,15 @@ def in_order_by_exchange(plan: Plan, planned: Inventory, node_ids: Sequence[str]
     for number, order in enumerate(within):
         if number == _MOST_TRIED:
             break
-        exchanged = _moved(plan, order)
-        if not shown or _keeps_rules(exchanged):
-            return Exchange(exchanged, tuple(order))
+        exchange = Exchange.of(plan, order)
+        if not shown or keeps_rules(exchange.plan):
+            return exchange
     for number, order in enumerate(across):
         if number == _MOST_TRIED:
             break
-        exchanged = _moved(plan, order)
-        if _keeps_rules(exchanged):
-            return Exchange(exchanged, tuple(order))
+        exchange = Exchange.of(plan, order)
+        if keeps_rules(exchange.plan):
+            return exchange
     raise PlacementError([_not_exchanged(plan, pools, levels, shown=shown)])
 
 
@@ -299,15 +312,14 @@ def _ascends(ranks: Sequence[int], nodes: Mapping[int, int], position: Mapping[i
     return all(position[nodes[one]] < position[nodes[other]] for one, other in pairwise(ranks))
 
 
-def _moved(plan: Plan, order: Sequence[int]) -> Plan:
-    """Return a plan with the same places on nodes in another order."""
-    inventory = reordered(plan.inventory, order)
-    components: list[Component] = [one.on(inventory) for one in plan.values()]
-    known = plan.mode, plan.dialect, plan.requests, plan.rules, plan.job, plan.actors
-    return Plan(inventory, components, *known)
+def shows_domains(plan: Plan, planned: Inventory) -> bool:
+    """Whether the nodes of a plan on a cluster show the domains of all levels that its rules name, if they name any."""
+    levels = named_levels(plan, planned)
+    return bool(levels) and _domains(plan.inventory, levels) is not None
 
 
-def _keeps_rules(plan: Plan) -> bool:
+def keeps_rules(plan: Plan) -> bool:
+    """Whether no rule is broken in the domains that the nodes of a plan show."""
     return not list(topology_faults(plan.rules, dict(plan), plan.inventory))
 
 
