@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rankplan._core import Taken as Taken
     from rankplan.dialects.interface.dialect import Dialect as Dialect
     from rankplan.dialects.interface.job import Job as Job
+    from rankplan.dialects.interface.tried import Tried as Tried
     from rankplan.dialects.keys.config import Config as Config
     from rankplan.dialects.keys.key import Key as Key
     from rankplan.dialects.keys.key import anything as anything
@@ -46,6 +47,7 @@ _NAMES = {
     "_core": ("Taken",),
     "dialects.interface.dialect": ("Dialect",),
     "dialects.interface.job": ("Job",),
+    "dialects.interface.tried": ("Tried",),
     "dialects.keys.config": ("Config",),
     "dialects.keys.key": ("Key", "anything", "fact", "number", "share", "size", "switch", "text"),
     "dialects.keys.roles": ("Role", "setting"),

@@ -20,6 +20,7 @@ WARNINGS = {
     "not-read",
     "rules-not-read",
     "job-changed",
+    "newer-version",
     "engine-address",
     "assumed-nodes",
 }

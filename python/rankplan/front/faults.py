@@ -42,6 +42,13 @@ def job_changed(present: str, plan: str) -> Diagnostic:
     return Diagnostic("job-changed", message, help, file=plan, warning=True)
 
 
+def newer_version(system: str, version: str, tried: str) -> Diagnostic:
+    """Return the warning of a checkout of a trainer that is newer than every version that was tried."""
+    message = f"{system} {version} is newer than {tried}, the newest version that rankplan was tried with"
+    help = "update rankplan, or compare the plan with a running job: rankplan live"
+    return Diagnostic("newer-version", message, help, warning=True)
+
+
 def starts_processes(name: str, system: str) -> Diagnostic:
     """Return the fault of a job without Ray, for commands that bind or start ranks on Ray."""
     message = f"{name} is a job of {system}, which starts its processes without Ray"

@@ -300,6 +300,11 @@ class Job:
 
             yield from unread_rules(self.reader, self.dialect.system, self.dialect.keys.known)
             yield from unread_sizes(self.reader, self.dialect.system, self.dialect.keys.entries)
+        if self.dialect.tried is not None and self.reader.program_file:
+            from rankplan.front.newer import newer_version  # few scripts start a program that is here
+
+            warning = newer_version(self.dialect, self.reader.program_file)
+            yield from () if warning is None else (warning,)
         if self.labelled:
             yield from planned.plan.rule_warnings()
         if not self.assumed:

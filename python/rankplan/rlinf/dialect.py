@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rankplan.dialects.interface.cluster import ClusterForms
 from rankplan.dialects.interface.dialect import Dialect
+from rankplan.dialects.interface.tried import Tried
 from rankplan.rlinf.keys import KEYS
 
 DIALECT = Dialect(
@@ -18,4 +19,5 @@ DIALECT = Dialect(
         schema="rankplan.rlinf.schema:section_schema",
         inventory="rankplan.rlinf.clusters:inventory_of",
     ),
+    tried=Tried("0.4.0", "pyproject.toml", named=r"name = .rlinf\b"),
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from rankplan._core import Requests
 from rankplan.dialects.interface.cluster import ClusterForms
+from rankplan.dialects.interface.tried import Tried
 from rankplan.dialects.keys.system import System
 from rankplan.dialects.keys.table import KeyTable
 from rankplan.frozen import frozen
@@ -78,6 +79,8 @@ class Dialect:
 
     ``cluster`` are other forms in which its users give a cluster to rankplan.
 
+    ``tried`` is the newest version of the system that the dialect was tried with.
+
     ``parent`` is the dialect that this one is like, for a fork (`like`).
 
     A job, a planner, a writer, ``resized`` and ``has_own_nodes`` may be a reference, ``"module:NAME"``, which is
@@ -100,6 +103,7 @@ class Dialect:
     resembles: tuple[str, ...] = ()
     writers: Mapping[str, Writer | str] = field(default_factory=dict)
     cluster: ClusterForms | None = None
+    tried: Tried | None = None
     parent: Dialect | None = None
 
     @classmethod
@@ -136,7 +140,7 @@ class Dialect:
 
         base = Table(Door.DIALECTS, Dialect, DIALECTS)[parent]
         table = base.keys.forked(keys, lacks=lacks, memory=memory, tells=tells)
-        changes = {"writers": {}, "resembles": (), **others}
+        changes = {"writers": {}, "resembles": (), "tried": None, **others}
         return replace(base, name=name, system=system, keys=table, programs=programs, parent=base, **changes)
 
     def parent_job(self, config: Config) -> Job:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.sdk import Dialect
+from rankplan.sdk import Dialect, Tried
 from rankplan.trainers.areal.keys import KEYS
 
 DIALECT = Dialect(
@@ -11,4 +11,5 @@ DIALECT = Dialect(
     keys=KEYS,
     job="rankplan.trainers.areal.job:ArealJob",
     resized="rankplan.trainers.areal.resizing:resized",
+    tried=Tried("1.0.4", "pyproject.toml", named=r"name = .areal\b"),
 )

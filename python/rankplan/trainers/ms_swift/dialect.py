@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rankplan.sdk import Dialect, Program
+from rankplan.sdk import Dialect, Program, Tried
 from rankplan.trainers.ms_swift.keys import KEYS
 
 _WAYS: tuple[Literal["file", "flags"], ...] = ("file", "flags")
@@ -29,4 +29,5 @@ DIALECT = Dialect(
         Program(r"swift\.ray\.megatron\.pipeline", takes=("flags",), beside=()),
     ),
     trainer="megatron rlhf",
+    tried=Tried("4.6.0", "swift/version.py"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.sdk import Dialect, Program
+from rankplan.sdk import Dialect, Program, Tried
 from rankplan.trainers.nemo_rl.keys import KEYS
 
 DIALECT = Dialect(
@@ -19,4 +19,5 @@ DIALECT = Dialect(
         ),
     ),
     resembles=("segment_size",),
+    tried=Tried("0.6.0", "nemo_rl/package_info.py"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.sdk import Dialect, Program
+from rankplan.sdk import Dialect, Program, Tried
 from rankplan.trainers.openrlhf.keys import KEYS
 
 DIALECT = Dialect(
@@ -23,4 +23,5 @@ DIALECT = Dialect(
         Program(r"openrlhf\.cli\.lora_combiner", "preparation of data or checkpoints"),
     ),
     trainer="openrlhf.cli.train_ppo_ray",
+    tried=Tried("0.11.2", "version.txt", named=r"\bopenrlhf-nightly\b", project="setup.py"),
 )

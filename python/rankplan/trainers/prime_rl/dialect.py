@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.sdk import Dialect, Program
+from rankplan.sdk import Dialect, Program, Tried
 from rankplan.trainers.prime_rl.keys import KEYS
 
 _ENTRYPOINTS = r"(src\.)?prime_rl\.entrypoints\."
@@ -38,4 +38,5 @@ DIALECT = Dialect(
     ),
     trainer="rl",
     unplaced="rankplan.trainers.prime_rl.no_job:other_task",
+    tried=Tried("0.8.0", "pyproject.toml", named=r"name = .prime-rl\b"),
 )

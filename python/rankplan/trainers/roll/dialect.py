@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.sdk import Dialect, Program
+from rankplan.sdk import Dialect, Program, Tried
 from rankplan.trainers.roll.keys import KEYS
 
 DIALECT = Dialect(
@@ -21,4 +21,5 @@ DIALECT = Dialect(
     ),
     trainer="start_rlvr_pipeline.py",
     writers={"": "rankplan.trainers.roll.writing:written"},
+    tried=Tried("0.3.0", "setup.py", named=r"name=.roll\b"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.sdk import Dialect, Program
+from rankplan.sdk import Dialect, Program, Tried
 from rankplan.trainers.skyrl.keys import KEYS
 
 DIALECT = Dialect(
@@ -20,4 +20,5 @@ DIALECT = Dialect(
         Program(r"skyrl(\.|_)train\..*"),
     ),
     trainer="skyrl.train.entrypoints.main_base",
+    tried=Tried("0.3.0", "skyrl/__init__.py"),
 )

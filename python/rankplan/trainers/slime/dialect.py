@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.sdk import Dialect, Program
+from rankplan.sdk import Dialect, Program, Tried
 from rankplan.trainers.slime.keys import KEYS
 
 DIALECT = Dialect(
@@ -13,4 +13,5 @@ DIALECT = Dialect(
     resized="rankplan.trainers.slime.resizing:resized",
     programs=(Program(r"(.*\.)?train(_async)?", tells=False),),
     writers={"": "rankplan.trainers.slime.writing:written"},
+    tried=Tried("0.3.1", "setup.py", named=r"name=.slime\b"),
 )

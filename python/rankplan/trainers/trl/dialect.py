@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from rankplan.sdk import Dialect, Program
+from rankplan.sdk import Dialect, Program, Tried
 from rankplan.trainers.trl.keys import KEYS
 
 _ONLINE = r"(grpo|gspo|rloo|online_dpo|nash_md|xpo|async_grpo)(_\w+)?"
@@ -35,4 +35,5 @@ DIALECT = Dialect(
     ),
     trainer="trl grpo",
     starts="processes",
+    tried=Tried("1.10.0.dev0", "VERSION", named=r"name = .trl\b", project="pyproject.toml"),
 )

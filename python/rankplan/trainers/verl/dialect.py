@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rankplan.dialects.interface.dialect import Dialect
+from rankplan.dialects.interface.tried import Tried
 from rankplan.read.text.programs import Program
 from rankplan.trainers.verl.keys import KEYS, OWN_CONFIGS
 
@@ -26,4 +27,5 @@ DIALECT = Dialect(
     trainer="verl.trainer.main_ppo",
     unplaced="rankplan.trainers.verl.no_job:other_task",
     resembles=("resource_pool_spec",),
+    tried=Tried("0.10.0.dev", "verl/version/version"),
 )
