@@ -218,6 +218,5 @@ actor_rollout_ref:
   actor: {strategy: fsdp2}
 """
     output = _run("check", _file(tmp_path, text), "--nodes", "1x8", "--memory")[1]
-    assert (
-        "= help: state `accelerator_model` in an inventory, or `accelerator_memory` in the `cluster` section" in output
-    )
+    assert "= help: name the accelerators: `--nodes 1x8:H100`, or state `accelerator_model` in an inventory\n" in output
+    assert "`accelerator_memory`" not in output

@@ -12,7 +12,9 @@ import rankplan
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic
 from rankplan.front.job import read_job
-from support.memory_configs import BASES, MODEL, planned
+from rankplan.memory.need import SWITCH
+from rankplan.memory.verdicts import assumed_text
+from support.memory_configs import BASES, MODEL, changed, planned
 
 WANTED: list[tuple[str, Any]] = [
     ("optimizer_on_host", 1.0),
@@ -117,6 +119,33 @@ def test_a_trainer_that_cannot_offload_is_told_the_strategy_that_can(tmp_path: P
     assert "optimizer_on_host" not in text
 
 
+def _actor_warning(config: Any) -> str:
+    (warning,) = (one for one in rankplan.check(config, "1x8:H100").warnings if one.code.startswith("memory"))
+    assert warning.message.startswith("`actor` needs about") and warning.help is not None
+    return warning.help
+
+
+def test_an_engine_that_stays_is_told_the_key_that_lets_it_go(tmp_path: Path) -> None:
+    job = {
+        "trainer": {"nnodes": 1, "n_gpus_per_node": 8},
+        "algorithm": {"adv_estimator": "grpo"},
+        "actor_rollout_ref": {
+            "model": {"path": "Qwen/Qwen2.5-7B"},
+            "actor": {"strategy": "fsdp2", "ppo_micro_batch_size_per_gpu": 4},
+            "rollout": {"name": "vllm", "gpu_memory_utilization": 0.7, "free_cache_engine": False},
+        },
+    }
+    assert _actor_warning(job).startswith("use `actor_rollout_ref.rollout.free_cache_engine: true` (")
+    script = tmp_path / "run.sh"
+    script.write_text(
+        "python3 train.py --actor-num-nodes 1 --actor-num-gpus-per-node 8 --colocate --hf-checkpoint Qwen3-4B \\\n"
+        "  --sglang-mem-fraction-static 0.7 --rollout-num-gpus-per-engine 1 --tensor-model-parallel-size 2 \\\n"
+        "  --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 \\\n"
+        "  --use-dynamic-batch-size --max-tokens-per-gpu 9216 --no-offload-rollout\n"
+    )
+    assert _actor_warning(script).startswith("use `offload_rollout` (line 4) (")
+
+
 @pytest.mark.parametrize("base", BASES)
 def test_an_unknown_model_is_a_warning_only_if_memory_is_asked_for(base: str, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"hidden_size": -1}')
@@ -150,3 +179,14 @@ def test_megatron_is_told_the_keys_that_it_demands_beside_recomputation() -> Non
     assert SPELT["roll"]["actor_train"].written({"recompute": "full"}, {}) == (
         "`actor_train.strategy_args.strategy_config.recompute_granularity: full`"
     )
+
+
+def test_what_is_assumed_of_sleepers_names_them() -> None:
+    """OpenRLHF's switch leaves the weights of an actor: no setting states that."""
+    keys = {"ds.enable_sleep": True, "algo.advantage.estimator": "gae", "critic.num_nodes": 1}
+    config = changed("openrlhf", keys | {"critic.num_gpus_per_node": 8, "critic.model_name_or_path": MODEL})
+    needs = rankplan.check(config, "1x8:H100", memory=True).needs
+    assert needs is not None
+    texts = {need.components[0]: assumed_text(needs, need) for need in needs.phases().values() if need.phase != SWITCH}
+    assert texts["vllm"] == "assuming sleep host of `actor` and `critic`"
+    assert texts["actor"] == "assuming sleep host of `critic`"

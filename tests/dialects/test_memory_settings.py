@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import rankplan
+import rankplan.read.memory
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from rankplan.errors import KeyPath, PlacementError
 from rankplan.memory.settings import GIB
 from rankplan.plans.model import Model
 from rankplan.plans.plan import Plan
+from rankplan.render.memory import memory_lines
 from rankplan.trainers.slime.memory import ROLES as SLIME
 from support.dialects import MEMORY, TABLES
 from support.memory_configs import BASES, CASES, MODEL, changed, planned
@@ -266,6 +268,16 @@ def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: s
 )
 def test_what_is_not_known_is_not_claimed(base: str, keys: dict[str, Any], silent: str) -> None:
     assert planned(base, keys)[silent].memory is None
+
+
+def test_what_is_not_claimed_has_its_reason() -> None:
+    key = "actor_rollout_ref.model.lora_adapter_path"
+    report = rankplan.check(changed("verl", {key: "/adapter"}), "1x8:H100", memory=True)
+    assert report.needs is not None
+    lines = memory_lines(report.needs)
+    assert f"not counted, since the effect of `{key}` is unknown: actor" in lines
+    (warning,) = (one for one in report.warnings if one.code == "memory-unknown" and "`rollout`" in one.message)
+    assert str(warning.help).startswith(f"the effect of `{key}` on `actor` is unknown; measure a run with rankplan pin")
 
 
 @pytest.mark.parametrize(

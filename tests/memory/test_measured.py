@@ -85,7 +85,12 @@ def test_logs_of_other_trainers(lines: list[str], component: str, size: float, t
 @pytest.mark.parametrize(
     ("text", "message", "help"),
     [
-        ("actor.train", "'actor.train' states no measured size of a phase", "write `actor.train=57GiB`"),
+        (
+            "actor.train",
+            "'actor.train' is no file, and states no measured size of a phase",
+            "write `actor.train=57GiB`",
+        ),
+        ("verl.log", "'verl.log' is no file, and states no measured size of a phase", "write `actor.train=57GiB`"),
         ("actor.train=57", "'actor.train=57' states no measured size of a phase", "write `actor.train=57GiB`"),
         ("train=57GiB", "'train=57GiB' states no measured size of a phase", "write `actor.train=57GiB`"),
         ("actor.trian=57GiB", "'actor.trian' is no phase of a component", "did you mean `actor.train`?"),
@@ -126,6 +131,15 @@ def test_without_a_card_the_smallest_one_that_likely_fits_is_named() -> None:
     for card in known_cards():
         answers = {need.answer for need in needs.on_cards_of(card.size).phases().values()}
         assert (answers <= fits) == (card.size >= size * GIB - 0.1 * GIB), card
+
+
+def test_an_unknown_card_is_one_warning() -> None:
+    report = rankplan.check(CONFIG, "1x8", memory=True)
+    (warning,) = (warning for warning in report.warnings if warning.code == "memory-unknown")
+    assert "in the phase train on accelerator 0 of node 0, whose memory is unknown" in warning.message
+    assert warning.help == "name the accelerators: `--nodes 1x8:H100`, or state `accelerator_model` in an inventory"
+    assert report.needs is not None
+    assert "its numbers are those of an accelerator of 80.0 GiB" in "\n".join(memory_lines(report.needs))
 
 
 def test_a_job_that_fits_no_card_says_so() -> None:

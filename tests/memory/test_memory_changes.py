@@ -14,7 +14,8 @@ from rankplan.errors import PlacementError
 from rankplan.memory.changes import Remedy, changes
 from rankplan.memory.needs import Needs
 from rankplan.memory.settings import GIB, SLEEP
-from rankplan.memory.verdicts import memory_faults, memory_unknown, memory_warnings
+from rankplan.memory.unknown import memory_unknown
+from rankplan.memory.verdicts import memory_faults, memory_warnings
 from support.outcomes import at_least, outcome
 
 MODELS = st.sampled_from(

@@ -35,7 +35,7 @@ from rankplan.read.text.reader import Reader
 from rankplan.render.report import Report
 
 if TYPE_CHECKING:
-    from rankplan.memory.measured import Measured
+    from rankplan.memory.need import Measured
     from rankplan.memory.needs import Needs
     from rankplan.tuning.costs import Costs
     from rankplan.tuning.search import Tuning
@@ -90,7 +90,7 @@ def check(
         else:
             warnings = tuple(job.warnings(Planned(plan, sources), needs))
         if memory and needs is not None:
-            from rankplan.memory.verdicts import memory_unknown
+            from rankplan.memory.unknown import memory_unknown
             from rankplan.read.memory_places import located
 
             warnings += tuple(located(read.reader, sources, name, warning) for name, warning in memory_unknown(needs))

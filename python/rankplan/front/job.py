@@ -383,9 +383,9 @@ def unplaced_job(
     if model is not None:
         if not isinstance(model, (str, os.PathLike)):
             raise wrong_type("model", model, "a name or a path: Qwen/Qwen3-8B, model/config.json")
-        from rankplan.plans.model import Model
+        from rankplan.jobs.joining import passed_model
 
-        read.values.model = Model.of(model)
+        read.values.model = passed_model(model)
     if stated is not None and stated.memory.model is not None:
         from rankplan.jobs.joining import model_of
 

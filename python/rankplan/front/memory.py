@@ -13,7 +13,7 @@ from rankplan.read.sources import Planned
 
 if TYPE_CHECKING:
     from rankplan.jobs.reader import JobFile
-    from rankplan.memory.measured import Measured
+    from rankplan.memory.need import Measured
     from rankplan.memory.needs import Needs
     from rankplan.memory.peaks import Peaks
     from rankplan.tuning.costs import Costs
@@ -55,7 +55,8 @@ def needs_of(planned: Planned, used: UsedMemory, *, always: bool = False) -> Nee
         return None
     from rankplan.memory.needs import Needs  # many configs say nothing about memory
 
-    return Needs(plan.inventory, plan, used.reserve or 0.0, used.peaks, sources.spellings, used.measured)
+    reserve = used.reserve or 0.0
+    return Needs(plan.inventory, plan, reserve, used.peaks, sources.spellings, used.measured, sources.uncounted)
 
 
 def peaks_of(costs: Costs | Mapping[str, Any] | str | os.PathLike[str] | None) -> Peaks | None:

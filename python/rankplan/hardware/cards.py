@@ -111,6 +111,7 @@ def card_of(model: str) -> tuple[float, float] | None:
 
 def _words(model: str) -> str:
     words = model.upper().replace("-", " ").replace("_", " ").replace("ASCEND", "ASCEND ")
+    words = re.sub("RTX(?=[A-Z0-9])", "RTX ", words)
     return re.sub("910B[1-3](?![0-9])", "910B", words)
 
 

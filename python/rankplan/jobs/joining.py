@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -102,13 +103,23 @@ def _with_environment(facts: ClusterFacts, job: JobFile) -> ClusterFacts:
     return replace(facts, environment={**facts.environment, **job.environment})
 
 
+def passed_model(name: str | os.PathLike[str]) -> Model:
+    """Return a model for components whose own is unknown. Raises `PlacementError` for an unknown one, ``OSError``."""
+    try:
+        return Model.of(name)
+    except PlacementError as error:
+        from rankplan.dialects.memory import faults as model_faults
+
+        raise PlacementError([model_faults.passed_model(fault) for fault in error.diagnostics]) from None
+
+
 def model_of(job: JobFile) -> Model | None:
     """Return the model of components whose own is unknown. Raises `PlacementError` for an unknown one."""
     name = job.memory.model
     if name is None:
         return None
     try:
-        return Model.of(name)
+        return passed_model(name)
     except PlacementError as error:
         place = job.where("memory", "model")
         raise PlacementError([place.locate(fault) for fault in error.diagnostics]) from None

@@ -13,6 +13,7 @@ from typing import Any
 
 from rankplan.errors import PlacementError
 from rankplan.frozen import frozen
+from rankplan.memory import faults
 from rankplan.memory.need import Need
 from rankplan.memory.needs import Needs
 from rankplan.memory.peaks import HasPeaks
@@ -123,12 +124,12 @@ def _options(needs: Needs, need: Need) -> Iterator[Option]:
     for name, evaluation in needs.evaluations.items():
         if name not in need.components:
             if need.parts.get(f"{name} asleep", (0.0, 0.0))[0] > 0:
-                yield Option(name, "sleep", "host", 1.0)
+                yield from _sleeping(needs, name)
             continue
         yield from _larger_sizes(needs, name, evaluation)
         entry = evaluation.entry
         if len(need.components) > 1 and entry.sleep == "none":
-            yield Option(name, "sleep", "host", 1.0)
+            yield from _sleeping(needs, name)
         if entry.kind in ("training", "forward") and entry.optimizer_on_host < 1:
             yield Option(name, "optimizer_on_host", 1.0, 1.5)
         if entry.shards is not None:
@@ -136,6 +137,12 @@ def _options(needs: Needs, need: Need) -> Iterator[Option]:
             yield from (Option(name, "shards", number) for number in shards if evaluation.slots % number == 0)
         if "deepspeed" in (entry.training, entry.forward) and entry.zero_stage is not None:
             yield from (Option(name, "zero_stage", stage) for stage in range(entry.zero_stage + 1, 4))
+
+
+def _sleeping(needs: Needs, name: str) -> Iterator[Option]:
+    """Yield where a component may go while others have their turn: the keys of a trainer may drop an engine."""
+    for place in needs.sleeps(name):
+        yield Option(name, "sleep", place, 1.0)
 
 
 def _larger_sizes(needs: Needs, name: str, evaluation: Evaluation) -> Iterator[Option]:
@@ -320,23 +327,31 @@ def _open(needs: Needs, name: str, key: str) -> bool:
     return key == "parallel" or getattr(entry, key) is None
 
 
+def has_unknown_card(need: Need) -> bool:
+    """Whether a phase is unknown because its accelerator is."""
+    return need.decides == (_CARD,)
+
+
 def keys_text(needs: Needs, need: Need) -> str:
     """Return what to do about an unknown phase: state the keys that decide, or measure one step."""
     measure = _measure(needs, need)
     if not need.decides:
-        return measure
-    if need.decides == (_CARD,):
-        return f"state `accelerator_model` in an inventory, or `{_CARD}` in the `cluster` section"
+        uncounted = [faults.uncounted(name, needs.uncounted[name]) for name in need.others if name in needs.uncounted]
+        return "; ".join([*uncounted, measure])
+    if has_unknown_card(need):
+        return faults.unnamed_card("" if needs.of_trainer else f"`{_CARD}` in the `cluster` section")
     stated = dict.fromkeys(filter(None, (_named(needs, key) for key in need.decides)))
     return f"state {(' and ' if need.together else ' or ').join(stated)}; or {measure}"
 
 
 def _measure(needs: Needs, need: Need) -> str:
     """Return how to measure a phase. `rankplan run` starts no program of a trainer, but its log has the peak."""
-    if needs.of_trainer and need.phase in ("train", "forward"):
+    if not needs.of_trainer:
+        return "measure one step: rankplan run --timings"
+    if need.phase in ("train", "forward"):
         phase = f"{need.components[0]}.{need.phase}"
         return f"measure one step, and pass the peak of the trainer's log: rankplan check --measured {phase}=SIZE"
-    return "measure one step: rankplan run --timings"
+    return "measure a run with rankplan pin --peaks costs.yaml, and pass --costs costs.yaml"
 
 
 def _named(needs: Needs, key: str) -> str | None:

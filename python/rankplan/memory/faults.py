@@ -10,8 +10,6 @@ from rankplan.memory.need import Need
 from rankplan.memory.settings import GIB
 from rankplan.words import did_you_mean, shown
 
-_MEASURED = "write `actor.train=57GiB`, or the path of a log"
-
 
 def where(need: Need) -> str:
     """Return the accelerator of a need: ``accelerator 3 of node 0``."""
@@ -78,6 +76,17 @@ def unknown(need: Need, bounds: str, help: str) -> Diagnostic:
     return Diagnostic("memory-unknown", message, help, warning=True)
 
 
+def uncounted(name: str, keys: Sequence[str]) -> str:
+    """Return why nothing is said about a component: some ``keys`` have an effect that is unknown."""
+    return f"the effect of {', '.join(f'`{key}`' for key in keys)} on `{name}` is unknown"
+
+
+def unnamed_card(key: str) -> str:
+    """Return the help for accelerators of unknown memory; ``key`` is another way to state it, or empty."""
+    ways = ["`accelerator_model` in an inventory", *([key] if key else [])]
+    return f"name the accelerators: `--nodes 1x8:H100`, or state {' or '.join(ways)}"
+
+
 def may_not_start(need: Need, length: int | None, help: str) -> Diagnostic:
     """Return the warning of an engine whose share may not leave room for one request."""
     request = "one request" if length is None else f"one request of {length:,}"
@@ -137,24 +146,6 @@ def larger_card(need: Need) -> str:
     if need.answer == "likely exceeds" and need.estimate is not None:
         size = max(size, need.estimate.room)
     return f"use a smaller model, or accelerators with at least {size / GIB:,.1f} GiB"
-
-
-def no_measured_list(value: object) -> Diagnostic:
-    """Return the fault of a value that must be a list of measured sizes."""
-    return Diagnostic("invalid-value", f"measured is {shown(value)}; it must be a list of texts", _MEASURED)
-
-
-def no_measured_size(text: object) -> Diagnostic:
-    """Return the fault of a measured size that names no phase, or has no size."""
-    message = f"{shown(text)} states no measured size of a phase"
-    return Diagnostic("invalid-value", message, _MEASURED)
-
-
-def no_peak_in_log(path: str, examples: Sequence[str]) -> Diagnostic:
-    """Return the fault of a log without a peak; ``examples`` are what such a line has."""
-    texts = ", ".join(f"`{example}`" for example in examples)
-    message = f"{path} has no line with the memory of a step, as verl, NeMo-RL and slime print it: {texts}"
-    return Diagnostic("invalid-value", message, "pass what the trainer prints, or write `actor.train=57GiB`")
 
 
 def no_such_phase(phase: str, phases: Sequence[str]) -> Diagnostic:

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from rankplan._core import likely_room
 from rankplan.errors import PlacementError
 from rankplan.hardware.cards import SMALLEST_SIZE, size_in_bytes
-from rankplan.memory import faults
+from rankplan.memory import measured_faults as faults
+from rankplan.memory.need import Phase
 from rankplan.memory.settings import GIB
-
-
-class Phase(NamedTuple):
-    """A phase of a component, such as ``actor.train``."""
-
-    component: str
-    phase: str
-
-    def __str__(self) -> str:
-        return ".".join(self)
-
-
-Measured: TypeAlias = Mapping[Phase, float]
-"""What the allocator of a component held at its peak in a phase, in bytes."""
 
 
 class _LogForm(NamedTuple):
@@ -89,7 +76,7 @@ def read_measured(texts: Iterable[str]) -> dict[Phase, float]:
         elif equals:
             measured[_phase(name, text)] = _bytes(size, text)
         else:
-            raise PlacementError([faults.no_measured_size(text)])
+            raise PlacementError([faults.no_log(text)])
     return measured
 
 

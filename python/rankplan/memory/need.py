@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rankplan._core import USABLE_MEMORY
@@ -16,6 +17,20 @@ ANSWERS: tuple[Answer, ...] = ("fits", "likely fits", "unknown", "likely exceeds
 
 SWITCH = "switch"
 RESERVED = "other programs"
+
+
+class Phase(NamedTuple):
+    """A phase of a component, such as ``actor.train``."""
+
+    component: str
+    phase: str
+
+    def __str__(self) -> str:
+        return ".".join(self)
+
+
+Measured: TypeAlias = Mapping[Phase, float]
+"""What the allocator of a component held at its peak in a phase, in bytes."""
 
 
 class Assumed(NamedTuple):

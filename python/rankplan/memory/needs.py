@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from rankplan._core import ACCELERATOR, Pattern, host_store, likely_room
 from rankplan.errors import PlacementError
 from rankplan.memory import faults, likely
-from rankplan.memory.measured import Measured, Phase
-from rankplan.memory.need import RESERVED, SWITCH, Assumed, Likely, Need, rank_of
+from rankplan.memory.need import RESERVED, SWITCH, Assumed, Likely, Measured, Need, Phase, rank_of
 from rankplan.memory.peaks import MEASURED, Peaks
 from rankplan.memory.shared_cards import (
     SharedCard,
@@ -59,8 +58,12 @@ class Needs:
         peaks: Peaks | None = None,
         spellings: Mapping[str, Spelling] | None = None,
         measured: Measured | None = None,
+        uncounted: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        """``measured`` takes the place of what phases likely need. Raises `PlacementError` for an unknown phase."""
+        """``measured`` takes the place of what phases likely need. Raises `PlacementError` for an unknown phase.
+
+        ``uncounted`` are keys of components of which nothing is said, since the effect of the keys is unknown.
+        """
         self.evaluations: dict[str, Evaluation] = {}
         for name, component in components.items():
             if component.memory is not None:
@@ -69,6 +72,7 @@ class Needs:
                     self.evaluations[name] = evaluation
         self.cards = list(shared_cards(inventory, components)) if self.evaluations else []
         self.reserve, self.peaks, self._spellings = reserve, peaks or {}, spellings or {}
+        self.uncounted = uncounted or {}
         self._inventory, self._components = inventory, components
         self.widest = max((spec.num_accelerators for _, spec in inventory.stretches()), default=1)
         kinds = {(frozenset(shared.users.items()), shared.card) for shared in self.cards}
@@ -111,6 +115,15 @@ class Needs:
     def spelled(self, name: str) -> bool:
         """Whether the keys of a trainer state the memory of a component."""
         return name in self._spellings
+
+    def sleeps(self, name: str) -> tuple[str, ...]:
+        """Return where a component may go while others have their turn, the simplest way first.
+
+        Trainers drop their engines, mostly with one key; a copy on the host may need a second one.
+        """
+        if self.spelled(name) and self.evaluations[name].entry.kind == "engine":
+            return "free", "host"
+        return ("host",)
 
     @property
     def of_trainer(self) -> bool:

@@ -14,7 +14,7 @@ from rankplan.memory.slots import Bounds
 from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import Component
 
-_USUAL_CARD = 80.0 * (1 << 30)
+USUAL_CARD = 80.0 * (1 << 30)
 
 
 @frozen
@@ -33,7 +33,7 @@ class SharedCard:
     @property
     def size(self) -> float:
         """The bytes of the accelerator, at most; as many as are usual if that is unknown."""
-        return _USUAL_CARD if self.card is None else self.card[1]
+        return USUAL_CARD if self.card is None else self.card[1]
 
 
 Stays: TypeAlias = Counter[tuple[str, Pattern]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rankplan._core import host_store
@@ -36,28 +36,27 @@ def memory_warnings(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
     yield from (named for named in _host(needs) if named[1].warning)
 
 
-def memory_unknown(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
-    """Yield a warning for each phase without an answer: the keys that would decide it, or a measurement."""
-    from rankplan.memory.changes import bounds_text, explained, keys_text  # most memory fits, and needs no changes
-
-    for need in explained(needs):
-        if need.answer != "unknown":
-            continue
-        name, help = need.components[0], keys_text(needs, need)
-        close = need.estimate is not None and need.estimate.starts is None
-        if close and needs.evaluations[name].entry.uncertain_wake:
-            yield name, faults.may_not_wake(need)
-        elif need.has_room or close:
-            yield name, faults.may_not_start(need, needs.evaluations[name].entry.length, help)
-        else:
-            yield name, faults.unknown(need, bounds_text(need), help)
-
-
 def assumed_text(needs: Needs, need: Need) -> str:
-    """Return what a likely value assumes, with the keys that would state it; empty without any."""
+    """Return what a likely value assumes, with the keys that would state it; empty without any.
+
+    Where no key states it, components that sleep beside those of the phase are named:
+    ``sleep host of `critic` and `reward```.
+    """
     assumed = () if need.estimate is None else need.estimate.assumed
-    texts = [value.usual.text(needs.named(value.component, value.usual.setting)) for value in assumed]
+    sleepers: dict[str, list[str]] = {}
+    for value in assumed:
+        key = needs.named(value.component, value.usual.setting)
+        names = sleepers.setdefault(value.usual.text(key), [])
+        if key is None and value.component not in need.components:
+            names.append(f"`{value.component}`")
+    texts = [f"{text} of {_joined(names)}" if names else text for text, names in sleepers.items()]
     return f"assuming {', '.join(texts)}" if texts else ""
+
+
+def _joined(names: Sequence[str]) -> str:
+    """Return names as a sentence lists them: ``a, b and c``."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _likely(needs: Needs, need: Need) -> Diagnostic:
@@ -167,7 +166,8 @@ def _share_help(needs: Needs, name: str, largest: float | None, others: Mapping[
     elif largest is not None:
         helps.append(f"lower the share to {largest:g}")
     for other in others:
-        text = needs.written(other, {"sleep": "host"})
+        texts = [needs.written(other, {"sleep": place}) for place in needs.sleeps(other)]
+        text = next(filter(None, texts), None)
         if text is not None:
             helps.append(f"write {text}" if needs.spelled(other) else f"write {text} for `{other}`")
     return ", or ".join(helps) or "reserve less"

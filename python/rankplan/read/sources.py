@@ -19,6 +19,7 @@ class Sources:
     mapping that states where a component runs.
 
     ``unknown_models`` are warnings of models that are known by no name and no file, by the path of their names.
+    ``uncounted`` are keys whose effect on the memory of a component is unknown: nothing is said about it.
     """
 
     sizes: dict[str, Sizes] = field(default_factory=dict)
@@ -26,6 +27,7 @@ class Sources:
     memory: dict[str, KeyPath] = field(default_factory=dict)
     entries: dict[str, KeyPath] = field(default_factory=dict)
     unknown_models: dict[KeyPath, Diagnostic] = field(default_factory=dict)
+    uncounted: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def sizes_of(self, component: str, whole: Where) -> Sizes:
         """Return the parallel sizes of a component; none, at the place of the ``whole`` config, if it states none."""

@@ -11,6 +11,7 @@ from rankplan.memory.changes import explained, keys_text
 from rankplan.memory.need import SWITCH, Need
 from rankplan.memory.needs import Needs
 from rankplan.memory.settings import GIB
+from rankplan.memory.shared_cards import USUAL_CARD
 from rankplan.memory.verdicts import assumed_text
 from rankplan.words import listed
 
@@ -31,7 +32,8 @@ def memory_lines(needs: Needs) -> list[str]:
             "state `model` and, for each component, `memory`: {training: megatron}, {engine: vllm}, ...; in the config "
         )
         help += "of a trainer, name a model that rankplan knows"
-        return [f"memory: no component says what it keeps; {help}"]
+        nothing = [] if needs.uncounted else [f"memory: no component says what it keeps; {help}"]
+        return [*nothing, *_silent(needs)]
     reserved = [f"other programs: {size_text(needs.reserve)} of each accelerator"] if needs.reserve else []
     table = _table([_cells(need) for need in phases])
     lines = [*table, *reserved, *_caches(needs, phases), *_assumptions(needs, phases), *_silent(needs)]
@@ -107,6 +109,8 @@ def _fitting_cards(needs: Needs, phases: list[Need]) -> Iterator[str]:
     """
     if all(need.card is not None for need in phases):
         return
+    if any(need.card is None and need.phase == "generate" for need in phases):
+        yield f"an engine takes a share: its numbers are those of an accelerator of {size_text(USUAL_CARD)}"
     cards = known_cards()
     for index, card in enumerate(cards):
         if index and cards[index - 1].size == card.size:
@@ -125,5 +129,13 @@ def _between(low: int, high: int) -> str:
 
 
 def _silent(needs: Needs) -> Iterator[str]:
-    if needs.silent:
-        yield f"not counted, since they state no `memory`: {', '.join(needs.silent)}"
+    """Yield the components that are not counted, by the reason."""
+    by_keys: dict[tuple[str, ...], list[str]] = {}
+    for name, keys in needs.uncounted.items():
+        by_keys.setdefault(tuple(keys), []).append(name)
+    for keys, names in by_keys.items():
+        texts = ", ".join(f"`{key}`" for key in keys)
+        yield f"not counted, since the effect of {texts} is unknown: {', '.join(names)}"
+    others = [name for name in needs.silent if name not in needs.uncounted]
+    if others and needs.evaluations:
+        yield f"not counted, since they state no `memory`: {', '.join(others)}"

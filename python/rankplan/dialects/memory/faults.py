@@ -12,10 +12,16 @@ _PASS = "pass its name, `--model Qwen/Qwen3-8B`, or the folder of its config.jso
 _VARIABLE = re.compile(r"\$(?:\{(?:oc\.env:)?)?([A-Za-z_][A-Za-z0-9_.]*)")
 
 
-def unknown_model(found: Diagnostic) -> Diagnostic:
+def unknown_model(unknown: Diagnostic) -> Diagnostic:
     """Return the warning of a trainer's model: its config has no number of parameters to state instead."""
-    near = found.help if found.help and found.help.startswith("did you mean") else None
-    return replace(found, help=near or _PASS, warning=True)
+    return replace(passed_model(unknown), warning=True)
+
+
+def passed_model(unknown: Diagnostic) -> Diagnostic:
+    """Return the fault of a model that a command or a job file passes: there is no number of parameters, either."""
+    if unknown.help is not None and unknown.help.startswith("did you mean"):
+        return unknown
+    return replace(unknown, help=_PASS)
 
 
 def no_language_model(task: str) -> Diagnostic:

@@ -77,6 +77,8 @@ class MemoryReader:
                 settings = reading.memory()
                 if settings is not None:
                     self.sources.spellings[component] = self._spelling(subject, reading)
+                elif reading.uncounted:
+                    self.sources.uncounted[component] = tuple(reading.uncounted)
                 return settings
         return None
 
@@ -153,6 +155,7 @@ class _Subject(NamedTuple):
 class _Reading:
     """The values of a component: the ``settings`` that apply to it, and the ``paths`` of settings that are stated.
 
+    ``uncounted`` are the keys whose effect on its memory is unknown.
     Faults go to ``config``, values come from ``values``.
     """
 
@@ -163,6 +166,7 @@ class _Reading:
         self._values = values.under(subject.section) if subject.section else values
         self._stated = self._stated_settings()
         self.paths: dict[str, KeyPath] = {}
+        self.uncounted: dict[str, None] = {}
         self.settings: tuple[Setting, ...] = ()
 
     def _stated_settings(self) -> set[Setting]:
@@ -199,10 +203,10 @@ class _Reading:
             return None
         found: dict[str, Any] = {}
         unread: dict[str, None] = {}
-        is_known = True
         for setting in self.settings:
             value = self._setting(setting)
-            is_known &= value is not EFFECT
+            if value is EFFECT:
+                self.uncounted |= dict.fromkeys(self._unread_keys(setting))
             if value is SMALL or (value is RUN_TIME and setting.name in GUESSED):
                 value = setting.of_defaults
                 unread |= dict.fromkeys(self._unread_keys(setting))
@@ -210,7 +214,7 @@ class _Reading:
                 found[setting.name] = value
         if unread:
             found["unread"] = ", ".join(f"`{key}`" for key in unread)
-        return self._checked(kind, found, model) if is_known else None
+        return None if self.uncounted else self._checked(kind, found, model)
 
     def _unread_keys(self, setting: Setting) -> Iterator[str]:
         """Yield the keys of a setting that stand in the config, or else its first one."""

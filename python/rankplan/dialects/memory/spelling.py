@@ -18,6 +18,7 @@ from rankplan.read.sources import Sources
 from rankplan.words import path_text
 
 _WORDS = (*RECOMPUTE, *SLEEP, *PRECISIONS, *OPTIMIZERS)
+_NO = "no_"
 _MOST_KEYS = 2
 """Keys that one setting may take."""
 _TRIED: dict[Kind, tuple[Any, ...]] = {
@@ -84,7 +85,7 @@ class KeySpelling:
             return None
         stated = self._sources.sizes_of(self._component, self._config.place_of(()))
         values |= {stated.keys[kind]: size for kind, size in sizes.items() if kind in stated.keys}
-        texts = [self._text(path, f": {_plain(value)}") for path, value in values.items()]
+        texts = [self._value_text(path, value) for path, value in values.items()]
         letters = stated.letters
         if parts := "".join(f"{letters[kind]}{size}" for kind, size in sizes.items() if kind in letters):
             texts.append(f"`{parts}` in {_text(stated.where)}")
@@ -144,6 +145,14 @@ class KeySpelling:
 
     def _of(self, name: str) -> list[Setting]:
         return [setting for setting in self._settings if setting.name == name]
+
+    def _value_text(self, path: KeyPath, value: Any) -> str:
+        """Return a value to write at a path. A stated flag of a command such as ``no_offload`` gets its opposite."""
+        negative = str(path[-1])
+        if value is False and negative.startswith(_NO):
+            where = self._config.place_of(path)
+            return _text(replace(where, path=where.path.removesuffix(negative) + negative.removeprefix(_NO)))
+        return self._text(path, f": {_plain(value)}")
 
     def _text(self, path: KeyPath, value: str = "") -> str:
         is_stated = self._config.at(path) is not None

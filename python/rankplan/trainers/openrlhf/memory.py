@@ -81,6 +81,10 @@ _TRAINING = (
 )
 
 
+_STAYS = fixed("sleep", "none")
+"""ReferenceModelActor and RewardModelActor have no turns: what is not offloaded stays."""
+
+
 def _engine(colocated: Any, asynchronous: Any, enabled: Any) -> str | None:
     return ("host" if enabled else "none") if colocated and not asynchronous else None
 
@@ -105,13 +109,14 @@ ROLES = (
         (
             *_SHARED,
             setting("optimizer_on_host", _REF_OFFLOAD, by=convert.whole),
+            _STAYS,
         ),
     ),
     Role(
         {"reward": "reward"},
         fixed("forward", {"forward": "deepspeed"}),
         setting("model", _REWARD),
-        (*_SHARED, setting("optimizer_on_host", _REWARD_OFFLOAD, by=convert.whole)),
+        (*_SHARED, setting("optimizer_on_host", _REWARD_OFFLOAD, by=convert.whole), _STAYS),
     ),
     Role(
         {"vllm": "vllm"},
