@@ -847,6 +847,15 @@ def test_bad_input_is_refused(after: Plan, options: dict[str, Any], code: str, m
     assert fault.code == code and message in fault.message and fault.help
 
 
+def test_moves_are_a_sequence_of_rows() -> None:
+    found = transition(*trainers("0-7", "0-15"))
+    rows = tuple(found.moves)
+    assert found.moves == rows and found.moves[1:3] == rows[1:3] and found.moves[-1] == rows[-1]
+    assert len(found.moves) == len(rows) > 2 and repr(found.moves) == repr(rows)
+    assert found.moves != rows[1:] and found.moves != 3
+    assert not transition(found.before, found.before).moves
+
+
 def test_something_that_is_no_plan_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="before is"):
         transition("a.json", ONE)  # type: ignore[arg-type]

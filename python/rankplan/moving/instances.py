@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from rankplan.moving.cards import Accelerator, Amount, Amounts, Size, Sizes, accelerator_of
 from rankplan.moving.changes import KEEPING, RENAME, STAY, Changes
-from rankplan.moving.senders import Sender, Transfer
+from rankplan.moving.senders import Delivery
 from rankplan.moving.sides import Kind, Place, Side, Slot, has_one_owner
 
 DRAIN, ABORT = "drain", "abort"
@@ -50,10 +50,10 @@ class Leaving:
 class Arriving:
     """An instance of the plan after that loads something, or has new names.
 
-    ``slots`` are those that load, ``renamed`` those with a new name. ``senders`` are the instances that it reads,
-    ``waits_for`` those that must give it hardware that can have one owner only. ``replaces`` are instances on its
-    devices, which must have stopped before it runs. ``loads`` and ``caches`` are what it takes, ``asleep`` what is left
-    when it sleeps.
+    ``slots`` are those that load, ``renamed`` those with a new name. ``senders`` are the leaving instances that it
+    reads, ``waits_for`` those that must give it hardware that can have one owner only. ``replaces`` are instances on
+    its devices, which must have stopped before it runs. ``loads`` and ``caches`` are what it takes, ``asleep`` what is
+    left when it sleeps.
     """
 
     instance: Instance
@@ -110,7 +110,7 @@ class Component(NamedTuple):
 
 def work_of(
     components: Mapping[str, Component],
-    transfers: Sequence[Transfer],
+    deliveries: Iterable[Delivery],
     sizes: Sizes,
     serving: int,
     aborting: Collection[str] = (),
@@ -125,13 +125,7 @@ def work_of(
     for component in components.values():
         if component.after is not None and component.new_amounts is not None:
             _add_fixed(work, component.after, component.changes, component.new_amounts, sizes, changing)
-    receivers = {
-        (name, slot.number): arriving for (name, _), arriving in work.arriving.items() for slot in arriving.slots
-    }
-    for transfer in transfers:
-        receiver = receivers.get((transfer.component, transfer.slot))
-        if receiver is not None and transfer.sender is not None:
-            _connect(work, components, receiver, transfer.sender)
+    _connect(work, components, deliveries)
     for leaving in work.leaving.values():
         if leaving.serves and leaving.instance.component in aborting:
             leaving.ends = ABORT
@@ -263,14 +257,24 @@ def _count_serving(work: Work, name: str, component: Component, serving: int) ->
             work.required.add(name)
 
 
-def _connect(work: Work, components: Mapping[str, Component], receiver: Arriving, sender: Sender) -> None:
-    """Note that an instance reads a slot."""
-    sending = components[sender.component].before
-    if sending is None:
-        return
-    instance = Instance(sender.component, sending.instances.of(sender.slot))
-    receiver.receives = True
-    receiver.senders.add(instance)
-    leaving = work.leaving.get(instance)
-    if leaving is not None and any(slot.number == sender.slot for slot in leaving.slots):
-        leaving.receivers.add(receiver.instance)
+def _connect(work: Work, components: Mapping[str, Component], deliveries: Iterable[Delivery]) -> None:
+    """Note which instances that arrive read slots, and which of those that leave they read."""
+    receivers = {
+        (name, slot.number): arriving for (name, _), arriving in work.arriving.items() for slot in arriving.slots
+    }
+    ending = {(name, slot.number) for (name, _), leaving in work.leaving.items() for slot in leaving.slots}
+    leaving_components = {instance.component for instance in work.leaving}
+    for delivery in deliveries:
+        receiver = receivers.get((delivery.component, delivery.slot))
+        if receiver is None:
+            continue
+        receiver.receives |= any(part.source is not None for part in delivery.parts)
+        for part, number in zip(delivery.parts, delivery.senders, strict=True):
+            sending = components[part.source].before if part.source in leaving_components else None
+            if part.source is None or number is None or sending is None:
+                continue
+            leaving = work.leaving.get(Instance(part.source, sending.instances.of(number)))
+            if leaving is not None:
+                receiver.senders.add(leaving.instance)
+                if (part.source, number) in ending:
+                    leaving.receivers.add(receiver.instance)

@@ -62,9 +62,11 @@ def named(before: Side, after: Side, unchanged: RankSet) -> tuple[Component, Nam
     undisputed = _undisputed(gains.of(changing))
     if undisputed is None:
         naming = best_numbers(list(gains.of(range(count)).values()))
+    elif all(own == number for own, number in undisputed.items()):
+        naming = same
     else:
         naming = Naming([undisputed.get(number, number) for number in range(count)], optimal=True)
-    if naming.numbers == same.numbers:
+    if naming is same or naming.numbers == same.numbers:
         return after.component, naming
     component = _renumbered(after, naming.numbers)
     return (after.component, same) if component is None else (component, naming)

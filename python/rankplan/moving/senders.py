@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import field, replace
 from typing import Any, NamedTuple, TypeAlias
 
-from rankplan._core import ACCELERATOR
+from rankplan._core import ACCELERATOR, SlotSets
 from rankplan.frozen import frozen
 from rankplan.moving.boxes import Box, Bytes, exact
 from rankplan.moving.changes import LOST, RESHAPE, RESTART, Changes, missing
 from rankplan.moving.holdings import Holding, Piece
-from rankplan.moving.sides import Kind, Node, Place, Side
+from rankplan.moving.sides import Kind, Node, Place, Side, Slot
 from rankplan.nodes.inventory import Inventory
 
 DEVICE, NODE, NETWORK, HOST, STORAGE = "device", "node", "network", "host", "storage"
@@ -32,15 +32,47 @@ class Sender(NamedTuple):
     slot: int
 
 
+class Part(NamedTuple):
+    """A part of what slots get: a class of tensors in a state, its bytes, and the component that sends it.
+
+    ``source`` is ``None`` for a part from storage.
+    """
+
+    piece: Piece
+    bytes: Bytes
+    source: str | None
+
+
 class Transfer(NamedTuple):
-    """A box that a slot of the plan after gets, from a slot of the plan before, or from storage (``None``)."""
+    """A part that comes from a slot of the plan before, or from storage (``None``), and the level that it crosses."""
+
+    part: Part
+    sender: Sender | None
+    level: str
+
+
+class Delivery(NamedTuple):
+    """What a slot of the plan after gets: its parts, with the slot that sends each, and the level that it crosses.
+
+    Slots that lack the same have one list of parts. `transfers` makes rows of them.
+    """
 
     component: str
     slot: int
-    sender: Sender | None
-    piece: Piece
-    bytes: Bytes
-    level: str
+    parts: Sequence[Part]
+    senders: tuple[int | None, ...]
+    levels: tuple[str, ...]
+
+    def transfers(self) -> Iterator[Transfer]:
+        """Yield the parts with their senders."""
+        for part, number, level in zip(self.parts, self.senders, self.levels, strict=True):
+            sender = None if part.source is None or number is None else Sender(part.source, number)
+            yield Transfer(part, sender, level)
+
+    @property
+    def bytes(self) -> Bytes:
+        """All that the slot gets."""
+        return sum(part.bytes for part in self.parts)
 
 
 @frozen(slots=False)
@@ -109,22 +141,31 @@ class _Queue:
 class Holders:
     """The slots that hold one box: those with one of some shares."""
 
-    def __init__(self, source: Source, shares: Collection[int], loads: Mapping[int, Bytes]) -> None:
+    def __init__(self, source: Source, shares: Collection[int], loads: dict[int, Bytes]) -> None:
         self._source, self._shares, self._loads = source, frozenset(shares), loads
+        self._sets = source.sets_with(shares)
         self._queues: dict[Domain, _Queue] = {}
 
-    def nearest(self, place: Place) -> tuple[Sender, str]:
-        """Return the nearest holder, the least loaded of equally near ones, then the lowest; and its level."""
+    @property
+    def component(self) -> str:
+        """The component of these slots."""
+        return self._source.name
+
+    def send(self, place: Place, size: Bytes) -> tuple[int, str]:
+        """Load the nearest holder, the least loaded of equally near ones, then the lowest; return it and its level."""
         for domain in self._source.around(place):
             queue = self._queues.get(domain)
             if queue is None:
                 queue = self._queues[domain] = _Queue(filter(self._holds, self._source.inside(*domain)), self._loads)
             number = queue.first()
             if number is not None:
-                return Sender(self._source.name, number), self._source.levels[domain[0]]
+                self._loads[number] = self._loads.get(number, 0) + size
+                return number, self._source.levels[domain[0]]
         raise LookupError("every place is in the domain of the network")
 
     def _holds(self, number: int) -> bool:
+        if self._source.set_of(number) not in self._sets:
+            return False
         share = self._source.share(number)
         return share is not None and id(share) in self._shares
 
@@ -149,26 +190,33 @@ class Tiles:
 class Source:
     """The slots of a component of the plan before that may send.
 
-    ``share`` returns what a slot sends, the same object for slots that send the same; ``None``: nothing. ``examples``
-    are slots with every share. Many slots have the same share, and the pieces of what they hold are together in the
-    same slots, so pieces with the same slots have their holders in common.
+    ``share`` returns what a slot sends, the same object for slots that send the same; ``None``: nothing. Slots of one
+    of ``sets`` hold the same, but not all of them may send it. ``examples`` are slots of every set with every share.
+    Many slots have the same share, and the pieces of what they hold are together in the same slots, so pieces with the
+    same slots have their holders in common.
     """
 
     def __init__(
         self,
         side: Side,
+        sets: SlotSets,
         share: Callable[[int], Holding | None],
         examples: Iterable[int],
         distances: Distances,
-        loads: Mapping[int, Bytes],
+        loads: dict[int, Bytes],
     ) -> None:
-        self.name, self.share, self.levels = side.component.name, share, distances.names
+        self.name, self.share, self.set_of, self.levels = side.component.name, share, sets.of, distances.names
         self._side, self._examples, self._distances, self._loads = side, examples, distances, loads
         self._around: dict[Place, list[Domain]] = {}
         self._nodes: dict[int, dict[object, list[Node]]] = {}
         self._tiles: dict[Piece, Tiles] | None = None
         self._shares_of: dict[Piece, dict[Box, list[int]]] = {}
+        self._sets_with: dict[int, set[int]] = defaultdict(set)
         self._holders: dict[tuple[int, ...], Holders] = {}
+
+    def sets_with(self, shares: Iterable[int]) -> set[int]:
+        """Return the sets with slots that have one of these shares."""
+        return {number for share in shares for number in self._sets_with[share]}
 
     def around(self, place: Place) -> list[Domain]:
         """Return the domains of a place, from inside, without those that have no slot for sure."""
@@ -210,7 +258,12 @@ class Source:
 
     def _divide(self) -> None:
         """Collect the shares with each box of each piece."""
-        shares = {id(share): share for share in map(self.share, self._examples) if share is not None}
+        shares = {}
+        for number in self._examples:
+            share = self.share(number)
+            if share is not None:
+                shares[id(share)] = share
+                self._sets_with[id(share)].add(self.set_of(number))
         for key, share in shares.items():
             for piece, box in share.items():
                 self._shares_of.setdefault(piece, {}).setdefault(box, []).append(key)
@@ -223,14 +276,21 @@ def _device(place: Place) -> Place:
 
 
 class _Cut(NamedTuple):
-    """A part of a box, with the slots that have it (``None``: storage), and its bytes."""
+    """A part of what slots lack, with those that have it; ``None``: storage."""
 
     holders: Holders | None
-    bytes: Bytes
+    part: Part
+
+
+class _Lacking(NamedTuple):
+    """What all slots get that are to hold the same, and hold the same before."""
+
+    cuts: list[_Cut]
+    parts: list[Part]
 
 
 class Sending:
-    """The transfers of a transition."""
+    """What the slots of the plan after get, and from whom."""
 
     def __init__(
         self,
@@ -245,70 +305,74 @@ class Sending:
         self._after = {name: change.after for name, change in changes.items() if change.after is not None}
         self._syncs, self._distances, self._avoided = syncs, distances, avoided
         self._loads: dict[str, dict[int, Bytes]] = defaultdict(dict)
-        self._cuts: dict[tuple[str, Piece, int], tuple[Box, list[_Cut]]] = {}
         self.rollback: list[str] = []
 
-    def transfers(self) -> list[Transfer]:
-        """Return the transfers of all components, in order of their slots."""
-        transfers: list[Transfer] = []
+    def deliveries(self) -> list[Delivery]:
+        """Return what the slots of all components get, in order."""
+        deliveries: list[Delivery] = []
         for name, side in self._after.items():
             own = list(self._of_component(name, side))
-            lacks = side.kind is Kind.TRAINER and any(transfer.sender is None for transfer in own)
+            lacks = side.kind is Kind.TRAINER and any(None in delivery.senders for delivery in own)
             if lacks and name in self._before:
                 self.rollback.append(name)
                 own = list(self._from_storage(name, side))
-            transfers += own
-        return transfers
+            deliveries += own
+        return deliveries
 
-    def _of_component(self, name: str, side: Side) -> Iterator[Transfer]:
-        changes = self._changes[name]
+    def _of_component(self, name: str, side: Side) -> Iterator[Delivery]:
         old = self._before.get(name)
-        needs = [(change, missing(old, side, change)) for change in changes.receiving]
-        if not any(boxes for _, boxes in needs):
-            return
-        sources = [*self._own(name), *self._other(name, side)]
-        for change, boxes in needs:
-            if change.after is None:
+        sources: list[Source] | None = None
+        lacking: dict[tuple[int, int], _Lacking] = {}
+        for change in self._changes[name].receiving:
+            slot, held = change.after, None
+            if slot is None:
                 continue
-            for piece, box in boxes:
-                yield from self._parts(name, side, change.after.number, change.after.place, piece, box, sources)
+            if old is not None and change.before is not None and change.kind == RESHAPE:
+                held = old.holding(change.before)
+            keys = id(side.holding(slot)), id(held)  # the sides keep the shares, so that their ids are their own
+            if keys not in lacking:
+                boxes = missing(old, side, change)
+                if boxes and sources is None:
+                    sources = [*self._own(name), *self._other(name, side)]
+                lacking[keys] = self._divided(side, boxes, sources or ())
+            if lacking[keys].parts:
+                yield self._delivery(name, slot, lacking[keys])
 
-    def _parts(
-        self, name: str, side: Side, number: int, place: Place, piece: Piece, box: Box, sources: Sequence[Source]
-    ) -> Iterator[Transfer]:
-        """Yield the transfers of a box: each part from the first group that has it."""
-        known = self._cuts.get((name, piece, id(box)))
-        if known is None:  # slots that hold the same have the same boxes: the box is kept, so that its id is its own
-            known = self._cuts[name, piece, id(box)] = box, list(self._divided(side, piece, box, sources))
-        for holders, size in known[1]:
-            if holders is None:
-                yield Transfer(name, number, None, piece, size, STORAGE)
-                continue
-            sender, level = holders.nearest(place)
-            loads = self._loads[sender.component]
-            loads[sender.slot] = loads.get(sender.slot, 0) + size
-            yield Transfer(name, number, sender, piece, size, level)
+    def _delivery(self, name: str, slot: Slot, lacking: _Lacking) -> Delivery:
+        """Return what a slot gets: each part from the nearest slot that has it."""
+        senders: list[int | None] = []
+        levels: list[str] = []
+        for holders, part in lacking.cuts:
+            sender, level = (None, STORAGE) if holders is None else holders.send(slot.place, part.bytes)
+            senders.append(sender)
+            levels.append(level)
+        return Delivery(name, slot.number, lacking.parts, tuple(senders), tuple(levels))
 
-    def _divided(self, side: Side, piece: Piece, box: Box, sources: Sequence[Source]) -> Iterator[_Cut]:
-        """Yield the parts of a box, each with those that have it in the first group that does."""
-        left = [box]
-        for source in sources:
-            rest: list[Box] = []
-            for part in left:
-                remaining = [part]
-                for holders, common in source.overlapping(piece, part):
-                    yield _Cut(holders, exact(side.keeper.bytes(piece, common)))
-                    remaining = [cut for other in remaining for cut in other.without(common)]
-                rest += remaining
-            left = rest
-        for part in left:
-            yield _Cut(None, exact(side.keeper.bytes(piece, part)))
+    def _divided(self, side: Side, boxes: Iterable[tuple[Piece, Box]], sources: Sequence[Source]) -> _Lacking:
+        """Return the parts of boxes, each with those that have it in the first source in which some slot does."""
+        cuts: list[_Cut] = []
+        for piece, box in boxes:
+            left = [box]
+            for source in sources:
+                rest: list[Box] = []
+                for lacked in left:
+                    remaining = [lacked]
+                    for holders, common in source.overlapping(piece, lacked):
+                        cuts.append(_Cut(holders, _part(side, piece, common, holders.component)))
+                        remaining = [cut for other in remaining for cut in other.without(common)]
+                    rest += remaining
+                left = rest
+            cuts += [_Cut(None, _part(side, piece, lacked, None)) for lacked in left]
+        return _Lacking(cuts, [cut.part for cut in cuts])
 
-    def _from_storage(self, name: str, side: Side) -> Iterator[Transfer]:
-        """Yield the transfers of a component that loads its last checkpoint."""
+    def _from_storage(self, name: str, side: Side) -> Iterator[Delivery]:
+        """Yield what the slots of a component get that loads its last checkpoint."""
+        lacking: dict[int, _Lacking] = {}
         for slot in side.slots:
-            for piece, box in side.holding(slot).items():
-                yield Transfer(name, slot.number, None, piece, exact(side.keeper.bytes(piece, box)), STORAGE)
+            share = side.holding(slot)
+            if id(share) not in lacking:
+                lacking[id(share)] = self._divided(side, share.items(), ())
+            yield self._delivery(name, slot, lacking[id(share)])
 
     def _own(self, name: str) -> Iterator[Source]:
         """Yield the slots of a component that hold a part before and after, and then all that hold it before."""
@@ -325,15 +389,20 @@ class Sending:
         }
         common: dict[tuple[int, int], Holding] = {}
 
+        may_be_silent = bool(silent or self._avoided or old.has_owned_devices)
+
         def held(number: int) -> Holding | None:
-            return None if number in silent or not self._sends(old, number) else old.shares.of(number)
+            if may_be_silent and (number in silent or not self._sends(old, number)):
+                return None
+            return old.shares.of(number)
 
         def kept(number: int) -> Holding | None:
-            share = held(number)
-            if share is None or changes.keeps(number):
-                return share
-            if number not in reshaped:
+            is_changed = not changes.keeps(number)
+            if is_changed and number not in reshaped:
                 return None
+            share = held(number)
+            if share is None or not is_changed:
+                return share
             after = new.holding(reshaped[number])
             keys = id(share), id(after)
             if keys not in common:
@@ -343,7 +412,7 @@ class Sending:
         examples = [slot.number for slot in old.slots_but(changes.unchanged)]
         examples += old.shares.examples(lambda number: number in changes.unchanged and self._sends(old, number))
         for share in (kept, held):
-            yield Source(old, share, examples, self._distances, self._loads[name])
+            yield Source(old, old.shares.sets, share, examples, self._distances, self._loads[name])
 
     def _other(self, name: str, side: Side) -> Iterator[Source]:
         """Yield the slots of the component that a component gets weights from."""
@@ -356,7 +425,9 @@ class Sending:
             return None if is_silent else other.weight_shares.of(number)
 
         examples = other.weight_shares.examples(lambda number: weights(number) is not None)
-        yield Source(other, weights, examples, self._distances, self._loads[other.component.name])
+        yield Source(
+            other, other.weight_shares.sets, weights, examples, self._distances, self._loads[other.component.name]
+        )
 
     def _sends(self, side: Side, number: int) -> bool:
         """Whether a slot may send to others of its component: a robot's states are its owner's."""
@@ -364,6 +435,11 @@ class Sending:
 
     def _is_avoided(self, side: Side, number: int) -> bool:
         return bool(self._avoided) and (side.component.name, side.instances.of(number)) in self._avoided
+
+
+def _part(side: Side, piece: Piece, box: Box, source: str | None) -> Part:
+    """Return a part of a piece with its bytes in the precision of the side that gets it."""
+    return Part(piece, exact(side.keeper.bytes(piece, box)), source)
 
 
 def _still_held(before: Holding, after: Holding) -> Holding:

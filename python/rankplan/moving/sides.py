@@ -196,10 +196,10 @@ class Side:
 
     def has_one_owner(self, number: int) -> bool:
         """Whether the device of a slot can have one owner only."""
-        return self._has_owned_devices and has_one_owner(self.slot(number))
+        return self.has_owned_devices and has_one_owner(self.slot(number))
 
     @cached_property
-    def _has_owned_devices(self) -> bool:
+    def has_owned_devices(self) -> bool:
         """Whether some processes have configured hardware."""
         types = {run.pattern.resource_type for run in self.component.rows.runs()}
         return not types <= {ACCELERATOR, WHOLE_NODE}
@@ -266,12 +266,13 @@ class Shares:
     """What the slots of a component hold: one object for all slots of a set, which hold the same."""
 
     def __init__(self, side: Side, sets: SlotSets, held_by: Callable[[Slot], Holding]) -> None:
-        self._side, self._sets, self._held_by = side, sets, held_by
+        self.sets = sets
+        self._side, self._held_by = side, held_by
         self._of_set: dict[int, Holding] = {}
 
     def of(self, number: int) -> Holding:
         """Return what a slot holds."""
-        index = self._sets.of(number)
+        index = self.sets.of(number)
         share = self._of_set.get(index)
         if share is None:
             share = self._of_set[index] = self._held_by(self._side.slot(number))
@@ -279,8 +280,8 @@ class Shares:
 
     def examples(self, is_chosen: Callable[[int], bool]) -> Iterator[int]:
         """Yield a chosen slot of each set that has one."""
-        for index in range(len(self._sets)):
-            yield from islice(filter(is_chosen, self._sets[index]), 1)
+        for index in range(len(self.sets)):
+            yield from islice(filter(is_chosen, self.sets[index]), 1)
 
 
 def side_after(before: Side | None, component: Component, nodes: list[Node]) -> Side:

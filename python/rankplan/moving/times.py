@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from rankplan.moving.boxes import Bytes
 from rankplan.moving.costs import STEPS, MoveCosts
 from rankplan.moving.instances import Component, Instance
 from rankplan.moving.ordering import Step
 from rankplan.moving.peaks import Seconds
-from rankplan.moving.senders import DEVICE, STORAGE, Transfer
+from rankplan.moving.senders import DEVICE, STORAGE, Delivery
 
-_End = tuple[str, str, int]
-"""A slot that sends (``from``) or receives (``to``), with its component."""
+_Sizes = dict[tuple[str, str], dict[int, Bytes]]
+"""Bytes by the component and the level, then by the slot that sends or receives them."""
+
+
+class _Traffic(NamedTuple):
+    """What slots receive, and what they send."""
+
+    received: _Sizes
+    sent: _Sizes
 
 
 def step_seconds(
-    steps: Sequence[Step], transfers: Sequence[Transfer], components: Mapping[str, Component], costs: MoveCosts
+    steps: Sequence[Step], deliveries: Sequence[Delivery], components: Mapping[str, Component], costs: MoveCosts
 ) -> tuple[dict[str, Seconds], list[str]]:
     """Return the seconds of each step by its id, and the costs that are missing.
 
@@ -25,26 +33,25 @@ def step_seconds(
     itself; at most, all that they send or receive in the whole transition comes at the same time.
     """
     missing: dict[str, None] = {}
-    by_receiver: dict[Instance, list[Transfer]] = defaultdict(list)
-    for transfer in transfers:
-        after = components[transfer.component].after
+    by_receiver: dict[Instance, list[Delivery]] = defaultdict(list)
+    for delivery in deliveries:
+        after = components[delivery.component].after
         if after is not None:
-            by_receiver[Instance(transfer.component, after.instances.of(transfer.slot))].append(transfer)
-    every = _by_end(transfers)
+            by_receiver[Instance(delivery.component, after.instances.of(delivery.slot))].append(delivery)
+    every = _traffic(deliveries, lambda level: True)
     seconds = {}
     for step in steps:
         own = by_receiver.get(step.instance, []) if step.side == "after" else []
         if step.do == "sync":
-            sent = [transfer for transfer in own if transfer.level != STORAGE]
-            seconds[step.id] = _sync(sent, every, components, costs, missing)
+            seconds[step.id] = _sync(_traffic(own, _is_sent), every, components, costs, missing)
         elif step.do in STEPS:
             stated = costs.seconds(step.instance.component, step.do)
             if stated is None:
                 missing[f"components.{step.instance.component}.{step.do}"] = None
             low, high = stated or 0.0, stated
-            loaded = [transfer for transfer in own if transfer.level == STORAGE and step.do == "load"]
-            if loaded:
-                more = _longest(_by_end(loaded), components, costs, missing)
+            loaded = _traffic(own if step.do == "load" else (), _is_stored)
+            if loaded.received:
+                more = _longest(loaded, components, costs, missing)
                 low += more.low
                 high = None if high is None or more.high is None else high + more.high
             seconds[step.id] = Seconds(low, high)
@@ -53,61 +60,75 @@ def step_seconds(
     return seconds, list(missing)
 
 
-def _by_end(transfers: Iterable[Transfer]) -> dict[_End, dict[str, Bytes]]:
-    """Return the bytes of each level that a slot sends or receives."""
-    by_end: dict[_End, dict[str, Bytes]] = {}
-    for transfer in transfers:
-        _add(by_end, ("to", transfer.component, transfer.slot), transfer)
-        if transfer.sender is not None:
-            _add(by_end, ("from", *transfer.sender), transfer)
-    return by_end
+def _is_stored(level: str) -> bool:
+    return level == STORAGE
 
 
-def _add(by_end: dict[_End, dict[str, Bytes]], end: _End, transfer: Transfer) -> None:
-    levels = by_end.get(end)
-    if levels is None:
-        by_end[end] = {transfer.level: transfer.bytes}
-    else:
-        levels[transfer.level] = levels.get(transfer.level, 0) + transfer.bytes
+def _is_sent(level: str) -> bool:
+    return level != STORAGE
+
+
+def _traffic(deliveries: Iterable[Delivery], is_chosen: Callable[[str], bool]) -> _Traffic:
+    """Return what slots receive and send over some levels."""
+    traffic = _Traffic({}, {})
+    for delivery in deliveries:
+        for part, sender, level in zip(delivery.parts, delivery.senders, delivery.levels, strict=True):
+            if not is_chosen(level):
+                continue
+            sizes = traffic.received.setdefault((delivery.component, level), {})
+            sizes[delivery.slot] = sizes.get(delivery.slot, 0) + part.bytes
+            if part.source is not None and sender is not None:
+                sizes = traffic.sent.setdefault((part.source, level), {})
+                sizes[sender] = sizes.get(sender, 0) + part.bytes
+    return traffic
 
 
 def _sync(
-    transfers: Sequence[Transfer],
-    every: Mapping[_End, Mapping[str, Bytes]],
+    own: _Traffic,
+    every: _Traffic,
     components: Mapping[str, Component],
     costs: MoveCosts,
     missing: dict[str, None],
 ) -> Seconds:
-    own = _by_end(transfers)
     low = _longest(own, components, costs, missing)
-    high = _longest({end: every[end] for end in own}, components, costs, missing)
+    together = _Traffic(_of_same_slots(every.received, own.received), _of_same_slots(every.sent, own.sent))
+    high = _longest(together, components, costs, missing)
     if costs.latency is None:
         missing["latency"] = None
         return Seconds(low.low, None)
     return Seconds(low.low + costs.latency, None if high.high is None else high.high + costs.latency)
 
 
+def _of_same_slots(every: _Sizes, own: _Sizes) -> _Sizes:
+    """Return all that the slots send or receive that are among the own ones."""
+    slots: dict[str, set[int]] = defaultdict(set)
+    for (component, _), sizes in own.items():
+        slots[component].update(sizes)
+    chosen: _Sizes = {}
+    for (component, level), sizes in every.items():
+        common = {slot: sizes[slot] for slot in slots[component] if slot in sizes}
+        if common:
+            chosen[component, level] = common
+    return chosen
+
+
 def _longest(
-    by_end: Mapping[_End, Mapping[str, Bytes]],
-    components: Mapping[str, Component],
-    costs: MoveCosts,
-    missing: dict[str, None],
+    traffic: _Traffic, components: Mapping[str, Component], costs: MoveCosts, missing: dict[str, None]
 ) -> Seconds:
     """Return the seconds of the slot that sends or receives the longest."""
     longest, known = 0.0, True
-    for (_, name, _), levels in by_end.items():
-        component = components[name]
-        side = component.after or component.before
-        if side is not None and not side.keeper.known:
-            missing[f"memory of {name}"] = None
-            known = False
-            continue
-        total = 0.0
-        for level, size in levels.items():
-            if level in costs.bandwidth:
-                total += float(size) / costs.bandwidth[level]
+    for direction in traffic:
+        seconds: dict[tuple[str, int], float] = {}
+        for (name, level), sizes in direction.items():
+            side = components[name].after or components[name].before
+            if side is not None and not side.keeper.known:
+                missing[f"memory of {name}"] = None
+                known = False
+            elif level in costs.bandwidth:
+                for slot, size in sizes.items():
+                    seconds[name, slot] = seconds.get((name, slot), 0.0) + float(size) / costs.bandwidth[level]
             elif level != DEVICE:
                 missing[f"bandwidth.{level}"] = None
                 known = False
-        longest = max(longest, total)
+        longest = max(longest, *seconds.values(), 0.0)
     return Seconds(longest, longest if known else None)

@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from fractions import Fraction
-from itertools import combinations, groupby
-from operator import attrgetter
+from itertools import chain, combinations
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from rankplan._core import RankSet
@@ -19,13 +18,13 @@ from rankplan.moving.boxes import Bytes
 from rankplan.moving.cards import Amounts, Sizes, accelerator_of, resting
 from rankplan.moving.changes import STAY, Changes, SlotChange, changes_of, unchanged_slots
 from rankplan.moving.costs import NO_COSTS, MoveCosts, read_costs
-from rankplan.moving.holdings import PARTS
 from rankplan.moving.instances import Component, Instance, Work, work_of
 from rankplan.moving.lent import sleep_and_wake
+from rankplan.moving.moves import Move, Moves
 from rankplan.moving.names import Naming, named
 from rankplan.moving.ordering import Group, Hold, Member, Ordered, Step, groups_of, sleeping_choices
 from rankplan.moving.peaks import Peak, Seconds, longest_path, peaks_of
-from rankplan.moving.senders import HOST, STORAGE, Distances, Sender, Sending, Transfer
+from rankplan.moving.senders import HOST, STORAGE, Delivery, Distances, Sender, Sending
 from rankplan.moving.sides import Node, Side, check_alive, common_nodes, dead_hardware, deserted, side_after
 from rankplan.moving.times import step_seconds
 from rankplan.plans.plan import Plan, check_plan
@@ -54,24 +53,6 @@ class SlotMove:
     to: tuple[str, int | None] | None
     bytes: int | None
     of: int | None
-
-
-@frozen
-class Move:
-    """What a slot of the plan after gets of a state from one slot of the plan before, or from storage (``None``).
-
-    ``part`` is the part of the component's whole state, where no bytes are known. ``converts``: the sender has the
-    state in another precision.
-    """
-
-    component: str
-    slot: int
-    sender: Sender | None
-    state: str
-    bytes: int | None
-    level: str
-    part: float | None = None
-    converts: bool = False
 
 
 class PlannedStep(NamedTuple):
@@ -106,7 +87,7 @@ class Transition:
     sizes: Mapping[str, tuple[int, int]]
     stay: Mapping[str, int]
     slots: tuple[SlotMove, ...]
-    moves: tuple[Move, ...]
+    moves: Sequence[Move]
     steps: tuple[PlannedStep, ...]
     peaks: tuple[Peak, ...]
     seconds: Seconds
@@ -259,7 +240,7 @@ def transition(
     old = {name: Side.of(component, nodes) for name, component in before.items()}
     new = {name: side_after(old.get(name), component, new_nodes) for name, component in after.items()}
     check_alive(side.with_dead(dead) for side in new.values())
-    unchanged = {name: unchanged_slots(old.get(name), new.get(name)) for name in [*before, *after]}
+    unchanged = {name: unchanged_slots(old.get(name), new.get(name)) for name in dict.fromkeys([*before, *after])}
     freed = [node for node in nodes if node < 0]
     if freed:
         dead |= deserted(old, new, unchanged)
@@ -329,13 +310,13 @@ def _same_rows(old: Side, new: Side) -> bool:
 
 @frozen(slots=False)
 class _Attempt:
-    """The transfers and the work if some instances send nothing, and the groups with the steps that were found.
+    """What slots get and the work if some instances send nothing, and the groups with the steps that were found.
 
     ``blocked`` are the groups that have no order, but might have one with other senders.
     """
 
     sending: Sending
-    transfers: list[Transfer]
+    deliveries: list[Delivery]
     work: Work
     groups: list[list[Member]]
     orders: list[Ordered | None]
@@ -373,8 +354,8 @@ class _Solving:
         """Return what follows if these instances send nothing, with orders by upper bounds."""
         changes = {name: self._changes[name] for name in [*self._after, *self._before]}
         sending = Sending(changes, self._costs.syncs, self._distances, {*avoided, *self._silent()})
-        transfers = sending.transfers()
-        work = work_of(self._components, transfers, self._sizes, self._serving, self._costs.aborting)
+        deliveries = sending.deliveries()
+        work = work_of(self._components, deliveries, self._sizes, self._serving, self._costs.aborting)
         groups = groups_of(work)
         orders: list[Ordered | None] = []
         blocked = []
@@ -383,7 +364,7 @@ class _Solving:
             orders.append(order)
             if order is None and Group(work, members, self._sizes, strict=True).end_fits():
                 blocked.append(index)
-        return _Attempt(sending, transfers, work, groups, orders, blocked)
+        return _Attempt(sending, deliveries, work, groups, orders, blocked)
 
     def _by_upper_bounds(self, work: Work, members: Sequence[Member]) -> Ordered | None:
         """Return the steps of a group in an order that upper bounds allow, ``None`` if no order was found.
@@ -415,11 +396,11 @@ class _Solving:
             for side, instance in first.groups[index]
             if side == "before" and first.work.leaving[instance].receivers
         ]
-        from_storage = _stored(first.transfers)
+        from_storage = _stored(first.deliveries)
         for size in (1, 2) if len(blocked) <= _MOST_AVOIDED else ():
             for avoided in combinations(blocked, size):
                 other = self._attempt(avoided)
-                if len(other.blocked) < len(best.blocked) and _stored(other.transfers) == from_storage:
+                if len(other.blocked) < len(best.blocked) and _stored(other.deliveries) == from_storage:
                     best = other
                     if not best.blocked:
                         return best
@@ -446,11 +427,9 @@ class _Solving:
                     unknown += _uncertain(order, self._sizes, self._before, self._after)
             steps += order.steps
             holds += order.holds
-        transfers = self._through_hosts(attempt.transfers, slept)
-        seconds, missing = step_seconds(steps, transfers, self._components, self._costs)
-        received = defaultdict[tuple[str, int], Bytes](int)
-        for transfer in transfers:
-            received[transfer.component, transfer.slot] += transfer.bytes
+        deliveries = self._through_hosts(attempt.deliveries, slept)
+        seconds, missing = step_seconds(steps, deliveries, self._components, self._costs)
+        received = {(delivery.component, delivery.slot): delivery.bytes for delivery in deliveries}
         return Transition(
             before=self._before,
             after=self._after,
@@ -458,7 +437,7 @@ class _Solving:
             sizes={name: _sizes(component) for name, component in self._components.items()},
             stay={name: component.changes.stay for name, component in self._components.items()},
             slots=tuple(self._slots(received)),
-            moves=tuple(self._moves(transfers)),
+            moves=Moves(deliveries, self._components),
             steps=_planned(steps, seconds),
             peaks=tuple(peaks_of(steps, holds)),
             seconds=longest_path(steps, seconds),
@@ -534,21 +513,24 @@ class _Solving:
                 on_host[slot.place.node] += 0 if amounts is None else amounts.held(slot)
         return all(size <= (self._sizes.host(node) or float("inf")) for node, size in on_host.items())
 
-    def _through_hosts(self, transfers: Iterable[Transfer], slept: Collection[Instance]) -> list[Transfer]:
-        """Return the transfers, those of sleeping senders from their hosts."""
+    def _through_hosts(self, deliveries: list[Delivery], slept: Collection[Instance]) -> list[Delivery]:
+        """Return what slots get, where sleeping senders send from their hosts."""
         resting = {name for name, part in self._components.items() if part.old_amounts and part.old_amounts.rests}
-        sleepers = resting | {instance.component for instance in slept}
+        if not resting and not slept:
+            return deliveries
         changed = []
-        for transfer in transfers:
-            if transfer.sender is not None and transfer.sender.component in sleepers:
-                component = self._components[transfer.sender.component]
-                side, amounts = component.before, component.old_amounts
-                if side is not None and amounts is not None:
-                    sender = Instance(transfer.sender.component, side.instances.of(transfer.sender.slot))
-                    if sender in slept or amounts.rests:
-                        transfer = transfer._replace(level=HOST)
-            changed.append(transfer)
+        for delivery in deliveries:
+            levels = []
+            for _, sender, level in delivery.transfers():
+                sleeps = sender is not None and (sender.component in resting or self._instance_of(sender) in slept)
+                levels.append(HOST if sleeps else level)
+            changed.append(delivery._replace(levels=tuple(levels)))
         return changed
+
+    def _instance_of(self, sender: Sender) -> Instance | None:
+        """Return the instance of a slot of the plan before."""
+        side = self._components[sender.component].before
+        return None if side is None else Instance(sender.component, side.instances.of(sender.slot))
 
     def _slots(self, received: Mapping[tuple[str, int], Bytes]) -> Iterable[SlotMove]:
         """Yield the slots that change."""
@@ -570,38 +552,8 @@ class _Solving:
         )
         size = of = None
         if component.after.keeper.known:
-            size, of = round(received[name, change.after.number]), component.new_amounts.held(change.after)
+            size, of = round(received.get((name, change.after.number), 0)), component.new_amounts.held(change.after)
         return SlotMove(name, change.after.number, change.kind, was, to, size, of)
-
-    def _moves(self, transfers: Iterable[Transfer]) -> Iterable[Move]:
-        """Yield the transfers, those of one state between two slots together."""
-        converts: dict[tuple[str, str, str], bool] = {}
-        for (name, slot), own in groupby(transfers, attrgetter("component", "slot")):
-            sums: dict[tuple[Sender | None, str, str], Bytes] = {}
-            for transfer in own:
-                key = transfer.sender, transfer.piece.state, transfer.level
-                sums[key] = sums.get(key, 0) + transfer.bytes
-            for (sender, state, level), size in sums.items():
-                if state == PARTS:
-                    yield Move(name, slot, sender, state, None, level, part=float(size))
-                    continue
-                if sender is None:
-                    yield Move(name, slot, sender, state, round(size), level)
-                    continue
-                pair = name, sender.component, state
-                if pair not in converts:
-                    converts[pair] = self._converts(*pair)
-                yield Move(name, slot, sender, state, round(size), level, converts=converts[pair])
-
-    def _converts(self, name: str, sender: str, state: str) -> bool:
-        """Whether the component that sends has a state in another precision."""
-        sending = self._components[sender].before
-        receiving = self._components[name].after
-        if sending is None or receiving is None:
-            return False
-        mine = sending.keeper.states
-        stored = mine.get(state) or (4.0 if mine else None)
-        return stored is not None and stored != receiving.keeper.precision(state)
 
     def _kept(self, received: Mapping[tuple[str, int], Bytes]) -> int | None:
         """Return the bytes of the plan after that are on their devices already."""
@@ -649,9 +601,10 @@ def _sizes(component: Component) -> tuple[int, int]:
     return 0 if before is None else before.count, 0 if after is None else after.count
 
 
-def _stored(transfers: Iterable[Transfer]) -> Bytes:
+def _stored(deliveries: Iterable[Delivery]) -> Bytes:
     """Return the bytes that come from storage."""
-    return sum(transfer.bytes for transfer in transfers if transfer.sender is None)
+    parts = chain.from_iterable(delivery.parts for delivery in deliveries)
+    return sum(part.bytes for part in parts if part.source is None)
 
 
 def _lending(before: Plan, after: Plan, asleep: tuple[Sequence[str], Sequence[str]], costs: MoveCosts) -> Transition:

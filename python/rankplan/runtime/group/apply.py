@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from rankplan.frozen import frozen
-from rankplan.moving.transition import Move, PlannedStep, Transition
+from rankplan.moving.moves import Move
+from rankplan.moving.transition import PlannedStep, Transition
 from rankplan.runtime.group import faults
 from rankplan.runtime.group.company import Company, InstanceRanks
 from rankplan.runtime.group.group import RankSelection, WorkerGroup
