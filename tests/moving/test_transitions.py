@@ -847,6 +847,33 @@ def test_bad_input_is_refused(after: Plan, options: dict[str, Any], code: str, m
     assert fault.code == code and message in fault.message and fault.help
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "is_refused"),
+    [
+        ("A100 80GB", "H100", True),
+        ("A100 40GB", "NVIDIA A100-SXM4-80GB", True),
+        ("A100", "NVIDIA A100-SXM4-80GB", False),
+        ("H100", "NVIDIA H100 NVL", True),
+        ("h100", "NVIDIA H100 80GB HBM3", False),
+        ("TPU v5", "another TPU", False),
+        ("80 GiB", "H200", True),
+        (None, "H100", False),
+    ],
+)
+def test_a_node_has_one_model_of_accelerators(before: str | None, after: str, is_refused: bool) -> None:
+    def placed(model: str | None) -> Plan:
+        node = {"ranks": 0, "hostname": "h0", "accelerators": 8, "accelerator_model": model}
+        return on(Inventory.from_dict({"nodes": [node]}), actor={"placement": "0-3", **ACTOR})
+
+    plans = placed(before), placed(after)
+    if not is_refused:
+        assert not transition(*plans)
+        return
+    with pytest.raises(PlacementError, match=f"node h0 has accelerators of model {before} .* but {after} in") as caught:
+        transition(*plans)
+    assert caught.value.code == "plan-mismatch" and "another hostname" in (caught.value.diagnostics[0].help or "")
+
+
 def test_moves_are_a_sequence_of_rows() -> None:
     found = transition(*trainers("0-7", "0-15"))
     rows = tuple(found.moves)

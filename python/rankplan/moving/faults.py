@@ -42,6 +42,13 @@ def other_hardware(before: NodeSpec, after: NodeSpec) -> Diagnostic:
     )
 
 
+def other_accelerators(node: str, before: str, after: str) -> Diagnostic:
+    """Return the fault of a node whose accelerators are of another model in the plan after."""
+    message = f"node {node} has accelerators of model {before} in the plan before, but {after} in the plan after"
+    help = "give a machine that was replaced another hostname, or plan again on the inventory that is right"
+    return Diagnostic("plan-mismatch", message, help)
+
+
 def placed_on_dead(component: str, rank: int, node: str) -> Diagnostic:
     """Return the fault of a process that the plan after places on hardware that is out of use."""
     message = f"the plan after places {component} rank {rank} on {node}, which is out of use"

@@ -16,10 +16,12 @@ from rankplan._core import ACCELERATOR, WHOLE_NODE, Placement, RankSet, SlotSets
 from rankplan.arranging.units import slots_together
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
-from rankplan.moving.faults import other_hardware, placed_on_dead
+from rankplan.hardware.cards import may_be_same
+from rankplan.moving.faults import other_accelerators, other_hardware, placed_on_dead
 from rankplan.moving.holdings import WITHOUT_DATA, Holding, Keeper, Key
 from rankplan.nodes.entries import Marks, add_mark
 from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.node import NodeSpec
 from rankplan.plans.component import Component
 from rankplan.plans.diff import same_nodes
 from rankplan.plans.plan import Plan
@@ -324,7 +326,8 @@ def _is_dead(row: Placement, nodes: list[Node], dead: Marks) -> bool:
 def common_nodes(before: Plan, after: Plan) -> tuple[list[Node], list[Node]]:
     """Return the nodes of both plans, by node rank: nodes with the same name are the same one.
 
-    Raises `PlacementError` (``plan-mismatch``) for nodes that have other accelerators in the plan after.
+    Raises `PlacementError` (``plan-mismatch``) for nodes that have other accelerators, or another model of them, in the
+    plan after.
     """
     new_nodes = list(range(after.inventory.num_nodes))
     if before.inventory.core == after.inventory.core:
@@ -337,9 +340,19 @@ def common_nodes(before: Plan, after: Plan) -> tuple[list[Node], list[Node]]:
             old, new = before.inventory.node(rank), after.inventory.node(match)
             if (old.accelerator_type, old.num_accelerators) != (new.accelerator_type, new.num_accelerators):
                 faults.append(other_hardware(old, new))
+                continue
+            models = _model_of(old), _model_of(new)
+            if models[0] is not None and models[1] is not None and not may_be_same(models[0], models[1]):
+                faults.append(other_accelerators(new.name, models[0], models[1]))
     if faults:
         raise PlacementError(faults)
     return nodes, new_nodes
+
+
+def _model_of(node: NodeSpec) -> str | None:
+    """Return the model of the accelerators of a node, ``None`` if no record states it."""
+    models = (device.model for device in node.devices if device.model is not None)
+    return node.accelerator_model or next(models, None)
 
 
 def _told_apart(matches: list[int | None], inventory: Inventory) -> list[int | None]:
