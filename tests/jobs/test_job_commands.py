@@ -182,3 +182,23 @@ def test_a_job_of_a_saved_plan_takes_no_nodes() -> None:
 
 def test_a_difference_is_one_of_rules() -> None:
     assert run("diff", "run.job.yaml", "run.job.yaml").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("rules", "named"),
+    [
+        ("keep: {rollout: {tp: rack}}, cap: {zone: 2}", "rack and zone"),
+        ("segment: {actor: 1}", "segments"),
+        ("keep: {rollout: {tp: node}}", None),
+    ],
+)
+@pytest.mark.parametrize("nodes", ["4x4", "nodes.yaml"])
+def test_rules_that_nodes_without_labels_cannot_show_are_named(rules: str, named: str | None, nodes: str) -> None:
+    inventory = RACKS.replace("levels: [rack]", "levels: [zone, rack]").replace("labels: {", "labels: {zone: z, ")
+    Path("nodes.yaml").write_text(inventory)
+    Path("run.job.yaml").write_text(f"job: verl.sh\nnodes: {nodes}\ntopology: {{{rules}}}\n")
+    done = run("check", "run.job.yaml")
+    assert done.exit_code == 0
+    note = f"run.job.yaml: rules about {named} are not checked on nodes without labels"
+    assert (note in done.stderr) == (nodes == "4x4" and named is not None)
+    assert ("not checked" in done.stderr) == (nodes == "4x4" and named is not None)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from rankplan.front.arranged import ArrangedJob
     from rankplan.jobs.reader import JobFile
     from rankplan.memory.needs import Needs
+    from rankplan.plans.rules import Rules
 
 Config: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Plan
 """The path of a config, of a saved plan or of an emitted file, a mapping (a dict, an OmegaConf object), or a plan."""
@@ -96,15 +97,24 @@ class Job:
         return self.config.reader
 
     def announce(self) -> None:
-        """Log which nodes are assumed, and which variables of the environment a script reads."""
+        """Log which nodes are assumed, which rules these cannot show, and which variables of the environment count."""
         if environment := self.reader.environment:
             # Other values than counts may be secrets, such as WANDB_API_KEY.
             variables = ", ".join(
                 f"{name}={value}" if value.isdecimal() else name for name, value in environment.items()
             )
             notes.warning("%s: from the environment: %s", self.name, variables)
-        if not self.assumed:
-            return
+        if self.assumed:
+            self._announce_assumed()
+        if not self.labelled and (rules := self._rules()):
+            from rankplan.front.unlabelled import unchecked  # most jobs state no rules
+
+            if what := unchecked(rules):
+                hint = {"hint": "pass nodes that have them with --inventory or --ray"}
+                notes.warning("%s: rules about %s are not checked on nodes without labels", self.name, what, extra=hint)
+
+    def _announce_assumed(self) -> None:
+        """Log which nodes are assumed."""
         kinds = []
         for nodes, record in self.inventory.stretches():
             each = " each" if len(nodes) > 1 else ""
@@ -113,6 +123,10 @@ class Job:
         allocation = self.reader.allocation
         reason = "" if allocation is None else allocation.reason(self.inventory)
         notes.warning("%s: assuming %s%s", self.name, " and ".join(kinds), reason, extra=hint)
+
+    def _rules(self) -> list[Rules]:
+        """Return the rules of the job file and of the config."""
+        return [one.rules for one in (self.stated, self.config.cluster) if one is not None and one.rules]
 
     def announce_unknown(self) -> None:
         """Log how many values of a script decide the placement, and are known only when it runs."""
