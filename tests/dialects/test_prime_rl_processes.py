@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 import rankplan
 from rankplan import PlacementError, Plan
+from rankplan.launchers.node_processes import node_processes
 from support.goldens import check_verdict, lines
 
 LINES = lines("prime_rl")
+COMMANDS = lines("prime_rl_commands")
+# What only shows or keeps output, and what the rendezvous of prime-rl has in other words.
+UNUSED = {"rdzv-id", "log-dir", "tee", "redirects", "log-level", "master-port", "vllm"}
 
 
 def processes(plan: Plan) -> list[list[Any]]:
@@ -59,3 +63,58 @@ def test_the_processes_are_those_that_prime_rl_starts(tmp_path: Path, line: dict
         return
     assert "error" not in line["result"], line["result"]
     assert processes(plan) == sorted(line["result"]["started"])
+
+
+def flags(words: list[str]) -> dict[str, list[str]]:
+    """Return the values of flags by their names, those of all others at an empty name."""
+    found: dict[str, list[str]] = {"": []}
+    name = ""
+    for word in words:
+        if not word.startswith("--"):
+            found[name].append(word.replace("outputs/r/configs", "CONFIGS"))
+            continue
+        name, equals, value = word[2:].partition("=")
+        name = name.replace("_", "-")
+        found[name] = [value] if equals else []
+        if equals:
+            name = ""
+    return found
+
+
+def of_prime_rl(note: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the words of a program of prime-rl in the form of rankplan's."""
+    words = note["words"] if note["words"][0] == "uv" else ["uv", "run", *note["words"]]
+    found = flags(words)
+    found |= {f"vllm.{name.replace('_', '-')}": [str(value)] for name, value in note["overrides"].items()}
+    if "vllm.data-parallel-address" in found and found["vllm.data-parallel-address"] == ["10.0.0.1"]:
+        found["vllm.data-parallel-address"] = [f"h{note['node']}"]  # as the first node calls itself
+    if "rdzv-endpoint" in found:
+        found["master-addr"] = [found.pop("rdzv-endpoint")[0].partition(":")[0]]
+    return {name: values for name, values in found.items() if name not in UNUSED}
+
+
+@pytest.mark.parametrize("line", COMMANDS, ids=[line["id"] for line in COMMANDS])
+def test_the_commands_are_those_of_the_script_of_prime_rl(tmp_path: Path, line: dict[str, Any]) -> None:
+    (tmp_path / "rl.json").write_text(json.dumps(line["config"]))
+    (tmp_path / "run.sh").write_text(f"uv run rl @ rl.json {shlex.join(line['words'])}\n")
+    size = rankplan.plan(tmp_path / "run.sh").inventory
+    nodes = [
+        {"ranks": rank, "accelerators": size.node(rank).num_accelerators, "hostname": f"h{rank}"}
+        for rank in range(size.num_nodes)
+    ]
+    plan = rankplan.plan(tmp_path / "run.sh", rankplan.Inventory.from_dict({"nodes": nodes}))
+    for node in range(size.num_nodes):
+        notes = [note for note in line["started"] if note["node"] == node]
+        left = [(of_prime_rl(note), note["environment"]) for note in notes]
+        for process, words in node_processes(plan, node, {}, {}):
+            own = flags(list(words))
+            own.pop("master-port", None)
+            if own.get("master-addr") == ["127.0.0.1"]:
+                own["master-addr"] = [f"h{node}"]
+            environment = next(environment for theirs, environment in left if theirs == own)
+            left.remove((own, environment))
+            variables = {name: value for name, value in process.environment.items() if not name.startswith("RAY_")}
+            shown = variables.pop("CUDA_VISIBLE_DEVICES", None)
+            assert process.component != "inference" or shown == environment["CUDA_VISIBLE_DEVICES"]
+            assert variables.items() <= environment.items()
+        assert left == []

@@ -1,4 +1,5 @@
-"""Records ``prime_rl.jsonl.gz``: what prime-rl's own code starts, and on which devices.
+"""Records ``prime_rl.jsonl.gz``: what prime-rl's own code starts, and on which devices; and
+``prime_rl_commands.jsonl.gz``: with which words.
 
 ``python tests/golden/prime_rl.py CHECKOUT`` runs in an environment of its own with ``pip install prime-pydantic-config
 jinja2 loguru`` and a checkout of prime-rl at the commit of ``commits.json``. Each line is a config with words of a
@@ -28,9 +29,19 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 LINES = HERE / "prime_rl.jsonl.gz"
-_STARTED = "started.txt"
+COMMANDS = HERE / "prime_rl_commands.jsonl.gz"
+_STARTED = "started"
 _PROGRAMS = ("uv", "vllm-router", "epp", "envoy", "pd-sidecar", "mooncake_master", "mooncake_client")
+_MASK = "CUDA_VISIBLE_DEVICES"
 _SILENT = ("ibv_devinfo", "nvidia-smi", "pkill", "ip", "getent", "sleep", "hostname", "ulimit")
+_NOTE = """#!/bin/bash
+note=$STARTED/$BASHPID
+mkdir -p "$note"
+printf '%s\\0' "$(basename "$0")" "$@" >"$note/words"
+env -0 >"$note/environment"
+while [ $# -gt 2 ]; do [ "$1" != --vllm ] || cp "$3" "$note/overrides"; shift; done
+"""
+"""A program that only writes down how it was started."""
 _BODY = re.compile(r"srun --kill-on-bad-exit=1 bash -s <<'LAUNCH_SH'\n(.*?)\nLAUNCH_SH\n", re.DOTALL)
 
 BASE: dict[str, Any] = {
@@ -134,6 +145,12 @@ def _component(words: list[str], node: int, mask: str | None) -> list[Any]:
 
 def several_nodes(config: Any, folder: Path) -> list[list[Any]]:
     """Return what the script of Slurm starts on each node; see `one_node`."""
+    notes = notes_of_script(config, folder)
+    return [entry for node, some in enumerate(notes) for entry in _started_on(node, some, config)]
+
+
+def notes_of_script(config: Any, folder: Path) -> list[list[dict[str, Any]]]:
+    """Return how the script of Slurm starts the programs of each node."""
     from prime_rl.entrypoints import rl
 
     rl.write_subconfigs(config, folder / "configs")
@@ -160,23 +177,33 @@ def several_nodes(config: Any, folder: Path) -> list[list[Any]]:
     environment = dict(entry.split("=", 1) for entry in entries if "=" in entry)
     steps = body[1].partition("\nwait -n\n")[0]  # which ends a node with the first of its programs
     steps = steps.replace("/tmp/vllm-rpc", f"{folder}/vllm-rpc")
-    started: list[list[Any]] = []
+    notes = []
     for node in range(nodes):
         log = folder / f"{node}.{_STARTED}"
-        log.write_text("")
+        log.mkdir()
         own = environment | {"SLURM_PROCID": str(node), "STARTED": str(log)}
         subprocess.run(["bash", "-s"], input=f"{steps}\nwait\n", text=True, env=own, capture_output=True, timeout=60)
-        started += _started_on(node, log.read_text(), config)
-    return started
+        notes.append([_note(note) for note in log.iterdir()])
+    return notes
+
+
+def _note(folder: Path) -> dict[str, Any]:
+    """Return how a program was started."""
+    entries = (folder / "environment").read_text().split("\0")
+    overrides = folder / "overrides"
+    return {
+        "words": (folder / "words").read_text().split("\0")[:-1],
+        "overrides": json.loads(overrides.read_text()) if overrides.exists() else {},
+        "environment": dict(entry.split("=", 1) for entry in entries if "=" in entry),
+    }
 
 
 def _programs(folder: Path) -> Path:
     """Return a folder with programs that only write down their words and their mask, or do nothing."""
     programs = folder / "programs"
     programs.mkdir()
-    record = '#!/bin/bash\nprintf "%s\\t%s\\n" "${CUDA_VISIBLE_DEVICES-none}" "$(basename "$0") $*" >>"$STARTED"\n'
     for name in _PROGRAMS:
-        (programs / name).write_text(record)
+        (programs / name).write_text(_NOTE)
     for name in _SILENT:
         (programs / name).write_text("#!/bin/bash\necho 10.0.0.1\n")
     (programs / "scontrol").write_text('#!/bin/bash\ncat "$NODES"\n')
@@ -185,10 +212,10 @@ def _programs(folder: Path) -> Path:
     return programs
 
 
-def _started_on(node: int, text: str, config: Any) -> Iterator[list[Any]]:
+def _started_on(node: int, notes: list[dict[str, Any]], config: Any) -> Iterator[list[Any]]:
     deployment = None if config.inference is None else config.inference.deployment
-    for line in sorted(text.splitlines()):
-        mask, _, words = line.partition("\t")
+    lines = [(note["environment"].get(_MASK, "none"), " ".join(note["words"])) for note in notes]
+    for mask, words in sorted(lines):
         if words.startswith("uv run inference"):
             name = "inference"
             if deployment.type == "disaggregated":
@@ -234,6 +261,71 @@ def _first_line(error: Exception) -> str:
         (line for line in lines if line and "validation error" not in line and not line.startswith(("--", "<"))),
         lines[0],
     )
+
+
+def started_words(config_file: Path, words: list[str]) -> list[dict[str, Any]]:
+    """Return what the script of Slurm starts: the node, the words, overrides of vLLM and the environment."""
+    from prime_rl.configs.rl import RLConfig
+    from prime_rl.utils.config import cli
+
+    config = cli(RLConfig, args=["@", str(config_file), *words])
+    names = {_MASK, "MINE", "PRL_RUN_NAME", "CUDA_DEVICE_ORDER", "PYTHONUNBUFFERED", "OMP_NUM_THREADS", "UCX_TLS"}
+    names |= {"GIT_LFS_SKIP_SMUDGE", "PYTORCH_CUDA_ALLOC_CONF", "VLLM_WORKER_MULTIPROC_METHOD"}
+    names |= {"VLLM_ENGINE_READY_TIMEOUT_S"}
+    with tempfile.TemporaryDirectory() as folder:
+        config.output_dir = Path(folder)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            notes = notes_of_script(config, Path(folder))
+        return [
+            {
+                "node": node,
+                "words": [
+                    word.replace(f"{folder}/configs", "CONFIGS").replace(folder, "OUTPUT") for word in note["words"]
+                ],
+                "overrides": note["overrides"],
+                "environment": {name: value for name, value in sorted(note["environment"].items()) if name in names},
+            }
+            for node, some in enumerate(notes)
+            for note in sorted(some, key=lambda note: note["words"])
+        ]
+
+
+def made_commands() -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """Yield configs and words of jobs on several nodes."""
+    sources = [{"name": "math", "env": {"taskset": {"id": "i3_math"}}}, {"env": {"taskset": {"id": "code"}}}]
+    orchestrator = {
+        "train": {"source": sources},
+        "eval": {"source": [{"name": "e", "env": {"taskset": {"id": "e"}}}]},
+        "env_vars": {"MINE": "of the orchestrator"},
+    }
+    config: dict[str, Any] = {
+        "trainer": {},
+        "orchestrator": orchestrator,
+        "inference": {"env_vars": {"MINE": "of the servers"}},
+        "deployment": {"type": "multi_node", "num_train_nodes": 2},
+        "slurm": {},
+        "run": {"name": "r"},
+        "env_vars": {"MINE": "of all"},
+    }
+    shared = "--inference.vllm.enable-expert-parallel"
+    for text in (
+        "--inference.vllm.tensor-parallel-size 4",
+        "--inference.vllm.tensor-parallel-size 2 --deployment.num-infer-nodes 2 --deployment.num-infer-replicas 2",
+        f"{shared} --inference.vllm.tensor-parallel-size 4 --deployment.num-infer-nodes 2"
+        " --inference.vllm.data-parallel-size 4",
+        f"{shared} --inference.vllm.tensor-parallel-size 8 --deployment.num-infer-nodes 2"
+        " --deployment.num-infer-replicas 2 --inference.vllm.data-parallel-size 2"
+        " --inference.vllm.data-parallel-rpc-port 7000",
+        f"{shared} --inference.vllm.tensor-parallel-size 8",
+        "--inference.vllm.tensor-parallel-size 4 --deployment.num-infer-nodes 2 --deployment.orchestrator-on-inference",
+        "--inference.vllm.tensor-parallel-size 4 --weight-broadcast.type filesystem"
+        " --rollout-transport.type filesystem",
+        "--inference.vllm.tensor-parallel-size 8 --inference.server.port 9000 --inference.router.type vllm-router"
+        " --inference.router.policy round_robin --trainer.log.ranks-filter 0 1",
+        "--inference.vllm.tensor-parallel-size 8 --inference.backend-port 9000 --trainer.model.lora.rank 8",
+        "--inference.vllm.tensor-parallel-size 3 --deployment.gpus-per-node 4 --weight-broadcast.type filesystem",
+    ):
+        yield config, text.split()
 
 
 def made() -> Iterator[tuple[dict[str, Any], list[str]]]:
@@ -313,6 +405,13 @@ def record(checkout: Path) -> None:
             path = Path(name) / "rl.json"
             path.write_text(json.dumps(config))
             line = {"id": f"prime-rl-{number:04}", "config": config, "words": words, "result": answer(path, words)}
+            file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+    with gzip.GzipFile(COMMANDS, "w", mtime=0) as file, tempfile.TemporaryDirectory() as name:
+        for number, (config, words) in enumerate(made_commands()):
+            path = Path(name) / "rl.json"
+            path.write_text(json.dumps(config))
+            started = started_words(path, words)
+            line = {"id": f"prime-rl-commands-{number:02}", "config": config, "words": words, "started": started}
             file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
 

@@ -31,7 +31,7 @@ def note(**values):
     with open({log!r}, "a") as file:
         file.write(json.dumps({{"words": words, "seen": seen, "folder": os.getcwd(), **values}}) + chr(10))
 note()
-if "vllm-serve" in words or "rollout" in words:
+if {{"vllm-serve", "rollout", "inference", "vllm-router", "env-server"}} & set(words):
     def end(*_):
         note(ended=True)
         sys.exit(0)
@@ -375,6 +375,136 @@ def test_prime_rl_starts_one_command_with_the_devices_of_all_components(cluster:
         assert started.folder == str(cluster.folder / "sub")
 
 
+SEVERAL = """[deployment]
+type = "multi_node"
+num_train_nodes = 1
+num_infer_nodes = 2
+gpus_per_node = 4
+[slurm]
+[[orchestrator.train.source]]
+name = "math"
+[[orchestrator.train.source]]
+name = "a | b"
+[trainer]
+[inference.vllm]
+tensor_parallel_size = 2
+data_parallel_size = 4
+enable_expert_parallel = true
+"""
+
+
+def prime_rl(cluster: Cluster) -> Path:
+    """Return a script of prime-rl for two nodes with servers and one of the trainer."""
+    cluster.script(SEVERAL, "rl.toml")
+    return cluster.script("uv run rl @ rl.toml --output-dir 'my outputs'\n")
+
+
+def of_prime_rl(cluster: Cluster, name: str) -> list[Run]:
+    """Return the runs of a component of prime-rl, without the ends of servers."""
+    return [run for run in cluster.started("uv") if run.words[2] == name]
+
+
+def test_slurm_starts_every_component_of_prime_rl_where_it_is(cluster: Cluster) -> None:
+    path = written(cluster, rankplan.plan(prime_rl(cluster)), "slurm", port=30000)
+    assert cluster.run("bash", str(path)).returncode == 0
+    servers = of_prime_rl(cluster, "inference")
+    assert [run.seen["HOST"] for run in servers] == ["n0", "n0", "n1", "n1"]
+    assert [run.seen["CUDA_VISIBLE_DEVICES"] for run in servers] == ["0,1", "2,3"] * 2
+    for rank, server in enumerate(servers):
+        assert server.words[3:5] == ["@", "my outputs/rl/configs/inference.json"]
+        assert server.words[7:9] == ["--server.port", str(8100 + rank % 2)]
+        assert server.words[-3:] == [str(rank), "--vllm.data-parallel-address", "n0"]
+    ports = ["n0:8100", "n0:8101", "n1:8100", "n1:8101"]
+    (router,) = of_prime_rl(cluster, "vllm-router")
+    assert router.seen["HOST"] == "n0" and router.words[-5:] == ["--worker-urls", *(f"http://{one}" for one in ports)]
+    sources = of_prime_rl(cluster, "env-server")
+    assert [run.words[-1] for run in sources] == [
+        f"my outputs/rl/configs/envs/train/{x}.json" for x in ("math", "a | b")
+    ]
+    (trainer,) = of_prime_rl(cluster, "torchrun")
+    assert trainer.seen["HOST"] == "n2" and trainer.words[-2:] == ["--rollout_transport.host", "n2"]
+    (orchestrator,) = of_prime_rl(cluster, "orchestrator")
+    assert orchestrator.seen["HOST"] == "n2" and orchestrator.words[-11:-4] == [
+        *("--model.client.base-url", "http://n0:8000/v1", "--model.client.admin-base-url"),
+        *(f"http://{one}/v1" for one in ports),
+    ]
+    assert orchestrator.words[-4:] == ["--weight_broadcast.host", "n2", "--rollout_transport.host", "n2"]
+    ended = [run.words[2] for run in cluster.runs() if run.ended]
+    assert sorted(ended) == ["env-server", "env-server", *["inference"] * 4, "vllm-router"]
+
+
+def test_torchrun_and_exec_start_the_components_of_a_node(cluster: Cluster) -> None:
+    plan = rankplan.plan(prime_rl(cluster))
+    path = written(cluster, plan, "torchrun")
+    done = cluster.run("bash", str(path), RANKPLAN_NODE_RANK="2")
+    assert done.returncode and "MASTER_ADDR_" in done.stderr
+    hosts = {f"MASTER_ADDR_{node}": f"n{node}" for node in range(3)}
+    assert [line[2:15] for line in path.read_text().splitlines() if line.startswith("# MASTER")] == list(hosts)
+    assert cluster.run("bash", str(path), RANKPLAN_NODE_RANK="2", **hosts).returncode == 0
+    words = [sorted(run.words for run in cluster.runs() if not run.ended)]
+    (cluster.folder / "log").unlink()
+    nodes = [{"ranks": rank, "accelerators": 4, "hostname": f"n{rank}"} for rank in range(3)]
+    named = rankplan.plan(cluster.folder / "run.sh", rankplan.Inventory.from_dict({"nodes": nodes}))
+    named.save(cluster.folder / "plan.json")
+    done = cluster.run(sys.executable, "-m", "rankplan", "exec", "plan.json", "--node", "2")
+    assert done.returncode == 0, done.stderr
+    words.append(sorted(run.words for run in cluster.runs() if not run.ended))
+    assert words[0] == words[1] and [some[2] for some in words[0]] == [
+        "env-server",
+        "env-server",
+        "orchestrator",
+        "torchrun",
+    ]
+
+
+def test_exec_needs_the_address_of_every_server_of_prime_rl(cluster: Cluster) -> None:
+    found = run("exec", str(prime_rl(cluster)), "--node", "2").output
+    assert "the commands of the job read my outputs/rl/configs, which `rl` writes" in found
+    assert "`uv run rl @ rl.toml --output-dir 'my outputs' --run.name rl --dry-run`" in found
+    assert "the inventory has no address of node 0, the first one of inference" in found
+    assert (
+        "the inventory has no address of node 1\n = help: state `ip` or `hostname` of node 1 in the inventory" in found
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (
+            "[trainer]",
+            '[trainer]\n[inference.deployment]\ntype = "disaggregated"',
+            "starts servers that prefill or decode",
+        ),
+        (
+            "[trainer]",
+            '[trainer]\n[inference.router]\ntype = "llm-d"',
+            "starts the router llm-d (`inference.router.type`)",
+        ),
+        (
+            "[trainer]",
+            '[trainer]\n[inference.kv_cache_offload]\ntype = "mooncake"',
+            "starts a cache that the servers of",
+        ),
+        (
+            'name = "math"',
+            'env = { taskset = { id = "owner/math" } }',
+            "the environment server of this source has no name",
+        ),
+    ],
+)
+def test_what_only_the_script_of_prime_rl_starts_is_refused(cluster: Cluster, old: str, new: str, said: str) -> None:
+    cluster.script(SEVERAL.replace(old, new), "rl.toml")
+    found = refusals(cluster.folder / "rl.toml")
+    assert "error[emit-command]" in found and said in found, found
+
+
+def test_a_plan_with_other_processes_than_values_is_refused() -> None:
+    plan = rankplan.plan({"cluster": {"num_nodes": 1, "component_placement": {"a": "0-2"}}}, "1x3")
+    command = NodeCommand(("a",), ("env", NodeCommand.value_of_rank(["x", "y"])), per_process=True)
+    with pytest.raises(PlacementError, match="the plan has 3 processes of a, but its job states values for 2"):
+        rankplan.emit(plan.with_job(PlanJob(commands=(command,))), "slurm")
+
+
 def refusals(path: Path, target: str = "slurm", *words: str) -> str:
     """Return what ``rankplan emit`` says of a job that it refuses."""
     done = run("emit", str(path), "--to", target, *words)
@@ -449,10 +579,17 @@ def test_nodes_that_a_command_cannot_start_on_are_refused() -> None:
 
 
 def test_a_plan_keeps_its_commands(tmp_path: Path) -> None:
-    command = NodeCommand(("a",), ("x", "{{}}", "{port}"), ("b",), {"K": "v"}, "/f", True)
+    command = NodeCommand(("a",), ("x", "{{}}", "{port}"), ("b",), {"K": "v"}, "/f", True, True)
     plan = rankplan.plan({"cluster": {"num_nodes": 1, "component_placement": {"a": "0", "b": "1"}}}, "1x2")
     plan = plan.with_job(PlanJob(commands=(command,)))
     plan.save(tmp_path / "plan.json")
     loaded = Plan.load(tmp_path / "plan.json").job
     assert loaded is not None and loaded.commands == (command,) == pickle.loads(pickle.dumps(loaded)).commands
-    assert command.filled(lambda name: f"<{name}>") == [["x"], ["{}"], ["", "<port>", ""]]
+    assert command.filled(lambda name: [f"<{name}>"]) == [["x"], ["{}"], ["", "<port>", ""]]
+
+
+def test_a_word_with_endpoints_is_repeated() -> None:
+    command = NodeCommand(("a",), (f"http://{NodeCommand.endpoints_of('a', 7)}/{{nodes}}",))
+    values = {"endpoints of a from 7": ["h:7", "h:8"], "nodes": ["2"]}
+    words = command.filled(values.__getitem__)
+    assert ["".join(parts) for parts in words] == ["http://h:7/2", "http://h:8/2"]

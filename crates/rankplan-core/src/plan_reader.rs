@@ -130,6 +130,7 @@ static NODE_COMMAND: Table = Table {
         Field::new("variables", Kind::Map { keys: &Kind::Name, values: &Kind::Text }, "Its environment."),
         Field::new("folder", Kind::Name, "The folder that it starts in.").absent(Absent::Null),
         Field::new("serves", Kind::Switch, "Whether it ends with the other commands."),
+        Field::new("per_process", Kind::Switch, "Whether it starts once for each process."),
     ]],
     check: None,
 };

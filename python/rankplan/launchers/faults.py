@@ -81,6 +81,12 @@ def one_node_only(command: str, nodes: Sequence[int]) -> Diagnostic:
     return Diagnostic(_ORDER, message, "use a node with accelerators for all of them")
 
 
+def other_processes(component: str, processes: int, stated: int) -> Diagnostic:
+    """Return the fault of a command with a value for each process, of which the plan has more or fewer."""
+    message = f"the plan has {processes} processes of {component}, but its job states values for {stated}"
+    return Diagnostic("emit-uneven", message, "change the job's own config, and plan it again")
+
+
 def returning_kinds(component: str) -> Diagnostic:
     """Return the fault of ranks that return to an earlier component of a heterogeneous job of Slurm."""
     message = f"the ranks of {component} go back to an earlier kind of nodes; Slurm numbers one kind after another"
@@ -426,7 +432,10 @@ def _in_no_group(name: str) -> str:
     return f"{name} is in no group of the plan"
 
 
-def no_address(node: int, component: str) -> Diagnostic:
-    """Return the fault of a node without an address, for `exec`; it is the first node of a component."""
-    message = f"the inventory has no address of node {node}, the first one of {component}"
+def no_address(node: int, component: str | None) -> Diagnostic:
+    """Return the fault of a node without an address, for `exec`; it is the first node of a component, or of none."""
+    message = f"the inventory has no address of node {node}"
+    if component is None:
+        return Diagnostic(_NO_ADDRESS, message, f"state `ip` or `hostname` of node {node} in the inventory")
+    message += f", the first one of {component}"
     return Diagnostic(_NO_ADDRESS, message, f"state it: --master {component}=HOST:29500, or `ip` in the inventory")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rankplan.accelerators import vendor
 from rankplan.frozen import frozen
@@ -12,8 +12,23 @@ from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
 from rankplan.launchers.options import Options
 from rankplan.launchers.scripts import quoted
-from rankplan.plans.node_command import NODE_RANK, PORT, PROCESSES, NodeCommand, address_in
+from rankplan.plans.node_command import (
+    NODE_RANK,
+    PORT,
+    PROCESSES,
+    AddressField,
+    EndpointsField,
+    Field,
+    GroupField,
+    NodeCommand,
+    PortField,
+    RankValueField,
+    field_of,
+)
 from rankplan.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from rankplan._core import Placement
 
 HERE = "127.0.0.1"
 """The address of a node for a command that runs on this node alone."""
@@ -22,16 +37,22 @@ _NUMBER = "([0-9]{1,5})"
 
 @frozen
 class Share:
-    """What a command has on one of its nodes: the variables that show its accelerators, and its processes."""
+    """What a command starts at a time: on one of its nodes, or for one process.
+
+    It has the variables that show its accelerators, and so many processes. ``rank`` is that of the first one,
+    ``position`` how many others of their component are before it on the node.
+    """
 
     node: int
     mask: Mapping[str, str]
     processes: int
+    rank: int
+    position: int = 0
 
 
 @frozen
 class Start:
-    """A command with its nodes, in the order of their ranks. ``port`` is that of its rendezvous."""
+    """A command with what it starts on its nodes, in the order of their ranks. ``port`` is that of its rendezvous."""
 
     command: NodeCommand
     shares: tuple[Share, ...]
@@ -45,7 +66,7 @@ class Start:
     @property
     def nodes(self) -> list[int]:
         """The node ranks."""
-        return [share.node for share in self.shares]
+        return list(dict.fromkeys(share.node for share in self.shares))
 
     @property
     def first(self) -> int:
@@ -54,11 +75,16 @@ class Start:
 
 
 class At(NamedTuple):
-    """Where a command is filled in: the rank of its node, its processes there, and the address of a node."""
+    """Where a command is filled in: the rank of its share, the address of a node, and what else a share decides.
+
+    ``of_share`` gets the name of a value and the function that returns it for a share. Values are words of a shell,
+    which ``quote`` makes of a text, or texts.
+    """
 
     rank: str
-    processes: str
     address: Callable[[int], str]
+    of_share: Callable[[str, Callable[[Share], str]], str]
+    quote: Callable[[str], str] = quoted
 
 
 def has_node_commands(plan: Plan, options: Options) -> bool:
@@ -80,13 +106,17 @@ def starts_of(draft: Draft) -> list[Start]:
         if start is None:
             draft.refuse(faults.returning_ranks(command.components[0]))
             continue
-        if len(start.shares) > 1 and not command.has(NODE_RANK):
+        if len(start.nodes) > 1 and not command.per_process and not command.has(NODE_RANK):
             draft.refuse(faults.one_node_only(" ".join(command.words[:2]), start.nodes))
         counts = {share.processes for share in start.shares}
         if len(counts) > 1 and command.has(PROCESSES):
             most = max(start.shares, key=lambda share: share.processes)
             least = min(start.shares, key=lambda share: share.processes)
             draft.refuse(faults.unequal_nodes(start.name, (most.node, most.processes), (least.node, least.processes)))
+        stated = command.num_rank_values
+        if stated is not None and stated != len(start.shares):
+            draft.refuse(faults.other_processes(start.name, len(start.shares), stated))
+            continue
         starts.append(start)
     return starts
 
@@ -96,9 +126,7 @@ def start_of(plan: Plan, command: NodeCommand, port: int) -> Start | None:
 
     The component with index i has its rendezvous at ``port`` + i.
     """
-    devices: dict[int, dict[str, None]] = {}
-    kinds: dict[int, str] = {}
-    counts: dict[int, int] = {}
+    rows: list[Placement] = []
     for name in command.components:
         before = None
         seen: set[int] = set()
@@ -108,13 +136,21 @@ def start_of(plan: Plan, command: NodeCommand, port: int) -> Start | None:
                 return None
             seen.add(node)
             before = node
-            ids = plan.inventory.node(node).accelerator_ids
-            own = [ids[index] for _, index in row.devices]
-            devices.setdefault(node, {}).update(dict.fromkeys(own))
-            kinds[node] = row.accelerator_type
-            counts[node] = counts.get(node, 0) + 1
-    shares = tuple(Share(node, _mask(kinds[node], list(ids)), counts[node]) for node, ids in devices.items())
+            rows.append(row)
+    together: dict[int, list[Placement]] = {}
+    for number, row in enumerate(rows):
+        together.setdefault(number if command.per_process else row.cluster_node_rank, []).append(row)
+    shares = tuple(_share_of(plan, some) for some in together.values())
     return Start(command, shares, port + list(plan).index(command.components[0]))
+
+
+def _share_of(plan: Plan, rows: Sequence[Placement]) -> Share:
+    """Return what a command starts for processes of one node."""
+    first = rows[0]
+    ids = plan.inventory.node(first.cluster_node_rank).accelerator_ids
+    own = [ids[index] for row in rows for _, index in row.devices]
+    mask = _mask(rows[-1].accelerator_type, list(dict.fromkeys(own)))
+    return Share(first.cluster_node_rank, mask, len(rows), first.rank, first.local_rank)
 
 
 def _mask(kind: str, ids: Sequence[str]) -> dict[str, str]:
@@ -124,42 +160,75 @@ def _mask(kind: str, ids: Sequence[str]) -> dict[str, str]:
     return {name: value for name, value in row.showing(ids).items() if name != row.noset_env_var}
 
 
-def shell_text(start: Start, plan: Plan, at: At, mask: Mapping[str, str]) -> str:
-    """Return the text of a shell that becomes a command in its folder, with its variables and this mask.
+def shell_text(start: Start, plan: Plan, at: At) -> str:
+    """Return the text of a shell that becomes a command in its folder, with its variables and its mask.
 
-    The values of the mask and those of ``at`` are words of the shell.
+    The values of ``at`` are words of the shell.
     """
     command = start.command
     folder = "" if command.folder is None else f"cd {quoted(command.folder)} && "
-    value_of = values(start, plan, at)
-    filled = sorted(command.filled_variables(value_of).items())  # as the file of a plan has them
-    variables = {name: _word(parts) for name, parts in filled} | {**mask}
+    values_of = values(start, plan, at)
+    filled = sorted(command.filled_variables(values_of).items())  # as the file of a plan has them
+    variables = {name: _word(parts) for name, parts in filled} | mask_of(start, at)
     assignments = "".join(f"{name}={value} " for name, value in variables.items())
-    words = " ".join(_word(parts) for parts in command.filled(value_of))
+    words = " ".join(_word(parts) for parts in command.filled(values_of))
     return f"{folder}{assignments}exec {words}"
 
 
-def values(start: Start, plan: Plan, at: At) -> Callable[[str], str]:
-    """Return the function that returns the value of each field of a command; see `NodeCommand.filled`."""
-    total = sum(share.processes for share in start.shares)
-    is_alone = len(start.shares) == 1
-    numbers = {
-        "nodes": str(len(start.shares)),
-        "processes": str(total),
-        "node_processes": at.processes,
-        "node_rank": "0" if is_alone else at.rank,
+def mask_of(start: Start, at: At) -> dict[str, str]:
+    """Return the variables that show the accelerators of a share."""
+    masks = [share.mask for share in start.shares]
+    if all(mask == masks[0] for mask in masks):
+        return dict(masks[0])
+    name = next(iter(masks[0]))
+    return {name: at.of_share("masks", lambda share: share.mask[name])}
+
+
+def values(start: Start, plan: Plan, at: At) -> Callable[[str], Sequence[str]]:
+    """Return the function that returns the values of each field of a command; see `NodeCommand.filled`."""
+    constants = {
+        "nodes": str(len(start.nodes)),
+        "processes": str(sum(share.processes for share in start.shares)),
+        "node_rank": "0" if len(start.shares) == 1 else at.rank,
         "port": str(start.port),
     }
 
-    def value_of(name: str) -> str:
-        if name in numbers:
-            return numbers[name]
-        address = address_in(name)
-        node = start.first if address is None else plan[address.component][0].cluster_node_rank
-        is_local = is_alone or (address is not None and not address.by_all)
-        return HERE if node == start.first and is_local else at.address(node)
+    def values_of(name: str) -> Sequence[str]:
+        if name in constants:
+            return [constants[name]]
+        if name == "node_processes":
+            return [at.of_share("processes", lambda share: str(share.processes))]
+        field = field_of(name)
+        if isinstance(field, EndpointsField):
+            rows = plan[field.component]
+            return [f"{at.address(row.cluster_node_rank)}:{field.first_port + row.local_rank}" for row in rows]
+        return [_value(field, start, plan, at)]
 
-    return value_of
+    return values_of
+
+
+def _value(field: Field | None, start: Start, plan: Plan, at: At) -> str:
+    """Return the value of a field that has one."""
+    match field:
+        case PortField(first):
+            return at.of_share("ports", lambda share: str(first + share.position))
+        case RankValueField(texts):
+            return at.of_share("values", lambda share: at.quote(texts[share.rank]))  # `starts_of` has counted them
+        case GroupField(size, head):
+            if not head:
+                return at.of_share("ranks", lambda share: str(share.rank % size))
+            return at.of_share("heads", lambda share: at.address(_head(start, share, size)))
+        case AddressField(component, user):
+            node = plan[component][0].cluster_node_rank
+            is_local = user == "first node" or (user == "all nodes" and len(start.nodes) == 1)
+        case _:
+            node, is_local = start.first, len(start.nodes) == 1
+    return HERE if node == start.first and is_local else at.address(node)
+
+
+def _head(start: Start, share: Share, size: int) -> int:
+    """Return the node of the first process in the group of a process."""
+    return start.shares[share.rank - share.rank % size].node
 
 
 def _word(parts: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from rankplan.environment import MASTER_VARIABLES, RANK_VARIABLES
 from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
 from rankplan.launchers.exec.process import RankProcess, rank_process
-from rankplan.launchers.node_commands import At, Start, starts_of, values
+from rankplan.launchers.node_commands import At, Share, Start, starts_of, values
 from rankplan.launchers.options import Options
 from rankplan.plans.plan import Plan
 
@@ -37,41 +37,45 @@ def _processes(
     draft: Draft, node: int, given: Mapping[str, str], masters: Addresses
 ) -> Iterator[tuple[RankProcess, Sequence[str]]]:
     for start in starts_of(draft):
-        for rank, share in enumerate(start.shares):
+        for number, share in enumerate(start.shares):
             if share.node != node:
                 continue
             port = masters[start.name][1] if start.name in masters else start.port
-            at = At(str(rank), str(share.processes), _address(draft, masters))
-            value_of = values(replace(start, port=port), draft.plan, at)
-            command = ["".join(parts) for parts in start.command.filled(value_of)]
-            filled = start.command.filled_variables(value_of)
+            at = At(str(number), _address(draft, masters), _of(share), str)
+            values_of = values(replace(start, port=port), draft.plan, at)
+            command = ["".join(parts) for parts in start.command.filled(values_of)]
+            filled = start.command.filled_variables(values_of)
             own = {name: "".join(parts) for name, parts in filled.items()} | {**share.mask}
             folder = start.command.folder
             yield (
-                _process(draft.plan, start, node, own, given),
+                _process(draft.plan, start, share, own, given),
                 (command if folder is None else [*_IN_FOLDER, folder, *command]),
             )
 
 
+def _of(share: Share) -> Callable[[str, Callable[[Share], str]], str]:
+    """Return the function that returns a value of this share."""
+    return lambda _, value_of: value_of(share)
+
+
 def _address(draft: Draft, masters: Addresses) -> Callable[[int], str]:
-    """Return the function that returns the address of the first node of a component."""
+    """Return the function that returns the address of a node."""
     stated = {draft.plan[name][0].cluster_node_rank: host for name, (host, _) in masters.items()}
 
     def address(node: int) -> str:
         record = draft.plan.inventory.node(node)
         found = stated.get(node) or record.ip or record.hostname
         if found is None:
-            names = [name for name, rows in draft.plan.items() if rows[0].cluster_node_rank == node]
-            draft.refuse(faults.no_address(node, names[0]))
+            names = (name for name, rows in draft.plan.items() if rows[0].cluster_node_rank == node)
+            draft.refuse(faults.no_address(node, next(names, None)))
         return found or ""
 
     return address
 
 
-def _process(plan: Plan, start: Start, node: int, own: Mapping[str, str], given: Mapping[str, str]) -> RankProcess:
+def _process(plan: Plan, start: Start, share: Share, own: Mapping[str, str], given: Mapping[str, str]) -> RankProcess:
     """Return the process of a command with its ``own`` variables: as one of its ranks, but for what only a rank has."""
-    row = next(row for row in plan[start.name] if row.cluster_node_rank == node)
-    process = rank_process(plan, start.name, row.rank, given)
+    process = rank_process(plan, start.name, share.rank, given)
     of_rank = (*RANK_VARIABLES, *MASTER_VARIABLES)
     environment = {name: value for name, value in process.environment.items() if name not in of_rank}
     return replace(process, environment={**environment, **own}, serves=start.command.serves)

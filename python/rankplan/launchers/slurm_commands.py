@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 from rankplan.launchers.draft import Draft
-from rankplan.launchers.node_commands import At, Start, shell_text, starts_of
+from rankplan.launchers.node_commands import At, Share, Start, shell_text, starts_of
 from rankplan.launchers.scripts import Stay, file_names, quoted, wait_lines
 from rankplan.launchers.slurm_job import Component
 from rankplan.launchers.slurm_steps import joined, step_parts, tasks_line
@@ -22,10 +23,9 @@ def command_lines(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     starts = starts_of(draft)
     steps: list[str] = []
     for start in starts:
-        stays = [Stay(node, 1) for node in start.nodes]
         program = _program(draft, start)
         step = []
-        for part in step_parts(draft, job, start.name, stays, files[start.name]):
+        for part in step_parts(draft, job, start.name, _stays(start), files[start.name]):
             yield tasks_line(part)
             step.append(f"{part.options} \\\n  {program}")
         steps.append(f"srun {joined(step)} &")
@@ -37,30 +37,32 @@ def command_lines(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
 
 
 def _program(draft: Draft, start: Start) -> str:
-    """Return the shell of a task, with the hosts that its command needs as arguments."""
-    hosts: list[int] = []
+    """Return the shell of a task, with the hosts that its command needs as arguments.
+
+    A value that differs between tasks is an element of an array of this shell.
+    """
+    hosts: dict[int, str] = {}
+    arrays: dict[tuple[str, ...], str] = {}
 
     def address(node: int) -> str:
-        if node not in hosts:
-            hosts.append(node)
-        return f'"${hosts.index(node) + 1}"'
+        return hosts.setdefault(node, f'"${{{len(hosts) + 1}}}"' if len(hosts) > 8 else f'"${len(hosts) + 1}"')
 
-    before, mask = _mask(start)
-    counts = [str(share.processes) for share in start.shares]
-    processes = counts[0]
-    if len(set(counts)) > 1:
-        before += f"processes=({' '.join(counts)}); "
-        processes = '"${processes[SLURM_PROCID]}"'
-    text = before + shell_text(start, draft.plan, At(_RANK, processes, address), mask)
+    def of_share(name: str, value_of: Callable[[Share], str]) -> str:
+        values = tuple(map(value_of, start.shares))
+        if len(set(values)) == 1:
+            return values[0]
+        if values not in arrays:
+            number = sum(other.startswith(name) for other in arrays.values())
+            arrays[values] = f"{name}{number + 1}" if number else name
+        return f'"${{{arrays[values]}[SLURM_PROCID]}}"'
+
+    command = shell_text(start, draft.plan, At(_RANK, address, of_share))
+    before = "".join(f"{name}=({' '.join(values)}); " for values, name in arrays.items())
     arguments = "".join(f' "${{host[{node}]}}"' for node in hosts)
-    return f"bash -c {quoted(text)}{' bash' if hosts else ''}{arguments}"
+    return f"bash -c {quoted(before + command)}{' bash' if hosts else ''}{arguments}"
 
 
-def _mask(start: Start) -> tuple[str, dict[str, str]]:
-    """Return what a shell does before a command, and the variables that show the accelerators of its node."""
-    masks = [share.mask for share in start.shares]
-    if all(mask == masks[0] for mask in masks):
-        return "", dict(masks[0])
-    name = next(iter(masks[0]))
-    listed = " ".join(mask[name] for mask in masks)
-    return f"masks=({listed}); ", {name: '"${masks[SLURM_PROCID]}"'}
+def _stays(start: Start) -> list[Stay]:
+    """Return the tasks of a command on each of its nodes."""
+    counts = Counter(share.node for share in start.shares)
+    return [Stay(node, counts[node]) for node in start.nodes]

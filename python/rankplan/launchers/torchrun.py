@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,7 @@ from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
 from rankplan.launchers.embedded import digest, plan_text
 from rankplan.launchers.launcher import Launcher, Starts
-from rankplan.launchers.node_commands import At, has_node_commands, port_in, shell_text, starts_of
+from rankplan.launchers.node_commands import At, Share, has_node_commands, port_in, shell_text, starts_of
 from rankplan.launchers.options import Options
 from rankplan.launchers.script_file import ScriptFile
 from rankplan.launchers.scripts import (
@@ -37,6 +37,7 @@ from rankplan.launchers.scripts import (
 from rankplan.plans.plan import Plan
 
 _OTHER_NODE = '  *) echo "node rank $RANKPLAN_NODE_RANK is not in this plan" >&2; exit 2 ;;'
+_MASTER = re.compile(r"\$\{MASTER_ADDR_([0-9]+):\?\}")
 _START = '      --no-python rankplan exec "$plan" --component '
 
 
@@ -53,7 +54,7 @@ def compose(draft: Draft, head: Head) -> str:
     ]
     options = [
         "# Run it on every node with the node's rank in the plan: RANKPLAN_NODE_RANK=0 torchrun.sh",
-        *_addresses(draft),
+        *_addresses(draft, body),
     ]
     return script(head, digest(text), options, body)
 
@@ -75,9 +76,11 @@ def is_own(line: str, _earlier: Sequence[str]) -> bool:
     return line.startswith(("# Run it on every node", "# MASTER_ADDR_"))
 
 
-def _addresses(draft: Draft) -> Iterator[str]:
-    first = sorted({component[0].cluster_node_rank for component in draft.plan.values()})
-    for node in first:
+def _addresses(draft: Draft, body: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each variable that must have an address: of first nodes, and of others that the body names."""
+    nodes = {component[0].cluster_node_rank for component in draft.plan.values()}
+    used = {int(number) for number in _MASTER.findall("\n".join(body))}
+    for node in sorted(nodes | used):
         if _address(draft, node).startswith("$"):
             yield f"# MASTER_ADDR_{node}: the address of the node with rank {node}"
 
@@ -120,9 +123,9 @@ def _command_nodes(draft: Draft) -> Iterator[str]:
     launches: dict[int, list[str]] = {}
     serving: Counter[int] = Counter()
     for start in starts_of(draft):
-        for rank, share in enumerate(start.shares):
-            at = At(str(rank), str(share.processes), partial(_address, draft))
-            launches.setdefault(share.node, []).append(f"    ({shell_text(start, draft.plan, at, share.mask)}) &")
+        for number, share in enumerate(start.shares):
+            at = At(str(number), partial(_address, draft), partial(_of_share, share))
+            launches.setdefault(share.node, []).append(f"    ({shell_text(start, draft.plan, at)}) &")
             serving[share.node] += start.command.serves
     yield "case $((RANKPLAN_NODE_RANK)) in"
     for node, lines in sorted(launches.items()):
@@ -130,6 +133,10 @@ def _command_nodes(draft: Draft) -> Iterator[str]:
         yield from [f"  {node})", *lines, *(f"    {line}" for line in ends), "    ;;"]
     yield _OTHER_NODE
     yield "esac"
+
+
+def _of_share(share: Share, _name: str, value_of: Callable[[Share], str]) -> str:
+    return value_of(share)
 
 
 FILE = ScriptFile(

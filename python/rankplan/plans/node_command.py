@@ -6,9 +6,10 @@ A plan keeps such commands without their numbers, so that it gives the right one
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
+from urllib.parse import quote, unquote
 
 from rankplan.frozen import frozen
 
@@ -24,20 +25,73 @@ ADDRESS = "{address}"
 """The address of its first node."""
 PORT = "{port}"
 """The port of its rendezvous."""
-_ADDRESS_OF = "address of "
-_ADDRESS_FOR_ALL = "address for all of "
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+
+
+User: TypeAlias = Literal["first node", "all nodes", "others"]
+"""Who uses an address in a command: its first node, which may get that of the local host; all of its nodes; or other
+commands, too, to which it passes the address on."""
+_ADDRESSES: dict[User, str] = {
+    "first node": "address of ",
+    "all nodes": "address for all of ",
+    "others": "address for others of ",
+}
+"""The start of a field for an address, by who uses it."""
+
+
+class AddressField(NamedTuple):
+    """The address of the first node of a component."""
+
+    component: str
+    used_by: User
+
+
+class PortField(NamedTuple):
+    """A port for each process of a node: ``first`` for its first one, the next for its second one."""
+
+    first: int
+
+
+class EndpointsField(NamedTuple):
+    """The address and port of each process of a component, whose ports are those of a `PortField`.
+
+    A word with this field is repeated for each process, in the order of their ranks.
+    """
+
+    component: str
+    first_port: int
+
+
+class RankValueField(NamedTuple):
+    """A value for each process rank."""
+
+    values: tuple[str, ...]
+
+
+class GroupField(NamedTuple):
+    """The rank of a process in its group of ``size`` consecutive ranks; ``head``: the address of the first of them."""
+
+    size: int
+    head: bool
+
+
+Field: TypeAlias = "AddressField | PortField | EndpointsField | RankValueField | GroupField"
+_PORT_FROM = re.compile("port from ([0-9]+)")
+_ENDPOINTS = re.compile("endpoints of (.*) from ([0-9]+)")
+_GROUP = re.compile("(rank|head) in groups of ([1-9][0-9]*)")
+_VALUES = "of ranks "
 
 
 @frozen
 class NodeCommand:
     """A command that starts the processes of ``components`` itself, once on each of their nodes.
 
-    It sees the accelerators of these components on its node, in the order of the components and of their ranks.
-    Components that are ``inside`` are in its processes, or it starts them, too. ``words`` are those of the command; a
-    number or an address that the plan decides is a field, such as ``{nodes}``, and a brace of the command is doubled.
-    ``variables`` are added to its environment; their values have fields, too. It starts in ``folder``, without one in
-    that of the job. A command that ``serves`` does not end by itself: it ends with the others.
+    It sees the accelerators of these components on its node, in the order of the components and of their ranks. One
+    that is ``per_process`` starts once for each process, and sees only the accelerators of this one. Components that
+    are ``inside`` are in its processes, or it starts them, too. ``words`` are those of the command; a number or an
+    address that the plan decides is a field, such as ``{nodes}``, and a brace of the command is doubled. ``variables``
+    are added to its environment; their values have fields, too. It starts in ``folder``, without one in that of the
+    job. A command that ``serves`` does not end by itself: it ends with the others.
     """
 
     components: tuple[str, ...]
@@ -46,6 +100,7 @@ class NodeCommand:
     variables: Mapping[str, str] = field(default_factory=dict)
     folder: str | None = None
     serves: bool = False
+    per_process: bool = False
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> NodeCommand:
@@ -54,29 +109,64 @@ class NodeCommand:
         return cls(**{**values, **lists})
 
     @staticmethod
-    def address_of(component: str, *, by_all: bool = False) -> str:
-        """Return the field for the address of the first node of a component.
+    def address_of(component: str, *, used_by: User = "first node") -> str:
+        """Return the field for the address of the first node of a component."""
+        return f"{{{_ADDRESSES[used_by]}{component}}}"
 
-        The first node of the command may get that of the local host, unless it is used ``by_all`` nodes of the command.
+    @staticmethod
+    def port_from(first: int) -> str:
+        """Return the field for the port of a process: ``first`` and its position among the processes of its node."""
+        return f"{{port from {first}}}"
+
+    @staticmethod
+    def endpoints_of(component: str, first_port: int) -> str:
+        """Return the field for ``HOST:PORT`` of each process of a component, with the ports of `port_from`.
+
+        A word with it is repeated for each process.
         """
-        return f"{{{_ADDRESS_FOR_ALL if by_all else _ADDRESS_OF}{component}}}"
+        return f"{{endpoints of {component} from {first_port}}}"
+
+    @staticmethod
+    def value_of_rank(values: Sequence[str]) -> str:
+        """Return the field for the value of a process: that of its rank."""
+        return f"{{{_VALUES}{'|'.join(quote(value, safe='/') for value in values)}}}"
+
+    @staticmethod
+    def rank_in_group(size: int) -> str:
+        """Return the field for the rank of a process in its group of so many consecutive ranks."""
+        return f"{{rank in groups of {size}}}"
+
+    @staticmethod
+    def head_of_group(size: int) -> str:
+        """Return the field for the address of the node of the first process in such a group."""
+        return f"{{head in groups of {size}}}"
 
     @staticmethod
     def literal(word: str) -> str:
         """Return a word of a command without fields as one of ``words``."""
         return word.replace("{", "{{").replace("}", "}}")
 
-    def filled(self, value_of: Callable[[str], str]) -> list[list[str]]:
-        """Return the words in parts: a text and the value of a field by turns. ``value_of`` returns that of a field."""
-        return [_parts(word, value_of) for word in self.words]
+    def filled(self, values_of: Callable[[str], Sequence[str]]) -> list[list[str]]:
+        """Return the words in parts: a text and the value of a field by turns.
 
-    def filled_variables(self, value_of: Callable[[str], str]) -> dict[str, list[str]]:
+        ``values_of`` returns the values of a field: one, or one for each word that takes the place of this one.
+        """
+        return [parts for word in self.words for parts in _parts(word, values_of)]
+
+    def filled_variables(self, values_of: Callable[[str], Sequence[str]]) -> dict[str, list[str]]:
         """Return the values of the variables in parts, as `filled` returns the words."""
-        return {name: _parts(value, value_of) for name, value in self.variables.items()}
+        return {name: _parts(value, values_of)[0] for name, value in self.variables.items()}
 
     def has(self, name: str) -> bool:
         """Return whether the command has a field."""
         return any(name in text for text in (*self.words, *self.variables.values()))
+
+    @property
+    def num_rank_values(self) -> int | None:
+        """For how many processes the command has values, ``None`` if it has none that a rank decides."""
+        names = (match[1] for word in self.words for match in _FIELD.finditer(word) if match[1] is not None)
+        fields = map(field_of, names)
+        return next((len(field.values) for field in fields if isinstance(field, RankValueField)), None)
 
     @property
     def starts(self) -> tuple[str, ...]:
@@ -92,38 +182,50 @@ class NodeCommand:
             "variables": dict(self.variables),
             "folder": self.folder,
             "serves": self.serves,
+            "per_process": self.per_process,
         }
         return {key: value for key, value in stated.items() if value not in (None, [], {}, False)}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        values = self.components, self.words, self.inside, dict(self.variables), self.folder, self.serves
-        return NodeCommand, values
+        values = self.components, self.words, self.inside, dict(self.variables), self.folder
+        return NodeCommand, (*values, self.serves, self.per_process)
 
 
-class AddressField(NamedTuple):
-    """A field for the address of a component, and whether all nodes of the command use it."""
-
-    component: str
-    by_all: bool
-
-
-def address_in(name: str) -> AddressField | None:
-    """Return which address a field is, ``None`` for another field."""
-    for prefix in (_ADDRESS_OF, _ADDRESS_FOR_ALL):
-        if name.startswith(prefix):
-            return AddressField(name.removeprefix(prefix), prefix == _ADDRESS_FOR_ALL)
+def field_of(name: str) -> Field | None:
+    """Return what a field is, ``None`` for one of those that have a constant."""
+    for user, start in _ADDRESSES.items():
+        if name.startswith(start):
+            return AddressField(name.removeprefix(start), user)
+    if name.startswith(_VALUES):
+        return RankValueField(tuple(map(unquote, name.removeprefix(_VALUES).split("|"))))
+    if match := _PORT_FROM.fullmatch(name):
+        return PortField(int(match[1]))
+    if match := _ENDPOINTS.fullmatch(name):
+        return EndpointsField(match[1], int(match[2]))
+    if match := _GROUP.fullmatch(name):
+        return GroupField(int(match[2]), match[1] == "head")
     return None
 
 
-def _parts(word: str, value_of: Callable[[str], str]) -> list[str]:
-    """Return a word in parts: a text and the value of a field by turns."""
-    parts, end = [""], 0
+def _parts(word: str, values_of: Callable[[str], Sequence[str]]) -> list[list[str]]:
+    """Return the words in place of one in parts: a text and the value of a field by turns."""
+    texts: list[str] = [""]
+    fields: list[Sequence[str]] = []
+    end = 0
     for match in _FIELD.finditer(word):
-        parts[-1] += word[end : match.start()]
+        texts[-1] += word[end : match.start()]
         end = match.end()
         if match[1] is None:
-            parts[-1] += match[0][0]
+            texts[-1] += match[0][0]
         else:
-            parts += [value_of(match[1]), ""]
-    parts[-1] += word[end:]
-    return parts
+            fields.append(values_of(match[1]))
+            texts.append("")
+    texts[-1] += word[end:]
+    several = [values for values in fields if len(values) != 1]
+    words = []
+    for index in range(len(several[0]) if several else 1):
+        parts = [texts[0]]
+        for values, text in zip(fields, texts[1:], strict=True):
+            parts += (values[0] if len(values) == 1 else values[index], text)
+        words.append(parts)
+    return words

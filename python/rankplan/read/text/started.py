@@ -50,6 +50,13 @@ class Started:
     folder: str = ""
     is_main: bool = False
 
+    @classmethod
+    def of_words(cls, where: Where, *words: str, arguments: Sequence[str] = ()) -> Started:
+        """Return a program that no script starts: its words, then its arguments. ``where`` is what states it."""
+        launch = tuple(CommandWord(text, where, text) for text in words)
+        own = tuple(CommandWord(text, where, text) for text in arguments)
+        return cls(words[-1], where, {}, launch=launch, arguments=own)  # type: ignore[arg-type]  # no file has it
+
     @property
     def launchers(self) -> Sequence[Sequence[CommandWord]]:
         """The words of the launchers, those around the command first."""

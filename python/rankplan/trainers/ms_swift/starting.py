@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rankplan.errors import Faults
-from rankplan.sdk import Command, CommandWord, Config, NodeCommand, Started
+from rankplan.sdk import Command, Config, NodeCommand, Started
 from rankplan.trainers.ms_swift import keys
 from rankplan.trainers.ms_swift.commands import Server, Trainer
 
@@ -46,7 +46,7 @@ def server_flags(config: Config, server: Server, component: str, *, is_megatron:
 
     The first process connects; with Megatron, the last one (``rlhf.py`` of its pipelines: ``is_last_rank``).
     """
-    address = NodeCommand.address_of(component, by_all=is_megatron)
+    address = NodeCommand.address_of(component, used_by="all nodes" if is_megatron else "first node")
     if config.stated(keys.URLS):
         return {keys.URLS.path: f"http://{address}:{server.port}"}
     return {keys.HOSTS.path: address}
@@ -55,6 +55,4 @@ def server_flags(config: Config, server: Server, component: str, *, is_megatron:
 def program_of_file(config: Config, *, is_megatron: bool) -> Started:
     """Return the program that starts a YAML file without a command."""
     place = config.place
-    words = ("megatron" if is_megatron else "swift", "rlhf", place.file or "")
-    launch, *arguments = [CommandWord(text, place, text) for text in words]
-    return Started("swift rlhf", place, {}, launch=(launch,), arguments=tuple(arguments))  # type: ignore[arg-type]
+    return Started.of_words(place, "megatron" if is_megatron else "swift", arguments=("rlhf", place.file or ""))

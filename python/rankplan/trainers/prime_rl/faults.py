@@ -205,6 +205,33 @@ def uneven_islands(nodes: int, island: int) -> Diagnostic:
     return Diagnostic("not-multiple", message, f"use nodes_per_fsdp_group of {fitting}")
 
 
+# The commands of a job on several nodes
+
+
+def only_own_script(what: str, key: str) -> Diagnostic:
+    """Return the fault of a job that needs what only prime-rl's own script of Slurm starts or sets up."""
+    message = f"prime-rl's own script of Slurm alone starts {what} (`{key}`): it sets up their network on each node"
+    return Diagnostic("emit-command", message, "submit the job with `rl`, or pass --command for each component")
+
+
+def written_first(folder: str, command: str) -> Diagnostic:
+    """Return the warning of files that the commands of a job read (``write_subconfigs``)."""
+    message = f"the commands of the job read {folder}, which `rl` writes"
+    return Diagnostic("emit-command", message, f"run `{command}` before the job starts", warning=True)
+
+
+def of_own_script(key: str) -> Diagnostic:
+    """Return the warning of a key that only prime-rl's own script of Slurm uses."""
+    message = f"`{key}` has no effect here: only prime-rl's own script of Slurm uses it"
+    return Diagnostic("not-read", message, "write its commands into the head of the file", warning=True)
+
+
+def unnamed_source() -> Diagnostic:
+    """Return the fault of a source without a name that the file of its environment server could have."""
+    message = "the environment server of this source has no name: nobody knows its file"
+    return Diagnostic("emit-command", message, 'add a name without "/": name = "math"')
+
+
 # The trainer
 
 

@@ -11,16 +11,15 @@ from collections.abc import Sequence
 
 from rankplan import RankSet
 from rankplan.errors import Faults
-from rankplan.sdk import Command, CommandWord, Config, Job, NodeCommand, Placer, Started, must_be
+from rankplan.sdk import Command, Config, Job, NodeCommand, Placer, Started, must_be
 from rankplan.trainers.prime_rl import faults, keys
 from rankplan.trainers.prime_rl.one_node import OneNode
 from rankplan.trainers.prime_rl.sections import check_sections, is_off, is_on, under_inference
 from rankplan.trainers.prime_rl.several_nodes import SeveralNodes
-from rankplan.trainers.prime_rl.sources import frozen_models, is_here, num_environment_servers, port_of
+from rankplan.trainers.prime_rl.sources import environment_servers, frozen_models, is_here, port_of
+from rankplan.trainers.prime_rl.starting import Starting
 from rankplan.trainers.prime_rl.training import training_sizes
 
-_IN_MEMORY = ("nccl", "nixl")
-"""Transfers of weights that count the GPUs of the inference."""
 _USUAL_URL = "http://localhost:8000/v1"
 _SERVER = "server"
 """The part of a job that serves another model; see `Program.part`."""
@@ -42,8 +41,7 @@ class PrimeJob(Job):
         _reject_others(config, several=several)
         self.nodes: OneNode | SeveralNodes
         if several:
-            counts_gpus = self._counts_gpus(config)
-            self.nodes = SeveralNodes(config, inference, serves=self.serves, counts_gpus=counts_gpus)
+            self.nodes = SeveralNodes(config, inference, serves=self.serves, transfer=self._transfer(config))
         else:
             self.nodes = OneNode(config, inference, serves=self.serves)
         stated = config[keys.REPLICATE]
@@ -54,19 +52,18 @@ class PrimeJob(Job):
             "keeps_activations": is_off(config, keys.CHECKPOINTING),
             "offloads_none": is_off(config, keys.OFFLOADING),
         }
-        self.programs = config.programs
-        self.place_of_file = config.place
-        self.environments = num_environment_servers(config)
+        self.config = config
+        self.environments = environment_servers(config)
         self.environments_at = config.where(keys.TRAIN_SOURCES)
         if not config.faults:
             self._warn_of_missing_servers(config, several=several)
 
-    def _counts_gpus(self, config: Config) -> bool:
-        """Return whether the transfer of weights counts the GPUs of the inference (``auto_setup_weight_broadcast``)."""
+    def _transfer(self, config: Config) -> str:
+        """Return how new weights reach the servers (``auto_setup_weight_broadcast``)."""
         stated = config[keys.BROADCAST]
-        if stated is None:
-            return self.serves and not is_on(config.raw(keys.LORA))
-        return stated in _IN_MEMORY
+        if stated is not None:
+            return stated
+        return "nccl" if self.serves and not is_on(config.raw(keys.LORA)) else "filesystem"
 
     def _warn_of_missing_servers(self, config: Config, *, several: bool) -> None:
         """Warn of models on this machine that the job asks, and that nothing in its script starts."""
@@ -84,23 +81,24 @@ class PrimeJob(Job):
         return self.nodes.size()
 
     def commands(self, collector: Faults) -> Sequence[NodeCommand]:
-        """Return the command of a job on one node, which starts all components; Slurm starts those of several nodes."""
-        if not isinstance(self.nodes, OneNode):
-            return ()
-        for part in self.programs:
+        """Return the command of a job on one node, which starts all components; on several nodes, one for each."""
+        for part in self.config.programs:
             if part.part:
                 collector.add(part.where, faults.unplanned_program(part.name))
-        program = next((program for program in self.programs if program.is_main), None)
+        if isinstance(self.nodes, SeveralNodes):
+            starting = Starting(self.config, self.nodes, collector)
+            refusal = starting.refusal()
+            if refusal is None:
+                return starting.commands(self.environments)
+            collector.add(self.at, refusal)
+            return ()
+        program = next((program for program in self.config.programs if program.is_main), None)
+        if program is None:
+            place = self.config.place
+            program = Started.of_words(place, "rl", arguments=("@", place.file or ""))
         serving = ["inference"] if self.nodes.infer_gpus else []
         inside = ["orchestrator", "env"] if self.environments else ["orchestrator"]
-        command = Command(program or self._of_file(), collector)
-        return [command.on_nodes([*serving, "trainer"], inside=inside)]
-
-    def _of_file(self) -> Started:
-        """Return the program that starts a TOML file without a command."""
-        place = self.place_of_file
-        words = [CommandWord(text, place, text) for text in ("rl", "@", place.file or "")]
-        return Started("rl @", place, {}, launch=(words[0],), arguments=tuple(words[1:]))  # type: ignore[arg-type]
+        return [Command(program, collector).on_nodes([*serving, "trainer"], inside=inside)]
 
     def place(self, placer: Placer) -> None:
         """Place the servers, the trainer, the orchestrator and the environment servers."""
@@ -111,7 +109,7 @@ class PrimeJob(Job):
         node = RankSet([placed.orchestrator])
         placer.without_accelerators("orchestrator", 1, self.at, node)
         if self.environments:
-            placer.without_accelerators("env", self.environments, self.environments_at, node)
+            placer.without_accelerators("env", len(self.environments), self.environments_at, node)
 
 
 def _reject_others(config: Config, *, several: bool) -> None:

@@ -17,6 +17,9 @@ from rankplan.trainers.prime_rl import faults, keys
 from rankplan.trainers.prime_rl.components import Placed, Servers, place_servers
 from rankplan.trainers.prime_rl.sections import is_off, is_on
 
+_IN_MEMORY = ("nccl", "nixl")
+"""Transfers of weights that count the GPUs of the inference."""
+
 
 class Role(NamedTuple):
     """Nodes of a replica with servers of one component; the servers of ``together`` nodes are one engine of vLLM."""
@@ -29,11 +32,12 @@ class Role(NamedTuple):
 class SeveralNodes:
     """The nodes of the servers and of the trainer."""
 
-    def __init__(self, config: Config, inference: Config, *, serves: bool, counts_gpus: bool) -> None:
-        """``counts_gpus``: the transfer of weights waits for every GPU of the inference."""
+    def __init__(self, config: Config, inference: Config, *, serves: bool, transfer: str) -> None:
+        """``transfer`` is how new weights reach the servers."""
         self.at = config.where(keys.DEPLOYMENT)
         self.gpus_per_node = config[keys.GPUS_PER_NODE]
         self.serves = serves
+        self.transfer = transfer
         self.tensor = inference[keys.TENSOR]
         self.tensor_at = inference.where(keys.TENSOR)
         self.infer_at = config.where(keys.INFER_NODES, keys.INFER_REPLICAS)
@@ -46,7 +50,7 @@ class SeveralNodes:
         shares = inference[keys.EXPERT_PARALLEL]
         self.shares_experts = self.is_disaggregated if shares is None else shares
         if serves:
-            self._check_servers(config, inference, counts_gpus=counts_gpus)
+            self._check_servers(config, inference)
 
     def _read_trainer(self, config: Config) -> None:
         """Read the nodes of the trainer, and how many copies of the weights they have."""
@@ -105,8 +109,9 @@ class SeveralNodes:
         elif not self.serves and not is_on(config.raw(keys.FAKE_DATA)):
             config.faults.add(self.at, faults.needs_fake_data())
 
-    def _check_servers(self, config: Config, inference: Config, *, counts_gpus: bool) -> None:
+    def _check_servers(self, config: Config, inference: Config) -> None:
         """Record servers that do not fill the GPUs of a node, and sizes that contradict them."""
+        counts_gpus = self.transfer in _IN_MEMORY
         if is_off(inference, keys.ROUTER):
             config.faults.add(inference.where(keys.ROUTER), faults.no_router())
         if self.tensor > self.gpus_per_node:

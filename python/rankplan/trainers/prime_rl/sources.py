@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from rankplan.sdk import Config, Key
+from rankplan.sdk import Config, Key, Where
 from rankplan.trainers.prime_rl import keys
 from rankplan.trainers.prime_rl.sections import is_on
 
@@ -64,11 +64,30 @@ def _algorithms(config: Config) -> Iterator[_Algorithm]:
         yield _Algorithm(own, (*path, index, "algo")) if isinstance(own, Mapping) else of_all
 
 
-def num_environment_servers(config: Config) -> int:
-    """Return how many environment servers the job starts: one for each source that names no address of its own."""
-    sources = [*_items(config, keys.TRAIN_SOURCES), *_items(config, keys.EVAL_SOURCES)]
-    external = [source for source in sources if is_on(_mapping(_mapping(source).get("serve")).get("address"))]
-    return len(sources) - len(external)
+class EnvironmentServer(NamedTuple):
+    """A server that the job starts for a source; its name is empty if rankplan does not know it."""
+
+    split: str
+    name: str
+    where: Where
+
+
+def environment_servers(config: Config) -> list[EnvironmentServer]:
+    """Return the environment servers that the job starts: one for each source that names no address of its own."""
+    servers = []
+    for split, key in (("train", keys.TRAIN_SOURCES), ("eval", keys.EVAL_SOURCES)):
+        path = config.path(key)
+        for index, source in enumerate(_items(config, key)):
+            if not is_on(_mapping(_mapping(source).get("serve")).get("address")):
+                servers.append(EnvironmentServer(split, _name(_mapping(source)), config.place_of((*path, index))))
+    return servers
+
+
+def _name(source: Mapping[str, Any]) -> str:
+    """Return the name of a source (``EnvConfig.resolved_name``), empty if it is not a plain word."""
+    environment = _mapping(source.get("env"))
+    name = source.get("name") or environment.get("id") or _mapping(environment.get("taskset")).get("id")
+    return name if isinstance(name, str) and "/" not in name else ""
 
 
 def samples_from_policy(config: Config) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankplan.errors import Faults
-from rankplan.sdk import Command, CommandWord, NodeCommand, Started
+from rankplan.sdk import Command, NodeCommand, Started
 from rankplan.trainers.trl import faults, keys
 from rankplan.trainers.trl.commands import Server, Trainer
 from rankplan.trainers.trl.values import Values
@@ -43,7 +43,9 @@ def trainer_command(
             flags = _server_flags(values, server, address)
         else:
             _reject_fixed_host(trainer, values, server, collector)
-    program = _of_file(values) if trainer.program is None else trainer.program
+    program = trainer.program
+    if program is None:
+        program = Started.of_words(values.place, "trl", arguments=("grpo", "--config", values.place.file or ""))
     command = Command(program, collector)
     return command.on_nodes(components[:1], trainer.processes, inside=components[1:], flags=flags)
 
@@ -61,10 +63,3 @@ def _reject_fixed_host(trainer: Trainer, values: Values, server: Server, collect
     host = values[keys.HOST]
     if values.stated(keys.BASE_URL) or host not in _LOCAL or server.node != trainer.nodes[0]:
         collector.add(values.where(keys.BASE_URL, keys.HOST), faults.fixed_host())
-
-
-def _of_file(values: Values) -> Started:
-    """Return the program that starts a YAML file without a command."""
-    place = values.place
-    words = [CommandWord(text, place, text) for text in ("trl", "grpo", "--config", place.file or "")]
-    return Started("trl grpo", place, {}, launch=(words[0],), arguments=tuple(words[1:]))  # type: ignore[arg-type]
