@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rankplan
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, PlacementMode, Plan, diff
+from rankplan import ComponentPlacement, Inventory, Parallel, PlacementError, PlacementMode, Plan, diff, load_config
 from rankplan.dialects import DIALECTS, writers
-from rankplan.dialects.convert import convert
+from rankplan.dialects.convert import Converted, convert
 from rankplan.plans.rules import NO_RULES
 from rankplan.rlinf.dialect import DIALECT as rlinf
 from rankplan.trainers.roll.dialect import DIALECT as roll
@@ -33,6 +36,12 @@ LARGER = Inventory.uniform(num_nodes=5, num_accelerators=4)
 def unshared(texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return what a conversion names besides shares, which RLinf does not have."""
     return tuple(text for text in texts if ": its share, " not in text)
+
+
+def planned_again(conversion: Converted, to: str, inventory: Inventory) -> Plan:
+    """Return the plan of the text of a conversion: YAML, or a launch script."""
+    name = "job.sh" if isinstance(conversion.config, str) else "job.yaml"
+    return DIALECTS[to].plan(load_config(name, text=conversion.text), inventory)
 
 
 def planned(components: dict[str, Any], **section: Any) -> Plan:
@@ -300,7 +309,7 @@ def test_what_changes_is_named(plan: Plan, to: str) -> None:
         assert conversion.omitted or not plan
         return
     bare = plan.inventory.without_groups()
-    again = DIALECTS[to].plan(yaml.safe_load(conversion.text), bare)
+    again = planned_again(conversion, to, bare)
     said = conversion.omitted + conversion.added
     facts, other = plan.inventory.facts, again.inventory.facts
     assert facts is not None
@@ -342,29 +351,30 @@ def test_rlinf_keeps_what_its_configs_state(case: Case) -> None:
 def whole_nodes(draw: st.DrawFn) -> Plan:
     """Draw a plan that every dialect can express: components of a process per accelerator, on whole nodes of 4."""
     actor, rollout = draw(st.integers(1, 2)), draw(st.integers(1, 2))
-    first = draw(st.sampled_from([0, actor]))
-    engines = {
-        "placement": f"{4 * first}-{4 * (first + rollout) - 1}",
-        "parallel": {"tp": draw(st.sampled_from([1, 2]))},
-    }
-    section = {"num_nodes": max(actor, first + rollout)}
-    section["component_placement"] = {"actor": f"0-{4 * actor - 1}", "rollout": engines}
+    sizes = {"tp": draw(st.sampled_from([1, 2]))}
+    if draw(st.booleans()):  # the names of prime-rl, whose servers have the first nodes
+        names, first, start = ("trainer", "inference"), 0, rollout
+    else:
+        names, first, start = ("actor", "rollout"), draw(st.sampled_from([0, actor])), 0
+    engines = {"placement": f"{4 * first}-{4 * (first + rollout) - 1}", "parallel": sizes}
+    section = {"num_nodes": max(start + actor, first + rollout)}
+    section["component_placement"] = {names[0]: f"{4 * start}-{4 * (start + actor) - 1}", names[1]: engines}
     return ComponentPlacement({"cluster": section}, Inventory.uniform(section["num_nodes"], 4)).plan()
 
 
 @at_least(**dict.fromkeys(writers(), 0.05))
 @given(jobs() | whole_nodes())
 def test_a_config_that_was_written_is_written_again(plan: Plan) -> None:
-    for to, writer in ((to, DIALECTS[to]) for to in writers()):
+    for to in writers():
         bare = plan.inventory.without_groups()
         if not (conversion := convert(plan, to)).config:
             continue
         outcome(to)
-        again = writer.plan(conversion.config, bare)
+        again = planned_again(conversion, to, bare)
         twice = convert(again, to)
         assert (twice.omitted, twice.added) == ((), ())
         assert twice.config == conversion.config
-        assert writer.plan(twice.config, bare) == again
+        assert planned_again(twice, to, bare) == again
 
 
 def test_rlinf_keeps_the_modes_of_recorded_jobs() -> None:
@@ -452,3 +462,93 @@ def test_settings_groups_and_rules_survive_rlinf() -> None:
         "rollout: its memory binding, bind",
         "rollout: its use of network cards, set",
     )
+
+
+PRIME_RL = [line for line in lines("prime_rl") if "error" not in line["result"]]
+
+
+def test_plans_of_prime_rl_there_and_back(tmp_path: Path) -> None:
+    kinds = Counter[str]()
+    for line in PRIME_RL[::3]:
+        (tmp_path / "rl.json").write_text(json.dumps(line["config"]))
+        (tmp_path / "run.sh").write_text(f"rl @ rl.json {shlex.join(line['words'])}\n")
+        try:
+            plan = rankplan.plan(tmp_path / "run.sh")
+        except PlacementError:  # a deliberate difference
+            continue
+        conversion = convert(plan, "prime_rl")
+        assert conversion.omitted == conversion.added == ()
+        again = planned_again(conversion, "prime_rl", plan.inventory)
+        assert same(again, plan) and list(again) == list(plan)
+        kinds["decode" if "decode" in plan else f"{plan.inventory.num_nodes > 1}"] += 1
+    assert min(kinds[kind] for kind in ("decode", "True", "False")) > 5
+
+
+TRL = [
+    "trl grpo --num_processes 3\n",
+    "CUDA_VISIBLE_DEVICES=5,4 trl grpo --num_processes 2 --use_vllm true --vllm_mode colocate"
+    " --vllm_tensor_parallel_size 2\n",
+    "CUDA_VISIBLE_DEVICES=0,1,2,3 trl vllm-serve --model m --tensor_parallel_size 2 --data_parallel_size 2 &\n"
+    "CUDA_VISIBLE_DEVICES=4,5,6,7 accelerate launch --num_processes 4 -m trl.scripts.grpo --use_vllm true"
+    " --vllm_mode server\n",
+    "N=($(scontrol show hostnames $SLURM_JOB_NODELIST))\n"
+    "srun --nodes=1 --ntasks=1 --nodelist=${N[0]} trl vllm-serve --model m --tensor_parallel_size 8 &\n"
+    'CUDA_VISIBLE_DEVICES=2,3 srun --nodes=2 --ntasks=2 --nodelist=${N[1]},${N[2]} bash -c "accelerate launch'
+    " --num_machines 2 --num_processes 4 --machine_rank \\$SLURM_PROCID --main_process_ip ${N[1]}"
+    ' -m trl.scripts.grpo --use_vllm true --vllm_mode server --vllm_server_host ${N[0]}"\n',
+]
+
+
+@pytest.mark.parametrize("script", TRL)
+def test_scripts_of_trl_there_and_back(tmp_path: Path, script: str) -> None:
+    (tmp_path / "run.sh").write_text(script)
+    plan = rankplan.plan(tmp_path / "run.sh")
+    conversion = convert(plan, "trl")
+    assert conversion.omitted == conversion.added == ()
+    assert planned_again(conversion, "trl", plan.inventory) == plan
+    (tmp_path / "again.sh").write_text(conversion.text)
+    assert same(rankplan.plan(tmp_path / "again.sh"), plan)
+    assert run("check", str(tmp_path / "again.sh")).exit_code == 0
+    assert convert(planned_again(conversion, "trl", plan.inventory), "trl").config == conversion.config
+
+
+@pytest.mark.parametrize(
+    ("to", "components", "omitted"),
+    [
+        (
+            "trl",
+            {"rollout": "0-3", "env": "4"},
+            {"rollout": "TRL has no server alone", "env": "TRL only has actor and"},
+        ),
+        ("trl", {"actor": "0-3:0-1"}, {"actor": "its processes do not have one accelerator each"}),
+        (
+            "trl",
+            {"actor": "0-3,6-9"},
+            {"actor": "its nodes have other accelerators each, and TRL has one mask for all"},
+        ),
+        ("trl", {"actor": "0-3", "rollout": "4-11"}, {"rollout": "a server of TRL is on one node"}),
+        ("trl", {"actor": "0", "rollout": "1-2:0,3:1"}, {"rollout": "its processes have different numbers of"}),
+        (
+            "trl",
+            {"actor": "0-2", "rollout": "2-3"},
+            {"rollout": "device 2 of node 0 has rank 2 of the trainer and the"},
+        ),
+        (
+            "prime_rl",
+            {"inference": "0-3", "x": "4"},
+            {"inference": "prime-rl has no job without its trainer", "x": "prime"},
+        ),
+        ("prime_rl", {"trainer": "0-3", "env": "4"}, {"env": "it has accelerators, and prime-rl gives it none"}),
+        ("prime_rl", {"trainer": "0-1:0"}, {"trainer": "its processes do not have one accelerator each"}),
+        (
+            "prime_rl",
+            {"trainer": "3", "inference": "0:0,1-2:1"},
+            {"inference": "its processes have different numbers"},
+        ),
+        ("prime_rl", {"trainer": "0-1", "inference": "2-3"}, {"trainer": "prime_rl would place it elsewhere"}),
+    ],
+)
+def test_what_a_guest_of_ours_cannot_say_is_named(to: str, components: dict[str, str], omitted: dict[str, str]) -> None:
+    found = convert(planned(components), to).omitted
+    for name, reason in omitted.items():
+        assert any(text.startswith(f"{name}: {reason}") for text in found), found

@@ -21,6 +21,7 @@ from rankplan.nodes.inventory import Inventory
 from rankplan.parallel import ENGINE_ORDER
 from rankplan.plans.component import USUAL_SETTINGS, Component, Settings
 from rankplan.plans.plan import Plan, check_plan
+from rankplan.read.text.load import load_config
 
 _NOUNS = {
     "memory_binding": "memory binding",
@@ -35,24 +36,31 @@ _NOUNS = {
 
 @frozen
 class Converted:
-    """A config in another dialect; what it omits of the plan; and what it adds, such as shares."""
+    """A config in another dialect; what it omits of the plan; and what it adds, such as shares.
 
-    config: dict[str, Any]
+    The config of a system that places by its commands is a launch script.
+    """
+
+    config: dict[str, Any] | str
     omitted: tuple[str, ...]
     added: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        """The config as YAML; empty if nothing can be written."""
+        """The config as YAML, or the launch script; empty if nothing can be written."""
+        if isinstance(self.config, str):
+            return self.config
         return yaml.safe_dump(self.config, sort_keys=False) if self.config else ""
 
 
+_SCRIPT = "job.sh"
+"""The name of a launch script, which no message has."""
 TOPOLOGY = "topology"
 """The form of a config that has the section of this name."""
 
 
 def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
-    """Write a plan in the dialect ``to``: ``rlinf``, ``verl``, ``slime``, ``roll``, or one of another package.
+    """Write a plan in the dialect ``to``, one of `rankplan.dialects.writers`, also of another package.
 
     ``topology`` writes the section of this name in verl's draft (RFC #7269) instead of its keys of today.
 
@@ -71,7 +79,8 @@ def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
         raise ValueError(f"only {' and '.join(writers(form))} has a topology section")
     write = partial(DIALECTS[to].written, form=form)
     bare = planned.inventory.without_groups()
-    wanted, reasons, config = list(planned.values()), dict[str, str](), dict[str, Any]()
+    wanted, reasons = list(planned.values()), dict[str, str]()
+    config: dict[str, Any] | str = {}
     again = Plan(bare, [])
     while wanted:
         config, failed = write(Plan(planned.inventory, wanted, planned.mode, rules=planned.rules))
@@ -95,9 +104,10 @@ def _compared(
 ) -> tuple[Plan, dict[str, str]]:
     """Plan a config again; return that plan, and why components that differ in it do."""
     try:
-        if name_of(config) != to:
+        values = load_config(_SCRIPT, text=config) if isinstance(config, str) else config
+        if name_of(values) != to:
             raise PlacementError([_named_like_a_dialect()])
-        again = DIALECTS[to].plan(config, inventory)
+        again = DIALECTS[to].plan(values, inventory)
     except GuestError:
         raise  # the code of the other package failed, which says nothing about the components
     except PlacementError as error:
@@ -107,7 +117,10 @@ def _compared(
         found: dict[str, str] = {}
         for component in wanted:
             alone, _ = write(Plan(component.inventory, [component], rules=component.plan_rules))
-            found |= _compared([component], to, alone, inventory, write)[1]
+            if alone:
+                found |= _compared([component], to, alone, inventory, write)[1]
+            else:  # the system has it with others only
+                found[component.name] = error.message
         return nothing, found or dict.fromkeys((component.name for component in wanted), error.message)
     different = [one.name for one in wanted if one.name not in again or not _same_places(one, again[one.name])]
     return again, dict.fromkeys(different, f"{to} would place it elsewhere")

@@ -30,8 +30,11 @@ if TYPE_CHECKING:  # what plans is imported when a config is planned
     from rankplan.dialects.placing.grouping import ComponentGroups
     from rankplan.read.sources import Planned
 
-Writer: TypeAlias = Callable[[Plan], tuple[dict[str, Any], dict[str, str]]]
-"""Returns a config for the components of a plan that a dialect can express, and why it cannot express the others."""
+Writer: TypeAlias = Callable[[Plan], tuple["dict[str, Any] | str", dict[str, str]]]
+"""Returns a config for the components of a plan that a dialect can express, and why it cannot express the others.
+
+A text is a launch script, for a system that places by its commands.
+"""
 
 
 Resized: TypeAlias = Callable[[Plan, Requests], "Requests | None"]
@@ -217,7 +220,7 @@ class Dialect:
         has_own_nodes: Callable[[Plan], bool] = resolved(self.has_own_nodes)
         return not has_own_nodes(plan)
 
-    def written(self, planned: Plan, form: str = "") -> tuple[dict[str, Any], dict[str, str]]:
+    def written(self, planned: Plan, form: str = "") -> tuple[dict[str, Any] | str, dict[str, str]]:
         """Return a plan as a config of this dialect; see `Writer`. Raises ``KeyError`` for an unknown form."""
         write: Writer = resolved(self.writers[form])
         return write(planned)

@@ -37,6 +37,7 @@ DIALECT = Dialect(
         Program(r"(src\.)?prime_rl\.trainer\.sft\.train", _SFT, takes=("@", "flags")),
     ),
     trainer="rl",
+    writers={"": "rankplan.trainers.prime_rl.writing:written"},
     unplaced="rankplan.trainers.prime_rl.no_job:other_task",
     tried=Tried("0.8.0", "pyproject.toml", named=r"name = .prime-rl\b"),
 )

@@ -36,4 +36,5 @@ DIALECT = Dialect(
     trainer="trl grpo",
     starts="processes",
     tried=Tried("1.10.0.dev0", "VERSION", named=r"name = .trl\b", project="pyproject.toml"),
+    writers={"": "rankplan.trainers.trl.writing:written"},
 )
