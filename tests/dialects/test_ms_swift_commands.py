@@ -268,6 +268,24 @@ def test_a_process_that_sees_several_devices_has_every_nth_of_them(tmp_path: Pat
     assert megatron is not None and places(megatron)["train"] == [[0, [4]], [0, [5]]]
 
 
+@pytest.mark.parametrize(
+    ("command", "devices", "mask"),
+    [
+        ("CUDA_VISIBLE_DEVICES=7,6,5,4 NPROC_PER_NODE=2 swift rlhf --rlhf_type ppo", [[7, 5], [6, 4]], "7,6,5,4"),
+        ("NPROC_PER_NODE=4 swift rlhf --rlhf_type ppo", [[0], [1], [2], [3]], "0,1,2,3"),
+    ],
+)
+def test_a_file_shows_the_devices_in_the_order_of_the_plan(
+    command: str, devices: list[list[int]], mask: str, tmp_path: Path
+) -> None:
+    """Process r has every n-th visible device from r on."""
+    (script := tmp_path / "run.sh").write_text(f"{command} --model m\n")
+    plan = rankplan.plan(script, "1x8" if "VISIBLE" in command else "1x4")
+    assert places(plan) == {"train": [[0, own] for own in devices]}
+    count = f"NPROC_PER_NODE={len(devices)}"
+    assert f" {count} CUDA_VISIBLE_DEVICES={mask} exec " in rankplan.emit(plan, "slurm")
+
+
 def test_a_yaml_is_the_first_word_and_sets_variables(tmp_path: Path) -> None:
     """``parse_yaml_args``: ``ENV`` is under the environment, flags are over the file."""
     own = {"NPROC_PER_NODE": 4, "CUDA_VISIBLE_DEVICES": "0,1,2,3"}
@@ -308,10 +326,6 @@ def test_pin_says_that_ray_starts_no_process(tmp_path: Path) -> None:
             "CUDA_VISIBLE_DEVICES=4 swift rollout &\nCUDA_VISIBLE_DEVICES=5 swift rollout --port 8001 &\n"
             f"NPROC_PER_NODE=2 CUDA_VISIBLE_DEVICES=0,1 swift rlhf {SERVER} b --vllm_server_port 8000 8001",
             "2 servers are started: a file of a launcher has the command of one",
-        ),
-        (
-            "NPROC_PER_NODE=2 swift rlhf --rlhf_type ppo",
-            "each process of the trainer may have several devices (device_map), whose order no file has",
         ),
         (
             f"NPROC_PER_NODE=8 swift rlhf {COLOCATE} --model $(date)",

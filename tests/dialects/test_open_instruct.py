@@ -146,6 +146,7 @@ def test_eight_learners_want_eighty_cpus() -> None:
         "python mason.py --num_nodes {n} --gpus 8 -- source a.sh \\&\\&python open_instruct/grpo_fast.py",
         "uv run mason.py --cluster a --num_nodes {n} --gpus 8 -- uv run open_instruct/grpo_fast.py",
         "python mason.py --num_nodes {n} --gpus 8 -- A=1 python -m open_instruct.grpo_fast",
+        "python mason.py --num_nodes {n} --gpus 8 -- $PROGRAM",
     ],
 )
 def test_a_command_of_mason_has_its_nodes(start: str, tmp_path: Path) -> None:
@@ -160,9 +161,20 @@ def test_a_command_of_mason_has_its_nodes(start: str, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("before", ["", "source a.sh && ", "cd /x; "])
+def test_a_command_of_mason_may_be_one_word(before: str, tmp_path: Path) -> None:
+    """mason.py joins the words with blanks, and bash reads them."""
+    text = f"python mason.py --num_nodes 4 --gpus 8 -- '{before}python open_instruct/grpo_fast.py {FLAGS}'\n"
+    (path := tmp_path / "run.sh").write_text(text)
+    plan = rankplan.plan(path)
+    assert {name: len(component) for name, component in plan.items()} == {"learner": 16, "vllm": 16}
+
+
 @pytest.mark.parametrize(
     ("command", "what"),
     [
+        ("python mason.py --num_nodes 1 --gpus 1 -- python other.py --x 1", "a launch on Beaker of an unread command"),
+        ("python mason.py --num_nodes 1 --gpus 1 -- python other.py", "a launch on Beaker of an unread command"),
         (
             "python mason.py --num_nodes 1 --gpus 1 -- bash tests.sh",
             "a launch on Beaker of an unread command",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
 from rankplan.accelerators import vendor
@@ -126,7 +127,7 @@ def start_of(plan: Plan, command: NodeCommand, port: int) -> Start | None:
 
     The component with index i has its rendezvous at ``port`` + i.
     """
-    rows: list[Placement] = []
+    together: dict[int, dict[str, list[Placement]]] = {}
     for name in command.components:
         before = None
         seen: set[int] = set()
@@ -136,21 +137,28 @@ def start_of(plan: Plan, command: NodeCommand, port: int) -> Start | None:
                 return None
             seen.add(node)
             before = node
-            rows.append(row)
-    together: dict[int, list[Placement]] = {}
-    for number, row in enumerate(rows):
-        together.setdefault(number if command.per_process else row.cluster_node_rank, []).append(row)
-    shares = tuple(_share_of(plan, some) for some in together.values())
+            share = len(together) if command.per_process else node
+            together.setdefault(share, {}).setdefault(name, []).append(row)
+    shares = tuple(_share_of(plan, rows, serves=command.serves) for rows in together.values())
     return Start(command, shares, port + list(plan).index(command.components[0]))
 
 
-def _share_of(plan: Plan, rows: Sequence[Placement]) -> Share:
-    """Return what a command starts for processes of one node."""
-    first = rows[0]
+def _share_of(plan: Plan, rows: Mapping[str, Sequence[Placement]], *, serves: bool) -> Share:
+    """Return what a command starts for the processes of components on one node.
+
+    It sees the devices of the first component first. A server gives its engines consecutive devices. Of n processes of
+    a trainer that divide a model, process r has every n-th one from r on (ms-swift: ``patch_mp_ddp``).
+    """
+    own: list[int] = []
+    for some in rows.values():
+        devices = [[index for _, index in row.devices] for row in some]
+        in_turns = devices if serves else zip_longest(*devices)
+        own += (index for turn in in_turns for index in turn if index is not None)
+    all_rows = [row for some in rows.values() for row in some]
+    first, last = all_rows[0], all_rows[-1]
     ids = plan.inventory.node(first.cluster_node_rank).accelerator_ids
-    own = [ids[index] for row in rows for _, index in row.devices]
-    mask = _mask(rows[-1].accelerator_type, list(dict.fromkeys(own)))
-    return Share(first.cluster_node_rank, mask, len(rows), first.rank, first.local_rank)
+    mask = _mask(last.accelerator_type, [ids[index] for index in dict.fromkeys(own)])
+    return Share(first.cluster_node_rank, mask, len(all_rows), first.rank, first.local_rank)
 
 
 def _mask(kind: str, ids: Sequence[str]) -> dict[str, str]:

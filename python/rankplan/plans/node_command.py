@@ -86,12 +86,13 @@ _VALUES = "of ranks "
 class NodeCommand:
     """A command that starts the processes of ``components`` itself, once on each of their nodes.
 
-    It sees the accelerators of these components on its node, in the order of the components and of their ranks. One
-    that is ``per_process`` starts once for each process, and sees only the accelerators of this one. Components that
-    are ``inside`` are in its processes, or it starts them, too. ``words`` are those of the command; a number or an
-    address that the plan decides is a field, such as ``{nodes}``, and a brace of the command is doubled. ``variables``
-    are added to its environment; their values have fields, too. It starts in ``folder``, without one in that of the
-    job. A command that ``serves`` does not end by itself: it ends with the others.
+    It sees the accelerators of these components on its node, in the order of the components and of their ranks: the
+    first one of each process, then the second ones, unless it ``serves``. One that is ``per_process`` starts once for
+    each process, and sees only the accelerators of this one. Components that are ``inside`` are in its processes, or it
+    starts them, too. ``words`` are those of the command; a number or an address that the plan decides is a field, such
+    as ``{nodes}``, and a brace of the command is doubled. ``variables`` are added to its environment; their values have
+    fields, too. It starts in ``folder``, without one in that of the job. A command that ``serves`` does not end by
+    itself: it ends with the others.
     """
 
     components: tuple[str, ...]

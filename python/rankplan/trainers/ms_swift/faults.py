@@ -119,15 +119,6 @@ def several_servers(count: int) -> Diagnostic:
     return Diagnostic("emit-command", message, "use one server with --vllm_data_parallel_size")
 
 
-def sharded_processes() -> Diagnostic:
-    """Return the fault of processes that may have several devices, for the files of launchers.
-
-    ms-swift gives process r of n every n-th visible device from r on; a plan shows devices process by process.
-    """
-    message = "each process of the trainer may have several devices (device_map), whose order no file has"
-    return Diagnostic("emit-command", message, "show as many devices as processes: CUDA_VISIBLE_DEVICES=0,1 for two")
-
-
 def not_online(algorithm: str) -> Diagnostic:
     """Return the fault of an algorithm that generates nothing."""
     task = _TASKS.get(algorithm, "preference training (DPO)")

@@ -143,8 +143,6 @@ class TorchrunJob(Job):
         """Return the command of the server, and that of the trainer; see `Job.commands`."""
         if len(self.servers) > 1:
             collector.add(self.servers[1].program.where, faults.several_servers(len(self.servers)))
-        if self._may_shard:
-            collector.add(self.trainer.processes.where, faults.sharded_processes())
         name = self._server_name
         commands = [server_command(server, name, collector) for server in self.servers[:1]]
         uses_server = self.mode == keys.SERVER and bool(self.servers)
@@ -155,14 +153,6 @@ class TorchrunJob(Job):
         program = self.program or program_of_file(self.config, is_megatron=self.is_megatron)
         commands.append(trainer_command(self.trainer, program, inside, flags, collector))
         return commands
-
-    @property
-    def _may_shard(self) -> bool:
-        """Whether several processes of a node may have several devices each."""
-        devices = self.trainer.mask.devices
-        count = self.trainer.processes.on_node(ASSUMED)
-        is_whole = self.is_megatron or self.uses_vllm or bool(self.frameworks)
-        return not is_whole and count > 1 and (devices is None or len(devices) > count)
 
     @property
     def _server_name(self) -> str:

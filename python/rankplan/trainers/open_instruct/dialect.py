@@ -12,7 +12,7 @@ DIALECT = Dialect(
     job="rankplan.trainers.open_instruct.job:LearnersJob",
     resized="rankplan.trainers.open_instruct.resizing:resized",
     programs=(
-        Program(r"(.*\.)?mason", "a launch on Beaker of an unread command", takes=("flags",), part=MASON),
+        Program(r"(.*\.)?mason", "a launch on Beaker of an unread command", takes=("flags",), part=MASON, tells=False),
         Program(r"(.*\.)?open_instruct\.benchmark_generators", "a measurement of engines"),
         Program(r"(.*\.)?open_instruct\.(finetune|olmo_core_finetune)", "supervised fine-tuning (SFT)"),
         Program(r"(.*\.)?open_instruct\.dpo\w*", "preference training (DPO)"),

@@ -36,6 +36,7 @@ _VALUED_OF_UV = frozenset(
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.\w+)+", re.ASCII)
 _OPERATORS = frozenset({"&&", "||", ";"})
 """Operators of a shell as words: the shell that reads them does not act on them."""
+_OPERATOR = re.compile(r"&&|\|\||;")
 _JOINED = re.compile(r"(&&|\|\||;)(.+)", re.DOTALL)
 _WORD = re.compile(r"[^-0-9]")
 _VARIABLE = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL | re.ASCII)
@@ -84,8 +85,9 @@ def launched(fields: Sequence[Field]) -> Launched:
 def passed_on(arguments: Sequence[Field]) -> tuple[tuple[Field, ...], list[tuple[Field, ...]]]:
     """Return the arguments that a program reads itself, and the commands that it runs elsewhere: those after ``--``.
 
-    They are commands if they start with a program, or if operators divide them that this shell has left alone:
-    ``-- source x \\&\\& python y.py``. Otherwise all arguments are the program's own.
+    They are commands if they start with a program, or with a word that only a run knows before a flag; if operators
+    divide them that this shell has left alone: ``-- source x \\&\\& python y.py``; or if they are one word with the
+    text of a shell: ``-- "python y.py"``. Otherwise all arguments are the program's own.
     """
     texts = [argument.text for argument in arguments]
     if "--" not in texts:
@@ -98,9 +100,27 @@ def passed_on(arguments: Sequence[Field]) -> tuple[tuple[Field, ...], list[tuple
                 commands.append([])
             elif commands[-1] or not _VARIABLE.fullmatch(word.text or ""):  # variables are before the program
                 commands[-1].append(word)
-    if len(commands) == 1 and not (commands[0] and _starts(commands[0][0].text)):
+    if len(commands) == 1 and not _is_command(commands[0]):
         return tuple(arguments), []
     return tuple(arguments[:end]), [tuple(command) for command in commands if command]
+
+
+def _is_command(words: Sequence[Field]) -> bool:
+    """Return whether words that operators do not divide are a command, and no arguments of the program before them."""
+    if not words:
+        return False
+    if words[0].text is None and len(words) > 1:
+        return any((word.text or "").startswith("--") for word in words)
+    return _starts(words[0].text) or is_text(words)
+
+
+def is_text(words: Sequence[Field]) -> bool:
+    """Return whether words are one with the text of a shell, which starts a program."""
+    if len(words) != 1:
+        return False
+    text = "".join(piece.text for piece in words[0].pieces)
+    commands = [command.split() for command in _OPERATOR.split(text)]
+    return any(len(command) > 1 and _starts(command[0]) for command in commands)
 
 
 def _divided(argument: Field) -> list[Field]:

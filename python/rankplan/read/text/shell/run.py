@@ -32,7 +32,7 @@ from rankplan.read.text.shell.expand import (
 )
 from rankplan.read.text.shell.flow import Command, Flow
 from rankplan.read.text.shell.hosts import TASK_RANK, is_of_run
-from rankplan.read.text.shell.launchers import Launched, launched, passed_on
+from rankplan.read.text.shell.launchers import Launched, is_text, launched, passed_on
 from rankplan.read.text.shell.parse import (
     Assignment,
     Block,
@@ -288,7 +288,9 @@ class _Run(Flow):
                     replace(launch, arguments=arguments), _without(found, arguments, launch), simple.start, own
                 )
                 for command in commands:
-                    if command[0].text not in _SILENT | {"source", "."}:
+                    if is_text(command):
+                        self._launch(Launched("text", None, (), command[0]), command, simple.start, own)
+                    elif command[0].text not in _SILENT | {"source", "."}:
                         self._launch(launched(command), command, simple.start, own)
                 return None
         return self._launch(launch, found, simple.start, own)
