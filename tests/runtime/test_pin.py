@@ -229,7 +229,7 @@ def test_a_console_script_in_a_submitted_job_with_actors_without_groups(bench: B
         "actor": [(3000 << 20, 81559 << 20)],
         "vllm": [(5000 << 20, 81559 << 20)],
     }
-    assert "3 of 3 ranks on their nodes, " in report and "groups and actors: 3 of 3 pinned" in report, report
+    assert report.count("3 of 3 ranks on their nodes, ") == 1 and "groups and actors: 3 of 3 pinned" in report, report
     assert "wraps ray.util.placement_group.placement_group, " in report
     assert f"request 1: actor, 2 bundles of 1 without a group: node {actors.nodes[0]} (" in report
 

@@ -125,12 +125,12 @@ def pin(
         printed: list[str] = []
 
         def report(ran: Ran) -> None:
-            """Print the report, unless it is the one that was printed before."""
+            """Print the report; of one that continues what was printed before, only the rest."""
             lines = [json.dumps(ran.to_dict(), indent=2)] if form == "json" else ran.lines()
-            if lines != printed:
-                printed[:] = lines
-                for line in lines:
-                    note(line) if form == "table" else click.echo(line, err=True)
+            continues = lines[: len(printed)] == printed
+            for line in lines[len(printed) :] if continues else lines:
+                note(line) if form == "table" else click.echo(line, err=True)
+            printed[:] = lines
 
         try:
             ran = run(

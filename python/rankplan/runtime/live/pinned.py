@@ -108,11 +108,10 @@ class Ran:
         lines.append(f"groups{' and actors' if alone else ''}: {self.pinned} of {self.requests} pinned")
         if self.seconds is not None:
             lines.append(f"started in {self.seconds:.1f} s")
-        lines += peak_lines(self.peaks)
         for id, name in self.detached.items():
             lines.append(f"left running: detached placement group {shown(name) if name else id}; remove it with")
             lines.append(f"  {_REMOVE.format(id)}")
-        return lines
+        return [*lines, *peak_lines(self.peaks)]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
