@@ -16,6 +16,7 @@ from rankplan import Inventory, PlacementError, Plan, plan, replan, transition
 from rankplan.moving.names import Gain, best_numbers
 from rankplan.moving.ordering import Group
 from rankplan.moving.schema import transition_schema
+from rankplan.moving.sides import Slot
 from rankplan.moving.simulate import verify
 from rankplan.moving.transition import PlannedStep, Transition
 from rankplan.render.map.moving import _cells
@@ -243,6 +244,50 @@ def test_equally_near_senders_share_the_load() -> None:
     assert len(sent) == 8 and max(sent.values()) < 2 * min(sent.values())
 
 
+def searched_senders(found: Transition, racks: str) -> dict[tuple[int, int], float]:
+    """Return the bytes that each slot of the rollout gets from each sender, by a search through all slots."""
+    changes = found.parts["rollout"].changes
+    before, after = changes.before, changes.after
+    assert before is not None and after is not None
+    loads = [0.0] * before.count
+    sent: dict[tuple[int, int], float] = {}
+    for change in changes.receiving:
+        assert change.after is not None
+        slot, (node, _, local, _) = change.after, change.after.place
+
+        def distance(old: Slot, node: int = node, local: tuple[int, ...] = local) -> int:
+            is_near = (old.place.node, old.place.local) == (node, local), old.place.node == node
+            return [*is_near, racks[old.place.node] == racks[node], True].index(True)
+
+        for piece, box in after.holding(slot).items():
+            holders = [old for old in before.slots if before.holding(old).get(piece) == box]
+            staying = [old for old in holders if changes.keeps(old.number)]
+            sender = min(staying or holders, key=lambda old: (distance(old), loads[old.number], old.number)).number
+            size = float(after.keeper.bytes(piece, box))
+            loads[sender] += size
+            sent[slot.number, sender] = sent.get((slot.number, sender), 0.0) + size
+    return sent
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_senders_are_those_of_a_search_through_all_slots(seed: int) -> None:
+    rng = random.Random(seed)
+    names = "".join(sorted(rng.choices("abc", k=6)))
+    nodes = racks(*(f"{rack}{index}" for index, rack in enumerate(names)))
+
+    def placed() -> Plan:
+        pairs = sorted(rng.sample(range(24), rng.randint(3, 10)))
+        where = ",".join(f"{2 * pair}-{2 * pair + 1}" for pair in pairs)
+        return on(nodes, rollout=engines(where, len(pairs), model=MODEL))
+
+    found = transition(placed(), placed(), names="as planned")
+    sent: dict[tuple[int, int], float] = {}
+    for move in found.moves:
+        assert move.sender is not None and move.bytes is not None
+        sent[move.slot, move.sender.slot] = sent.get((move.slot, move.sender.slot), 0.0) + move.bytes
+    assert sent == searched_senders(found, names) != {}
+
+
 # -------------------------------------------------------------------------------------------------------------- laws
 
 
@@ -467,6 +512,27 @@ def test_a_cycle_without_sleep_is_stuck_with_the_bytes_that_lack() -> None:
     assert fault.code == "transition-stuck"
     assert "has 60.0 GiB" in fault.message and "80.0 GiB together, 20.0 GiB more" in fault.message
     assert "sleep: host" in (fault.help or "")
+
+
+def test_a_fault_names_only_what_would_be_there_together() -> None:
+    """Two components swap places. What moves away beside one of them is gone by then, and is no part of the fault."""
+
+    def placed(**places: str) -> Plan:
+        sizes = {"a": "40 GiB", "b": "45 GiB", "leaving": "5 GiB", "staying": "5 GiB"}
+        entries = {
+            name: {"placement": where, "memory": {"resident": sizes[name], "sleep": "none"}}
+            for name, where in places.items()
+        }
+        return planned(entries, 1, 4, "50 GiB")
+
+    before = placed(a="0", b="1", leaving="1", staying="0")
+    after = placed(a="1", b="0", leaving="2", staying="0")
+    with pytest.raises(PlacementError) as caught:
+        transition(before, after)
+    assert caught.value.diagnostics[0].message == (
+        "no order is safe: accelerator 1 of h0 has 50.0 GiB, but b/0 before and a/0 after need at least 85.0 GiB"
+        " together, 35.0 GiB more"
+    )
 
 
 def test_a_cycle_is_broken_by_the_fewest_bytes_that_sleep() -> None:

@@ -60,11 +60,12 @@ class Hold(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What makes a group impossible: an accelerator, the bytes that are needed there, and those that it has."""
+    """What makes a group impossible: an accelerator, the bytes needed there, those that it has, and who needs them."""
 
     accelerator: Accelerator
     needed: float
     size: float
+    holders: list[str]
 
 
 @dataclass(slots=True)
@@ -243,12 +244,12 @@ class Group:
         for arriving in self._arriving:
             is_loaded = arriving.instance in state.loaded and arriving.instance not in state.finished
             caches = {} if arriving.rests else arriving.caches
-            if is_loaded and arriving.replaces <= state.stopped and self._fits(caches, state):
+            if is_loaded and arriving.replaces <= state.stopped and self._fits(arriving.instance, caches, state):
                 yield "finish", arriving.instance
         for arriving in self._arriving:
             may_load = arriving.instance not in state.loaded and arriving.waits_for <= state.freed
             is_readable = arriving.senders & self._sleeping <= state.slept  # a sender does not fall asleep meanwhile
-            if may_load and is_readable and self._fits(arriving.loads, state):
+            if may_load and is_readable and self._fits(arriving.instance, arriving.loads, state):
                 yield "load", arriving.instance
         for leaving in self._leaving:
             name = leaving.instance.component
@@ -269,8 +270,11 @@ class Group:
         )
         return self._work.routing.get(name, 0) + old + new
 
-    def _fits(self, amounts: Mapping[Accelerator, Amount], state: _State) -> bool:
-        """Whether these amounts fit beside the present ones; record the accelerator that lacks most if they do not."""
+    def _fits(self, instance: Instance, amounts: Mapping[Accelerator, Amount], state: _State) -> bool:
+        """Whether what an instance takes fits beside what is present.
+
+        If it does not, note the accelerator, unless another one lacked fewer bytes.
+        """
         for accelerator, amount in amounts.items():
             present = state.present.get(accelerator, [])
             if not present or amount == NOTHING:
@@ -282,9 +286,23 @@ class Group:
                     return False
             elif size is not None and total.low > size.most:
                 if self.block is None or total.low - size.most < self.block.needed - self.block.size:
-                    self.block = Block(accelerator, total.low, size.most)
+                    holders = self._holders(accelerator, instance, state)
+                    self.block = Block(accelerator, total.low, size.most, holders)
                 return False
         return True
+
+    def _holders(self, accelerator: Accelerator, coming: Instance, state: _State) -> list[str]:
+        """Return in words what is on an accelerator when an instance comes."""
+        texts = []
+        for leaving in self._leaving:
+            if accelerator in leaving.takes and leaving.instance not in state.freed:
+                texts.append(f"{leaving.instance.component}/{leaving.instance.number} before")
+        for arriving in self._arriving:
+            if accelerator in arriving.loads and arriving.instance in state.loaded | {coming}:
+                texts.append(f"{arriving.instance.component}/{arriving.instance.number} after")
+        if self._work.fixed.get(accelerator):
+            texts.append("what stays")
+        return texts
 
     def _applied(self, state: _State, action: Action) -> _State:
         """Return the state after an action."""

@@ -488,20 +488,7 @@ class _Solving:
             raise PlacementError([faults.waiting_for_each_other(waiting)])
         node, index = block.accelerator
         where = f"accelerator {index} of {_node_name(self._before, self._after, node)}"
-        present = self._on(work, members, block.accelerator)
-        raise PlacementError([faults.stuck(where, int(block.needed), int(block.size), present)])
-
-    def _on(self, work: Work, members: Sequence[Member], accelerator: Any) -> list[str]:
-        """Return in words what would be on an accelerator together."""
-        texts = []
-        for side, instance in members:
-            if side == "before" and accelerator in work.leaving[instance].takes:
-                texts.append(f"{instance.component}/{instance.number} before")
-            if side == "after" and accelerator in work.arriving[instance].loads:
-                texts.append(f"{instance.component}/{instance.number} after")
-        if work.fixed.get(accelerator):
-            texts.append("what stays")
-        return texts
+        raise PlacementError([faults.stuck(where, int(block.needed), int(block.size), block.holders)])
 
     def _hosts_hold(self, work: Work, sleeping: Collection[Instance]) -> bool:
         """Whether the nodes have memory for what sleeps, as far as that is known."""
