@@ -725,6 +725,43 @@ def test_a_node_that_the_plan_after_excludes_is_dead() -> None:
     assert kinds(found) == {"lost": 8} and not found.steps
 
 
+def test_a_node_that_a_smaller_plan_excludes_is_dead() -> None:
+    """The plan after lacks the node, and its config names it as excluded."""
+    before = on(hosts(3, 8), rollout=engines("0-23", 12))
+    cluster = {"num_nodes": 2, "exclude": ["h2"], "accelerator_memory": "80 GiB"}
+    components = {"rollout": engines("0-15", 8)}
+    after = plan({"cluster": {**cluster, "component_placement": components}}, hosts(3, 8))
+    found = transition(before, after)
+    assert kinds(found) == {"lost": 8} and not found.steps
+
+
+@pytest.mark.parametrize(("each", "expected"), [("", {"lost": 1, "stop": 1}), (":0-3", {"lost": 2})])
+def test_a_process_on_a_dead_accelerator_is_lost(each: str, expected: dict[str, int]) -> None:
+    """Of an engine of two processes, the other one is freed."""
+    memory = {"parallel": {"tp": 2}, "memory": {**ENGINE, "model": MODEL}}
+    before = planned({"rollout": {"placement": f"0-7{each}", **memory}}, 1, 8, "80 GiB")
+    after = planned({"rollout": {"placement": f"0-5{each.replace('3', '2')}", **memory}}, 1, 8, "80 GiB")
+    found = transition(before, after, without="h0/7")
+    assert kinds(found) == expected and ids(found) == ["free rollout/3"] * ("stop" in expected)
+    assert verify(found).breaches == ()
+
+
+def test_a_node_that_renumbered_processes_leave_behind_is_alive() -> None:
+    """Its engine ends; that another one, on its own devices, now has the same number means nothing."""
+    before = on(hosts(3, 8), rollout=engines("0-1,8-9,16-17", 3))
+    nodes = [{"ranks": rank, "hostname": name, "accelerators": 8} for rank, name in enumerate(("h0", "h2"))]
+    after = on(Inventory.from_dict({"nodes": nodes}), rollout=engines("0-1,8-9", 2))
+    assert kinds(transition(before, after, names="as planned")) == {"rename": 2, "stop": 2}
+
+
+def test_processes_that_share_an_accelerator_are_told_apart() -> None:
+    def placed(count: int) -> Plan:
+        return planned({"a": {"placement": f"0:0-{count - 1}", "memory": {"resident": "10 GiB"}}}, 1, 4, "80 GiB")
+
+    found = transition(placed(2), placed(3))
+    assert kinds(found) == {"start": 1} and found.stay["a"] == 2 and verify(found).breaches == ()
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_components_of_one_plan_only_start_and_end(turned: bool) -> None:
     actor = {"placement": "0-3", **ACTOR}
@@ -998,6 +1035,22 @@ def test_an_engine_whose_memory_is_free_while_it_sleeps_sends_nothing() -> None:
         found = transition(engines_of("0-3:0-1", sleep), engines_of("0-7:0-3", sleep), costs=costs)
         senders[sleep] = {move.sender.component for move in found.moves if move.sender is not None}
     assert senders["free"] == {"actor"} and "rollout" in senders["host"]
+
+
+@pytest.mark.parametrize(("sleep", "senders"), [("host", {"ref"}), ("free", {None})])
+def test_a_sender_whose_memory_is_free_while_it_sleeps_sends_nothing(sleep: str, senders: set[str | None]) -> None:
+    weights = {"forward": True, "model": MODEL, "sleep": sleep}
+    ref = {"placement": "0-3", "parallel": {"tp": 2}, "memory": weights}
+    other = {"placement": "0-3", "memory": {"resident": "1 GiB"}}
+    before = planned({"ref": ref, "other": other}, 1, 8, "80 GiB")
+    after = planned({"ref": ref, "other": other, "rollout": engines("4-5", 1, model=MODEL)}, 1, 8, "80 GiB")
+    found = transition(before, after, costs={"sync": {"from": "ref", "to": "rollout"}})
+    assert {move.sender and move.sender.component for move in found.moves} == senders
+
+
+def test_a_process_that_sees_other_devices_restarts() -> None:
+    before, after = (planned({"a": {"placement": f"{where}:0"}}, 1, 4) for where in ("0-1", "0,2"))
+    assert kinds(transition(before, after)) == {"restart": 1, "move": 1}
 
 
 @pytest.mark.parametrize("asleep", ["rollout", ["rollout"], (["a"], ["b"], ["c"])])
