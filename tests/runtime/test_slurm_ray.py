@@ -1,4 +1,4 @@
-"""Ray in an allocation of a real Slurm: a program of rankplan, one that is pinned, and the file of a trainer."""
+"""Ray in an allocation of a real Slurm: a program of rankplan, its commands, and the file of a trainer."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ RAY = """\
 # Ray with the address that Slurm's node has on this machine, and as many accelerators
 [ "$1" != start ] || set -- "$@" --node-ip-address="$(getent hosts "$SLURMD_NODENAME" | cut -d' ' -f1)" \\
   --num-cpus=16 --num-gpus=4 --object-store-memory=80000000 --disable-usage-stats
+[ "$2" != --head ] || set -- "$@" --include-dashboard=false
 exec {ray} "$@"
 """
+"""`ray start` gives up, and kills what it has started, if its raylet has not registered 30 s after the dashboard
+(`Node.__init__`). On a machine that several tests share, the processes of a dashboard can take that long to start."""
 OWN = """\
 import json, os
 import rankplan
@@ -79,15 +82,21 @@ def rows(output: str, programs: int) -> list[Any]:
     return [json.loads(one) for one in found]
 
 
-def test_a_driver_and_a_pinned_trainer_in_one_allocation(cluster: Slurm, tmp_path: Path) -> None:
+def test_a_driver_and_the_commands_in_one_allocation(cluster: Slurm, tmp_path: Path) -> None:
     config = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "0-3", "rollout": "2-5:0-1"}}}
     plan = rankplan.plan(config, Inventory.from_dict(NODES))
     Path(tmp_path, "own.py").write_text(OWN)
     Path(tmp_path, "verl.yaml").write_text(VERL)
     rankplan.plan(tmp_path / "verl.yaml", Inventory.from_dict(ADDRESSES), pinned=True).save(tmp_path / "verl.json")
     Path(tmp_path, "train.py").write_text(PINNED)
-    both = f"cd {tmp_path} && {sys.executable} own.py && rankplan pin verl.json -- {sys.executable} train.py"
-    output = cluster.run(rankplan.emit(plan, "slurm", EmitOptions(entrypoint=f"bash -c {shlex.quote(both)}")))
+    commands = [
+        f"cd {tmp_path}",
+        f"{sys.executable} own.py",
+        'rankplan run "$RANKPLAN_PLAN" --format json > run.json',
+        f"rankplan pin verl.json -- {sys.executable} train.py",
+    ]
+    script = f"bash -c {shlex.quote(' && '.join(commands))}"
+    output = cluster.run(rankplan.emit(plan, "slurm", EmitOptions(entrypoint=script)))
     own, pinned = rows(output, 2)
     assert own == {
         name: [
@@ -96,6 +105,12 @@ def test_a_driver_and_a_pinned_trainer_in_one_allocation(cluster: Slurm, tmp_pat
         ]
         for name, component in plan.items()
     }
+    launched = json.loads((tmp_path / "run.json").read_text())["ranks"]
+    assert [(one["component"], one["rank"], one["node_rank"], one["accelerators"]) for one in launched] == [
+        (name, one.rank, one.cluster_node_rank, list(one.visible_accelerators))
+        for name, component in plan.items()
+        for one in component
+    ]
     assert pinned == {"nodes": [["127.0.0.2"], ["127.0.0.3"]]}
     assert "groups: 2 of 2 pinned" in output
 
