@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rankplan.moving.cards import Amount
 from rankplan.moving.instances import Instance
-from rankplan.moving.ordering import Hold, Step
 from rankplan.moving.peaks import peaks_of
+from rankplan.moving.steps import Hold, Step
 
 CARD = (0, 0)
 ENGINE = Instance("rollout", 0)

@@ -495,6 +495,26 @@ def test_each_pair_fits_but_not_all_three() -> None:
     assert peak.most == peak.least == 70 << 30
 
 
+def test_what_comes_counts_what_came_before_it() -> None:
+    """20 GiB each: a and d are there when c comes, so b must have gone, also if it was no burden to a."""
+
+    def placed(**places: str) -> Plan:
+        memory = {"resident": "20 GiB"}
+        return planned({name: {"placement": where, "memory": memory} for name, where in places.items()}, 1, 4, "64 GiB")
+
+    found = transition(placed(a="1", b="0", c="2", d="0"), placed(a="0", b="3", c="0", d="0"))
+    assert [step for step in ids(found) if step.startswith("load")] == ["load a/0", "load b/0", "load c/0"]
+    assert next(step.needs for step in found.steps if step.id == "load c/0") == ["free b/0"]
+    assert verify(found).breaches == ()
+
+
+def test_what_is_alone_on_an_accelerator_fits_as_it_did_before() -> None:
+    before, after = (
+        planned({"a": {"placement": where, "memory": {"resident": "79 GiB"}}}, 1, 2, "80 GiB") for where in "01"
+    )
+    assert kinds(transition(before, after)) == {"move": 1} and transition(before, after).answer == "fits"
+
+
 # ------------------------------------------------------------------------------------------------------- stuck, or not
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -33,6 +34,23 @@ class Amount(NamedTuple):
 
 
 NOTHING = Amount(0.0, 0.0)
+_ANYTHING = Amount(0.0, math.inf)
+
+
+def total_of(amounts: Iterable[Amount]) -> Amount:
+    """Return the sum of amounts."""
+    total = NOTHING
+    for amount in amounts:
+        total = total.plus(amount)
+    return total
+
+
+class _SlotAmounts(NamedTuple):
+    """What a slot has after it was loaded, what the cache of an engine takes besides, and what it leaves asleep."""
+
+    loaded: Amount
+    cache: Amount
+    asleep: Amount
 
 
 class Size(NamedTuple):
@@ -48,16 +66,16 @@ class Sizes:
     def __init__(self, before: Inventory, after: Inventory) -> None:
         self._before, self._after = before, after
         self._stated_before, self._stated_after = stated_memory(before), stated_memory(after)
-        self._known: dict[Accelerator, Size | None] = {}
+        self._sizes: dict[Accelerator, Size | None] = {}
 
     def of(self, accelerator: Accelerator) -> Size | None:
         """Return the memory of an accelerator, ``None`` if it is unknown."""
-        if accelerator not in self._known:
+        if accelerator not in self._sizes:
             node, index = accelerator
             spec, (stated, _) = self._node(node)
             card = card_at(spec, index, stated)
-            self._known[accelerator] = None if card is None else Size(USABLE_MEMORY * card[0], card[1])
-        return self._known[accelerator]
+            self._sizes[accelerator] = None if card is None else Size(USABLE_MEMORY * card[0], card[1])
+        return self._sizes[accelerator]
 
     def host(self, node: Node) -> float | None:
         """Return the memory of a node, ``None`` if it is unknown."""
@@ -84,7 +102,7 @@ class Amounts:
         memory = side.component.memory
         evaluation = None if memory is None else Evaluation(side.component, memory)
         self._evaluation = evaluation if evaluation is not None and evaluation.known else None
-        self._known: dict[tuple[Key, str, float], tuple[Amount, Amount, Amount]] = {}
+        self._computed: dict[tuple[Key, str, float], _SlotAmounts] = {}
 
     @property
     def sleeps(self) -> bool:
@@ -100,15 +118,15 @@ class Amounts:
 
     def loaded(self, slot: Slot, size: Size | None) -> Amount:
         """Return what a slot has after it was loaded, without the cache of an engine."""
-        return self._amounts(slot, size)[0]
+        return self._amounts(slot, size).loaded
 
     def cache(self, slot: Slot, size: Size | None) -> Amount:
         """Return what the cache of an engine takes."""
-        return self._amounts(slot, size)[1]
+        return self._amounts(slot, size).cache
 
     def asleep(self, slot: Slot, size: Size | None) -> Amount:
         """Return what a slot leaves on its accelerator when it sleeps."""
-        return self._amounts(slot, size)[2]
+        return self._amounts(slot, size).asleep
 
     def resting(self, slot: Slot, size: Size | None) -> Amount:
         """Return what a slot has between two steps."""
@@ -116,39 +134,41 @@ class Amounts:
             return self.asleep(slot, size)
         return self.loaded(slot, size).plus(self.cache(slot, size))
 
-    def _amounts(self, slot: Slot, size: Size | None) -> tuple[Amount, Amount, Amount]:
+    def _amounts(self, slot: Slot, size: Size | None) -> _SlotAmounts:
         card = _UNKNOWN_CARD if size is None else size.most
         key = self.side.weight_key(slot), slot.place.kind, card
-        if key not in self._known:
-            self._known[key] = self._worked_out(slot, card)
-        return self._known[key]
+        if key not in self._computed:
+            self._computed[key] = self._compute(slot, card)
+        return self._computed[key]
 
-    def _worked_out(self, slot: Slot, card: float) -> tuple[Amount, Amount, Amount]:
+    def _compute(self, slot: Slot, card: float) -> _SlotAmounts:
         if slot.place.kind != ACCELERATOR:
-            return NOTHING, NOTHING, NOTHING
+            return _SlotAmounts(NOTHING, NOTHING, NOTHING)
         if self._evaluation is None:
-            return Amount(0.0, math.inf), NOTHING, Amount(0.0, math.inf)
-        known = self._evaluation.slot(card)
-        low = sum(lower for name, (lower, _) in known.parts.items() if name != "cache")
-        high = sum(upper for name, (_, upper) in known.parts.items() if name != "cache")
+            return _SlotAmounts(_ANYTHING, NOTHING, _ANYTHING)
+        memory = self._evaluation.slot(card)
+        low = sum(lower for name, (lower, _) in memory.parts.items() if name != "cache")
+        high = sum(upper for name, (_, upper) in memory.parts.items() if name != "cache")
         if self.side.kind is not Kind.ENGINE and self.side.keeper.resident is None:
             low = min(low, float(self._held(slot)))
-        cache = known.parts.get("cache", (0.0, 0.0))
+        cache = memory.parts.get("cache", (0.0, 0.0))
         likely = self._evaluation.likely(card)
-        least = known.asleep[0] if known.stages == 1 else 0.0
+        least = memory.asleep[0] if memory.stages == 1 else 0.0
         # No bound but its own holds for a sleeper: what such ones were measured to leave decides the order of steps.
-        asleep = Amount(least, known.asleep[1] if likely is None else max(least, likely.asleep))
-        return Amount(low, max(high, low)), Amount(*cache), asleep
+        asleep = Amount(least, memory.asleep[1] if likely is None else max(least, likely.asleep))
+        return _SlotAmounts(Amount(low, max(high, low)), Amount(*cache), asleep)
 
     def _held(self, slot: Slot) -> Fraction:
         """Return the bytes of what a slot holds on its accelerator."""
         keeper, memory = self.side.keeper, self.side.component.memory
         on_host = Fraction(0) if memory is None else Fraction(memory.optimizer_on_host)
-        held = Fraction(0)
+        total = Fraction(0)
         for piece, box in self.side.holding(slot).items():
             size = keeper.bytes(piece, box)
-            held += size * (1 - on_host) if piece.state in (OPTIMIZER, STATES) else size
-        return held
+            if piece.state in (OPTIMIZER, STATES):
+                size *= 1 - on_host
+            total += size
+        return total
 
     def held(self, slot: Slot) -> int:
         """Return the bytes of all that a slot holds, rounded."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -132,34 +133,45 @@ def changes_of(before: Side | None, after: Side | None, unchanged: RankSet) -> C
     """Return the changes of a component that one of the plans may lack; ``unchanged`` slots surely stay."""
     old_slots = [] if before is None else list(before.slots_but(unchanged))
     new_slots = [] if after is None else list(after.slots_but(unchanged))
+    looked_at = _changes_of_new(before, after, old_slots, new_slots)
+    continued = {change.before.number: change for change in looked_at.values() if change.before is not None}
+    gone = []
+    for slot in old_slots:
+        if before is not None and slot.number in before.dead:
+            gone.append(SlotChange(LOST, None, slot))
+        elif slot.number not in continued:
+            gone.append(SlotChange(STOP, None, slot))
+    kept = frozenset(number for number, change in continued.items() if change.kind in KEEPING)
+    return Changes(before, after, unchanged, looked_at, gone, kept)
+
+
+def _changes_of_new(
+    before: Side | None, after: Side | None, old_slots: Sequence[Slot], new_slots: Sequence[Slot]
+) -> dict[int, SlotChange]:
+    """Return the change of each new slot by its number.
+
+    It continues the old slot on its device. Without one, it continues the lowest old slot with its coordinates that has
+    left its own device. An old slot on dead hardware has left it, whatever comes there.
+    """
     lost = frozenset[int]() if before is None else before.dead
     places = {slot.place: slot for slot in old_slots if slot.number not in lost}
     taken = {slot.place for slot in new_slots}
-    leaving: dict[tuple[tuple[str, int], ...], Slot] = {}
+    leaving: dict[Key, Slot] = {}
     for slot in reversed(old_slots):
         if slot.place not in taken or slot.number in lost:
             leaving[slot.coordinates] = slot
-    looked_at: dict[int, SlotChange] = {}
-    same = _Compared(before is not None and after is not None and _is_alike(before, after))
+    compared = _Compared(before is not None and after is not None and _is_alike(before, after))
+    changes: dict[int, SlotChange] = {}
     for slot in new_slots:
         old = places.get(slot.place)
         if before is not None and after is not None and old is not None:
-            change = SlotChange(_kind_in_place(before, after, old, slot, same), slot, old)
+            change = SlotChange(_kind_in_place(before, after, old, slot, compared), slot, old)
         elif (moved := leaving.pop(slot.coordinates, None)) is not None:
             change = SlotChange(MOVE, slot, moved)
         else:
             change = SlotChange(START, slot, None)
-        looked_at[slot.number] = change
-    changes = looked_at.values()
-    continued = {change.before.number for change in changes if change.before is not None}
-    gone = []
-    for slot in old_slots:
-        if slot.number in lost:
-            gone.append(SlotChange(LOST, None, slot))
-        elif slot.number not in continued:
-            gone.append(SlotChange(STOP, None, slot))
-    kept = [change.before.number for change in changes if change.before is not None and change.kind in KEEPING]
-    return Changes(before, after, unchanged, looked_at, gone, frozenset(kept))
+        changes[slot.number] = change
+    return changes
 
 
 @dataclass(slots=True)
@@ -173,15 +185,15 @@ class _Compared:
     answers: dict[tuple[Key, Key], bool] = field(default_factory=dict)
 
 
-def _kind_in_place(before: Side, after: Side, old: Slot, new: Slot, same: _Compared) -> str:
+def _kind_in_place(before: Side, after: Side, old: Slot, new: Slot, compared: _Compared) -> str:
     """Return what becomes of a slot on a device that its component has in both plans."""
     if old.environment != new.environment:
         return RESTART
     keys = before.key(old), after.key(new)
-    is_same = same.alike and keys[0] == keys[1]
-    if not is_same and keys not in same.answers:
-        same.answers[keys] = same_share(before, after, old, new)
-    if not is_same and not same.answers[keys]:
+    is_same = compared.alike and keys[0] == keys[1]
+    if not is_same and keys not in compared.answers:
+        compared.answers[keys] = same_share(before, after, old, new)
+    if not is_same and not compared.answers[keys]:
         return RESHAPE
     if (old.rank, old.coordinates) != (new.rank, new.coordinates):
         return RENAME

@@ -45,6 +45,11 @@ class Leaving:
     takes: dict[Accelerator, Amount] = field(default_factory=dict)
     asleep: dict[Accelerator, Amount] = field(default_factory=dict)
 
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the slots that are freed."""
+        return [slot.number for slot in self.slots]
+
 
 @dataclass(slots=True)
 class Arriving:

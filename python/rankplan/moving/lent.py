@@ -11,8 +11,8 @@ from rankplan.errors import PlacementError
 from rankplan.moving.cards import Accelerator, Amount, Sizes, accelerator_of
 from rankplan.moving.faults import not_a_name, stuck
 from rankplan.moving.instances import Component, Instance
-from rankplan.moving.ordering import Hold, Ordered, Step, add_room
 from rankplan.moving.peaks import peaks_of
+from rankplan.moving.steps import Hold, Ordered, Step, add_room
 from rankplan.nodes.inventory import Inventory
 
 _NAME = re.compile(r"(?P<component>.+?)(?:/(?P<first>[0-9]{1,9})(?:-(?P<last>[0-9]{1,9}))?)?")

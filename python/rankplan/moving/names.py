@@ -236,11 +236,13 @@ def _least_assignment(costs: Sequence[Sequence[int]]) -> list[int]:
                 if visited[other]:
                     continue
                 reduced = costs[current][other] - rows[current] - columns[other]
-                known = least[other]
-                if known is None or reduced < known:
-                    least[other], previous[other], known = reduced, column, reduced
-                if delta is None or known < delta:
-                    delta, nearest = known, other
+                lowest = least[other]
+                if lowest is None or reduced < lowest:
+                    lowest = least[other] = reduced
+                    previous[other] = column
+                if delta is None or lowest < delta:
+                    delta = lowest
+                    nearest = other
             step = delta or 0
             for other in range(count + 1):
                 if visited[other]:

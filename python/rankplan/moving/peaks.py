@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from rankplan.moving.cards import NOTHING, Accelerator, Amount
-from rankplan.moving.ordering import Hold, Step
+from rankplan.moving.cards import Accelerator, total_of
+from rankplan.moving.steps import Hold, Step
 
 
 class Peak(NamedTuple):
@@ -40,7 +40,7 @@ def peaks_of(steps: Sequence[Step], holds: Iterable[Hold]) -> list[Peak]:
     for accelerator, present in sorted(on.items()):
         if all(hold.taken_by is None and hold.given_by is None for hold in present):
             continue
-        sets = [_total(chosen) for chosen in _meeting(present, position, before)]
+        sets = [total_of(hold.amount for hold in chosen) for chosen in _meeting(present, position, before)]
         peaks.append(Peak(accelerator, max(total.high for total in sets), max(total.low for total in sets)))
     return peaks
 
@@ -48,8 +48,8 @@ def peaks_of(steps: Sequence[Step], holds: Iterable[Hold]) -> list[Peak]:
 def _meeting(holds: Sequence[Hold], position: Mapping[str, int], before: Sequence[int]) -> list[list[Hold]]:
     """Return the largest sets of holds of which every two may meet."""
 
-    def apart(one: Hold, other: Hold) -> bool:
-        for first, second in ((one, other), (other, one)):
+    def apart(hold: Hold, other: Hold) -> bool:
+        for first, second in ((hold, other), (other, hold)):
             if first.given_by is None or second.taken_by is None:
                 continue
             given, taken = position[first.given_by], position[second.taken_by]
@@ -68,13 +68,6 @@ def _meeting(holds: Sequence[Hold], position: Mapping[str, int], before: Sequenc
                 added.append([*met, hold])
         sets += [new for index, new in enumerate(added) if new not in added[:index]]
     return sets
-
-
-def _total(holds: Iterable[Hold]) -> Amount:
-    total = NOTHING
-    for hold in holds:
-        total = total.plus(hold.amount)
-    return total
 
 
 class Seconds(NamedTuple):

@@ -97,12 +97,12 @@ class Distances:
 
     def with_freed(self, before: Inventory, after: Inventory, nodes: Iterable[Node]) -> Distances:
         """Return the distances with nodes that only the plan before has; domains of one name are the same."""
-        known = [{name: number for number, name in enumerate(level.names)} for level in reversed(after.domains)]
+        numbers_of = [{name: number for number, name in enumerate(level.names)} for level in reversed(after.domains)]
         levels = list(reversed(before.domains_at(after.levels)))
         freed = {}
         for node in nodes:
             domains = [level.names[level.ids[-1 - node]] for level in levels]
-            freed[node] = tuple(numbers.get(name, name) for numbers, name in zip(known, domains, strict=True))
+            freed[node] = tuple(numbers.get(name, name) for numbers, name in zip(numbers_of, domains, strict=True))
         return replace(self, freed=freed)
 
     def domain(self, level: int, node: Node) -> object:
@@ -220,14 +220,14 @@ class Source:
 
     def around(self, place: Place) -> list[Domain]:
         """Return the domains of a place, from inside, without those that have no slot for sure."""
-        known = self._around.get(place)
-        if known is None:
-            known = self._around[place] = []
+        domains = self._around.get(place)
+        if domains is None:
+            domains = self._around[place] = []
             if self._side.numbers_on(place.node):
-                known += [(_OF_DEVICE, _device(place)), (_OF_NODE, place.node)]
+                domains += [(_OF_DEVICE, _device(place)), (_OF_NODE, place.node)]
             for level in range(_OUTSIDE, len(self.levels)):
-                known.append((level, self._distances.domain(level - _OUTSIDE, place.node)))
-        return known
+                domains.append((level, self._distances.domain(level - _OUTSIDE, place.node)))
+        return domains
 
     def inside(self, level: int, domain: Any) -> Iterator[int]:
         """Return the slots in a domain of a level, which is numbered from inside; ascending."""

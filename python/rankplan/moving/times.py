@@ -9,9 +9,9 @@ from typing import NamedTuple
 from rankplan.moving.boxes import Bytes
 from rankplan.moving.costs import STEPS, MoveCosts
 from rankplan.moving.instances import Component, Instance
-from rankplan.moving.ordering import Step
 from rankplan.moving.peaks import Seconds
 from rankplan.moving.senders import DEVICE, STORAGE, Delivery
+from rankplan.moving.steps import Step
 
 _Sizes = dict[tuple[str, str], dict[int, Bytes]]
 """Bytes by the component and the level, then by the slot that sends or receives them."""
@@ -116,19 +116,19 @@ def _longest(
     traffic: _Traffic, components: Mapping[str, Component], costs: MoveCosts, missing: dict[str, None]
 ) -> Seconds:
     """Return the seconds of the slot that sends or receives the longest."""
-    longest, known = 0.0, True
+    longest, is_known = 0.0, True
     for direction in traffic:
         seconds: dict[tuple[str, int], float] = {}
         for (name, level), sizes in direction.items():
             side = components[name].after or components[name].before
             if side is not None and not side.keeper.known:
                 missing[f"memory of {name}"] = None
-                known = False
+                is_known = False
             elif level in costs.bandwidth:
                 for slot, size in sizes.items():
                     seconds[name, slot] = seconds.get((name, slot), 0.0) + float(size) / costs.bandwidth[level]
             elif level != DEVICE:
                 missing[f"bandwidth.{level}"] = None
-                known = False
+                is_known = False
         longest = max(longest, *seconds.values(), 0.0)
-    return Seconds(longest, longest if known else None)
+    return Seconds(longest, longest if is_known else None)

@@ -22,10 +22,11 @@ from rankplan.moving.instances import Component, Instance, Work, work_of
 from rankplan.moving.lent import sleep_and_wake
 from rankplan.moving.moves import Move, Moves
 from rankplan.moving.names import Naming, named
-from rankplan.moving.ordering import Group, Hold, Member, Ordered, Step, groups_of, sleeping_choices
+from rankplan.moving.ordering import Group, Member, groups_of, sleeping_choices
 from rankplan.moving.peaks import Peak, Seconds, longest_path, peaks_of
 from rankplan.moving.senders import HOST, STORAGE, Delivery, Distances, Sender, Sending
 from rankplan.moving.sides import Node, Side, check_alive, common_nodes, dead_hardware, deserted, side_after
+from rankplan.moving.steps import Hold, Ordered, Step
 from rankplan.moving.times import step_seconds
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.words import as_int
@@ -230,11 +231,11 @@ def transition(
         raise PlacementError([faults.bad_names(names)])
     _check_same_job(before, after)
     distances = Distances.of(after.inventory)
-    known = read_costs(costs, dict.fromkeys([*before, *after]), (*distances.names, HOST, STORAGE))
+    stated = read_costs(costs, dict.fromkeys([*before, *after]), (*distances.names, HOST, STORAGE))
     if asleep is not None:
         if without:
             raise PlacementError([faults.dead_and_asleep()])
-        return _lending(before, after, asleep, known)
+        return _lending(before, after, asleep, stated)
     nodes, new_nodes = common_nodes(before, after)
     dead = dead_hardware(before, after, nodes, [without] if isinstance(without, str) else without)
     old = {name: Side.of(component, nodes) for name, component in before.items()}
@@ -252,27 +253,27 @@ def transition(
         unchanged |= {name: unchanged_slots(old[name], side) for name, side in sides.items()}
         new |= sides
     changes = {name: changes_of(old.get(name), new.get(name), slots) for name, slots in unchanged.items()}
-    return _Solving(before, after, changes, namings, known, distances, least).transition()
+    return _Solving(before, after, changes, namings, stated, distances, least).transition()
 
 
 def _check_same_job(before: Plan, after: Plan) -> None:
     """Raise `PlacementError` (``other-job``) for plans that are not of one job."""
-    found: list[Diagnostic] = []
+    differences: list[Diagnostic] = []
     if before.dialect is not None and after.dialect is not None and before.dialect != after.dialect:
-        found.append(faults.other_dialect(before.dialect, after.dialect))
+        differences.append(faults.other_dialect(before.dialect, after.dialect))
     elif (before or after) and not set(before) & set(after):
-        found.append(faults.nothing_in_common(list(before), list(after)))
+        differences.append(faults.nothing_in_common(list(before), list(after)))
     for name in (name for name in before if name in after):
         old, new = before[name].memory, after[name].memory
         if old is None or new is None:
             if old is not new:
-                found.append(faults.other_use(name, *(_use(memory) for memory in (old, new))))
+                differences.append(faults.other_use(name, *(_use(memory) for memory in (old, new))))
         elif old.kind != new.kind or (old.training, old.engine) != (new.training, new.engine):
-            found.append(faults.other_use(name, _use(old), _use(new)))
+            differences.append(faults.other_use(name, _use(old), _use(new)))
         elif (old.model, old.params) != (new.model, new.params):
-            found.append(faults.other_model(name, *(_model_name(memory) for memory in (old, new))))
-    if found:
-        raise PlacementError(found)
+            differences.append(faults.other_model(name, *(_model_name(memory) for memory in (old, new))))
+    if differences:
+        raise PlacementError(differences)
 
 
 def _use(memory: Any) -> str:
@@ -321,6 +322,18 @@ class _Attempt:
     groups: list[list[Member]]
     orders: list[Ordered | None]
     blocked: list[int]
+
+
+class _Compromise(NamedTuple):
+    """An order of a group at a price.
+
+    ``sleeping`` are instances that sleep in it; ``is_optimal``: no fewer bytes could. ``fits``: upper bounds allow it.
+    """
+
+    order: Ordered
+    sleeping: tuple[Instance, ...] = ()
+    is_optimal: bool = True
+    fits: bool = True
 
 
 class _Solving:
@@ -419,10 +432,11 @@ class _Solving:
         unknown: list[tuple[str, int]] = []
         for members, order in zip(attempt.groups, attempt.orders, strict=True):
             if order is None:
-                order, sleeping, exact, fits = self._broken(attempt.work, members)
-                slept |= set(sleeping)
-                optimal = optimal and exact
-                if not fits:
+                compromise = self._compromise(attempt.work, members)
+                order = compromise.order
+                slept |= set(compromise.sleeping)
+                optimal = optimal and compromise.is_optimal
+                if not compromise.fits:
                     answer = "unknown"
                     unknown += _uncertain(order, self._sizes, self._before, self._after)
             steps += order.steps
@@ -454,18 +468,19 @@ class _Solving:
             costs=self._costs,
         )
 
-    def _broken(self, work: Work, members: Sequence[Member]) -> tuple[Any, tuple[Instance, ...], bool, bool]:
-        """Return an order where upper bounds allow none, who sleeps, whether the fewest sleep, and whether it fits.
+    def _compromise(self, work: Work, members: Sequence[Member]) -> _Compromise:
+        """Return an order of a group of which not all may be awake, and fit at most, at any time.
 
-        First, instances sleep; then lower bounds count; then both. Raises `PlacementError` (``transition-stuck``).
+        First, nobody has to keep serving who need not. Then instances sleep; then lower bounds count; then both. Raises
+        `PlacementError` (``transition-stuck``).
         """
         if work.has_wishes(instance for _, instance in members):
             work = work.without_wishes()
             group = Group(work, members, self._sizes, strict=True)
             actions = group.order()
             if actions is not None:
-                return group.steps(actions), (), True, True
-        block, exhausted = None, False
+                return _Compromise(group.steps(actions))
+        awake = None
         for strict in (True, False):
             choices = [((), True), *sleeping_choices(work, members)]
             for sleeping, exact in choices[1:] if strict else choices:
@@ -474,21 +489,25 @@ class _Solving:
                 group = Group(work, members, self._sizes, strict=strict, sleeping=sleeping)
                 actions = group.order()
                 if actions is not None:
-                    return group.steps(actions), sleeping, exact, strict
+                    return _Compromise(group.steps(actions), sleeping, exact, fits=strict)
                 if not strict and not sleeping:
-                    block, exhausted = group.block, group.gave_up
-        if exhausted:
-            raise PlacementError([faults.no_order_found(sorted({instance.component for _, instance in members}))])
-        if block is None:
-            names = {instance.component for _, instance in members}
-            for name, least in sorted(work.serving.items()):
-                if name in names:
-                    raise PlacementError([faults.not_serving(name, least)])
-            waiting = [f"{instance.component}/{instance.number} {side}" for side, instance in members]
-            raise PlacementError([faults.waiting_for_each_other(waiting)])
-        node, index = block.accelerator
-        where = f"accelerator {index} of {_node_name(self._before, self._after, node)}"
-        raise PlacementError([faults.stuck(where, int(block.needed), int(block.size), block.holders)])
+                    awake = group
+        raise PlacementError([self._why_stuck(work, members, awake)])
+
+    def _why_stuck(self, work: Work, members: Sequence[Member], awake: Group | None) -> Diagnostic:
+        """Return the fault of a group without an order; ``awake`` has searched for one in which nobody sleeps."""
+        components = {instance.component for _, instance in members}
+        if awake is not None and awake.gave_up:
+            return faults.no_order_found(sorted(components))
+        if awake is not None and awake.block is not None:
+            node, index = awake.block.accelerator
+            where = f"accelerator {index} of {_node_name(self._before, self._after, node)}"
+            return faults.stuck(where, int(awake.block.needed), int(awake.block.size), awake.block.holders)
+        for name, least in sorted(work.serving.items()):
+            if name in components:
+                return faults.not_serving(name, least)
+        waiting = [f"{instance.component}/{instance.number} {side}" for side, instance in members]
+        return faults.waiting_for_each_other(waiting)
 
     def _hosts_hold(self, work: Work, sleeping: Collection[Instance]) -> bool:
         """Whether the nodes have memory for what sleeps, as far as that is known."""
