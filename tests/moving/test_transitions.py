@@ -766,6 +766,18 @@ def test_a_process_on_a_dead_accelerator_is_lost(each: str, expected: dict[str, 
     assert verify(found).breaches == ()
 
 
+@pytest.mark.parametrize("serving", [1, 2])
+def test_a_lost_engine_is_not_counted_among_those_that_serve(serving: int) -> None:
+    memory = {"parallel": {"tp": 2}, "memory": {**ENGINE, "model": MODEL}}
+    before = planned({"rollout": {"placement": "0-5", **memory}}, 1, 12, "80 GiB")
+    after = planned({"rollout": {"placement": "6-9", **memory}}, 1, 12, "80 GiB")
+    found = transition(before, after, without="h0/5", serving=serving)
+    assert kinds(found) == {"move": 4, "lost": 1, "stop": 1} and verify(found).breaches == ()
+    stops = {step.id: step.needs for step in found.steps if step.do == "stop-routing"}
+    assert list(stops) == ["stop-routing rollout/0", "stop-routing rollout/1"]
+    assert sum(need.startswith("route") for need in stops["stop-routing rollout/1"]) == serving
+
+
 def test_a_node_that_renumbered_processes_leave_behind_is_alive() -> None:
     """Its engine ends; that another one, on its own devices, now has the same number means nothing."""
     before = on(hosts(3, 8), rollout=engines("0-1,8-9,16-17", 3))

@@ -99,7 +99,6 @@ class StepMaker:
     def _stop(self, instance: Instance) -> None:
         leaving = self._work.leaving[instance]
         if leaving.is_lost:
-            self._stopped += [instance] if leaving.serves else []
             return
         needs = set[str]()
         if leaving.serves:
