@@ -189,6 +189,20 @@ def test_what_trains_nothing_online_is_no_job(command: str, what: str, tmp_path:
     assert fault.code == "no-components" and f" is {what}, not an RL job" in fault.message
 
 
+@pytest.mark.parametrize(
+    ("program", "code", "said"),
+    [
+        ("grpo_fast", "unknown-key", "open-instruct has no `actor_num_gpus_per_node` any more: it refuses the command"),
+        ("ppo_vllm_thread_ray_gtrl", "no-components", "gtrl.py` is a trainer that open-instruct no longer has: there"),
+    ],
+)
+def test_what_only_older_versions_have_is_named(program: str, code: str, said: str, tmp_path: Path) -> None:
+    (path := tmp_path / "run.sh").write_text(f"python open_instruct/{program}.py --actor_num_gpus_per_node 7 8\n")
+    (fault,) = rankplan.check(path).faults
+    assert fault.code == code and said in fault.message
+    assert fault.line == 1 and fault.help
+
+
 def test_learners_of_olmo_core_may_share_a_node(tmp_path: Path) -> None:
     """`grpo.py`: SPREAD, and as many CPUs; no check of the batch."""
     (path := tmp_path / "run.sh").write_text(

@@ -12,6 +12,12 @@ from rankplan.words import counted
 _GENERAL_HELP = "use fewer learners on each node, or nodes with more GPUs"
 
 
+def renamed_learners() -> Diagnostic:
+    """Return the fault of learners under the name that they had before (``HfArgumentParser`` refuses the flag)."""
+    message = "open-instruct has no `actor_num_gpus_per_node` any more: it refuses the command"
+    return Diagnostic("unknown-key", message, "write num_learners_per_node, which has the same numbers")
+
+
 def not_learners(value: Any) -> Diagnostic:
     """Return the fault of a value that is no list of numbers of learners."""
     allowed = "one or more whole numbers of 1 or more"

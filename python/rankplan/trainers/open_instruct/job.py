@@ -41,6 +41,8 @@ class LearnersJob(Job):
     def __init__(self, config: Config) -> None:
         self.is_olmo_core = config.program.endswith(_OLMO_CORE)
         self.states_memory = not self.is_olmo_core  # FSDP of OLMo-core has other keys
+        if config.stated(keys.OLDER_LEARNERS):
+            config.faults.add(config.key_place(keys.OLDER_LEARNERS), faults.renamed_learners())
         self.learners = _learners(config)
         self.learners_at = config.where(keys.LEARNERS)
         self.num_engines, self.tensor = config[keys.NUM_ENGINES], config[keys.TENSOR]

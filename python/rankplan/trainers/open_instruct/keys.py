@@ -8,6 +8,7 @@ MASON = "mason"
 """The program that starts a job on Beaker, with a number of nodes and of GPUs on each."""
 
 LEARNERS = anything("num_learners_per_node", "the learners of each node: a GPU for each", tells="alone")
+OLDER_LEARNERS = anything("actor_num_gpus_per_node", "nothing: it has become num_learners_per_node")
 SINGLE_GPU = switch("single_gpu_mode", "whether engines share the GPUs of the learners")
 NUM_ENGINES = size("vllm_num_engines", "the engines", default=1)
 TENSOR = size("vllm_tensor_parallel_size", "the size of an engine", default=1)
