@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rankplan._core import Placements as Placements
     from rankplan._core import RankMap as RankMap
     from rankplan._core import RankSet as RankSet
+    from rankplan._core import Requests as Requests
     from rankplan._core import error_codes as error_codes
     from rankplan.accelerators import register_accelerator as register_accelerator
     from rankplan.arranging.arrange import arrange as arrange
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from rankplan.dialects.convert import convert as convert
     from rankplan.errors import ClusterError as ClusterError
     from rankplan.errors import Diagnostic as Diagnostic
+    from rankplan.errors import Faults as Faults
     from rankplan.errors import Label as Label
     from rankplan.errors import LaunchError as LaunchError
     from rankplan.errors import PlacementError as PlacementError
@@ -113,7 +115,9 @@ if TYPE_CHECKING:
     from rankplan.tuning.splits import SplitTime as SplitTime
 
 _NAMES = {
-    "_core": ("Chunks", "Groups", "Packed", "Placement", "Placements", "RankMap", "RankSet", "error_codes"),
+    "_core": (
+        *("Chunks", "Groups", "Packed", "Placement", "Placements", "RankMap", "RankSet", "Requests", "error_codes"),
+    ),
     "accelerators": ("register_accelerator",),
     "arranging.arrange": ("arrange",),
     "arranging.task": ("Arrangement",),
@@ -128,7 +132,7 @@ _NAMES = {
         *("PlacementStrategy", "parse_placement"),
     ),
     "errors": (
-        *("ClusterError", "Diagnostic", "Label", "LaunchError", "PlacementError", "RankplanError"),
+        *("ClusterError", "Diagnostic", "Faults", "Label", "LaunchError", "PlacementError", "RankplanError"),
         *("ResourceOutOfRangeError", "WorkerError"),
     ),
     "render.report": ("Report",),

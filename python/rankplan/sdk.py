@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from rankplan.plans.requests import NodeOrder as NodeOrder
     from rankplan.read.text.programs import Program as Program
     from rankplan.read.text.sizes import Sizes as Sizes
-    from rankplan.read.text.started import CommandWord as CommandWord
     from rankplan.read.text.started import Started as Started
     from rankplan.words import must_be as must_be
 
@@ -64,7 +63,7 @@ _NAMES = {
     "plans.requests": ("NodeOrder",),
     "read.text.programs": ("Program",),
     "read.text.sizes": ("Sizes",),
-    "read.text.started": ("CommandWord", "Started"),
+    "read.text.started": ("Started",),
     "words": ("must_be",),
 }
 """The names by the module that has them."""

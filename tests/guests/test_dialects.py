@@ -137,7 +137,7 @@ def test_commands_know_the_names_of_guests(tiny: Path) -> None:
     assert run("plan", str(path), "--nodes", "1x8", "--dialect", "tiny").exit_code == 0
     converted = run("convert", str(path), "--nodes", "1x8", "--to", "tiny")
     assert (converted.exit_code, converted.stdout) == (0, "tiny:\n  gpus: 4\n")
-    assert "[rlinf|verl|slime|roll|other|tiny]" in run("convert", "--help").stdout
+    assert "[rlinf|verl|slime|roll|prime_rl|trl|other|tiny]" in run("convert", "--help").stdout
     kept_out = run("plan", str(path), "--nodes", "1x8", "--no-guests")
     assert kept_out.exit_code == 1 and "it has no key of a system that rankplan reads" in kept_out.stderr
     assert '"gpus"' in run("schema").stdout

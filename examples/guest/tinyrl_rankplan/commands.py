@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rankplan import sdk
+from rankplan import Faults, sdk
 
 _ACCELERATE = "TINYRL_ACCELERATE"
 """The variable with the config that TinyRL passes to accelerate, in place of a launcher."""
@@ -51,7 +49,7 @@ def learner_processes(config: sdk.Config) -> sdk.Processes | None:
     return processes
 
 
-def learner_commands(program: sdk.Started | None, collector: Any) -> list[sdk.NodeCommand]:
+def learner_commands(program: sdk.Started | None, collector: Faults) -> list[sdk.NodeCommand]:
     """Return the command that starts the learner on each node; the plan decides its nodes, processes and GPUs."""
     if program is None:
         return []
@@ -60,7 +58,7 @@ def learner_commands(program: sdk.Started | None, collector: Any) -> list[sdk.No
 
 
 def _launched(command: sdk.Command) -> sdk.Processes | None:
-    file: sdk.CommandWord | None = command.program.variables.get(_ACCELERATE)
+    file: sdk.Started.Word | None = command.program.variables.get(_ACCELERATE)
     if file is None:
         return command.processes()
     return command.accelerated({"config_file": file})

@@ -17,4 +17,5 @@ DIALECT = sdk.Dialect(
     ),
     trainer="tinyrl.train",
     writers={"": "tinyrl_rankplan.writing:written"},
+    tried=sdk.Tried("1.0.0", "VERSION", named="tinyrl", project="pyproject.toml"),
 )

@@ -11,6 +11,7 @@ from rankplan.dialects.placing.placer import Placer
 from rankplan.errors import Diagnostic, Faults
 from rankplan.nodes.inventory import Inventory
 from rankplan.plans.requests import NodeOrder
+from rankplan.read.components import ASSUMED
 
 if TYPE_CHECKING:
     from rankplan.plans.model import Model
@@ -28,6 +29,8 @@ class Job(ABC):
 
     sorts_first: ClassVar[bool] = False
     """Whether the trainer sorts all nodes before it takes accelerators, and not only those of a pool."""
+    usual_accelerators: ClassVar[int] = ASSUMED
+    """The accelerators of a node that nothing states otherwise."""
     finds_all: ClassVar[bool] = False
     """Whether faults of the config are reported together with those of its places, and not before them."""
 

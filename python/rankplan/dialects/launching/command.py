@@ -8,7 +8,7 @@ from typing import Any
 from rankplan.dialects.launching import launcher, node_commands, steps
 from rankplan.dialects.launching.flags import Flags
 from rankplan.dialects.launching.processes import Processes
-from rankplan.errors import Faults
+from rankplan.errors import Faults, Where
 from rankplan.plans.node_command import NodeCommand
 from rankplan.read.text.started import Started
 
@@ -19,6 +19,13 @@ class Command:
     def __init__(self, program: Started, faults: Faults) -> None:
         self.program = program
         self.faults = faults
+
+    @staticmethod
+    def without_script(where: Where, *words: str, arguments: Sequence[str] = ()) -> Started:
+        """Return a program that no script starts: its words, then its arguments. ``where`` is what states it."""
+        launch = tuple(Started.Word(text, where, text) for text in words)
+        own = tuple(Started.Word(text, where, text) for text in arguments)
+        return Started(words[-1], where, {}, launch=launch, arguments=own)  # type: ignore[arg-type]  # no file has it
 
     def processes(self) -> Processes | None:
         """Return the processes that accelerate, torchrun or Python starts, ``None`` if the command has no launcher."""

@@ -7,25 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from typing import TypeAlias
 
 from rankplan.errors import Where
 from rankplan.frozen import frozen
 from rankplan.read.text.document import Section
-
-
-@frozen
-class CommandWord:
-    """A word of a command, or a variable: its text, ``None`` if only a run knows it; its place; and why it is unknown.
-
-    ``shown`` is the text with ``...`` for what is unknown. ``nodes`` are the nodes of the Slurm job that it names, as
-    positions in the list of the job. ``variable`` is the one of the environment that decides it.
-    """
-
-    text: str | None
-    where: Where
-    shown: str = ""
-    nodes: tuple[int, ...] = ()
-    variable: str = ""
 
 
 @frozen(slots=False)
@@ -39,25 +25,36 @@ class Started:
     ``folder`` is the one that the script has changed to. ``is_main``: its values are those of the config.
     """
 
+    @frozen
+    class Word:
+        """A word of a command, or a variable: its text, ``None`` if only a run knows it, and its place.
+
+        ``shown`` is the text with ``...`` for what is unknown. ``nodes`` are the nodes of the Slurm job that it names,
+        as positions in the list of the job. ``variable`` is the one of the environment that decides it.
+        """
+
+        text: str | None
+        where: Where
+        shown: str = ""
+        nodes: tuple[int, ...] = ()
+        variable: str = ""
+
     name: str
     where: Where
     values: Section
     part: str = ""
-    launch: tuple[CommandWord, ...] = ()
-    arguments: tuple[CommandWord, ...] = ()
-    around: tuple[tuple[CommandWord, ...], ...] = ()
-    variables: Mapping[str, CommandWord] = field(default_factory=dict)
+    launch: tuple[Word, ...] = ()
+    arguments: tuple[Word, ...] = ()
+    around: tuple[tuple[Word, ...], ...] = ()
+    variables: Mapping[str, Word] = field(default_factory=dict)
     folder: str = ""
     is_main: bool = False
 
-    @classmethod
-    def of_words(cls, where: Where, *words: str, arguments: Sequence[str] = ()) -> Started:
-        """Return a program that no script starts: its words, then its arguments. ``where`` is what states it."""
-        launch = tuple(CommandWord(text, where, text) for text in words)
-        own = tuple(CommandWord(text, where, text) for text in arguments)
-        return cls(words[-1], where, {}, launch=launch, arguments=own)  # type: ignore[arg-type]  # no file has it
-
     @property
-    def launchers(self) -> Sequence[Sequence[CommandWord]]:
+    def launchers(self) -> Sequence[Sequence[Word]]:
         """The words of the launchers, those around the command first."""
         return (*self.around, self.launch)
+
+
+CommandWord: TypeAlias = Started.Word
+"""A word of a command; trainers call it by the class that has it."""

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from rankplan.errors import Faults
-from rankplan.sdk import Command, CommandWord, Config, Mask, Processes, Started, Where
+from rankplan import Faults
+from rankplan.sdk import Command, Config, Mask, Processes, Started, Where
 from rankplan.trainers.ms_swift import keys
 
 _OF_TORCHRUN = {"NPROC_PER_NODE": "nproc_per_node", "NNODES": "nnodes", "NODE_RANK": "node_rank"}
@@ -74,18 +74,18 @@ def trainer_of(config: Config, program: Started | None, collector: Faults) -> Tr
 
 
 def _own_processes(
-    config: Config, program: Started | None, variables: Mapping[str, CommandWord], collector: Faults
+    config: Config, program: Started | None, variables: Mapping[str, Started.Word], collector: Faults
 ) -> Processes:
     """Return the processes that ms-swift itself starts: those of the command of torchrun that it makes, or one."""
     where = config.place if program is None else program.where
     one = Processes("python", where=where, nodes_at=where)
     if not any(name in variables for name in _STARTING):
         return one
-    words = [CommandWord("torchrun", where)]
+    words = [Started.Word("torchrun", where)]
     for name, flag in _OF_TORCHRUN.items():
         if name in variables:
-            words += [CommandWord(f"--{flag}", variables[name].where), variables[name]]
-    words.append(CommandWord("rlhf.py", where))
+            words += [Started.Word(f"--{flag}", variables[name].where), variables[name]]
+    words.append(Started.Word("rlhf.py", where))
     made = Started(name="torchrun", where=where, values=config.section, launch=tuple(words))  # type: ignore[arg-type]
     return Command(made, collector).processes() or one
 
@@ -138,7 +138,7 @@ def _port(text: str) -> int:
     return int(text) if re.fullmatch("[0-9]{1,5}", text) else keys.DEFAULT_PORT
 
 
-def _variables(config: Config, program: Started | None) -> Mapping[str, CommandWord]:
+def _variables(config: Config, program: Started | None) -> Mapping[str, Started.Word]:
     """Return the variables of a command, and those of ``ENV`` that its environment lacks."""
     section = config.section.get(_ENVIRONMENT)
     own = {} if program is None else dict(program.variables)
@@ -146,5 +146,5 @@ def _variables(config: Config, program: Started | None) -> Mapping[str, CommandW
         return own
     inner = config.inner(_ENVIRONMENT)
     for name, value in section.items():
-        own.setdefault(str(name), CommandWord(str(value), inner.value_place(name), str(value)))
+        own.setdefault(str(name), Started.Word(str(value), inner.value_place(name), str(value)))
     return own

@@ -12,12 +12,10 @@ Follows ms-swift's ``MegatronRayPipeline``, ``ResourcePool``, ``WorkerGroup.from
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from math import gcd
 
-from rankplan import Actors
-from rankplan.dialects.placing.engines import engine_sizes
-from rankplan.frozen import frozen
-from rankplan.read.components import ASSUMED
+from rankplan import Actors, Parallel
 from rankplan.sdk import Config, Job, NodeOrder, Placer, Sizes, Taken, Where
 from rankplan.trainers.ms_swift import faults, keys
 from rankplan.trainers.ms_swift.pools import Pool, read_pools, training_sizes
@@ -27,7 +25,7 @@ _MEGATRON_ON_RAY = "megatron rlhf"
 _PIPELINE = "swift.ray.megatron.pipeline"
 
 
-@frozen
+@dataclass(frozen=True)
 class _Replicas:
     """The engines of a role: the GPUs of each, its sizes, and the place of what decides the number."""
 
@@ -61,9 +59,9 @@ class PoolsJob(Job):
         """
         together = sum(pool.gpus for pool in self.pools)
         nodes = max((pool.nodes for pool in self.pools), default=1)
-        if together <= ASSUMED:
+        if together <= self.usual_accelerators:
             return nodes, max(together, 1)
-        each = max(ASSUMED, *(pool.gpus for pool in self.pools))
+        each = max(self.usual_accelerators, *(pool.gpus for pool in self.pools))
         free: list[int] = []
         for pool in self.pools:
             for _ in range(pool.nodes):
@@ -150,7 +148,7 @@ def _replicas(config: Config, role: str) -> _Replicas:
         texts.append(f"{keys.DATA.name} {data}")
     places = {"tp": section.where(keys.TENSOR)} if section.stated(keys.TENSOR) else {}
     paths = {"tp": section.path(keys.TENSOR)}
-    sizes = Sizes(engine_sizes(tensor, 1, 1), section.place, places, paths)
+    sizes = Sizes(Parallel(tp=tensor, order="tp-cp-ep-pp-dp"), section.place, places, paths)
     return _Replicas(tensor * data, " x ".join(texts), sizes, section.where(keys.TENSOR))
 
 

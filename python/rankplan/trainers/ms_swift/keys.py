@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankplan.parallel import MEGATRON
 from rankplan.sdk import Config, Key, KeyTable, anything, size, switch, text
 
 TRAIN, ROLLOUT, TEACHER = ROLES = ("train", "rollout", "teacher")
@@ -38,7 +37,13 @@ COLOCATE_GROUPS = anything("colocate_groups", "the roles that share GPUs")
 SLEEP_LEVEL = size("sleep_level", "whether colocated engines sleep", default=1, least=0)
 TRAINING = {
     kind: size(f"@.{name}", "sizes of the training", at=(TRAIN,), fallbacks=(name,))
-    for kind, (name,) in MEGATRON.items()
+    for kind, name in {
+        "tp": "tensor_model_parallel_size",
+        "cp": "context_parallel_size",
+        "ep": "expert_model_parallel_size",
+        "etp": "expert_tensor_parallel_size",
+        "pp": "pipeline_model_parallel_size",
+    }.items()
 }
 
 

@@ -7,16 +7,15 @@ Follows ms-swift's ``parse_ray_yaml``, ``_validate_colocate_groups``, ``RayConfi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rankplan import Diagnostic
-from rankplan.frozen import frozen
 from rankplan.sdk import Config, Sizes, Where
 from rankplan.trainers.ms_swift import faults, keys
 
 
-@frozen
+@dataclass(frozen=True)
 class Pool:
     """The GPUs of some roles: ``gpus`` on each of so many nodes, at the place of the first role's number."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from rankplan import Plan
-from rankplan._core import Requests
+from rankplan import Plan, Requests
 from rankplan.dialects.placing.resizing import by_component, more_groups, own_accelerators
 
 

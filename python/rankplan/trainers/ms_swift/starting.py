@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rankplan.errors import Faults
+from rankplan import Faults
 from rankplan.sdk import Command, Config, NodeCommand, Started
 from rankplan.trainers.ms_swift import keys
 from rankplan.trainers.ms_swift.commands import Server, Trainer
@@ -55,4 +55,4 @@ def server_flags(config: Config, server: Server, component: str, *, is_megatron:
 def program_of_file(config: Config, *, is_megatron: bool) -> Started:
     """Return the program that starts a YAML file without a command."""
     place = config.place
-    return Started.of_words(place, "megatron" if is_megatron else "swift", arguments=("rlhf", place.file or ""))
+    return Command.without_script(place, "megatron" if is_megatron else "swift", arguments=("rlhf", place.file or ""))

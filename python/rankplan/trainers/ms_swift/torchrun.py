@@ -16,9 +16,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from rankplan import Parallel
-from rankplan.errors import Faults
-from rankplan.read.components import ASSUMED
+from rankplan import Faults, Parallel
 from rankplan.sdk import Config, Device, Job, NodeCommand, Placer, Sizes, Started, Taken
 from rankplan.trainers.ms_swift import faults, keys
 from rankplan.trainers.ms_swift.commands import (
@@ -163,12 +161,12 @@ class TorchrunJob(Job):
         """Return the nodes of the commands, each with the devices that these name, or 8."""
         trainer = self.trainer
         nodes = max([trainer.processes.nodes, *(server.node + 1 for server in self.servers)])
-        each = [trainer.processes.on_node(ASSUMED)]
+        each = [trainer.processes.on_node(self.usual_accelerators)]
         for mask in (trainer.mask, *(server.mask for server in self.servers)):
             each += [device + 1 for device in mask.devices or ()]
         each += [server.tensor * server.data for server in self.servers]
         is_masked = trainer.mask.devices is not None
-        return nodes, max(*each, ASSUMED) if is_masked or self.is_megatron else max(each)
+        return nodes, max(*each, self.usual_accelerators) if is_masked or self.is_megatron else max(each)
 
     def place(self, placer: Placer) -> None:
         """Place ``train``, and ``rollout`` on its devices or on those of servers."""

@@ -13,16 +13,13 @@ Follows open-instruct's ``create_model_and_optimizer`` and ``ModelGroup`` (`grpo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from rankplan import Actors, Parallel
-from rankplan._core import Short
-from rankplan.dialects.placing.engines import engine_sizes
-from rankplan.read.components import ASSUMED
+from rankplan import Actors, Diagnostic, Parallel
 from rankplan.sdk import Config, Job, Placer, Sizes, Taken
 from rankplan.trainers.open_instruct import faults, keys
-from rankplan.words import whole_number
 
 _LEARNER, _ENGINE = "learner", "vllm"
 _CPUS = 10
@@ -54,7 +51,7 @@ class LearnersJob(Job):
         self.sizes = self._read_sizes(config)
         tensor = config.path(keys.TENSOR)
         places = {"tp": config.where(keys.TENSOR)} if config.stated(keys.TENSOR) else {}
-        self.engine = Sizes(engine_sizes(self.tensor, 1, 1), self.engines_at, places, {"tp": tensor})
+        self.engine = Sizes(Parallel(tp=self.tensor, order="tp-cp-ep-pp-dp"), self.engines_at, places, {"tp": tensor})
         mason = config.part(keys.MASON)
         self.nodes, self.gpus = (0, 0) if mason is None else (mason[keys.NUM_NODES], mason[keys.GPUS])
 
@@ -97,9 +94,9 @@ class LearnersJob(Job):
             return self.nodes, self.gpus
         engines = 0 if self.is_single else self.num_engines
         together = sum(self.learners) + engines * self.tensor
-        if len(self.learners) == 1 and together <= ASSUMED:
+        if len(self.learners) == 1 and together <= self.usual_accelerators:
             return 1, together
-        each = max(ASSUMED, self.tensor, *self.learners)
+        each = max(self.usual_accelerators, self.tensor, *self.learners)
         left = sum((each - count) // self.tensor for count in self.learners)
         further = max(engines - left, 0)
         return len(self.learners) + -(-further // (each // self.tensor)), each
@@ -132,7 +129,7 @@ class LearnersJob(Job):
         """Place engines in a group of their own: on one node if one has room for all, else where there is room."""
         count = self.num_engines * self.tensor
 
-        def torn(short: Short) -> Any:
+        def torn(short: Any) -> Diagnostic:
             return faults.no_room(short.bundles, self.tensor, short.free)
 
         if count <= placer.pool_for(_ENGINE).largest:
@@ -157,9 +154,16 @@ def _learners(config: Config) -> Sequence[int]:
     if value is None:
         return [1]
     items = value if isinstance(value, Sequence) and not isinstance(value, str) else str(value).split()
-    numbers = [whole_number(item) for item in items]
+    numbers = [_number(item) for item in items]
     sizes = [number for number in numbers if number is not None and number > 0]
     if not sizes or len(sizes) < len(numbers):
         config.faults.add(config.where(keys.LEARNERS), faults.not_learners(value))
         return [1]
     return sizes
+
+
+def _number(item: Any) -> int | None:
+    """Return a whole number, which flags have as a text; ``None`` for anything else."""
+    if isinstance(item, str):
+        return int(item) if re.fullmatch("[0-9]{1,9}", item) else None
+    return item if isinstance(item, int) and not isinstance(item, bool) else None

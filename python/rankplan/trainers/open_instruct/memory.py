@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import fixed, unless
-from rankplan.sdk import EFFECT, Role, number, setting, share, size, switch, text
+from rankplan.sdk import EFFECT, Role, anything, number, setting, share, size, switch, text
 from rankplan.trainers.open_instruct import keys
 
 _MODEL = text("model_name_or_path")
@@ -16,7 +14,7 @@ _PACK = size("pack_length", default=512)
 
 def _tokens(length: int | None, batch: int | None) -> int | None:
     """Return the most tokens of a micro-batch: packs of full length."""
-    return convert.micro_batch(None, None, batch, length)
+    return None if batch is None or length is None else batch * length
 
 
 def _length(prompt: int | None, response: int | None, evaluated: int | None) -> int | None:
@@ -36,26 +34,44 @@ def _reference(loads: Any, beta: Any) -> Any:
     return EFFECT if loads and beta != 0 else None
 
 
+def _recomputed(enabled: Any) -> str | None:
+    """Return whether every layer is computed again."""
+    if enabled is None:
+        return None
+    return "full" if enabled else "none"
+
+
+def _effect(*values: Any) -> Any:
+    """Return `EFFECT` if any value is set: no setting states what it does."""
+    return (
+        EFFECT
+        if any(value is not None and str(value).lower() not in ("none", "false", "0") for value in values)
+        else None
+    )
+
+
 ROLES = (
     Role(
         {"learner": ""},
-        fixed("training", {"training": "deepspeed"}),
+        setting("training", by=lambda: {"training": "deepspeed"}),
         setting("model", _MODEL),
         (
             setting("length", _PACK),
             setting("tokens", _PACK, size("per_device_train_batch_size", default=1), by=_tokens),
             setting("zero_stage", _STAGE),
-            setting("optimizer_on_host", switch("deepspeed_offload_optimizer"), by=convert.whole),
-            setting("recompute", switch("gradient_checkpointing"), by=convert.checkpointed),
+            setting(
+                "optimizer_on_host", switch("deepspeed_offload_optimizer"), by=lambda offload: 1.0 if offload else None
+            ),
+            setting("recompute", switch("gradient_checkpointing"), by=_recomputed),
             setting("", switch("load_ref_policy", default=True), number("beta", default=0.05), by=_reference),
             setting("", _STAGE, size("deepspeed_zpg", default=8), by=_copied),
-            unless("deepspeed_offload_param", keys.SHARD_DEGREE, keys.REPLICAS),
-            fixed("sleep", "none"),
+            setting("", anything("deepspeed_offload_param"), keys.SHARD_DEGREE, keys.REPLICAS, by=_effect),
+            setting("sleep", by=lambda: "none"),
         ),
     ),
     Role(
         {"vllm": ""},
-        fixed("engine", {"engine": "vllm"}),
+        setting("engine", by=lambda: {"engine": "vllm"}),
         setting("model", _MODEL),
         (
             setting("share", share("vllm_gpu_memory_utilization", default=0.9)),
@@ -66,8 +82,8 @@ ROLES = (
                 size("eval_response_length"),
                 by=_length,
             ),
-            setting("graphs", switch("vllm_enforce_eager", default=False), by=convert.captured),
-            fixed("sleep", "none"),
+            setting("graphs", switch("vllm_enforce_eager", default=False), by=lambda eager: not eager),
+            setting("sleep", by=lambda: "none"),
         ),
     ),
 )

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankplan import RankSet
-from rankplan.errors import Faults
-from rankplan.sdk import Command, Config, Job, NodeCommand, Placer, Started, must_be
+from rankplan import Faults, RankSet
+from rankplan.sdk import Command, Config, Job, NodeCommand, Placer, must_be
 from rankplan.trainers.prime_rl import faults, keys
 from rankplan.trainers.prime_rl.one_node import OneNode
 from rankplan.trainers.prime_rl.sections import check_sections, is_off, is_on, under_inference
@@ -95,7 +94,7 @@ class PrimeJob(Job):
         program = next((program for program in self.config.programs if program.is_main), None)
         if program is None:
             place = self.config.place
-            program = Started.of_words(place, "rl", arguments=("@", place.file or ""))
+            program = Command.without_script(place, "rl", arguments=("@", place.file or ""))
         serving = ["inference"] if self.nodes.infer_gpus else []
         inside = ["orchestrator", "env"] if self.environments else ["orchestrator"]
         return [Command(program, collector).on_nodes([*serving, "trainer"], inside=inside)]

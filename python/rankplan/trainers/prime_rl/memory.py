@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import fixed
 from rankplan.sdk import EFFECT, Key, Role, anything, fact, number, setting, share
 from rankplan.trainers.prime_rl import keys
 from rankplan.trainers.prime_rl.sections import is_on
@@ -98,7 +96,7 @@ _SERVER = (
         by=_effect,
     ),
 )
-_KIND_OF_SERVER = fixed("engine", {"engine": "vllm"})
+_KIND_OF_SERVER = setting("engine", by=lambda: {"engine": "vllm"})
 _MODEL_OF_SERVER = setting("model", keys.text(f"{_VLLM}.model", fallbacks=("model.name",)))
 
 
@@ -111,7 +109,7 @@ def _servers(component: str, *own: str) -> Role:
 ROLES = (
     Role(
         {"trainer": "trainer"},
-        fixed("training", {"training": "fsdp"}),
+        setting("training", by=lambda: {"training": "fsdp"}),
         setting("model", keys.MODEL),
         (
             setting("length", _SEQUENCE),
@@ -124,7 +122,7 @@ ROLES = (
             setting(
                 "optimizer",
                 keys.text("trainer.optim.type", default="adamw"),
-                by=convert.optimizer,
+                by=lambda name: "adam" if name == "adamw" else "sgd",  # of others, only the lower bound is known
             ),
             setting(
                 "optimizer_on_host",

@@ -13,9 +13,8 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from rankplan import Diagnostic
-from rankplan.errors import Faults
-from rankplan.sdk import Command, CommandWord, Config, Key, NodeCommand, Processes, Started, Where
+from rankplan import Diagnostic, Faults
+from rankplan.sdk import Command, Config, Key, NodeCommand, Processes, Started, Where
 from rankplan.trainers.prime_rl import command_keys as own
 from rankplan.trainers.prime_rl import faults, keys
 from rankplan.trainers.prime_rl.several_nodes import SeveralNodes
@@ -98,15 +97,15 @@ class Starting:
         return words[: words.index("run") + 1] if words[:1] == ["uv"] and "run" in words else []
 
     def _command(
-        self, words: Sequence[str], arguments: Sequence[str], variables: Mapping[str, CommandWord], **options: Any
+        self, words: Sequence[str], arguments: Sequence[str], variables: Mapping[str, Started.Word], **options: Any
     ) -> NodeCommand:
         """Return a command with these words behind ``uv run``; ``options`` are those of `Command.on_nodes`."""
-        started = Started.of_words(self.at, *self._before(), *words, arguments=arguments)
+        started = Command.without_script(self.at, *self._before(), *words, arguments=arguments)
         if self.program is not None:
             started = replace(started, folder=self.program.folder)
         return Command(replace(started, variables=variables), self.collector).on_nodes(**options)
 
-    def _variables(self, defaults: Mapping[str, str], key: Key[Any]) -> dict[str, CommandWord]:
+    def _variables(self, defaults: Mapping[str, str], key: Key[Any]) -> dict[str, Started.Word]:
         """Return the environment of a component: that of ``rl``, the defaults, and what the config states of it."""
         variables = {} if self.program is None else dict(self.program.variables)
         variables |= _words({**_COMMON, **defaults, "PRL_RUN_NAME": self.name}, self.at)
@@ -207,5 +206,5 @@ class Starting:
         )
 
 
-def _words(values: Mapping[Any, Any], where: Where) -> dict[str, CommandWord]:
-    return {str(name): CommandWord(str(value), where, str(value)) for name, value in values.items()}
+def _words(values: Mapping[Any, Any], where: Where) -> dict[str, Started.Word]:
+    return {str(name): Started.Word(str(value), where, str(value)) for name, value in values.items()}

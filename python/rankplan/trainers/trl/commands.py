@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from itertools import count, pairwise
 from typing import NamedTuple
 
-from rankplan.errors import Faults
-from rankplan.sdk import Command, CommandWord, Config, Mask, Processes, Started, Where
+from rankplan import Faults
+from rankplan.sdk import Command, Config, Mask, Processes, Started, Where
 from rankplan.trainers.trl import faults, keys
 from rankplan.trainers.trl.shipped import CONFIGS
 
@@ -80,7 +80,7 @@ def _processes(config: Config, program: Started, collector: Faults) -> Processes
     return command.processes() or Processes("python", where=program.where, nodes_at=program.where)
 
 
-def _flags(config: Config, program: Started | None, collector: Faults) -> dict[str, CommandWord]:
+def _flags(config: Config, program: Started | None, collector: Faults) -> dict[str, Started.Word]:
     """Return the flags that `trl` passes to accelerate: keys that no config of the trainer has."""
     flags = {}
     for name in _FLAGS:
@@ -92,13 +92,13 @@ def _flags(config: Config, program: Started | None, collector: Faults) -> dict[s
         if name in _SWITCHES and is_of_file:
             collector.add(config.named(name), faults.switch_in_file(name))
             continue
-        flags[name] = CommandWord(str(value), where, str(value))
+        flags[name] = Started.Word(str(value), where, str(value))
     named = config[keys.ACCELERATE_CONFIG]
     if named is not None:
         where = config.where(keys.ACCELERATE_CONFIG)
         is_known = named in CONFIGS or "/" in named or named.endswith((".yaml", ".yml", ".json"))
         if is_known or config.file_near(named) is not None:
-            flags["config_file"] = CommandWord(named, where, named)
+            flags["config_file"] = Started.Word(named, where, named)
         else:
             collector.add(where, faults.unknown_config(named, tuple(CONFIGS)))
     return flags
@@ -107,7 +107,7 @@ def _flags(config: Config, program: Started | None, collector: Faults) -> dict[s
 def alone(config: Config, collector: Faults) -> Trainer:
     """Return the trainer of a YAML file without a command, as `trl grpo --config` starts it."""
     place = config.place
-    flags = {"machine_rank": CommandWord("0", place, "0"), **_flags(config, None, collector)}
+    flags = {"machine_rank": Started.Word("0", place, "0"), **_flags(config, None, collector)}
     program = Started(name="trl grpo", where=place, values=config.section)  # type: ignore[arg-type]  # no command has it
     processes = Command(program, collector).accelerated(flags, CONFIGS)
     return Trainer(None, processes, tuple(range(processes.nodes)), _mask_in_file(config) or Mask())
@@ -149,7 +149,7 @@ def _has_size(values: Config) -> bool:
     return values.stated(keys.SERVER_TENSOR) or values.stated(keys.SERVER_DATA)
 
 
-def _short_sizes(words: Sequence[CommandWord]) -> dict[str, int]:
+def _short_sizes(words: Sequence[Started.Word]) -> dict[str, int]:
     """Return the sizes in short flags of vLLM: ``-tp 4``."""
     sizes = {}
     for flag, value in pairwise(words):

@@ -15,9 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from rankplan import Model, Parallel, RankSet
-from rankplan.errors import Faults, PlacementError
-from rankplan.read.components import ASSUMED
+from rankplan import Faults, Model, Parallel, PlacementError, RankSet
 from rankplan.sdk import Config, Device, Job, Key, Mask, NodeCommand, Placer, Sizes, Started, Taken, Where
 from rankplan.trainers.trl import faults, keys
 from rankplan.trainers.trl.commands import Server, Trainer, alone, server_of, trainer_of
@@ -183,7 +181,9 @@ class TrlJob(Job):
     def _nodes(self) -> int:
         last = max([*self.trainer.nodes, *(server.node for server in self.servers)], default=0)
         spread = [server.tensor * server.data for server in self.servers if server.is_spread]
-        return last + 1 + sum(-(-count // ASSUMED) for count in spread if count > ASSUMED)
+        return (
+            last + 1 + sum(-(-count // self.usual_accelerators) for count in spread if count > self.usual_accelerators)
+        )
 
     def commands(self, collector: Faults) -> Sequence[NodeCommand]:
         """Return the commands of the servers, and that of the trainer; see `Job.commands`."""
@@ -210,7 +210,7 @@ class TrlJob(Job):
 
     def size(self) -> tuple[int, int]:
         """Return the nodes of the commands, each with 8 devices or with those that its commands name."""
-        counts = [ASSUMED]
+        counts = [self.usual_accelerators]
         for mask in (self.trainer.mask, *(server.mask for server in self.servers)):
             counts += [device + 1 for device in mask.devices or ()]
         if self.trainer.processes.total is not None and self.trainer.processes.nodes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rankplan.errors import Faults
-from rankplan.sdk import Command, NodeCommand, Started
+from rankplan import Faults
+from rankplan.sdk import Command, NodeCommand
 from rankplan.trainers.trl import faults, keys
 from rankplan.trainers.trl.commands import Server, Trainer
 from rankplan.trainers.trl.values import Values
@@ -45,7 +45,7 @@ def trainer_command(
             _reject_fixed_host(trainer, values, server, collector)
     program = trainer.program
     if program is None:
-        program = Started.of_words(values.place, "trl", arguments=("grpo", "--config", values.place.file or ""))
+        program = Command.without_script(values.place, "trl", arguments=("grpo", "--config", values.place.file or ""))
     command = Command(program, collector)
     return command.on_nodes(components[:1], trainer.processes, inside=components[1:], flags=flags)
 
