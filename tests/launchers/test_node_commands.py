@@ -501,8 +501,17 @@ def test_what_only_the_script_of_prime_rl_starts_is_refused(cluster: Cluster, ol
 def test_a_plan_with_other_processes_than_values_is_refused() -> None:
     plan = rankplan.plan({"cluster": {"num_nodes": 1, "component_placement": {"a": "0-2"}}}, "1x3")
     command = NodeCommand(("a",), ("env", NodeCommand.value_of_rank(["x", "y"])), per_process=True)
-    with pytest.raises(PlacementError, match="the plan has 3 processes of a, but its job states values for 2"):
+    with pytest.raises(PlacementError, match="the plan has 3 processes of a, but the commands of its job are for 2"):
         rankplan.emit(plan.with_job(PlanJob(commands=(command,))), "slurm")
+
+
+def test_prime_rl_does_not_start_more_servers_than_its_files_state(cluster: Cluster) -> None:
+    plan = rankplan.plan(prime_rl(cluster), "5x4")
+    with pytest.raises(ValueError, match="trainer has no command"):  # its own names the orchestrator's node
+        rankplan.emit(plan.only("trainer"), "slurm")
+    grown = rankplan.replan(plan, plan.inventory, grow={"inference": 4}).plan
+    with pytest.raises(PlacementError, match="the plan has 8 processes of inference, but the commands of its job are"):
+        rankplan.emit(grown, "slurm")
 
 
 def refusals(path: Path, target: str = "slurm", *words: str) -> str:

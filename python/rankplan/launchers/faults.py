@@ -82,9 +82,9 @@ def one_node_only(command: str, nodes: Sequence[int]) -> Diagnostic:
 
 
 def other_processes(component: str, processes: int, stated: int) -> Diagnostic:
-    """Return the fault of a command with a value for each process, of which the plan has more or fewer."""
-    message = f"the plan has {processes} processes of {component}, but its job states values for {stated}"
-    return Diagnostic("emit-uneven", message, "change the job's own config, and plan it again")
+    """Return the fault of a command that is for another number of processes than the plan has."""
+    message = f"the plan has {processes} processes of {component}, but the commands of its job are for {stated}"
+    return Diagnostic("emit-uneven", message, "change the numbers in the config of the job, and plan it again")
 
 
 def returning_kinds(component: str) -> Diagnostic:

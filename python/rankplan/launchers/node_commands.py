@@ -24,6 +24,7 @@ from rankplan.plans.node_command import (
     NodeCommand,
     PortField,
     RankValueField,
+    SizeField,
     field_of,
 )
 from rankplan.plans.plan import Plan
@@ -94,9 +95,9 @@ def has_node_commands(plan: Plan, options: Options) -> bool:
 
 
 def node_commands(plan: Plan) -> Sequence[NodeCommand]:
-    """Return the commands of the job whose components the plan has, servers first."""
+    """Return the commands of the job all of whose components the plan has, servers first."""
     commands = () if plan.job is None else plan.job.commands
-    return [command for command in commands if all(name in plan for name in command.components)]
+    return [command for command in commands if all(name in plan for name in command.used)]
 
 
 def starts_of(draft: Draft) -> list[Start]:
@@ -114,11 +115,11 @@ def starts_of(draft: Draft) -> list[Start]:
             most = max(start.shares, key=lambda share: share.processes)
             least = min(start.shares, key=lambda share: share.processes)
             draft.refuse(faults.unequal_nodes(start.name, (most.node, most.processes), (least.node, least.processes)))
-        stated = command.num_rank_values
-        if stated is not None and stated != len(start.shares):
-            draft.refuse(faults.other_processes(start.name, len(start.shares), stated))
-            continue
-        starts.append(start)
+        others = {name: size for name, size in command.sizes.items() if len(draft.plan[name]) != size}
+        for name, size in others.items():
+            draft.refuse(faults.other_processes(name, len(draft.plan[name]), size))
+        if not others:
+            starts.append(start)
     return starts
 
 
@@ -207,6 +208,8 @@ def values(start: Start, plan: Plan, at: At) -> Callable[[str], Sequence[str]]:
         if name == "node_processes":
             return [at.of_share("processes", lambda share: str(share.processes))]
         field = field_of(name)
+        if isinstance(field, SizeField):
+            return []
         if isinstance(field, EndpointsField):
             rows = plan[field.component]
             return [f"{at.address(row.cluster_node_rank)}:{field.first_port + row.local_rank}" for row in rows]

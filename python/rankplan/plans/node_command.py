@@ -6,7 +6,7 @@ A plan keeps such commands without their numbers, so that it gives the right one
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
@@ -68,6 +68,13 @@ class RankValueField(NamedTuple):
     values: tuple[str, ...]
 
 
+class SizeField(NamedTuple):
+    """The processes of a component for which the files of a job are: a word with this field alone is left out."""
+
+    component: str
+    processes: int
+
+
 class GroupField(NamedTuple):
     """The rank of a process in its group of ``size`` consecutive ranks; ``head``: the address of the first of them."""
 
@@ -75,10 +82,11 @@ class GroupField(NamedTuple):
     head: bool
 
 
-Field: TypeAlias = "AddressField | PortField | EndpointsField | RankValueField | GroupField"
+Field: TypeAlias = "AddressField | PortField | EndpointsField | RankValueField | SizeField | GroupField"
 _PORT_FROM = re.compile("port from ([0-9]+)")
 _ENDPOINTS = re.compile("endpoints of (.*) from ([0-9]+)")
 _GROUP = re.compile("(rank|head) in groups of ([1-9][0-9]*)")
+_SIZE = re.compile("for ([0-9]+) processes of (.*)")
 _VALUES = "of ranks "
 
 
@@ -133,6 +141,14 @@ class NodeCommand:
         return f"{{{_VALUES}{'|'.join(quote(value, safe='/') for value in values)}}}"
 
     @staticmethod
+    def for_processes(component: str, processes: int) -> str:
+        """Return the word by which a command is for so many processes of a component only; it does not get the word.
+
+        The files that it reads state that number.
+        """
+        return f"{{for {processes} processes of {component}}}"
+
+    @staticmethod
     def rank_in_group(size: int) -> str:
         """Return the field for the rank of a process in its group of so many consecutive ranks."""
         return f"{{rank in groups of {size}}}"
@@ -163,11 +179,32 @@ class NodeCommand:
         return any(name in text for text in (*self.words, *self.variables.values()))
 
     @property
-    def num_rank_values(self) -> int | None:
-        """For how many processes the command has values, ``None`` if it has none that a rank decides."""
-        names = (match[1] for word in self.words for match in _FIELD.finditer(word) if match[1] is not None)
-        fields = map(field_of, names)
-        return next((len(field.values) for field in fields if isinstance(field, RankValueField)), None)
+    def fields(self) -> Iterator[Field]:
+        """Yield the fields of the words and variables, but for those that have a constant."""
+        for text in (*self.words, *self.variables.values()):
+            for match in _FIELD.finditer(text):
+                found = None if match[1] is None else field_of(match[1])
+                if found is not None:
+                    yield found
+
+    @property
+    def used(self) -> set[str]:
+        """The components whose places the command uses: those that it starts itself, and others that it names."""
+        named = (
+            found.component for found in self.fields if isinstance(found, (AddressField, EndpointsField, SizeField))
+        )
+        return {*self.components, *named}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The processes of components for which the command is; of others, it is for any number."""
+        sizes = {}
+        for found in self.fields:
+            if isinstance(found, SizeField):
+                sizes[found.component] = found.processes
+            elif isinstance(found, RankValueField):
+                sizes[self.components[0]] = len(found.values)
+        return sizes
 
     @property
     def starts(self) -> tuple[str, ...]:
@@ -203,6 +240,8 @@ def field_of(name: str) -> Field | None:
         return PortField(int(match[1]))
     if match := _ENDPOINTS.fullmatch(name):
         return EndpointsField(match[1], int(match[2]))
+    if match := _SIZE.fullmatch(name):
+        return SizeField(match[2], int(match[1]))
     if match := _GROUP.fullmatch(name):
         return GroupField(int(match[2]), match[1] == "head")
     return None

@@ -177,7 +177,7 @@ class Starting:
         flags = {}
         if self.nodes.serves and self.config[own.TRANSPORT] == "zmq":
             flags["rollout_transport.host"] = NodeCommand.address_of("orchestrator", used_by="others")
-        return self._command(
+        command = self._command(
             ["torchrun", "--role=trainer", f"--local-ranks-filter={shown}", "-m", "prime_rl.trainer.rl.train"],
             ["@", f"{self.configs}/trainer.json"],
             self._variables(_OF_TRAINER, own.TRAINER_VARIABLES),
@@ -185,6 +185,20 @@ class Starting:
             processes=Processes("torchrun", where=self.at, nodes_at=self.at),
             flags=flags,
         )
+        return replace(command, words=(*command.words, *self._sizes()))
+
+    def _sizes(self) -> list[str]:
+        """Return the words by which a command is for the numbers that the files state of servers and of the trainer.
+
+        Each side of the transfer of weights waits for all GPUs of the inference (``inference_world_size``), and the
+        orchestrator packs for the ranks of the trainer (``num_train_workers``).
+        """
+        nodes = self.nodes
+        words = [NodeCommand.for_processes("trainer", nodes.world)]
+        if nodes.serves:
+            servers = nodes.infer_nodes * nodes.servers_per_node
+            words.append(NodeCommand.for_processes("inference", servers))
+        return words
 
     def _orchestrator(self) -> NodeCommand:
         """Return the command of the orchestrator: it asks the router, and commands each server itself."""
