@@ -212,6 +212,27 @@ def test_a_robot_is_free_before_its_next_owner_loads() -> None:
     assert 7 in {breach.invariant for breach in verify(replace(found, steps=tuple(at_once))).breaches}
 
 
+def test_a_robot_sends_its_states_to_nobody() -> None:
+    arms = [{"node_rank": 0, "robot_ip": f"10.0.0.{number}"} for number in (1, 2)]
+
+    def placed(where: str) -> Plan:
+        groups = [{"label": "arms", "node_ranks": "0", "hardware": {"type": "Franka", "configs": arms}}]
+        components = {"env": {"placement": where, "node_group": "arms"}}
+        return plan({"cluster": {"num_nodes": 1, "node_groups": groups, "component_placement": components}}, "1x4")
+
+    found = transition(placed("0"), placed("0-1"))
+    assert kinds(found) == {"start": 1} and [move.sender for move in found.moves] == [None]
+
+
+@pytest.mark.parametrize(("model", "senders"), [(MODEL, {"actor"}), (EXPERTS, {None})])
+def test_only_a_component_of_the_same_model_sends_weights(model: Any, senders: set[str | None]) -> None:
+    actor = {"placement": "0-3", "memory": {"training": "fsdp", "model": MODEL}}
+    before = planned({"actor": actor}, 1, 8, "80 GiB")
+    after = planned({"actor": actor, "rollout": engines("4-5", 1, model=model, share=0.3)}, 1, 8, "80 GiB")
+    found = transition(before, after, costs={"sync": {"from": "actor", "to": "rollout"}})
+    assert {move.sender and move.sender.component for move in found.moves} == senders
+
+
 def test_each_rank_of_a_sharded_trainer_sends_its_part() -> None:
     actor = {"placement": "0-3", "memory": {"training": "fsdp", "model": MODEL}}
     before = planned({"actor": actor}, 1, 8, "80 GiB")
@@ -569,6 +590,20 @@ def test_a_cycle_is_broken_by_the_fewest_bytes_that_sleep() -> None:
     assert found.offload == 30 << 30 and found.answer == "fits" and found.optimal
     assert {move.level for move in found.moves if move.sender and move.sender.component == "b"} == {"host"}
     assert verify(found).breaches == ()
+
+
+def test_what_an_engine_leaves_asleep_counts_until_it_is_freed() -> None:
+    def placed(a: str, b: str) -> Plan:
+        memory = {"engine": "vllm", "params": 8e9, "share": 0.8, "length": 2048, "sleep": "host"}
+        return planned(
+            {name: {"placement": where, "memory": memory} for name, where in (("a", a), ("b", b))}, 1, 2, "24 GiB"
+        )
+
+    found = transition(placed("0", "1"), placed("1", "0"))
+    asleep = {hold.taken_by: hold for hold in found.holds if (hold.taken_by or "").startswith("sleep")}
+    assert asleep and verify(found).breaches == ()
+    for step, hold in asleep.items():
+        assert hold.given_by == (step or "").replace("sleep", "free") and hold.amount.high > 0
 
 
 def test_a_cycle_is_broken_by_another_sender_first() -> None:
