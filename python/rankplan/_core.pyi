@@ -12,6 +12,7 @@ __all__ = [
     "ACCELERATOR",
     "CLUSTER",
     "DISTANCES",
+    "FUSED_CHUNK",
     "MAX_CPU",
     "MAX_LOCAL",
     "MAX_NODES",
@@ -672,6 +673,9 @@ USABLE_MEMORY: float
 
 WEIGHT_BUCKET: int
 """The bucket in which weights are sent, in bytes."""
+
+FUSED_CHUNK: int
+"""Tokens of a chunk of fused logits, at most."""
 
 def model_params(model: Any) -> tuple[float, float]:
     """Return the number of parameters of a `Model`, at least and at most."""

@@ -130,6 +130,12 @@ def test_a_switch_has_what_both_processes_hold_besides_their_tensors() -> None:
         assert switch.parts[name] == (0, 2 * each * GIB), name
 
 
+def test_a_component_of_one_slot_has_no_group_in_a_switch_either() -> None:
+    actor = {"placement": "0", "memory": {**TRAINER, "undivided": True}}
+    one = _plan({"actor": actor, "rollout": {"placement": "0", "memory": {**ENGINE, "undivided": True}}}, "1x1")
+    assert one.memory()["actor", "rollout"]["switch"].parts["communication"] == (0, 2 * GIB)
+
+
 def test_components_apart_have_no_switch() -> None:
     actor = {"placement": "0-3", "parallel": {"tp": 4}, "memory": TRAINER}
     needs = _plan({"actor": actor, "rollout": {"placement": "4-7:0", "memory": ENGINE}}).memory()

@@ -91,6 +91,8 @@ mod _core {
     #[pymodule_export]
     const WEIGHT_BUCKET: u64 = super::memory::BUCKET;
     #[pymodule_export]
+    const FUSED_CHUNK: u64 = super::memory::FUSED_CHUNK;
+    #[pymodule_export]
     const CLUSTER: &str = ids::CLUSTER;
     #[pymodule_export]
     const NODE: &str = ids::NODE;

@@ -301,7 +301,8 @@ pub fn switch_memory(model: Model, training: Training, engine: Engine, card: f64
     let sleep = sleep(training.sleep.as_deref())?;
     let awake = engine.parts(&model, card);
     let stages = (0..trainer.stages.pp.max(1.0) as u32).map(f64::from);
-    let stage = |stage| plain(&phases::switch(&model, &trainer.between_steps(&model, stage), &awake, sleep));
+    let slots = (trainer.slots, engine.tp * engine.pp);
+    let stage = |stage| plain(&phases::switch(&model, &trainer.between_steps(&model, stage), &awake, sleep, slots));
     Ok(stages.map(stage).collect())
 }
 
@@ -362,6 +363,7 @@ pub const USABLE: f64 = numbers::USABLE;
 
 /// The bucket in which weights are sent, in bytes.
 pub const BUCKET: u64 = numbers::BUCKET as u64;
+pub const FUSED_CHUNK: u64 = numbers::FUSED_CHUNK as u64;
 
 /// Return the share that an engine takes if none is stated. Raises `ValueError` for an unknown word.
 #[pyfunction]

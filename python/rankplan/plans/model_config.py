@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from rankplan._core import model_params
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
+from rankplan.plans.model_defaults import DEFAULTS
 from rankplan.plans.shape import LARGEST, Experts, Latent, Shape
 from rankplan.words import shown
 
@@ -37,8 +38,8 @@ _OTHER_LAYERS = (
     "full_attention_interval",
 )
 _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
-_OF_LAYERS = re.compile("moe|expert|freq|pattern|interval|interleave")
-_OF_CACHE = re.compile("window|attn_type|chunk_size")
+_OF_LAYERS = re.compile("moe|expert|freq|pattern|interval|interleave|lora|quant|hybrid|sparse|offload")
+_OF_CACHE = re.compile("window|attn_type|chunk_size|cache|(?<!q)kv_")
 """Parts of the names of keys that decide which layers have experts, and how far they look back."""
 _EXPERT_KEYS = """num_experts n_routed_experts num_local_experts moe_num_experts num_experts_per_tok experts_per_token
     moe_k moe_intermediate_size shared_expert_intermediate_size n_shared_experts moe_num_shared_experts
@@ -46,9 +47,17 @@ _EXPERT_KEYS = """num_experts n_routed_experts num_local_experts moe_num_experts
     moe_layer_interval moe_layers decoder_sparse_step mlp_only_layers"""
 _WINDOW_KEYS = """sliding_window use_sliding_window max_window_layers sliding_window_pattern attention_chunk_size
     no_rope_layer_interval"""
-_READ = {*_EXPERT_KEYS.split(), *_WINDOW_KEYS.split()}
-_HARMLESS = re.compile("router|rope|aux|capacity|dropout|norm|gate|ep_size|output_|_group|initializer")
-"""Parts of the names of keys that change no size: routing, positions, training."""
+_OTHER_KEYS = "q_lora_rank kv_lora_rank quantization_config no_rope_layers"
+_READ = {*_EXPERT_KEYS.split(), *_WINDOW_KEYS.split(), *_OTHER_KEYS.split()}
+_HARMLESS_KEYS = """use_cache cache_implementation rope_interleave moe_gate moe_gate_act moe_use_hard_gate moe_group
+    moe_multimodal_dispatch_use_allgather moe_use_token_type_bias num_expert_group num_expert_groups expert_parallel
+    moe_ep_size moe_tp_size"""
+_HARMLESS = {*_HARMLESS_KEYS.split()}
+"""Keys that change no size, reviewed one by one."""
+_HARMLESS_PARTS = """router routed rope rotary aux capacity dropout norm loss jitter coef coeff topk alpha balance
+    factor scaling score scoring temperature"""
+_HARMLESS_WORDS = {*_HARMLESS_PARTS.split()}
+"""Words in the names of keys that change no size: routing, positions, training."""
 _PATTERNS = {"gemma3": 6, "gemma3_text": 6, "cohere2": 4, "gemma2": 2}
 """One of so many layers looks at the whole sequence, where a file does not say (Transformers: their configurations)."""
 _EVERY_WINDOW = {"mistral", "mixtral", "phi3", "starcoder2"}
@@ -57,6 +66,15 @@ _CHUNKED = 4
 """One of so many layers of Llama 4 looks at the whole sequence (``no_rope_layer_interval``)."""
 
 
+_QUANTIZED_FILES = "hf_quant_config.json", "quantize_config.json", "quant_config.json"
+"""Files beside a ``config.json`` that state a quantization: of ModelOpt, AutoGPTQ and AutoAWQ."""
+_FOUR_BITS = 0.5
+_FEWEST_BITS = 0.125
+"""Bytes of a weight at least: of most methods, and of one that is not known."""
+_FOUR_BIT_METHODS = """awq gptq gptq_marlin awq_marlin bitsandbytes compressed-tensors modelopt modelopt_fp4 mxfp4 nvfp4
+    fbgemm_fp8 quark torchao experts_int8 quanto"""
+_OF_FOUR_BITS = {*_FOUR_BIT_METHODS.split()}
+_EIGHT_BITS = {"fp8"}
 _LEFT_OUT = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "llm_int8_skip_modules")
 """Lists of layers that keep their precision, by who writes them: Transformers, vLLM, llm-compressor, ModelOpt."""
 _WIDE = re.compile("lm_head|embed|norm|attn|attention|router|gate$|visual|vision|proj_out")
@@ -80,13 +98,17 @@ def from_file(path: Path) -> ReadModel:
         raise keys_fault(path, "is not a JSON file that can be read") from None
     if not isinstance(content, dict):
         raise keys_fault(path, "is not a mapping")
+    if any(path.with_name(name).is_file() for name in _QUANTIZED_FILES):
+        content.setdefault("quantization_config", {})
     return from_keys(path, content)
 
 
 def from_keys(path: Path, content: Mapping[str, Any]) -> ReadModel:
     """Return the model of the keys of a file. Raises `PlacementError` (``model-keys``)."""
     text = content.get("text_config")
-    return _Facts(path, {**content, **text} if isinstance(text, Mapping) else content).model()
+    stated = {**content, **text} if isinstance(text, Mapping) else content
+    usual = DEFAULTS.get(str(stated.get("model_type", "")), {})
+    return _Facts(path, {**usual, **stated}).model()
 
 
 def keys_fault(path: Path, what: str) -> PlacementError:
@@ -94,9 +116,29 @@ def keys_fault(path: Path, what: str) -> PlacementError:
     return PlacementError([Diagnostic("model-keys", f"{path} {what}", "state its size instead: `params: 7e9`")])
 
 
+def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the keys of a mapping and of those in it, with their values."""
+    for key, value in content.items():
+        yield key, value
+        if isinstance(value, Mapping):
+            yield from _leaves(value)
+
+
+def _bits(quantization: Mapping[str, Any]) -> Iterator[int]:
+    """Yield the bits of weights that a quantization states."""
+    for key, value in _leaves(quantization):
+        if str(key) in ("bits", "num_bits", "w_bit", "weight_bits") and isinstance(value, int) and value > 0:
+            yield value
+
+
 def _is_set(value: Any) -> bool:
     """Whether a value says something."""
     return value not in (None, False, 0, 1, "", [], {})
+
+
+def _is_harmless(name: str) -> bool:
+    """Whether a key with this name changes no size."""
+    return name in _HARMLESS or not _HARMLESS_WORDS.isdisjoint(name.split("_"))
 
 
 @frozen
@@ -163,7 +205,7 @@ class _Facts:
             return whole._replace(stated=(float(self._attention_only(shape)), math.inf))
         if self._leaves_out_more():
             return whole._replace(stated=(float(params), math.inf))
-        if cached is None or self._unread(_OF_CACHE):
+        if cached is None or self._has_stored_cache or self._unread(_OF_CACHE):
             return whole._replace(shape=replace(shape, cached_layers=0), stated=(float(params), float(params)))
         return whole
 
@@ -171,7 +213,7 @@ class _Facts:
         """Whether a key with such a name is set that is not read."""
         for key, value in self.content.items():
             name = str(key)
-            if of.search(name) and name not in _READ and not _HARMLESS.search(name) and _is_set(value):
+            if of.search(name) and name not in _READ and not _is_harmless(name) and _is_set(value):
                 return True
         return self._has_odd_pattern and of is _OF_LAYERS
 
@@ -193,10 +235,23 @@ class _Facts:
         return int(model_params(ReadModel("", shape, None, 2.0))[0])
 
     def _stored(self) -> float:
+        """Return the bytes of a weight in the checkpoint, at least."""
         quantization = self.content.get("quantization_config")
         if not isinstance(quantization, dict):
             return 2.0
-        return 1.0 if quantization.get("quant_method") == "fp8" else 0.5
+        method = str(quantization.get("quant_method", "modelopt")).lower()
+        if method in _EIGHT_BITS:
+            return 1.0
+        stored = _FOUR_BITS if method in _OF_FOUR_BITS else _FEWEST_BITS
+        return min([stored, *(bits / 8 for bits in _bits(quantization))])
+
+    @property
+    def _has_stored_cache(self) -> bool:
+        """Whether a checkpoint has its cache in fewer bits: engines then take these, too (vLLM: ``kv_cache_dtype``)."""
+        quantization = self.content.get("quantization_config")
+        if not isinstance(quantization, dict):
+            return False
+        return any("kv_cache" in str(key) and _is_set(value) for key, value in _leaves(quantization))
 
     def _leaves_out_more(self) -> bool:
         """Whether quantization leaves out other layers than attention, both ends, norms and routers.
@@ -225,6 +280,9 @@ class _Facts:
             if len(types) != layers:
                 raise keys_fault(self.path, f"has {len(types)} `layer_types` for `num_hidden_layers` {layers}")
             return int(sum(kind == "full_attention" for kind in types))
+        whole = self.content.get("no_rope_layers")
+        if self.content.get("attention_chunk_size") and isinstance(whole, list) and whole:
+            return sum(not value for value in whole) if len(whole) == layers else None
         if self.content.get("attention_chunk_size"):
             return layers // self.positive("no_rope_layer_interval", usual=_CHUNKED)
         kind, is_used = self.kind, self.content.get("use_sliding_window", not self.kind.startswith("qwen"))

@@ -102,6 +102,8 @@ _TRAINING = (
         by=_left,
     ),
     setting("whole_gradients", switch("@.fsdp_config.enable_gradient_accumulation"), only="fsdp"),
+    # FSDPModelManager: without a type of its own, FSDP computes in that of the weights
+    setting("", text("@.fsdp_config.mixed_precision.param_dtype"), by=convert.computed_wide, only="fsdp"),
     # Megatron; MegatronModelManager adds gradients in 32 bits
     setting("gradients", _BACKEND, by=convert.always("fp32"), only="megatron"),
     setting(

@@ -60,8 +60,6 @@ pub const REPACKED: f64 = 1.06;
 
 /// The bucket in which weights are sent. verl: `update_weights_bucket_megabytes`, 2048.
 pub const BUCKET: f64 = 2.0 * GIB;
-/// The processes of a switch, the trainer's and the engine's.
-pub const PROCESSES: f64 = 2.0;
 /// The object store of a node. Ray: `DEFAULT_OBJECT_STORE_MAX_MEMORY_BYTES`, 200e9.
 pub const STORE: f64 = 200.0 * GIB;
 /// Buffers of offloading. DeepSpeed: `additional_buffer_factor` of `estimate_zero2_model_states_mem_needs`.

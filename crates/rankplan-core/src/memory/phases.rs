@@ -1,7 +1,7 @@
 //! Sleeping parts, the switch from training to generation, and the host.
 
 use super::model::Model;
-use super::numbers::{BUCKET, FRAGMENTS, OFFLOADING, PROCESSES, STORE};
+use super::numbers::{BUCKET, FRAGMENTS, OFFLOADING, STORE};
 use super::training::{Framework, Training};
 use super::{Belongs, Bounds, Part, around, total};
 
@@ -42,9 +42,10 @@ pub fn asleep(parts: &[Part], sleep: Option<Sleep>) -> Bounds {
 
 /// The parts while weights go from a trainer to an engine on the same accelerator.
 ///
-/// Both weights are there, with a gathered tensor and a bucket. The trainer's parts are those between steps. A trainer may stream its weights from the host, and then holds
-/// none. A trainer that never sleeps keeps all its states.
-pub fn switch(model: &Model, trainer: &[Part], engine: &[Part], sleep: Option<Sleep>) -> Vec<Part> {
+/// Both weights are there, with a gathered tensor and a bucket. The trainer's parts are those between steps. A trainer may stream
+/// its weights from the host, and then holds none. A trainer that never sleeps keeps all its states. `slots` are those of the
+/// trainer, and those of an engine.
+pub fn switch(model: &Model, trainer: &[Part], engine: &[Part], sleep: Option<Sleep>, slots: (f64, f64)) -> Vec<Part> {
     let of = |parts: &[Part], name: &str| -> Bounds {
         parts.iter().filter(|part| part.name == name).fold(Bounds::ZERO, |sum, part| sum + part.bounds)
     };
@@ -68,7 +69,10 @@ pub fn switch(model: &Model, trainer: &[Part], engine: &[Part], sleep: Option<Sl
     ];
     parts.push(Part::new("fragments", Belongs::Allocator, 0.0, FRAGMENTS * total(&parts).upper));
     // The trainer and the engine have a context, buffers and workspaces each.
-    parts.extend(around(PROCESSES).map(|part| Part::new(part.name, part.belongs, 0.0, PROCESSES * part.bounds.upper)));
+    for (of_trainer, of_engine) in around(slots.0).into_iter().zip(around(slots.1)) {
+        let both = of_trainer.bounds.upper + of_engine.bounds.upper;
+        parts.push(Part::new(of_trainer.name, of_trainer.belongs, 0.0, both));
+    }
     parts
 }
 

@@ -193,7 +193,8 @@ impl Training {
     fn optimizer(&self) -> (f64, f64) {
         match self.optimizer {
             Optimizer::Adam => (12.0, 12.0),
-            Optimizer::PrecisionAware => (6.0, 12.0),
+            // Weights of 16 bits, and moments of 8.
+            Optimizer::PrecisionAware => (4.0, 12.0),
             Optimizer::Other => (4.0, f64::INFINITY),
         }
     }

@@ -21,9 +21,9 @@ def recomputing(section: str, only: str = "") -> Setting:
     Megatron-LM demands a method and a number of layers with ``full`` (``TransformerConfig.__post_init__``).
     """
     granularity = text(f"{section}recompute_granularity")
-    method = text(f"{section}recompute_method")
-    also: dict[Key[Any], Any] = {method: "uniform", size(f"{section}recompute_num_layers"): 1}
-    return setting("recompute", granularity, method, by=convert.granularity, only=only, also=also)
+    method, layers = text(f"{section}recompute_method"), size(f"{section}recompute_num_layers")
+    also: dict[Key[Any], Any] = {method: "uniform", layers: 1}
+    return setting("recompute", granularity, method, layers, by=convert.granularity, only=only, also=also)
 
 
 def offloading(section: str, fraction: float | None = None, only: str = "") -> Setting:
@@ -85,9 +85,10 @@ def sglang_steps(section: str, length: Key[int | None]) -> tuple[Setting, Settin
     )
 
 
-VLLM_EFFECTS = ("speculative_config", "num_gpu_blocks_override")
-SGLANG_EFFECTS = ("speculative_algorithm", "enable_dp_attention", "max_total_tokens")
-"""Arguments of engines with effects that no setting states: draft models, copies of attention, another cache."""
+VLLM_EFFECTS = ("speculative_config", "num_gpu_blocks_override", "enable_lora")
+SGLANG_EFFECTS = ("speculative_algorithm", "enable_dp_attention", "max_total_tokens", "enable_lora")
+"""Arguments of engines with effects that no setting states: draft models, copies of attention, another cache, buffers
+of adapters."""
 
 
 def draft_keys(section: str) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from rankplan._core import WEIGHT_BUCKET
+from rankplan._core import FUSED_CHUNK, WEIGHT_BUCKET
 from rankplan.hardware.cards import SMALLEST_SIZE
 from rankplan.memory.settings import ENGINES, FRAMEWORKS
 
@@ -160,6 +160,11 @@ def large_bucket(megabytes: Any) -> Any:
     return SMALL if megabytes is not None and megabytes > _LARGEST_BUCKET else None
 
 
+def large_chunk(fused: Any, tokens: int | None) -> Any:
+    """Return `SMALL` for chunks of fused logits that are larger than the bounds count."""
+    return SMALL if fused and tokens is not None and tokens > FUSED_CHUNK else None
+
+
 def several(size: Any) -> Any:
     """Return `EFFECT` for a size above 1."""
     return EFFECT if size is not None and size > 1 else None
@@ -185,11 +190,22 @@ def checkpointed(enabled: Any) -> str | None:
     return None if enabled is None else "full" if enabled else "none"
 
 
-def granularity(name: Any, method: Any, *enabled: Any) -> str | None:
-    """Return what Megatron computes again: with the method ``block``, only some layers."""
-    if False in enabled:
+MOST_RECOMPUTED = 2
+"""Layers that the bounds compute again at once."""
+
+
+def granularity(name: Any, method: Any, layers: int | None = None, enabled: Any = None) -> str | None:
+    """Return what Megatron computes again, ``None`` for something between all layers and none.
+
+    With the method ``block`` that is only some of the layers; with ``uniform``, so many ``layers`` at once.
+    """
+    if enabled is False:
         return "none"
-    return {"full": None if method == "block" else "full", "selective": "selective"}.get(str(name).lower())
+    if str(name).lower() == "selective":
+        return "selective"
+    if str(name).lower() != "full" or method == "block" or (layers or 1) > MOST_RECOMPUTED:
+        return None
+    return "full"
 
 
 def asleep(*offloads: Any) -> str | None:

@@ -18,8 +18,8 @@ _PRECISION_AWARE = switch("@.megatron.use_precision_aware_optimizer")
 _CONTEXT = size("sglang.context_length", default=32768)
 
 
-def _recompute(enabled: Any, name: Any, method: Any) -> str | None:
-    return convert.granularity(name, method, enabled) if enabled is not None else None
+def _recompute(enabled: Any, name: Any, method: Any, layers: Any) -> str | None:
+    return convert.granularity(name, method, layers, enabled) if enabled is not None else None
 
 
 def _optimizer(name: Any, aware: Any) -> str:
@@ -81,6 +81,7 @@ _TRAINING = (
         _CHECKPOINTING,
         text("@.megatron.recompute_granularity", default="full"),
         text("@.megatron.recompute_method", default="uniform"),
+        size("@.megatron.recompute_num_layers", default=1),
         by=_recompute,
         only="megatron",
     ),

@@ -49,6 +49,11 @@ def _tokens(length: Any, packs: Any, dynamic: Any, *sizes: Any) -> int | None:
     return convert.most(*(convert.micro_batch(None, None, batch, length) for batch in (train, forward)))
 
 
+def _recompute(name: Any, method: Any, enabled: Any) -> str | None:
+    """Return what Megatron computes again: of ``full``, one layer at a time (``_apply_performance_config``)."""
+    return convert.granularity(name, method, enabled=enabled)
+
+
 def _trained(length: Any, packs: Any, dynamic: Any, batch: Any, packed: Any, by_tokens: Any) -> int | None:
     """Return the most tokens of a micro-batch of training."""
     if packs or dynamic:
@@ -132,7 +137,7 @@ _MEGATRON = (
         text(f"{_MEGATRON_CFG}.recompute_granularity", default="full"),
         text(f"{_MEGATRON_CFG}.recompute_method"),
         switch(f"{_MEGATRON_CFG}.activation_checkpointing", default=None),
-        by=convert.granularity,
+        by=_recompute,
         only="megatron",
     ),
     *end_stages(f"{_MEGATRON_CFG}."),
@@ -145,7 +150,7 @@ _MEGATRON = (
         only="megatron",
     ),
     layers(f"{_MEGATRON_CFG}.model_overrides", only="megatron"),
-    unless(f"{_MEGATRON_DDP}.use_custom_fsdp", only="megatron"),
+    unless(f"{_MEGATRON_DDP}.use_custom_fsdp", f"{_MEGATRON_CFG}.freeze_config", only="megatron"),
     nearly(
         *stage_keys(f"{_MEGATRON_CFG}."),
         *draft_keys(f"{_MEGATRON_CFG}."),
@@ -167,6 +172,7 @@ _DTENSOR = (
     ),
     setting("", anything(f"{_DTENSOR_CFG}.reshard_after_forward", default=True), by=convert.resharded, only="fsdp"),
     setting("", _REPLICAS, by=convert.several, only="fsdp"),
+    unless(f"{_DTENSOR_CFG}.automodel_kwargs.freeze_config.freeze_language_model", only="fsdp"),
     setting(
         "whole_gradients",
         switch(f"{_DTENSOR_CFG}._v2"),
@@ -255,6 +261,7 @@ _VLLM = (
         f"{_VLLM_KWARGS}.decode_context_parallel_size",
         *(f"{_VLLM_KWARGS}.{name}" for name in VLLM_EFFECTS),
         f"{keys.GENERATION}.quant_cfg",
+        f"{keys.GENERATION}.real_quant",
         only="vllm",
     ),
 )
@@ -262,6 +269,7 @@ _SGLANG = (
     setting("length", _SGLANG_LENGTH, only="sglang"),
     setting("share", share(f"{keys.SGLANG}.mem_fraction_static"), only="sglang"),
     *sglang_steps(f"{keys.SGLANG}.", _SGLANG_LENGTH),
+    setting("precision", text(f"{keys.SGLANG}.dtype"), by=_as_checkpoint, only="sglang"),
     setting("cache_precision", text(f"{keys.SGLANG}.kv_cache_dtype"), by=convert.cached, only="sglang"),
     unless(
         *(f"{keys.SGLANG}.{name}" for name in ("quantization", "torchao_config", "cpu_offload_gb")),

@@ -142,12 +142,13 @@ ROLES = (
                 "recompute",
                 text(f"{_S}.recompute_granularity"),
                 text(f"{_S}.recompute_method"),
+                size(f"{_S}.recompute_num_layers"),
                 by=convert.granularity,
                 only="megatron",
             ),
             setting("chunks", size(f"{_S}.virtual_pipeline_model_parallel_size"), only="megatron"),
             unless(f"{_S}.optimizer_cpu_offload", only="megatron"),
-            nearly(*stage_keys(f"{_S}."), *draft_keys(f"{_S}."), only="megatron"),
+            nearly(*stage_keys(f"{_S}."), *draft_keys(f"{_S}."), "@.mtp_training_mode", only="megatron"),
             # MegatronTrainStrategy.train_step loads the optimizer for its step
             setting("optimizer_in_step", keys.STRATEGY_NAME, by=convert.always(setting=True), only="megatron"),
             # state_offload_manger: each call of a worker loads its states, and offloads them after it

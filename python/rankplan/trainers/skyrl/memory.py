@@ -23,6 +23,7 @@ _OPTIMIZER = "@.megatron_config.optimizer_config_kwargs"
 _MODEL = "@.megatron_config.transformer_config_kwargs"
 _ENGINE = f"{keys.ENGINE}.engine_init_kwargs"
 
+_FUSED = switch("trainer.fused_lm_head_logprob")
 _DRAFTS = anything("trainer.mtp.enabled")
 
 _PROMPT = size("trainer.max_prompt_length", default=512)
@@ -86,7 +87,10 @@ _SHARED = (
     setting("shards", size("@.fsdp_config.fsdp_size"), fact("slots"), by=convert.shards, only="fsdp"),
     # WorkerDispatch empties every model's allocator after the forward passes and after training
     setting("empties_cache", keys.COLOCATE_ALL, by=bool),
-    setting("fused_logits", switch("trainer.fused_lm_head_logprob"), by=bool, only="megatron"),
+    setting("fused_logits", _FUSED, by=bool, only="megatron"),
+    setting("", _FUSED, size("trainer.logprobs_chunk_size", default=1024), by=convert.large_chunk, only="megatron"),
+    # FSDPStrategy._fsdp_init_model
+    setting("", text("@.fsdp_config.mixed_precision.param_dtype"), by=convert.computed_wide, only="fsdp"),
     # HFModelWrapper.forward: log-probabilities in place; without its loss, the entropy has no gradient
     setting("logits_in_place", switch("trainer.algorithm.use_entropy_loss"), by=lambda used: not used, only="fsdp"),
     layers("@.model_config_kwargs", "@.megatron_config.model_config_kwargs", _MODEL),
@@ -123,6 +127,7 @@ _TRAINING = (
         "recompute",
         text(f"{_MODEL}.recompute_granularity", default="full"),
         text(f"{_MODEL}.recompute_method", default="uniform"),
+        size(f"{_MODEL}.recompute_num_layers"),
         by=convert.granularity,
         only="megatron",
     ),

@@ -80,9 +80,12 @@ def _shards(size: int | None, cp: int, slots: int) -> int | None:
     return convert.shards(size, slots)
 
 
-def _released(enabled: Any, name: Any, lora: Any) -> str | None:
-    """Return where a sleeping engine goes: SGLang keeps its weights if only adapters change."""
-    if not enabled:
+def _released(enabled: Any, can_sleep: Any, name: Any, lora: Any) -> str | None:
+    """Return where a sleeping engine goes: SGLang keeps its weights if only adapters change.
+
+    Only vLLM and TensorRT-LLM have a switch for whether they can sleep at all.
+    """
+    if not enabled or (can_sleep is False and name != "sglang"):
         return "none"
     if not lora:
         return "free"
@@ -214,6 +217,7 @@ class _Model:
             setting("sequence_parallel", switch(f"{megatron}.sequence_parallel", default=True), only="megatron"),
             recomputing(f"{self.transformer.path}.", only="megatron"),
             *end_stages(f"{self.transformer.path}."),
+            nearly(f"{self.section}.optim.use_layer_wise_distributed_optimizer", only="megatron"),
             setting("chunks", size(f"{megatron}.virtual_pipeline_model_parallel_size"), only="megatron"),
         )
 
@@ -351,6 +355,13 @@ def _reference() -> Role:
     )
 
 
+def _share_of(vllm: str, section: str, own: str) -> Key[Any]:
+    """Return the key of a share: arguments of vLLM count before verl's own, and those before an ``own`` one."""
+    name = "gpu_memory_utilization"
+    keys_of_verl = (own, f"{section}.{name}") if own else (f"{section}.{name}",)
+    return share(f"{vllm}.{name}", default=0.5, fallbacks=keys_of_verl)
+
+
 def _engine(
     components: dict[str, str],
     section: str,
@@ -360,8 +371,12 @@ def _engine(
     name: Key[str | None],
     dtype: Key[str],
     disaggregated: Key[Any],
+    own_share: str = "",
 ) -> Role:
-    """Return the role of engines with their keys in a section; ``requests`` is the most that they serve at once."""
+    """Return the role of engines with their keys in a section.
+
+    ``requests`` is the most that they serve at once, and ``own_share`` a key of their share that counts first.
+    """
     vllm = f"{section}.engine_kwargs.vllm"
     sglang = f"{section}.engine_kwargs.sglang"
     max_sequences = size(f"{section}.max_num_seqs", default=requests)
@@ -376,7 +391,7 @@ def _engine(
         return make(f"{vllm}.{key}", default=default, fallbacks=(f"{section}.{key}",))
 
     settings = (
-        setting("share", of_vllm(share, "gpu_memory_utilization", 0.5)),
+        setting("share", _share_of(vllm, section, own_share)),
         setting("length", of_vllm(size, "max_model_len")),
         setting("sequences", of_vllm(size, "max_num_seqs", requests), only="vllm"),
         setting(
@@ -397,7 +412,14 @@ def _engine(
             text(f"{vllm}.kv_cache_dtype", fallbacks=(f"{sglang}.kv_cache_dtype",)),
             by=convert.cached,
         ),
-        setting("sleep", switch(f"{section}.free_cache_engine", default=True), name, keys.LORA_RANK, by=_released),
+        setting(
+            "sleep",
+            switch(f"{section}.free_cache_engine", default=True),
+            switch(f"{section}.enable_sleep_mode", default=True),
+            name,
+            keys.LORA_RANK,
+            by=_released,
+        ),
         layers(*_MODEL_LAYERS),
         setting(
             "",
@@ -425,13 +447,24 @@ ROLES = (
     _critic(),
     _reference(),
     _engine(
-        {"rollout": keys.ROLLOUT, "rollout_standalone": keys.ROLLOUT},
+        {"rollout": keys.ROLLOUT},
         keys.ROLLOUT,
         _MODEL_PATH,
         requests=256,
         name=keys.ENGINE_NAME,
         dtype=_ENGINE_DTYPE,
         disaggregated=keys.DISAGGREGATED,
+    ),
+    # FullyAsyncRollouter: engines that share no accelerators may have a share of their own
+    _engine(
+        {"rollout_standalone": keys.ROLLOUT},
+        keys.ROLLOUT,
+        _MODEL_PATH,
+        requests=256,
+        name=keys.ENGINE_NAME,
+        dtype=_ENGINE_DTYPE,
+        disaggregated=keys.DISAGGREGATED,
+        own_share=f"{keys.ROLLOUT}.standalone_gpu_memory_utilization",
     ),
     _engine(
         {"reward": keys.REWARD_ENGINE},
