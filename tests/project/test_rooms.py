@@ -66,7 +66,7 @@ SUGAR = {
     ("rankplan.nodes.inventory", "rankplan.read.inventories.files"),
     ("rankplan.plans.other_files", "rankplan.read.text.document"),
     ("rankplan.plans.plan", "rankplan.memory.need"),
-    ("rankplan.plans.plan", "rankplan.memory.changes"),
+    ("rankplan.plans.plan", "rankplan.memory.deciding"),
     ("rankplan.plans.plan", "rankplan.memory.peaks"),
 }
 READERS = ("rankplan.read", "rankplan.memory")

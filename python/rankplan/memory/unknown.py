@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from rankplan.errors import Diagnostic
 from rankplan.memory import faults
-from rankplan.memory.changes import bounds_text, explained, has_unknown_card, keys_text
+from rankplan.memory.changes import bounds_text
+from rankplan.memory.deciding import explained, has_unknown_card, keys_text
 from rankplan.memory.needs import Needs
 
 

@@ -366,7 +366,7 @@ class Plan(Mapping[str, Component]):
         one model on the same accelerators have ``switch``. Each `Need` is that of the accelerator that needs the most.
         Peaks that ``costs`` have of the same settings replace the bounds. ``reserve``: bytes of other programs.
         """
-        from rankplan.memory.changes import memory_of
+        from rankplan.memory.deciding import memory_of
 
         return memory_of(self, costs, reserve)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rankplan.hardware.cards import known_cards, size_text
-from rankplan.memory.changes import explained, keys_text
+from rankplan.memory.deciding import explained, keys_text
 from rankplan.memory.need import SWITCH, Need
 from rankplan.memory.needs import Needs
 from rankplan.memory.settings import GIB
