@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import rankplan
+from rankplan import Inventory
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic
 from rankplan.front.job import read_job
@@ -190,3 +191,12 @@ def test_what_is_assumed_of_sleepers_names_them() -> None:
     texts = {need.components[0]: assumed_text(needs, need) for need in needs.phases().values() if need.phase != SWITCH}
     assert texts["vllm"] == "assuming sleep host of `actor` and `critic`"
     assert texts["actor"] == "assuming sleep host of `critic`"
+
+
+def test_a_trainer_without_a_key_for_the_host_is_told_what_to_do() -> None:
+    section = "actor_rollout_ref.actor.fsdp_config"
+    config = changed("verl", {f"{section}.param_offload": True, f"{section}.optimizer_offload": True})
+    nodes = {"nodes": [{"ranks": 0, "accelerators": 8, "accelerator_model": "H100", "memory": {0: 64 << 10}}]}
+    faults = {fault.code: fault for fault in rankplan.check(config, Inventory.from_dict(nodes)).faults}
+    help = "let less of `actor` go to the host, or place fewer of its ranks on a node"
+    assert faults["host-memory"].help == help

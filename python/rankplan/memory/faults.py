@@ -123,21 +123,23 @@ def share_taken(
     return Diagnostic("memory-shared", message, help, warning=True)
 
 
-def host_exceeded(node: int, size: float, lower: float, largest: str) -> Diagnostic:
+def host_exceeded(node: int, size: float, lower: float, help: str) -> Diagnostic:
     """Return the fault of a node whose ranks surely keep more than its memory."""
     message = f"node {node} has {size_text(size)}, but its ranks keep at least {size_text(lower)} on the host"
-    return Diagnostic("host-memory", message, _host_help(largest))
+    return Diagnostic("host-memory", message, help)
 
 
-def host_may_exceed(node: int, size: float, upper: float, store: float, largest: str) -> Diagnostic:
+def host_may_exceed(node: int, size: float, upper: float, store: float, help: str) -> Diagnostic:
     """Return the warning of a node whose ranks may keep more than its memory."""
     message = f"node {node} has {size_text(size)}; its ranks keep up to {size_text(upper)} on the host"
-    help = f"{_host_help(largest)}; {size_text(store)} of it are for the object store and may be unused"
-    return Diagnostic("host-memory", message, help, warning=True)
+    of_store = f"{size_text(store)} of it are for the object store and may be unused"
+    return Diagnostic("host-memory", message, f"{help}; {of_store}", warning=True)
 
 
-def _host_help(largest: str) -> str:
-    return f"lower optimizer_on_host of `{largest}`, or place fewer of its ranks on a node"
+def host_help(largest: str, *, stated: bool) -> str:
+    """Return the help for the component that keeps the most of a node; ``stated``: its optimizer is there by a key."""
+    less = f"lower optimizer_on_host of `{largest}`" if stated else f"let less of `{largest}` go to the host"
+    return f"{less}, or place fewer of its ranks on a node"
 
 
 def larger_card(need: Need) -> str:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 
-from rankplan._core import host_store
 from rankplan.errors import Diagnostic
 from rankplan.memory import faults
 from rankplan.memory.need import RESERVED, SWITCH, Need
 from rankplan.memory.needs import Needs
 from rankplan.memory.shared_cards import SharedCard
-from rankplan.memory.slots import Bounds
 
 _MOST_CHANGES = 3
 
@@ -27,11 +24,11 @@ def memory_faults(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
 
 def memory_warnings(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
     """Yield what likely does not fit, with the name of its component."""
-    taken = dict(_shared(needs))
-    yield from taken.items()
+    of_shares = dict(_shared(needs))
+    yield from of_shares.items()
     for need in needs.phases().values():
-        is_told = need.phase == "generate" and need.components[0] in taken
-        if need.answer == "likely exceeds" and not is_told:
+        has_warning = need.phase == "generate" and need.components[0] in of_shares
+        if need.answer == "likely exceeds" and not has_warning:
             yield need.components[0], _likely(needs, need)
     yield from (named for named in _host(needs) if named[1].warning)
 
@@ -59,6 +56,14 @@ def _joined(names: Sequence[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def _host(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
+    """Yield the faults and warnings of nodes whose memory is known."""
+    if any(shared.host is not None for shared in needs.cards):
+        from rankplan.memory.hosts import host_faults  # most inventories do not state it
+
+        yield from host_faults(needs)
+
+
 def _likely(needs: Needs, need: Need) -> Diagnostic:
     name = need.components[0]
     if need.estimate is not None and need.estimate.starts is False:
@@ -69,19 +74,23 @@ def _likely(needs: Needs, need: Need) -> Diagnostic:
 
 
 def _refusal(needs: Needs, need: Need) -> Diagnostic:
-    name = need.components[0]
-    entry = needs.evaluations[name].entry
+    entry = needs.evaluations[need.components[0]].entry
     if need.starts is not False:
         return faults.exceeded(need, _changes_help(needs, need))
     if entry.cache_size is None:
         return faults.share_exceeded(need, entry.share or 1.0, _engine_help(needs, need))
+    return _small_cache(needs, need, entry.cache_size, entry.length or 0)
+
+
+def _small_cache(needs: Needs, need: Need, size: int, length: int) -> Diagnostic:
+    """Return the fault of a cache of so many bytes that does not hold a request of a length."""
+    name = need.components[0]
     tokens = int(need.tokens[0]) if need.tokens else 0
-    length = entry.length or 0
-    helps = []
+    helps: list[str] = []
     if tokens:
         helps += _limits(needs, name, "length", tokens, "less")
-        helps += _limits(needs, name, "cache_size", math.ceil(entry.cache_size * length / tokens), "more")
-    return faults.small_cache(name, entry.cache_size, tokens, length, ", or ".join(helps) or "use a larger cache")
+        helps += _limits(needs, name, "cache_size", math.ceil(size * length / tokens), "more")
+    return faults.small_cache(name, size, tokens, length, ", or ".join(helps) or "use a larger cache")
 
 
 def _changes_help(needs: Needs, need: Need) -> str:
@@ -144,80 +153,45 @@ def _share_warning(needs: Needs, shared: SharedCard, need: Need) -> Diagnostic |
     if entry.engine != "vllm" or not entry.share or shared.card is None:
         return None
     engines, size = shared.users[name], shared.card[1]
-    stays = {other: _stays(needs, shared, other, need) for other in need.others}
-    stays = {other: kept for other, kept in stays.items() if kept > 0}
-    resident = sum(stays.values()) + needs.reserve
+    residents = {other: _resident(needs, shared, other, need) for other in need.others}
+    residents = {other: size_of_other for other, size_of_other in residents.items() if size_of_other > 0}
+    resident = sum(residents.values()) + needs.reserve
     if resident + engines * entry.share * size <= size:
         return None
-    others = [f"`{other}`" for other in stays]
+    names = [f"`{other}`" for other in residents]
     if RESERVED in need.parts:
-        others.append(RESERVED)
-    largest = math.floor((size - resident) / size / engines * 100) / 100
-    starts = largest > 0 and need.parts["weights"][0] + need.parts["cache"][0] <= largest * size * engines
-    help = _share_help(needs, name, largest if starts else None, stays)
-    return faults.share_taken(need, entry.share, engines, others, resident, help)
+        names.append(RESERVED)
+    helps = _smaller_share(needs, need, (size - resident) / size / engines, size * engines)
+    helps += [help for other in residents for help in _sleep_help(needs, other)]
+    return faults.share_taken(need, entry.share, engines, names, resident, ", or ".join(helps) or "reserve less")
 
 
-def _share_help(needs: Needs, name: str, largest: float | None, others: Mapping[str, float]) -> str:
-    """Return the ``largest`` share with which an engine starts beside others, and how to let them sleep."""
-    helps: list[str] = []
-    if largest is not None and needs.spelled(name):
-        helps += _limits(needs, name, "share", largest, "less")
-    elif largest is not None:
-        helps.append(f"lower the share to {largest:g}")
-    for other in others:
-        texts = [needs.written(other, {"sleep": place}) for place in needs.sleeps(other)]
-        text = next(filter(None, texts), None)
-        if text is not None:
-            helps.append(f"write {text}" if needs.spelled(other) else f"write {text} for `{other}`")
-    return ", or ".join(helps) or "reserve less"
+def _smaller_share(needs: Needs, need: Need, largest: float, size: float) -> list[str]:
+    """Return the help to lower the share to the ``largest`` one of so many bytes, if an engine starts with that."""
+    name = need.components[0]
+    share = math.floor(largest * 100) / 100
+    if share <= 0 or need.parts["weights"][0] + need.parts["cache"][0] > share * size:
+        return []
+    if needs.spelled(name):
+        return _limits(needs, name, "share", share, "less")
+    return [f"lower the share to {share:g}"]
 
 
-def _stays(needs: Needs, shared: SharedCard, other: str, need: Need) -> float:
+def _sleep_help(needs: Needs, name: str) -> list[str]:
+    """Return the help to let a component sleep, none if its config cannot state that."""
+    texts = (needs.written(name, {"sleep": place}) for place in needs.sleeps(name))
+    text = next(filter(None, texts), None)
+    if text is None:
+        return []
+    return [f"write {text}" if needs.spelled(name) else f"write {text} for `{name}`"]
+
+
+def _resident(needs: Needs, shared: SharedCard, other: str, need: Need) -> float:
     """Return what another component surely keeps while an engine starts; an engine that stays keeps its share."""
-    kept = need.parts.get(f"{other} asleep", (0.0, 0.0))[0]
-    if other in needs.evaluations and shared.card is not None:
-        entry = needs.evaluations[other].entry
-        if entry.engine == "vllm" and entry.sleep == "none" and entry.share:
-            kept = max(kept, entry.share * shared.card[1] * shared.users[other])
-    return kept
-
-
-@dataclass
-class _Host:
-    """The memory of a node, and what the ranks of each component on it keep there, in bytes."""
-
-    node: int
-    size: float
-    kept: dict[str, Bounds] = field(default_factory=dict)
-
-    def add(self, name: str, bounds: Bounds) -> None:
-        """Add what a component keeps in one of its phases: on some accelerators it may be less."""
-        low, high = self.kept.get(name, bounds)
-        self.kept[name] = min(bounds[0], low), max(bounds[1], high)
-
-
-def _host(needs: Needs) -> Iterator[tuple[str, Diagnostic]]:
-    """Yield a fault for the nodes whose ranks need more memory than they have, and a warning for the first that may."""
-    hosts: dict[tuple[int, float], _Host] = {}
-    for shared in needs.cards:
-        if shared.host is None:
-            continue
-        node = shared.where[0]
-        host = hosts.setdefault((node, shared.host), _Host(node, shared.host))
-        for need in needs.on_card(shared):
-            if need.phase != SWITCH:
-                host.add(need.components[0], need.host)
-    warned = False
-    store = host_store()[1]
-    for host in hosts.values():
-        if not host.kept:
-            continue  # its ranks state no memory
-        lower = sum(low for low, _ in host.kept.values())
-        upper = sum(high - store for _, high in host.kept.values() if high) + store
-        largest = max(host.kept, key=lambda name: host.kept[name])
-        if lower > host.size:
-            yield largest, faults.host_exceeded(host.node, host.size, lower, largest)
-        elif host.size < upper < math.inf and upper > store and not warned:
-            warned = True
-            yield largest, faults.host_may_exceed(host.node, host.size, upper, store, largest)
+    least = need.parts.get(f"{other} asleep", (0.0, 0.0))[0]
+    if other not in needs.evaluations or shared.card is None:
+        return least
+    entry = needs.evaluations[other].entry
+    if entry.engine == "vllm" and entry.sleep == "none" and entry.share:
+        return max(least, entry.share * shared.card[1] * shared.users[other])
+    return least

@@ -201,7 +201,16 @@ class _Reading:
         if model is None:
             self._check_types()
             return None
-        found: dict[str, Any] = {}
+        fields = self._fields()
+        return None if self.uncounted else self._checked(kind, fields, model)
+
+    def _fields(self) -> dict[str, Any]:
+        """Return the values of the settings that are known; of keys that are not read, those of the defaults.
+
+        Keys with an unknown effect are `uncounted`. The value that only the run knows of any other setting is left out:
+        then both readings are open.
+        """
+        fields: dict[str, Any] = {}
         unread: dict[str, None] = {}
         for setting in self.settings:
             value = self._setting(setting)
@@ -211,10 +220,10 @@ class _Reading:
                 value = setting.of_defaults
                 unread |= dict.fromkeys(self._unread_keys(setting))
             if not isinstance(value, Unread) and value is not None:
-                found[setting.name] = value
+                fields[setting.name] = value
         if unread:
-            found["unread"] = ", ".join(f"`{key}`" for key in unread)
-        return None if self.uncounted else self._checked(kind, found, model)
+            fields["unread"] = ", ".join(f"`{key}`" for key in unread)
+        return fields
 
     def _unread_keys(self, setting: Setting) -> Iterator[str]:
         """Yield the keys of a setting that stand in the config, or else its first one."""
@@ -302,31 +311,47 @@ def _count_fault(settings: MemorySettings) -> Diagnostic | None:
 
 _WITH_UNIT = re.compile(r"[0-9.]+[kmgt]")
 """A number such as ``20G``, which newer versions of vLLM read with a unit of their own."""
+_NOTHING = ("", "null", "none", "~")
+_OF_THE_RUN = "$", "???"
+"""Parts of a text that the run resolves: a variable, and a value that OmegaConf demands."""
 
 
 def _plain(value: Any, kind: Kind) -> Any:
     """Return a value as its kind, where it is written as a text; a text for the run to resolve is `RUN_TIME`."""
-    if not isinstance(value, str):
-        if kind is Kind.SWITCH and value in (0, 1):
-            return bool(value)
-        return int(value) if isinstance(value, float) and kind is Kind.SIZE and value.is_integer() else value
-    if (product := _PRODUCT.fullmatch(value)) is not None:
+    if isinstance(value, str):
+        return _plain_text(value, kind)
+    if kind is Kind.SWITCH and value in (0, 1):
+        return bool(value)
+    if kind is Kind.SIZE and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _plain_text(text: str, kind: Kind) -> Any:
+    product = _PRODUCT.fullmatch(text)
+    if product is not None:
         return int(product[1]) * int(product[2])
-    if "$" in value or value == "???":
+    variable, demanded = _OF_THE_RUN
+    if variable in text or text == demanded:
         return RUN_TIME
-    word = value.strip().lower()
-    if word in ("", "null", "none", "~"):
+    word = text.strip().lower()
+    if word in _NOTHING:
         return None
     if kind in (Kind.TEXT, Kind.ANY):
-        return value
+        return text
     if kind is Kind.SWITCH:
-        return _SWITCHES.get(word, value)
+        return _SWITCHES.get(word, text)
+    return _plain_number(text, word, kind)
+
+
+def _plain_number(text: str, word: str, kind: Kind) -> Any:
+    """Return the number of a text, the text itself if it has none."""
     if word == "auto" or _WITH_UNIT.fullmatch(word):
         return RUN_TIME
     try:
-        return int(value) if kind is Kind.SIZE else float(value)
+        return int(text) if kind is Kind.SIZE else float(text)
     except ValueError:
-        return value
+        return text
 
 
 def _fits(value: Any, kind: Kind) -> bool:
@@ -337,10 +362,16 @@ def _fits(value: Any, kind: Kind) -> bool:
         return isinstance(value, bool)
     if kind is Kind.TEXT:
         return isinstance(value, (str, int, float))
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
-        return False
+    return _is_number(value) and _is_in_range(value, kind)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
+
+
+def _is_in_range(number: float, kind: Kind) -> bool:
     if kind is Kind.SIZE:
-        return as_int(value) is not None and value <= LARGEST_COUNT
+        return as_int(number) is not None and number <= LARGEST_COUNT
     if kind is Kind.SHARE:
-        return 0 < value <= 1
-    return kind is Kind.NUMBER or 0 <= value <= 1
+        return 0 < number <= 1
+    return kind is Kind.NUMBER or 0 <= number <= 1
