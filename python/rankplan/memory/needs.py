@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from rankplan._core import ACCELERATOR, Pattern, host_store, likely_room
 from rankplan.errors import PlacementError
 from rankplan.memory import faults, likely
+from rankplan.memory.likely import LikelySlot
 from rankplan.memory.need import RESERVED, SWITCH, Assumed, Likely, Measured, Need, Phase, rank_of
-from rankplan.memory.peaks import MEASURED, Peaks
+from rankplan.memory.peaks import MEASURED, Peak, Peaks
 from rankplan.memory.shared_cards import (
     SharedCard,
     cards_on_node,
@@ -22,7 +23,7 @@ from rankplan.memory.shared_cards import (
     stated_memory,
     stretches,
 )
-from rankplan.memory.slots import Evaluation, Slot, asleep_beside
+from rankplan.memory.slots import Bounds, Evaluation, Parts, Slot, asleep_beside
 from rankplan.memory.spelling import Spelling
 from rankplan.memory.usual import RESIDENT, SLEEP, Usual
 from rankplan.nodes.inventory import Inventory
@@ -196,15 +197,28 @@ class Needs:
             engine = self.evaluations[names[1]]
             slot = Slot(evaluation.switch(engine, size), (0.0, 0.0), stages=evaluation.parallel.pp)
             need = self._need(shared, names, SWITCH, slot, 1)
-            return self._measured(shared, replace(need, estimate=self._likely(shared, names)))
-        times = shared.users[names[0]]
-        need = self._need(shared, names, _PHASES[evaluation.entry.kind], evaluation.slot(size), times)
+        else:
+            phase = _PHASES[evaluation.entry.kind]
+            need = self._need(shared, names, phase, evaluation.slot(size), shared.users[names[0]])
         return self._measured(shared, replace(need, estimate=self._likely(shared, names)))
 
     def _need(self, shared: SharedCard, names: tuple[str, ...], phase: str, slot: Slot, times: int) -> Need:
-        # The fullest stage of a component on several kinds of accelerators need not be on this one.
-        anywhere = slot.stages > 1 and any(self._counts[name] > 1 for name in names)
+        """Return the bounds of a phase, whose slot is so many ``times`` on the accelerator."""
         parts = {name: (low * times, high * times) for name, (low, high) in slot.parts.items()}
+        parts |= self._parts_asleep(shared, names, slot)
+        if self.reserve:
+            parts[RESERVED] = (self.reserve, self.reserve)
+        is_alone = phase == "generate" and len(shared.users) == 1  # nothing puts it to sleep
+        host = _host_of(slot.host, shared.on_node.get(names[0], 0), sleeps=not is_alone)
+        others = tuple(other for other in shared.users if other not in names)
+        starts = True if shared.card is None else slot.starts
+        return Need(names, phase, parts, shared.where, shared.card, (), slot.tokens, starts, host, others)
+
+    def _parts_asleep(self, shared: SharedCard, names: tuple[str, ...], slot: Slot) -> dict[str, Bounds]:
+        """Return what other components leave on an accelerator, without bounds if they state nothing."""
+        # The fullest stage of a component on several kinds of accelerators need not be on this one.
+        is_anywhere = slot.stages > 1 and any(self._counts[name] > 1 for name in names)
+        parts: dict[str, Bounds] = {}
         for other, count in shared.users.items():
             if other in names:
                 continue
@@ -213,18 +227,8 @@ class Needs:
                 continue
             sleeper = self.evaluations[other].slot(shared.size)
             low, high = asleep_beside(sleeper, in_one_process=self._in_one_process(names[0], other))
-            parts[f"{other} asleep"] = (0.0 if anywhere else low * count, high * count)
-        if self.reserve:
-            parts[RESERVED] = (self.reserve, self.reserve)
-        host_low, host_high = slot.host
-        if phase == "generate" and len(shared.users) == 1:
-            host_low = 0.0  # nothing puts it to sleep
-        on_node = shared.on_node.get(names[0], 0)
-        store = host_store()[1] if host_high else 0.0
-        host = (host_low * on_node, host_high * on_node + store)
-        others = tuple(other for other in shared.users if other not in names)
-        starts = True if shared.card is None else slot.starts
-        return Need(names, phase, parts, shared.where, shared.card, (), slot.tokens, starts, host, others)
+            parts[f"{other} asleep"] = (0.0 if is_anywhere else low * count, high * count)
+        return parts
 
     def _likely(self, shared: SharedCard, names: tuple[str, ...]) -> Likely | None:
         """Return what a phase is measured to need, with the others asleep; ``None`` if nothing is known of it.
@@ -232,39 +236,42 @@ class Needs:
         An allocator loses blocks of what it holds; an engine has counted them in its share.
         """
         asleep = self._asleep(shared, names)
-        evaluation, times = self.evaluations[names[0]], 1
-        if len(names) > 1:
-            slot = evaluation.likely_switch(self.evaluations[names[1]], shared.size)
-        else:
-            times = shared.users[names[0]]
-            slot = evaluation.likely(max(shared.size - (asleep.room if evaluation.takes_free else 0.0), 0.0))
-        phase = Phase(names[0], _PHASES[evaluation.entry.kind])
-        if len(names) == 1 and phase in self._sizes:
-            slot = likely.of_measured(self._sizes[phase] / times, is_engine=evaluation.entry.kind == "engine")
+        slot = self._likely_slot(shared, names, asleep)
         if slot is None:
             return None
-        if (
-            len(names) == 1
-            and evaluation.entry.uncertain_wake
-            and slot.starts
-            and self._trainers_beside(shared, names[0])
-        ):
-            slot = replace(slot, starts=None)
+        times = shared.users[names[0]] if len(names) == 1 else 1
         own = {name: size * times for name, size in slot.parts.items()}
         room, least = sum(own.values()), slot.least * times
         if not slot.is_engine:
             room, least = likely_room(room), likely_room(least)
         # What an engine leaves while it sleeps takes room, but no log of a trainer counts it.
-        counted = {
-            f"{name} asleep": size
-            for name, size in asleep.left.items()
-            if slot.counts(sleeper_is_engine=self._is_engine(name))
-        }
+        for name, size in asleep.left.items():
+            if slot.counts(sleeper_is_engine=self._is_engine(name)):
+                own[f"{name} asleep"] = size
         if self.reserve:
-            counted[RESERVED] = self.reserve
+            own[RESERVED] = self.reserve
         assumed = (*(Assumed(names[0], usual) for usual in slot.assumed), *asleep.assumed)
         complete = slot.complete and asleep.complete
-        return Likely(own | counted, room + asleep.room, least + asleep.room, complete, slot.starts, assumed)
+        return Likely(own, room + asleep.room, least + asleep.room, complete, slot.starts, assumed)
+
+    def _likely_slot(self, shared: SharedCard, names: tuple[str, ...], asleep: _Asleep) -> LikelySlot | None:
+        """Return what one slot of a phase is measured to need, by a user or else by the numbers of its framework."""
+        name = names[0]
+        evaluation = self.evaluations[name]
+        if len(names) > 1:
+            return evaluation.likely_switch(self.evaluations[names[1]], shared.size)
+        measured = self._sizes.get(Phase(name, _PHASES[evaluation.entry.kind]))
+        if measured is not None:
+            slot: LikelySlot | None = likely.of_measured(
+                measured / shared.users[name], is_engine=evaluation.entry.kind == "engine"
+            )
+        else:
+            taken = asleep.room if evaluation.takes_free else 0.0
+            slot = evaluation.likely(max(shared.size - taken, 0.0))
+        if slot is None or not slot.starts:
+            return slot
+        wakes_uncertainly = evaluation.entry.uncertain_wake and bool(self._trainers_beside(shared, name))
+        return replace(slot, starts=None) if wakes_uncertainly else slot
 
     def _asleep(self, shared: SharedCard, names: tuple[str, ...]) -> _Asleep:
         """Return what other components are measured to leave on an accelerator, and what other programs use."""
@@ -308,16 +315,29 @@ class Needs:
         evaluation = self.evaluations[name]
         computed = need.parts  # several peaks may cover it
         for peak in self.peaks.get(name, ()):
-            if not peak.covers(evaluation, shared.card) or (need.phase == SWITCH and not peak.whole_run):
+            counts = need.phase != SWITCH or peak.whole_run
+            if not counts or not peak.covers(evaluation, shared.card):
                 continue
-            others = {other: count for other, count in shared.users.items() if other != name}
-            slot = evaluation.slot(shared.size)
-            of_process = {part: bounds for part, bounds in computed.items() if part in slot.of_process}
-            asleep = {part: bounds for part, bounds in computed.items() if part not in slot.parts}
-            parts = peak.parts(of_process, asleep, others)
-            if parts is not None and peak.length == evaluation.entry.length and not peak.whole_run:
+            parts = self._parts_of(peak, shared, name, computed)
+            is_exact = peak.length == evaluation.entry.length and not peak.whole_run
+            if parts is not None and is_exact:
                 return replace(need, parts=parts, measured=True)
             upper = math.inf if parts is None else sum(most for _, most in parts.values())
             if upper < need.upper:
                 need = replace(need, parts={MEASURED: (min(need.lower, upper), upper)}, measured=True)
         return need
+
+    def _parts_of(self, peak: Peak, shared: SharedCard, name: str, computed: Parts) -> Parts | None:
+        """Return the parts of a phase by a measured peak of its component; ``None`` if it says nothing here."""
+        slot = self.evaluations[name].slot(shared.size)
+        others = {other: count for other, count in shared.users.items() if other != name}
+        of_process = {part: bounds for part, bounds in computed.items() if part in slot.of_process}
+        asleep = {part: bounds for part, bounds in computed.items() if part not in slot.parts}
+        return peak.parts(of_process, asleep, others)
+
+
+def _host_of(host: Bounds, ranks: int, *, sleeps: bool) -> Bounds:
+    """Return what so many ranks take of the memory of their node, with the object store of the node at most."""
+    low, high = host
+    store = host_store()[1] if high else 0.0
+    return (low * ranks if sleeps else 0.0), high * ranks + store
