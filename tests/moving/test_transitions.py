@@ -16,6 +16,7 @@ from rankplan import Inventory, PlacementError, Plan, plan, replan, transition
 from rankplan.moving.names import Gain, best_numbers
 from rankplan.moving.ordering import Group
 from rankplan.moving.schema import transition_schema
+from rankplan.moving.senders import Sender
 from rankplan.moving.sides import Slot
 from rankplan.moving.simulate import verify
 from rankplan.moving.transition import PlannedStep, Transition
@@ -113,6 +114,18 @@ def test_engines_keep_their_ranks_where_no_bytes_depend_on_them() -> None:
     found = transition(before, after)
     assert found.names["rollout"] == (1, 2, 3, 0)
     assert found.stay["rollout"] == 6 and kinds(found) == {"move": 2}
+
+
+@pytest.mark.parametrize(("speed", "names"), [("1", (1, 0)), ("2", (0, 1))])
+def test_a_process_that_restarts_has_no_number_to_keep(speed: str, names: tuple[int, int]) -> None:
+    def placed(where: str, speed: str) -> Plan:
+        variables = [{"node_ranks": "1", "env_vars": [{"SPEED": speed}]}]
+        groups = [{"label": "all", "node_ranks": "0-1", "env_configs": variables}]
+        rollout = {"placement": where, "node_group": "all", "memory": {**ENGINE, "model": MODEL}}
+        cluster = {"num_nodes": 2, "node_groups": groups, "component_placement": {"rollout": rollout}}
+        return plan({"cluster": cluster}, hosts(2, 4))
+
+    assert transition(placed("0,4", "1"), placed("4-5", speed)).names == {"rollout": names}
 
 
 def test_the_best_numbers_are_those_of_all_orders() -> None:
@@ -462,6 +475,22 @@ def test_each_edge_of_a_tight_transition_is_needed() -> None:
     assert unnoticed == [("sync a/0", "sleep a/0"), ("free a/0", "sleep a/0")]
 
 
+def test_a_sender_is_read_where_it_has_its_states() -> None:
+    """Instance a sleeps and sends from its host: not while it falls asleep, and not from its accelerator."""
+    found = crossing()
+    assert {move.level for move in found.moves if move.sender == ("a", 0)} == {"host"}
+    at_once = tuple(step._replace(needs=[]) if step.id == "sync a/0" else step for step in found.steps)
+    breaches = {breach.text for breach in verify(replace(found, steps=at_once)).breaches if breach.invariant == 2}
+    assert breaches == {
+        "a/0 sends to a/0 while it falls asleep",
+        "a/0 sends to a/0 from where it does not have them",
+    }
+    awake = tuple(replace(move, level="node") for move in found.moves)
+    assert "a/0 sends to a/0 from where it does not have them" in {
+        breach.text for breach in verify(replace(found, moves=awake)).breaches
+    }
+
+
 @pytest.mark.parametrize(
     ("change", "invariant"),
     [
@@ -652,7 +681,9 @@ def test_between_the_bounds_the_answer_is_unknown_with_the_accelerator() -> None
     found = transition(
         planned({"actor": actor}, 2, 8, "80 GiB"), planned({"actor": {**actor, "placement": "0-15"}}, 2, 8, "80 GiB")
     )
-    assert found.answer == "unknown" and ("h0", 0) in found.unknown
+    assert found.answer == "unknown" and ("h0", 0) in found.unknown and verify(found).breaches == ()
+    claimed = verify(replace(found, answer="fits")).breaches
+    assert (1, "accelerator 0 of h0 may be exceeded") in claimed and {breach.invariant for breach in claimed} == {1}
 
 
 def test_instances_keep_serving() -> None:
@@ -664,6 +695,8 @@ def test_instances_keep_serving() -> None:
     found = transition(before, after, serving=4)
     at_once = [step._replace(needs=[]) if step.do == "stop-routing" else step for step in found.steps]
     assert {breach.invariant for breach in verify(replace(found, steps=tuple(at_once))).breaches} == {8}
+    early = [step._replace(needs=[]) if step.id == "stop-routing rollout/0" else step for step in found.steps]
+    assert [*verify(replace(found, steps=tuple(early))).breaches] == [(8, "3 of rollout")]
     last = [step for step in transition(before, after).steps if step.do == "stop-routing"][-1]
     assert any(need.startswith("route") for need in last.needs)
     in_place = planned({"rollout": engines("0-7", 2, tp=4)}, 2, 8, "80 GiB")
@@ -682,6 +715,8 @@ def test_what_is_dead_sends_nothing_and_gets_no_step() -> None:
     assert kinds(found) == {"lost": 8, "move": 8}
     assert {move.sender.slot for move in found.moves if move.sender is not None} <= set(range(8))
     assert all(step.side == "after" for step in found.steps) and verify(found).breaches == ()
+    from_dead = tuple(replace(move, sender=Sender("rollout", 15)) for move in found.moves)
+    assert any("but is lost" in breach.text for breach in verify(replace(found, moves=from_dead)).breaches)
 
 
 def test_a_trainer_whose_states_are_gone_loads_its_checkpoint_as_a_whole() -> None:
@@ -873,6 +908,30 @@ def test_seconds_are_those_of_the_longest_path() -> None:
     two = planned({"rollout": engines("0-1,8-11", 3)}, 2, 8, "80 GiB")
     crowded = transition(before, two, costs=costs).seconds
     assert crowded.high is not None and crowded.high > crowded.low  # both read the same slots
+
+
+def test_loading_takes_the_bytes_from_storage_besides_its_own_seconds() -> None:
+    actor = {"placement": "0-3", **ACTOR}
+    before = planned({"actor": actor}, 1, 8, "80 GiB")
+    after = planned({"actor": actor, "rollout": engines("4-5", 1)}, 1, 8, "80 GiB")
+    bandwidth = {"bandwidth_of": "accelerator", "bandwidth": {"storage": 1e9}}
+    found = transition(before, after, costs={**bandwidth, "components": {"rollout": {"load": 30}}})
+    most = max(slot.bytes or 0 for slot in found.slots)
+    assert found.seconds.low == pytest.approx(30 + most / 1e9) and most > 5e9
+
+
+def test_no_more_instances_must_serve_than_there_will_be() -> None:
+    before = planned({"rollout": engines("0-7", 4)}, 2, 8, "80 GiB")
+    after = planned({"rollout": engines("8-9", 1)}, 2, 8, "80 GiB")
+    found = transition(before, after, serving=2)
+    assert found.answer == "fits" and verify(found).breaches == ()
+
+
+def test_ranks_beside_each_other_hold_different_shards() -> None:
+    """FSDP with 2 shards: ranks 0 and 2 have copies, so that half of the ranks have all."""
+    memory = {"training": "fsdp", "shards": 2, "model": MODEL}
+    before, after = (planned({"actor": {"placement": where, "memory": memory}}, 1, 8) for where in ("0-3", "0-1"))
+    assert not transition(before, after).moves
 
 
 def test_engines_abort_if_only_that_has_a_cost() -> None:
