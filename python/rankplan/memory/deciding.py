@@ -94,7 +94,8 @@ def deciding(needs: Needs, need: Need) -> tuple[list[str], bool]:
     unbounded = [*_silent(need), *_without_shape(needs, need)]
     if unbounded:
         return [path for path in unbounded if _named(needs, path) is not None], True
-    return _fewest(needs, need, missing), True
+    fewest = _fewest(needs, need, missing)
+    return fewest, bool(fewest)
 
 
 def _silent(need: Need) -> Iterator[str]:
