@@ -90,6 +90,10 @@ class Settings:
 USUAL_SETTINGS = Settings()
 
 
+_DECIDING_SLOTS = frozenset({"visibility", "parallel"})
+"""The settings that decide what the rows show, and how the slots are divided."""
+
+
 def _setting(name: str) -> Any:
     """Return an attribute of a component for one of its settings."""
     return property(attrgetter(f"settings.{name}"), doc=f"``settings.{name}``, see `Settings`.")
@@ -190,20 +194,30 @@ class Component(Sequence[Placement]):
 
         Raises `PlacementError` for sizes that do not fit the slots, ``TypeError`` for an unknown setting.
         """
-        return replace(self, settings=replace(self.settings, **changes))
+        settings = replace(self.settings, **changes)
+        if not _DECIDING_SLOTS.isdisjoint(changes):
+            return replace(self, settings=settings)
+        found = self._alike(settings=settings)
+        found.__dict__.pop("_bindings", None)
+        return found
 
     def under(self, rules: Rules) -> Component:
         """Return the component as a part of a plan with these rules."""
         if self.plan_rules is rules:
             return self
-        found = object.__new__(type(self))  # nothing of it is worked out again
-        found.__dict__.update(self.__dict__, plan_rules=rules)
-        return found
+        return self._alike(plan_rules=rules)
 
     def with_facts_of(self, inventory: Inventory) -> Component:
         """Return the component on the same nodes with other facts: none of its node groups, and of what is excluded."""
+        return self._alike(inventory=inventory)
+
+    def _alike(self, **fields: Any) -> Component:
+        """Return the component with other values of fields that decide neither its rows nor its slots.
+
+        What was worked out from these is not worked out again.
+        """
         found = object.__new__(type(self))
-        found.__dict__.update(self.__dict__, inventory=inventory)
+        found.__dict__.update(self.__dict__, **fields)
         return found
 
     def on(self, inventory: Inventory) -> Component:

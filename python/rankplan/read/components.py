@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import accumulate
 from operator import mul
@@ -80,9 +80,31 @@ def with_memory(
     """
     if component.memory is not None:
         return component
-    known = {"slots": component.slots, "cp": component.parallel.cp, **facts}
-    memory = read(component.name, known)
+    memory = read(component.name, _KnownFacts(component, facts))
     return component if memory is None else component.with_settings(memory=memory)
+
+
+class _KnownFacts(Mapping[str, Any]):
+    """What a plan and a dialect know of a component. Its slots are counted only if they are read."""
+
+    def __init__(self, component: Component, of_dialect: Mapping[str, Any]) -> None:
+        self._component = component
+        self._of_dialect = of_dialect
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._of_dialect:
+            return self._of_dialect[name]
+        if name == "slots":
+            return self._component.slots
+        if name == "cp":
+            return self._component.parallel.cp
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({"slots": None, "cp": None, **self._of_dialect})
+
+    def __len__(self) -> int:
+        return len(set(self))
 
 
 def resource_lists(component: Component, cluster: Inventory) -> list[list[int]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from rankplan.dialects.keys.key import Key, Kind, flag_name, in_section, path_of, read_value
+from rankplan.dialects.keys.key import SECTION, Key, Kind, flag_name, path_of, read_value
 from rankplan.dialects.keys.sisters import is_size, same_size
 from rankplan.dialects.keys.system import NO_SYSTEM, System
 from rankplan.errors import Diagnostic, Faults, KeyPath, Where
@@ -147,7 +147,7 @@ class Config:
     def _paths_of(self, dotted: str) -> list[KeyPath]:
         """Return where a dotted path may be in this config: in the section last, after those that override it."""
         path = path_of(dotted)
-        if not in_section(dotted):
+        if path[0] != SECTION:
             return [self._written(path)]
         return [self._written((*section, *path[1:])) for section in (*self._overrides, self._section)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Generic, Literal, TypeVar, overload
 
 from rankplan.errors import KeyPath, PlacementError
@@ -255,8 +255,9 @@ class Entry:
     places: bool = True
 
 
+@lru_cache(maxsize=4096)
 def path_of(dotted: str) -> KeyPath:
-    """Return the parts of a dotted path."""
+    """Return the parts of a dotted path: mostly that of a key, which each config is asked for."""
     return tuple(dotted.split("."))
 
 

@@ -171,14 +171,19 @@ class KeyTable:
         self._reject_sisters(reader)
         beside = reader.aside()
         for path, names in self.spelt.items():
-            placing = self.known.get(path, ())
             section = (reader if path in self.known else beside).section_at(path)
+            unknown = [str(key) for key in section if key not in names and self._is_of_trainer(path, str(key))]
+            if not unknown:
+                continue
+            placing = self.known.get(path, ())
             # A key beside the key of memory that it resembles is another one of the trainer.
             missing = sorted(name for name in names if name in placing or name not in section)
-            for key in section:
-                is_users_own = str(key).startswith("_")
-                if key not in names and not is_users_own and (*path, str(key)) not in self._sections:
-                    reader.reject_misspelt(str(key), missing, (*path, str(key)))
+            for key in unknown:
+                reader.reject_misspelt(key, missing, (*path, key))
+
+    def _is_of_trainer(self, section: KeyPath, key: str) -> bool:
+        """Return whether a key of a section is neither the user's own nor a section of keys of memory."""
+        return not key.startswith("_") and (*section, key) not in self._sections
 
     def _reject_sisters(self, reader: Reader) -> None:
         """Record a fault for each size that the dialect reads elsewhere, and that is not stated there."""

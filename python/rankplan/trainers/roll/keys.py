@@ -75,7 +75,7 @@ def roles(
                 yield (*inner_path, index), item
         if not isinstance(value, Mapping) or len(path) >= _DEEPEST:
             continue
-        has_devices = any(misspelt(str(name), (DEVICES.name,)) for name in value)
+        has_devices = DEVICES.name in value or any(misspelt(str(name), (DEVICES.name,)) for name in value)
         if has_devices or (WORLD_SIZE.name in value and not is_in_role):
             yield inner_path, value
         yield from roles(value, inner_path, is_in_role=is_in_role or is_role(value))
