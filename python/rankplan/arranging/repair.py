@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations, islice
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rankplan._core import CLUSTER, Chunks, RankMap, RankSet
 from rankplan.errors import PlacementError
@@ -25,6 +25,50 @@ Swap: TypeAlias = tuple[list[str], dict[int, int]]
 
 _MOST_REPAIRS = 32
 """The repairs that are tried at most."""
+
+
+class _Users(NamedTuple):
+    """Who uses the broken ``accelerators`` of a node.
+
+    ``uses`` has what each of its components uses there, ``broken`` the names of those that use a broken one.
+    """
+
+    uses: Mapping[str, RankSet]
+    accelerators: RankSet
+    broken: list[str]
+
+    def can_leave(self, parts: Mapping[str, Component]) -> bool:
+        """Return whether only some components must leave the node, and all of these can."""
+        return len(self.broken) < len(self.uses) and all(_can_leave(parts[name]) for name in self.broken)
+
+    def swap(self, num_accelerators: int) -> Swap | None:
+        """Return the idle accelerators that take the place of broken ones; ``None`` if the node has too few."""
+        needed = RankSet().union(*(self.uses[name] & self.accelerators for name in self.broken))
+        idle = RankSet(range(num_accelerators)) - RankSet().union(self.accelerators, *self.uses.values())
+        if len(idle) < len(needed):
+            return None
+        return self.broken, dict(zip(needed, idle, strict=False))
+
+
+def _broken_users(parts: Mapping[str, Component], broken: Mapping[int, RankSet | None]) -> dict[int, _Users]:
+    """Return what uses broken accelerators, by node rank in ascending order; whole nodes are left out."""
+    used = {name: _used(component, set(broken)) for name, component in parts.items()}
+    found: dict[int, _Users] = {}
+    for rank, accelerators in sorted(broken.items()):
+        if accelerators is None:
+            continue
+        uses = {name: by_rank[rank] for name, by_rank in used.items() if rank in by_rank}
+        names = [name for name, local in uses.items() if local & accelerators]
+        if names:
+            found[rank] = _Users(uses, accelerators, names)
+    return found
+
+
+def _most_first(ranks: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield as many sets of these node ranks as are tried: larger ones first, the empty one in the end."""
+    sizes = range(len(ranks), 0, -1)
+    yield from islice(chain.from_iterable(combinations(ranks, size) for size in sizes), _MOST_REPAIRS - 1)
+    yield ()
 
 
 @dataclass(slots=True)
@@ -60,37 +104,24 @@ class Repair:
         node rank needs.
         """
         repair = cls(dict(parts))
-        used = {name: _used(component, set(broken)) for name, component in parts.items()}
+        broken_users = _broken_users(parts, broken)
+        leaving = {rank: users.broken for rank, users in broken_users.items() if users.can_leave(parts)}
+        whole_nodes = {rank for rank, accelerators in broken.items() if accelerators is None}
+        repair.lost = whole_nodes | (broken_users.keys() - leaving.keys())
         swaps: dict[int, Swap] = {}
-        leaving: dict[int, list[str]] = {}
-        for rank, accelerators in sorted(broken.items()):
-            if accelerators is None:
-                repair.lost.add(rank)
-                continue
-            uses = {name: found[rank] for name, found in used.items() if rank in found}
-            names = [name for name, local in uses.items() if local & accelerators]
-            if not names:
-                continue
-            if len(names) < len(uses) and all(_can_leave(parts[name]) for name in names):
-                leaving[rank] = names
-            else:
-                repair.lost.add(rank)
-            needed = RankSet().union(*(uses[name] & accelerators for name in names))
-            idle = RankSet(range(planned.node(rank).num_accelerators)) - RankSet().union(accelerators, *uses.values())
-            local = dict(zip(needed, idle, strict=False))
-            if swapping and len(local) == len(needed):
-                swaps[rank] = names, local
+        for rank, users in broken_users.items() if swapping else ():
+            swap = users.swap(planned.node(rank).num_accelerators)
+            if swap is not None:
+                swaps[rank] = swap
         if not repair._swap(swaps):
             swaps = {rank: swap for rank, swap in swaps.items() if repair._swap({rank: swap})}
         repair.lost -= swaps.keys()
         able = [rank for rank in leaving if rank not in swaps]
-        sizes = range(len(able), 0, -1)
-        some = islice(chain.from_iterable(combinations(able, size) for size in sizes), _MOST_REPAIRS - 1)
-        for ranks in (*some, ()):
-            one = cls(dict(repair.parts), repair.lost.union(able) - set(ranks), {}, repair.shifted)
+        for ranks in _most_first(able):
+            attempt = cls(dict(repair.parts), repair.lost.union(able) - set(ranks), {}, repair.shifted)
             if ranks:
-                one._leave(planned, pools, {rank: leaving[rank] for rank in ranks})
-            yield one
+                attempt._leave(planned, pools, {rank: leaving[rank] for rank in ranks})
+            yield attempt
         if swaps:
             yield from cls.several(parts, planned, broken, pools, swapping=False)
 

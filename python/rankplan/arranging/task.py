@@ -416,33 +416,48 @@ class Task:
 
         `arrange` leaves out the last node ranks from the first one on that needs no node and gets none.
         """
-        needs, present, _ = self.hardware
-        taken = {node for node in nodes if node is not None}
-        for rank in [rank for rank, node in enumerate(nodes) if node is None]:
-            place = self._places[rank]
-            if place is not None and place not in taken and present[place] == needs[rank]:
-                nodes[rank] = place
-                taken.add(place)
+        self._return_own_nodes(nodes)
         if None not in nodes:
             return
-        usable, named = set(self.usable), set(self.excluded.named.values())
-        # Nodes that nobody can use are taken first, so that spares stay, and those that have a rank of their own last.
-        free: dict[int, list[int]] = {}
-        unused = (node for node in range(self.inventory.num_nodes) if node not in taken)
-        for node in sorted(unused, key=lambda node: (node not in named, node not in usable, node)):
-            free.setdefault(present[node], []).append(node)
+        kinds, _, _ = self.hardware
+        spares = self._spares(nodes)
+        usable = set(self.usable)
         reserved = RankSet().union(*(ranks for ranks, _ in reserves(self.network.rules.pools)))
-        for rank in [rank for rank, node in enumerate(nodes) if node is None]:
-            same = free.get(needs[rank])
-            if same and not self._new and rank in reserved:  # a reserve needs a node that can be used
-                same.sort(key=lambda node: (node in usable, node))
-            if not same and self._new and rank > max(self.needed, default=-1):
+        for rank in _without_node(nodes):
+            candidates = spares.get(kinds[rank], [])
+            if not self._new and rank in reserved:  # a reserve needs a node that can be used
+                candidates.sort(key=lambda node: (node in usable, node))
+            if candidates:
+                nodes[rank] = candidates.pop()
+                continue
+            if self._new and rank > max(self.needed, default=-1):
                 del nodes[rank:]
                 return
-            if not same:
-                alike = [node for node, kind in zip(nodes, needs, strict=True) if kind == needs[rank]]
-                raise PlacementError([self._shortage(needs[rank], len(alike), len(alike) - alike.count(None))])
-            nodes[rank] = same.pop()
+            alike = [node for node, kind in zip(nodes, kinds, strict=True) if kind == kinds[rank]]
+            raise PlacementError([self._shortage(kinds[rank], len(alike), len(alike) - alike.count(None))])
+
+    def _return_own_nodes(self, nodes: list[int | None]) -> None:
+        """Give node ranks without a node the one that they had, if it is free and has the hardware that they need."""
+        kinds, present, _ = self.hardware
+        taken = {node for node in nodes if node is not None}
+        for rank in _without_node(nodes):
+            own = self._places[rank]
+            if own is not None and own not in taken and present[own] == kinds[rank]:
+                nodes[rank] = own
+                taken.add(own)
+
+    def _spares(self, nodes: Sequence[int | None]) -> dict[int, list[int]]:
+        """Return the nodes of the inventory that no node rank has, by their kind of hardware, to be taken from the end.
+
+        Those that nobody can use are taken first, so that spares stay, and those that have a rank of their own last.
+        """
+        _, present, _ = self.hardware
+        taken, usable, named = set(nodes), set(self.usable), set(self.excluded.named.values())
+        unused = [node for node in range(self.inventory.num_nodes) if node not in taken]
+        spares: dict[int, list[int]] = {}
+        for node in sorted(unused, key=lambda node: (node not in named, node not in usable, node)):
+            spares.setdefault(present[node], []).append(node)
+        return spares
 
     def unfixed_moves(self) -> int | None:
         """Return the survivors that move without ``fixed``; ``None`` if that does not help."""
@@ -480,6 +495,11 @@ class Task:
     def equipment(self, kind: int) -> str:
         """Return the accelerators of a kind of hardware in words."""
         return equipment(*self.hardware[2][kind])
+
+
+def _without_node(nodes: Sequence[int | None]) -> list[int]:
+    """Return the node ranks that have no node."""
+    return [rank for rank, node in enumerate(nodes) if node is None]
 
 
 def reject_nameless(inventory: Inventory, order: Sequence[int]) -> None:

@@ -229,6 +229,10 @@ class _Joined:
     by_place: Sequence[int]
     pools: Sequence[Sequence[int]]
 
+    def position(self) -> dict[int, int]:
+        """Return where each node comes as the trainer sorts them."""
+        return {node: index for index, node in enumerate(self.by_place)}
+
 
 def _combined(order: list[int], joined: Sequence[_Joined], kind: Callable[[int], Hashable]) -> Iterator[list[int]]:
     """Yield every combination of the exchanges of pools that share no node."""
@@ -247,48 +251,66 @@ def _combined(order: list[int], joined: Sequence[_Joined], kind: Callable[[int],
 def _exchanges(joined: _Joined, kind: Callable[[int], Hashable]) -> Iterator[dict[int, int]]:
     """Yield the bijections of some nodes after which each pool is sorted, in the plan's order."""
     nodes, pools = joined.nodes, joined.pools
-    position = {node: index for index, node in enumerate(joined.by_place)}
     whole = next((pool for pool in pools if len(pool) == len(nodes)), None)
     if whole is not None:
-        only = dict(zip(whole, joined.by_place, strict=True))
-        fits = all(kind(rank) == kind(node) for rank, node in only.items())
-        if fits and all(_ascends(pool, only, position) for pool in pools):
-            yield only
-        return
-    if len(nodes) * (len(nodes) + 1) // 2 > _MOST_STEPS:
-        return  # placing each rank looks at all nodes that others have
-    before = _before(nodes, pools)
-    after: dict[int, set[int]] = {rank: set() for rank in nodes}
-    for rank, earlier in before.items():
-        for one in earlier:
-            after[one].add(rank)
-    steps = 0
-    found: dict[int, int] = {}
+        yield from _only_exchange(joined, whole, kind)
+    elif len(nodes) * (len(nodes) + 1) // 2 <= _MOST_STEPS:  # placing each rank looks at all nodes that others have
+        yield from _Search(joined, kind).exchanges()
 
-    def search(index: int) -> Iterator[dict[int, int]]:
-        nonlocal steps
-        if index == len(nodes):
-            yield dict(found)
+
+def _only_exchange(joined: _Joined, whole: Sequence[int], kind: Callable[[int], Hashable]) -> Iterator[dict[int, int]]:
+    """Yield the exchange that sorts a pool with all nodes, if it is allowed and sorts the other pools, too."""
+    position = joined.position()
+    exchange = dict(zip(whole, joined.by_place, strict=True))
+    is_allowed = all(kind(rank) == kind(node) for rank, node in exchange.items())
+    if is_allowed and all(_ascends(pool, exchange, position) for pool in joined.pools):
+        yield exchange
+
+
+class _Search:
+    """The exchanges of pools that share only some nodes: places rank after rank, and takes back what leads nowhere.
+
+    A node fits a rank if it is of its kind, and in the sorted order after the nodes of all ranks that a pool has before
+    this one, and before those of all that come after it. Enough nodes must be left on both sides of it.
+    """
+
+    def __init__(self, joined: _Joined, kind: Callable[[int], Hashable]) -> None:
+        self._nodes = joined.nodes
+        self._kind = kind
+        self._position = joined.position()
+        self._before = _before(joined.nodes, joined.pools)
+        self._after: dict[int, set[int]] = {rank: set() for rank in joined.nodes}
+        for rank, earlier in self._before.items():
+            for other in earlier:
+                self._after[other].add(rank)
+        self._steps = 0
+        self._placed: dict[int, int] = {}
+
+    def exchanges(self) -> Iterator[dict[int, int]]:
+        """Yield the exchanges that are found within the steps of a search."""
+        index = len(self._placed)
+        if index == len(self._nodes):
+            yield dict(self._placed)
             return
-        rank = nodes[index]
-        first, last = len(before[rank]), len(nodes) - 1 - len(after[rank])
-        used = set(found.values())
-        for node in nodes:
-            steps += 1
-            if steps > _MOST_STEPS:
+        rank = self._nodes[index]
+        used = set(self._placed.values())
+        for node in self._nodes:
+            self._steps += 1
+            if self._steps > _MOST_STEPS:
                 return
-            place = position[node]
-            if node in used or not first <= place <= last or kind(rank) != kind(node):
-                continue
-            if any(one in found and position[found[one]] > place for one in before[rank]):
-                continue
-            if any(one in found and position[found[one]] < place for one in after[rank]):
-                continue
-            found[rank] = node
-            yield from search(index + 1)
-            del found[rank]
+            if node not in used and self._fits(node, rank):
+                self._placed[rank] = node
+                yield from self.exchanges()
+                del self._placed[rank]
 
-    yield from search(0)
+    def _fits(self, node: int, rank: int) -> bool:
+        """Return whether a node may get a rank, by its kind and by what is placed already."""
+        place = self._position[node]
+        before, after = self._before[rank], self._after[rank]
+        if not len(before) <= place < len(self._nodes) - len(after) or self._kind(rank) != self._kind(node):
+            return False
+        is_behind = all(self._position[self._placed[other]] <= place for other in before & self._placed.keys())
+        return is_behind and all(self._position[self._placed[other]] >= place for other in after & self._placed.keys())
 
 
 def _before(nodes: Sequence[int], pools: Sequence[Sequence[int]]) -> dict[int, set[int]]:

@@ -91,3 +91,15 @@ def _divisors(size: int) -> str:
         sizes = [*sizes[: _MOST_CHOICES - 1], size]
     *others, last = map(str, sizes)
     return f"{', '.join(others)} or {last}" if others else last
+
+
+def component_named_all() -> Diagnostic:
+    """Return the fault of a rule about ``all`` in a plan with a component of that name."""
+    return Diagnostic("invalid-value", "`all` means all nodes of the plan here", "name the components")
+
+
+def crowded_domains(level: str, domain: str, count: int, more: int, most: int) -> Diagnostic:
+    """Return the fault of a domain with ``count`` nodes in use, and ``more`` such domains; a cap allows ``most``."""
+    others = f", and {counted(more, 'more domain')}" if more else ""
+    message = f"{counted(count, 'node')} of {level} domain {domain}{others} are in use; `cap` allows {most}"
+    return Diagnostic("domain-too-small", message, "`rankplan arrange` looks for nodes in more domains")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -14,11 +14,11 @@ from rankplan.frozen import frozen
 from rankplan.nodes.facts import NODE_LEVEL
 from rankplan.nodes.inventory import Inventory
 from rankplan.nodes.topology import Domains
+from rankplan.plans import faults
 from rankplan.plans.component import Component, used_nodes
 from rankplan.plans.crossings import WORDS, crossing, few, places_text
-from rankplan.plans.faults import no_such_groups
 from rankplan.plans.rules import ALL, TOGETHER, WORLD, Rules, component_names
-from rankplan.plans.segments import cut, level_sizes
+from rankplan.plans.segments import Segment, cut, level_sizes
 from rankplan.words import counted, nodes_text, unknown
 
 Sets: TypeAlias = list[tuple[int, ...]]
@@ -131,29 +131,48 @@ class _Finder:
     unplaced: Collection[str]
 
     def segments(self, stated: int | Mapping[str, Any] | None) -> None:
+        """Add the segments of components, or of all nodes, each of which must be within a domain, and their faults.
+
+        Where the labels of the nodes are unknown, they say nothing. Nor do plain sizes without levels, unless nodes are
+        chosen for them.
+        """
         sizes = {ALL: stated} if isinstance(stated, int) else stated or {}
-        nodes: dict[str, RankSet] = {}
-        for key in sizes:
-            for name in component_names(key):
-                path: tuple[str, ...] = (SEGMENT, key) if isinstance(stated, Mapping) else (SEGMENT,)
-                if (found := self.nodes(name, path)) is not None:
-                    nodes[name] = found
-        plain = not self.rules.levels and all(isinstance(size, int) for size in sizes.values())
-        if not self.labelled or (plain and not self.arranging):
+        is_for_all = isinstance(stated, int)
+
+        def path(*below: str) -> tuple[str, ...]:
+            """Return where a size is stated; that of all nodes stands alone, without a name."""
+            return (SEGMENT,) if is_for_all else (SEGMENT, *below)
+
+        nodes = self._nodes_by_name(sizes, path)
+        needs_domains = bool(self.rules.levels) or not all(isinstance(size, int) for size in sizes.values())
+        if not self.labelled or not (needs_domains or self.arranging):
             return
-        known = {key: size for key, size in sizes.items() if all(name in nodes for name in component_names(key))}
-        runs, faults = cut(known, nodes, self.rules.levels)
+        placed = {key: size for key, size in sizes.items() if all(name in nodes for name in component_names(key))}
+        segments, size_faults = cut(placed, nodes, self.rules.levels)
         for key, size in sizes.items():
-            if key not in known and isinstance(size, Mapping) and self.complete:
-                faults += level_sizes(key, size, self.rules.levels)[1]
-        by_name = isinstance(stated, Mapping)
-        self.rules.faults += (((SEGMENT, *path) if by_name else (SEGMENT,), fault) for path, fault in faults)
+            if key not in placed and isinstance(size, Mapping) and self.complete:
+                size_faults += level_sizes(key, size, self.rules.levels)[1]
+        self.rules.faults += ((path(*below), fault) for below, fault in size_faults)
+        self._keep_segments(segments, path)
+
+    def _nodes_by_name(self, keys: Iterable[str], path: Callable[[str], tuple[str, ...]]) -> dict[str, RankSet]:
+        """Return the nodes of the components that keys name, where they are known; an unknown name is a fault."""
+        found: dict[str, RankSet] = {}
+        for key in keys:
+            for name in component_names(key):
+                nodes = self.nodes(name, path(key))
+                if nodes is not None:
+                    found[name] = nodes
+        return found
+
+    def _keep_segments(self, segments: Iterable[Segment], path: Callable[..., tuple[str, ...]]) -> None:
+        """Add a rule for all segments of a component and a level that are stated together."""
         by_rule: dict[tuple[tuple[str, ...], str, int], Sets] = {}
-        for path, name, level, ranks in runs:
-            by_rule.setdefault(((SEGMENT, *path) if by_name else (SEGMENT,), name, level), []).append(ranks)
-        for (path, name, level), sets in by_rule.items():
+        for below, name, level, ranks in segments:
+            by_rule.setdefault((path(*below), name, level), []).append(ranks)
+        for (stated_at, name, level), sets in by_rule.items():
             who = "" if name == ALL else name
-            self.rules.kept.append(NodeRule(path, who, SEGMENT, level, 1, partial(list, sets)))
+            self.rules.kept.append(NodeRule(stated_at, who, SEGMENT, level, 1, partial(list, sets)))
 
     def together(self, stated: Mapping[str, Mapping[str, Any]], key: str, rules: list[NodeRule]) -> None:
         for names, kinds in stated.items():
@@ -208,7 +227,7 @@ class _Finder:
         """Return the node ranks of a component, or of all; ``None`` if they are not known."""
         if name == ALL:
             if ALL in self.parts:
-                self.rules.faults.append((path, _named_all()))
+                self.rules.faults.append((path, faults.component_named_all()))
             elif self.complete and not self.unplaced:
                 return used_nodes(self.parts.values())
             return None
@@ -249,20 +268,9 @@ def topology_faults(
         counts = _nodes_in_use(parts, inventory, inventory if cluster is None else cluster, level)
         crowded = {domain: count for domain, count in sorted(counts.items()) if count > most}
         if crowded:
-            yield ("cap", domains.level), _crowded(domains, crowded, most)
-
-
-def _named_all() -> Diagnostic:
-    return Diagnostic("invalid-value", f"`{ALL}` means all nodes of the plan here", "name the components")
-
-
-def _crowded(domains: Domains, crowded: Mapping[int, int], most: int) -> Diagnostic:
-    """Return the fault of domains of which more nodes are in use than a cap allows; ``crowded`` has their numbers."""
-    domain, count = next(iter(crowded.items()))
-    more = f", and {counted(len(crowded) - 1, 'more domain')}" if len(crowded) > 1 else ""
-    message = f"{counted(count, 'node')} of {domains.level} domain {domains.text(domain)}{more} are in use"
-    help = "`rankplan arrange` looks for nodes in more domains"
-    return Diagnostic("domain-too-small", f"{message}; `cap` allows {most}", help)
+            domain, count = next(iter(crowded.items()))
+            text = domains.text(domain)
+            yield ("cap", domains.level), faults.crowded_domains(domains.level, text, count, len(crowded) - 1, most)
 
 
 def _nodes_in_use(parts: Mapping[str, Component], inventory: Inventory, cluster: Inventory, level: int) -> Counter[int]:
@@ -289,7 +297,7 @@ def topology_warnings(stated: Rules, parts: Mapping[str, Component], inventory: 
     rules = NodeRules.of(stated, parts, inventory.levels, lost=lost)
     for rule in (*rules.kept, *rules.preferred):
         if rule.kind in WORDS and rule.who in parts and parts[rule.who].layout.size(rule.kind) == 1:
-            yield rule.path, no_such_groups(rule.path[0], rule.who, rule.kind, WORDS[rule.kind])
+            yield rule.path, faults.no_such_groups(rule.path[0], rule.who, rule.kind, WORDS[rule.kind])
     for rule in rules.preferred:
         if found := broken(rule, parts, inventory):
             yield rule.path, Diagnostic("group-spans", *found, warning=True)
@@ -305,8 +313,9 @@ def check_topology(
 ) -> None:
     """Raise `PlacementError` with the faults of `topology_faults`, each at its rule."""
     found = topology_faults(stated, parts, inventory, labelled=labelled, complete=complete)
-    if faults := [stated.where(*path).locate(fault) for path, fault in found]:
-        raise PlacementError(faults)
+    located = [stated.where(*path).locate(fault) for path, fault in found]
+    if located:
+        raise PlacementError(located)
 
 
 _LOOK = "`rankplan arrange` looks for an order of the nodes that keeps them together"

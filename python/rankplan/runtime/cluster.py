@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from rankplan.plans.component import used_nodes
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.read.cluster import StatedCluster
 from rankplan.runtime.nodes.exports import Selection, as_selection, find_exports, selected
-from rankplan.runtime.nodes.nodes import Nodes
+from rankplan.runtime.nodes.nodes import FoundNode, Nodes
 from rankplan.runtime.nodes.probe import find_nodes, refreshed
 from rankplan.runtime.nodes.simulate import Raylets
 from rankplan.runtime.rank.host import this_process
@@ -94,26 +94,37 @@ class Cluster:
         forward_env = as_selection(forward_env)
         if num_nodes is not None and (as_int(num_nodes) or 0) < 1:
             raise ValueError(f"num_nodes is {shown(num_nodes)}; it must be a whole number of 1 or more")
-        num_nodes = as_int(num_nodes)
         if on_progress is not None and not callable(on_progress):
             raise wrong_type("on_progress", on_progress, "a function of a text")
         stated = _stated(cluster_cfg)
-        if stated is not None:
-            stated.finish()
-            configured = stated.num_nodes
-            if num_nodes not in (None, configured):
-                raise ClusterError(f"num_nodes is {num_nodes}, but cluster_cfg has {configured}; omit the argument")
-            num_nodes = configured
-        needed = None
-        if plan is not None:
-            check_plan(plan)
-            if num_nodes not in (None, plan.inventory.num_nodes):
-                raise ClusterError(f"num_nodes is {num_nodes}, but the plan has {plan.inventory.num_nodes} nodes")
-            num_nodes = None if spares else plan.inventory.num_nodes
-            needed = used_nodes(plan.values())
+        num_nodes = _agreed_number(as_int(num_nodes), stated, plan)
+        if plan is not None and spares:
+            num_nodes = None
+        needed = None if plan is None else used_nodes(plan.values())
         self._closed = False
         self._dead: dict[int, NodeSpec] = {}
         self._refreshing = threading.Lock()
+        how = self._connect(address, num_nodes, on_progress)
+        try:
+            driver = this_process()
+            if driver is not None:
+                self.nodes = _of_driver(driver.nodes(), num_nodes, stated, forward_env)
+                return
+            with self.connection.progress() as report:
+                starting = self._raylets is None and how != "started"
+                facts = _facts(stated, plan)
+                facts = replace(facts, order=node_order or facts.order)
+                found = find_nodes(num_nodes, timeout, report, starting=starting, facts=facts, needed=needed)
+            self.nodes = self._nodes_of(found, stated, forward_env)
+        except HeadSilent as silent:
+            self.close()
+            raise ClusterError(str(silent)) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self, address: str | None, num_nodes: int | None, on_progress: Report | None) -> str:
+        """Connect this process to Ray, and return how; without a connection, leave nothing behind."""
         self._connected_here = not ray.is_initialized()
         # the handler of a process of Ray's is not ours to replace
         self._termination = TerminationHandler() if self._connected_here or is_driver() else None
@@ -125,28 +136,17 @@ class Cluster:
         except BaseException:
             self._disconnect()
             raise
-        try:
-            if (here := this_process()) is not None:
-                self.nodes = _of_driver(here.nodes(), num_nodes, stated, forward_env)
-                return
-            with self.connection.progress() as report:
-                starting = self._raylets is None and how != "started"
-                facts = _facts(stated, plan)
-                facts = replace(facts, order=node_order or facts.order)
-                found = find_nodes(num_nodes, timeout, report, starting=starting, facts=facts, needed=needed)
-            self._dead = {rank: node.spec for rank, node in enumerate(found) if not node.node_id}
-            inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
-            if stated is not None:
-                # the names that a simulated cluster excludes are those of other machines
-                inventory = stated.on(inventory, planned=self._raylets is not None)
-            exports = find_exports(forward_env)
-            self.nodes = Nodes(tuple(node.node_id for node in found), inventory, self._raylets is not None, exports)
-        except HeadSilent as silent:
-            self.close()
-            raise ClusterError(str(silent)) from None
-        except BaseException:
-            self.close()
-            raise
+        return how
+
+    def _nodes_of(self, found: Sequence[FoundNode], stated: StatedCluster | None, forward_env: Selection) -> Nodes:
+        """Return the nodes that were found with what is stated of them, and keep the records of missing ones."""
+        self._dead = {rank: node.spec for rank, node in enumerate(found) if not node.node_id}
+        inventory = Inventory([node.spec.at(RankSet([rank])) for rank, node in enumerate(found)])
+        is_simulated = self._raylets is not None
+        if stated is not None:
+            # the names that a simulated cluster excludes are those of other machines
+            inventory = stated.on(inventory, planned=is_simulated)
+        return Nodes(tuple(node.node_id for node in found), inventory, is_simulated, find_exports(forward_env))
 
     @classmethod
     def simulate(
@@ -326,6 +326,25 @@ def _stated(cluster_cfg: Mapping[str, Any] | StatedCluster | None) -> StatedClus
     if cluster_cfg is None or isinstance(cluster_cfg, StatedCluster):
         return cluster_cfg
     return stated_cluster(cluster_cfg)
+
+
+def _agreed_number(argument: int | None, stated: StatedCluster | None, plan: Plan | None) -> int | None:
+    """Return the number of nodes that the argument, the section and the plan agree on; ``None`` if none states it.
+
+    Raises `PlacementError` for a faulty section, ``ClusterError`` for numbers that differ.
+    """
+    num_nodes = argument
+    if stated is not None:
+        stated.finish()
+        if num_nodes not in (None, stated.num_nodes):
+            raise ClusterError(f"num_nodes is {num_nodes}, but cluster_cfg has {stated.num_nodes}; omit the argument")
+        num_nodes = stated.num_nodes
+    if plan is not None:
+        check_plan(plan)
+        if num_nodes not in (None, plan.inventory.num_nodes):
+            raise ClusterError(f"num_nodes is {num_nodes}, but the plan has {plan.inventory.num_nodes} nodes")
+        num_nodes = plan.inventory.num_nodes
+    return num_nodes
 
 
 def _facts(stated: StatedCluster | None, plan: Plan | None) -> ClusterFacts:

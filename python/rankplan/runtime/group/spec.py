@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from rankplan import (
     FlexiblePlacementStrategy,
@@ -24,6 +24,7 @@ from rankplan.runtime.group.crew import Crew, Failure, Terms, watch
 from rankplan.runtime.group.group import WorkerGroup, check_names, is_method
 from rankplan.runtime.group.launch import bring_up
 from rankplan.runtime.group.ranks import check_interpreters, rank_specs
+from rankplan.runtime.nodes.nodes import Nodes
 from rankplan.runtime.rank.host import MOST_CALLS
 from rankplan.runtime.rank.spec import PROOFS
 from rankplan.runtime.ray.answers import as_timeout
@@ -106,11 +107,7 @@ class GroupSpec:
         """
         check_cluster(cluster)
         cluster.connection.check_open()
-        if max_concurrency is not None and as_int(max_concurrency) not in range(1, MOST_CALLS + 1):
-            raise ValueError(
-                f"max_concurrency is {shown(max_concurrency)}; it must be a whole number from 1 to {MOST_CALLS}, the "
-                "most calls that a rank works on at a time"
-            )
+        _check_calls_at_a_time(max_concurrency)
         if visibility not in (None, *VISIBILITIES):
             raise ValueError(f"visibility is {shown(visibility)}; it must be own, node or own-first")
         if prove not in (None, *PROOFS):
@@ -124,25 +121,15 @@ class GroupSpec:
             cluster.connection.check_alive()
         if name is not None and not (isinstance(name, str) and name and name.isprintable()):
             raise ValueError(f"name is {shown(name)}; it must be a non-empty printable string")
-        if placement_strategy is None:
-            placement_strategy = one_process_each(cluster.inventory)
-        if isinstance(placement_strategy, Component):
-            planned = placement_strategy.name
-            nodes, (component,) = cluster.nodes.fitted(placement_strategy.inventory, [placement_strategy])
-            component = replace(component, name=name or planned)
-        elif isinstance(placement_strategy, PlacementStrategy):
-            planned, nodes = name or self._worker_class.__name__, cluster.nodes
-            component = placement_strategy.on(cluster, planned, isolate_accelerator=isolate_accelerator)
-        else:
-            instead = "a strategy, such as placement.get_strategy(name), or a component of a plan, such as plan[name]"
-            raise wrong_type("placement_strategy", placement_strategy, instead)
+        placed = self._placed(cluster, placement_strategy, name, isolate_accelerator=isolate_accelerator)
+        nodes, component = placed.nodes, placed.component
         if visibility is not None:
             component = component.with_settings(visibility=visibility)
         specs = rank_specs(nodes, component, prove)
         check_interpreters(specs)
         worker = self._worker_class, self._args, self._kwargs
         at_a_time = as_int(max_concurrency)
-        terms = Terms(lambda: cluster.nodes, worker, at_a_time, component, planned, visibility, prove)
+        terms = Terms(lambda: cluster.nodes, worker, at_a_time, component, placed.planned_name, visibility, prove)
         crew = None
         try:
             if reserve:
@@ -162,6 +149,43 @@ class GroupSpec:
                 if reserve and reservation is not None:
                     reservation.release()
             raise
+
+    def _placed(
+        self,
+        cluster: Cluster,
+        strategy: PlacementStrategy | Component | None,
+        name: str | None,
+        *,
+        isolate_accelerator: bool,
+    ) -> _Placed:
+        """Return the component that a strategy gives on a cluster, or a component of a plan on its nodes."""
+        if strategy is None:
+            strategy = one_process_each(cluster.inventory)
+        if isinstance(strategy, Component):
+            nodes, (component,) = cluster.nodes.fitted(strategy.inventory, [strategy])
+            return _Placed(nodes, replace(component, name=name or strategy.name), strategy.name)
+        if isinstance(strategy, PlacementStrategy):
+            own_name = name or self._worker_class.__name__
+            component = strategy.on(cluster, own_name, isolate_accelerator=isolate_accelerator)
+            return _Placed(cluster.nodes, component, own_name)
+        instead = "a strategy, such as placement.get_strategy(name), or a component of a plan, such as plan[name]"
+        raise wrong_type("placement_strategy", strategy, instead)
+
+
+class _Placed(NamedTuple):
+    """A component to launch, its nodes in the order of its plan, and its name in that plan."""
+
+    nodes: Nodes
+    component: Component
+    planned_name: str
+
+
+def _check_calls_at_a_time(value: object) -> None:
+    if value is not None and as_int(value) not in range(1, MOST_CALLS + 1):
+        raise ValueError(
+            f"max_concurrency is {shown(value)}; it must be a whole number from 1 to {MOST_CALLS}, the "
+            "most calls that a rank works on at a time"
+        )
 
 
 def check_cluster(cluster: Cluster) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from rankplan._core import RankSet
 from rankplan.errors import ClusterError
+from rankplan.words import listed
 
 
 def no_process(place: str, timeout: float) -> ClusterError:
@@ -19,3 +23,27 @@ def full_disk(place: str, reason: str) -> ClusterError:
 def probe_failed(place: str, reason: str) -> ClusterError:
     """Return the fault of a node that cannot run rankplan."""
     return ClusterError(f"node {place}: the probe {reason}; install the same version of rankplan on every node")
+
+
+def rank_not_everywhere(source: str, unset: Sequence[str], nodes: int) -> ClusterError:
+    """Return the fault of ranks that only some nodes have; ``unset`` are the others."""
+    return ClusterError(
+        f"{source} is set on {nodes - len(unset)} of {nodes} nodes, but not on {listed(unset, 4)}; "
+        "set it on every node before its `ray start`, or on none"
+    )
+
+
+def rank_on_several(source: str, claims: Sequence[str]) -> ClusterError:
+    """Return the fault of nodes that would have the same rank; ``claims`` are these with what they state."""
+    return ClusterError(f"{source} must be different on every node, but {listed(claims, 4)}")
+
+
+def ranks_missing(source: str, missing: RankSet, present: RankSet) -> str:
+    """Return why a cluster cannot be used yet: no node has these ranks."""
+    ranks = f"the ranks are {present}" if present else "no node has one"
+    return f"{source}: no node has rank {missing}; {ranks}"
+
+
+def ranks_by_address(source: str, ranks: RankSet) -> str:
+    """Return the warning that nodes with the same ranks are told apart by their addresses only."""
+    return f"{source}: nodes of ranks {ranks} have no labels of the network; addresses decide"

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import ray
@@ -28,8 +28,9 @@ from rankplan.plans.component import Component
 from rankplan.plans.diff import present_nodes
 from rankplan.plans.fitting import fitted
 from rankplan.plans.topology import check_topology
+from rankplan.runtime.nodes import faults
 from rankplan.runtime.ray.asking import ask
-from rankplan.words import Name, listed, natural
+from rankplan.words import Name, natural
 
 NODE_RANK_LABEL = "rankplan.io/node-rank"
 """The Ray node label with a node's rank."""
@@ -85,12 +86,13 @@ def in_order(
     """
     usable = [node for node in nodes if node.fault is None]
     if any(node.rank_variable is not None for node in usable):
-        source, unusable = " or ".join(NODE_RANK_VARIABLES), [node for node in nodes if node.fault is not None]
-        ranked = _by_rank([(node, node.rank_variable) for node in usable], source, num_nodes, facts, needed)
-        return ranked + unusable, BY_VARIABLE
+        source = " or ".join(NODE_RANK_VARIABLES)
+        by_rank = _by_rank([(node, node.rank_variable) for node in usable], source, facts)
+        unusable = [node for node in nodes if node.fault is not None]
+        return _in_rank_order(by_rank, source, num_nodes, needed) + unusable, BY_VARIABLE
     if any(node.rank_label is not None for node in nodes):
-        labelled = [(node, node.rank_label) for node in nodes]
-        return _by_rank(labelled, BY_LABEL, num_nodes, facts, needed), BY_LABEL
+        by_rank = _by_rank([(node, node.rank_label) for node in nodes], BY_LABEL, facts)
+        return _in_rank_order(by_rank, BY_LABEL, num_nodes, needed), BY_LABEL
     if facts.order == AS_RLINF_ORDER:
         return _as_rlinf(nodes, driver), AS_RLINF
     if facts.order != BY_TOPOLOGY:
@@ -118,49 +120,85 @@ def _as_rlinf(nodes: Sequence[FoundNode], driver: str | None) -> list[FoundNode]
     return sorted(by_address, key=lambda node: (node.node_id != driver, types.index(node.spec.accelerator_type)))
 
 
-def _by_rank(
-    nodes: Sequence[tuple[FoundNode, str | None]],
-    source: str,
-    num_nodes: int | None,
-    facts: ClusterFacts,
-    needed: RankSet | None,
-) -> list[FoundNode]:
-    unset = [str(node) for node, rank in nodes if rank is None]
+class _Statement(NamedTuple):
+    """The text in which a node states its ranks."""
+
+    node: FoundNode
+    text: str
+
+
+def _by_rank(stated: Sequence[tuple[FoundNode, str | None]], source: str, facts: ClusterFacts) -> dict[int, FoundNode]:
+    """Return the node of each rank that nodes state, or nothing for those that no node has; ``source`` states them.
+
+    Several nodes may state the same range, such as the pods of one group of workers. Then the network decides which of
+    its ranks each of them gets, and addresses where it does not, as in a cluster without ranks. There may be fewer
+    nodes than ranks. Raises ``ClusterError`` for a node without a rank, and for ranks that two nodes would have.
+    """
+    unset = [str(node) for node, text in stated if text is None]
     if unset:
-        raise ClusterError(
-            f"{source} is set on {len(nodes) - len(unset)} of {len(nodes)} nodes, but not on {listed(unset, 4)}; "
-            "set it on every node before its `ray start`, or on none"
-        )
-    alike: dict[RankSet, list[tuple[FoundNode, str]]] = {}
-    faults: list[Diagnostic] = []
-    for node, text in nodes:
-        try:
-            alike.setdefault(node_ranks(str(text), f"{node}: {source}"), []).append((node, str(text)))
-        except PlacementError as error:
-            faults += error.diagnostics
-    if faults:
-        raise PlacementError(faults)
-    alike.pop(RankSet(), None)  # nodes outside the plan
+        raise faults.rank_not_everywhere(source, unset, len(stated))
+    by_ranks = _by_stated_ranks([(node, str(text)) for node, text in stated], source)
+    _reject_shared_ranks(by_ranks, source)
     by_rank: dict[int, FoundNode] = {}
+    for ranks, statements in by_ranks.items():
+        nodes = [statement.node for statement in statements]
+        by_rank |= zip(ranks, _along_labels(ranks, nodes, source, facts), strict=False)
+    return by_rank
+
+
+def _by_stated_ranks(stated: Sequence[tuple[FoundNode, str]], source: str) -> dict[RankSet, list[_Statement]]:
+    """Return the nodes that state the same ranks, by these ranks, without nodes outside the plan.
+
+    Raises `PlacementError` with every text that states no ranks.
+    """
+    by_ranks: dict[RankSet, list[_Statement]] = {}
+    unread: list[Diagnostic] = []
+    for node, text in stated:
+        try:
+            ranks = node_ranks(text, f"{node}: {source}")
+        except PlacementError as error:
+            unread += error.diagnostics
+        else:
+            by_ranks.setdefault(ranks, []).append(_Statement(node, text))
+    if unread:
+        raise PlacementError(unread)
+    by_ranks.pop(RankSet(), None)
+    return by_ranks
+
+
+def _reject_shared_ranks(by_ranks: Mapping[RankSet, Sequence[_Statement]], source: str) -> None:
+    """Raise ``ClusterError`` for more nodes than ranks, or a rank in two statements that differ."""
     claimed = RankSet()
-    for ranks, here in alike.items():
-        if len(here) > len(ranks) or ranks & claimed:
-            wrong = [f"{node} has {text!r}" for one, some in alike.items() if one & ranks for node, text in some]
-            raise ClusterError(f"{source} must be different on every node, but {listed(wrong, 4)}")
+    for ranks, statements in by_ranks.items():
+        if len(statements) > len(ranks) or ranks & claimed:
+            overlapping = chain.from_iterable(some for other, some in by_ranks.items() if other & ranks)
+            claims = [f"{node} has {text!r}" for node, text in overlapping]
+            raise faults.rank_on_several(source, claims)
         claimed |= ranks
-        ordered, levels = _along_network([node for node, _ in here], facts)
-        if len(ranks) > 1 and not all(set(levels) & set(node.spec.labels) for node in ordered):
-            _logger.warning("%s: nodes of ranks %s have no labels of the network; addresses decide", source, ranks)
-        by_rank |= zip(ranks, ordered, strict=False)
+
+
+def _along_labels(ranks: RankSet, nodes: Sequence[FoundNode], source: str, facts: ClusterFacts) -> list[FoundNode]:
+    """Return nodes that state the same ranks in the order of these; one without a label of the network is a warning."""
+    ordered, levels = _along_network(nodes, facts)
+    if len(ranks) > 1 and any(set(levels).isdisjoint(node.spec.labels) for node in ordered):
+        _logger.warning("%s", faults.ranks_by_address(source, ranks))
+    return ordered
+
+
+def _in_rank_order(
+    by_rank: Mapping[int, FoundNode], source: str, num_nodes: int | None, needed: RankSet | None
+) -> list[FoundNode]:
+    """Return the nodes by rank, those to use first; `absent` stands for a missing rank that is not needed."""
     present = RankSet(by_rank)
     if needed is None:
-        last = num_nodes - 1 if num_nodes is not None else present[-1] if present else 0
-        needed = RankSet(f"0-{last}")
-    if missing := needed - present:
-        found = f"the ranks are {present}" if present else "no node has one"
-        raise MissingRanks(f"{source}: no node has rank {missing}; {found}")
+        highest = present[-1] if present else 0
+        needed = RankSet(range(highest + 1 if num_nodes is None else num_nodes))
+    missing = needed - present
+    if missing:
+        raise MissingRanks(faults.ranks_missing(source, missing, present))
     used = num_nodes or needed[-1] + 1
-    return [by_rank.get(rank) or absent() for rank in range(used)] + [by_rank[rank] for rank in present if rank >= used]
+    first = [by_rank.get(rank) or absent() for rank in range(used)]
+    return first + [by_rank[rank] for rank in present if rank >= used]
 
 
 def absent() -> FoundNode:
