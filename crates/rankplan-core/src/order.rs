@@ -82,26 +82,31 @@ pub struct Places {
     nodes: RankSet,
     /// By position in `nodes`.
     places: Vec<u32>,
+    /// The nodes in that order; those with the same place keep theirs.
+    sorted: Vec<u32>,
 }
 
 impl Places {
-    fn by_key<K: Ord>(nodes: &RankSet, keys: &[K]) -> Self {
-        let mut order: Vec<usize> = (0..keys.len()).collect();
-        order.sort_by_key(|&index| &keys[index]);
-        let mut places = vec![0; keys.len()];
-        let mut place = 0;
-        for (at, &index) in order.iter().enumerate() {
-            if at > 0 && keys[order[at - 1]] != keys[index] {
-                place += 1;
-            }
-            places[index] = place;
+    fn by_key<K: Ord>(nodes: &RankSet, keys: impl IntoIterator<Item = K>) -> Self {
+        // Each key moves with its node: a comparison looks up nothing elsewhere.
+        let mut keyed: Vec<(K, u32, u32)> =
+            keys.into_iter().zip(nodes.iter()).zip(0..).map(|((key, node), index)| (key, index, node)).collect();
+        keyed.sort_unstable();
+        let mut places = vec![0; keyed.len()];
+        for (place, alike) in (0..).zip(keyed.chunk_by(|one, other| one.0 == other.0)) {
+            alike.iter().for_each(|&(_, index, _)| places[index as usize] = place);
         }
-        Places { nodes: nodes.clone(), places }
+        Places { nodes: nodes.clone(), places, sorted: keyed.into_iter().map(|(_, _, node)| node).collect() }
     }
 
     /// The place of a node, if it is one of them.
     pub fn of(&self, node: NodeRank) -> Option<u32> {
         self.places.get(self.nodes.position(node.0)? as usize).copied()
+    }
+
+    /// The nodes in the order of their places; those with the same place keep theirs.
+    pub fn sorted(&self) -> &[u32] {
+        &self.sorted
     }
 
     /// The nodes with their places, by node rank.
@@ -138,9 +143,7 @@ impl Inventory {
             if places.places.is_sorted() {
                 return Sorted::Unchanged;
             }
-            let mut nodes: Vec<u32> = (0..self.num_nodes()).collect();
-            nodes.sort_by_key(|&node| places.places[node as usize]);
-            Sorted::Other(nodes.into())
+            Sorted::Other(places.sorted.into())
         };
         match order {
             NodeOrder::Text => using(self.address_orders().text.get_or_init(sort)),
@@ -152,10 +155,13 @@ impl Inventory {
     /// Where each of these nodes comes if a trainer sorts them; see [`Inventory::order`].
     pub fn places(&self, order: NodeOrder, nodes: &RankSet, ids: &[String]) -> Option<Places> {
         match order {
-            NodeOrder::Text => Some(Places::by_key(nodes, &self.addresses(nodes)?)),
+            NodeOrder::Text => {
+                let addresses = self.addresses(nodes.iter().map(NodeRank))?;
+                Some(Places::by_key(nodes, addresses.into_iter().map(|text| (first_bytes(text), text))))
+            }
             NodeOrder::Number => {
-                let keys: Vec<_> = self.addresses(nodes)?.into_iter().map(address_key).collect();
-                Some(Places::by_key(nodes, &keys))
+                let addresses = self.addresses(nodes.iter().map(NodeRank))?;
+                Some(Places::by_key(nodes, addresses.into_iter().map(address_key)))
             }
             NodeOrder::Id => by_id(nodes, ids),
             NodeOrder::Topology => self.by_topology(nodes),
@@ -167,14 +173,28 @@ impl Inventory {
                 // A node without a rank of its own is 0 for ROLL, so more than one leaves the order open.
                 let ranks: Vec<i64> = self.numbers(nodes, NODE_RANK, 0);
                 let known = ranks.iter().filter(|&&rank| rank == 0).count() < 2;
-                known.then(|| Places::by_key(nodes, &ranks))
+                known.then(|| Places::by_key(nodes, ranks))
+            }
+        }
+    }
+
+    /// Whether a trainer that sorts these nodes leaves them as they are; `None` if what it sorts by is unknown for one of
+    /// them. Addresses are compared one after the other, and not sorted.
+    pub fn is_sorted(&self, order: NodeOrder, nodes: &[NodeRank], ids: &[String]) -> Option<bool> {
+        let addresses = || self.addresses(nodes.iter().copied());
+        match order {
+            NodeOrder::Text => Some(addresses()?.is_sorted()),
+            NodeOrder::Number => Some(addresses()?.into_iter().map(address_key).is_sorted()),
+            _ => {
+                let places = self.places(order, &nodes.iter().map(|node| node.0).collect(), ids)?;
+                Some(nodes.is_sorted_by_key(|&node| places.of(node)))
             }
         }
     }
 
     /// The address of each of these nodes, if all have one.
-    fn addresses(&self, nodes: &RankSet) -> Option<Vec<&str>> {
-        nodes.iter().map(|node| self.address(NodeRank(node))).collect()
+    fn addresses(&self, nodes: impl Iterator<Item = NodeRank>) -> Option<Vec<&str>> {
+        nodes.map(|node| self.address(node)).collect()
     }
 
     /// The number in a label of each of these nodes: the default without the label, -1 for a text that is no number.
@@ -185,7 +205,7 @@ impl Inventory {
     /// The order of the CPUs that can be reserved, if they are known for each of these nodes.
     fn by_cpus(&self, nodes: &RankSet) -> Option<Places> {
         let cpus = |node| self.record(NodeRank(node)).and_then(|record| record.reservable.cpus);
-        Some(Places::by_key(nodes, &nodes.iter().map(cpus).collect::<Option<Vec<_>>>()?))
+        Some(Places::by_key(nodes, nodes.iter().map(cpus).collect::<Option<Vec<_>>>()?))
     }
 
     fn by_topology(&self, nodes: &RankSet) -> Option<Places> {
@@ -200,14 +220,22 @@ impl Inventory {
             lowest.entry(domain).and_modify(|known| *known = rank.min(*known)).or_insert(rank);
         }
         let keys: Vec<_> = domains.iter().zip(&ranks).map(|(domain, &rank)| (lowest.get(domain), rank)).collect();
-        Some(Places::by_key(nodes, &keys))
+        Some(Places::by_key(nodes, keys))
     }
 }
 
 /// The order of Ray's ids, if they are known.
 fn by_id(nodes: &RankSet, ids: &[String]) -> Option<Places> {
     let keys: Option<Vec<_>> = nodes.iter().map(|node| ids.get(node as usize)).collect();
-    keys.filter(|_| !ids.is_empty()).map(|keys| Places::by_key(nodes, &keys))
+    keys.filter(|_| !ids.is_empty()).map(|keys| Places::by_key(nodes, keys))
+}
+
+/// The first 16 bytes of a text as a number, which most addresses fit in: texts with different ones are in the order of these
+/// numbers, and only texts with the same ones need to be compared.
+fn first_bytes(text: &str) -> u128 {
+    let mut first = [0; 16];
+    first.iter_mut().zip(text.bytes()).for_each(|(byte, of_text)| *byte = of_text);
+    u128::from_be_bytes(first)
 }
 
 /// The number that a label states; -1 for any other text.
@@ -269,7 +297,16 @@ pub(crate) fn natural(name: &str) -> Vec<(&str, Option<Digits<'_>>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{address_key, number};
+    use super::{address_key, first_bytes, number};
+
+    #[test]
+    fn texts_and_their_first_bytes_have_one_order() {
+        let mut texts =
+            ["", "a", "a\0", "ab", "b", "10.0.0.10", "10.0.0.9", "é", "node-with-a-name-1", "node-with-a-name-0"];
+        texts.sort();
+        assert!(texts.is_sorted_by_key(|text| (first_bytes(text), *text)));
+        assert!(texts.is_sorted_by_key(|text| first_bytes(text)));
+    }
 
     #[test]
     fn addresses_are_sorted_as_numbers_and_names_naturally() {

@@ -83,27 +83,21 @@ fn last_of(into: &[usize], mut number: usize) -> usize {
 /// a pool counts as in order if the order is unknown. `ids` are Ray's ids of the nodes; `together`: see [`joined`].
 pub fn order_of_pools(requests: &Requests, inventory: &Inventory, ids: &[String], together: bool) -> Option<Vec<u32>> {
     let mut pools: Vec<SortedNodes> = Vec::new();
-    let mut of_last = None;
-    let mut is_sorted = true;
+    let mut all_sorted = true;
     for pool in requests.pools() {
         let nodes = distinct_nodes(requests, &pool);
-        let all: RankSet = nodes.iter().map(|node| node.0).collect();
-        if let Some(places) = inventory.places(pool.order, &all, ids) {
-            is_sorted = is_sorted && nodes.is_sorted_by_key(|&node| places.of(node));
-            pools.push((pool.order, all));
-            of_last = Some(places);
+        if let Some(is_sorted) = inventory.is_sorted(pool.order, &nodes, ids) {
+            all_sorted &= is_sorted;
+            pools.push((pool.order, nodes.into_iter().map(|node| node.0).collect()));
         }
     }
-    if is_sorted {
+    if all_sorted {
         return None;
     }
-    let of_only = of_last.filter(|_| pools.len() == 1);
     let mut found: Vec<u32> = (0..inventory.num_nodes()).collect();
     for (order, nodes) in joined(pools, together) {
-        let Some(places) = of_only.clone().or_else(|| inventory.places(order, &nodes, ids)) else { continue };
-        let mut sorted: Vec<(u32, u32)> = places.iter().map(|(node, place)| (place, node.0)).collect();
-        sorted.sort_unstable();
-        for (rank, (_, node)) in nodes.iter().zip(sorted) {
+        let Some(places) = inventory.places(order, &nodes, ids) else { continue };
+        for (rank, &node) in nodes.iter().zip(places.sorted()) {
             found[rank as usize] = node;
         }
     }

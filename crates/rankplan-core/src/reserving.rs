@@ -160,6 +160,9 @@ pub fn lacking(
         bundles: kinds_of_bundles(requests),
     };
     let resources: BTreeSet<Resource> = asked.amounts().flat_map(resources_of).collect();
+    if resources.is_empty() {
+        return Vec::new();
+    }
     let alike = nodes_alike(inventory, excluded, unused);
     let mut never = Vec::new();
     let mut planned = Vec::new();

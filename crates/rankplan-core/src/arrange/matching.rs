@@ -73,9 +73,7 @@ fn augmented(
     let class = problem.rank_class[rank as usize];
     let mut others: Vec<u32> = problem
         .needed()
-        .filter(|&other| {
-            problem.rank_class[other as usize] == class && pinned[other as usize].is_none() && other != rank
-        })
+        .filter(|&other| problem.rank_class[other as usize] == class && pinned[other as usize].is_none())
         .collect();
     // By node rank that is reached, the one that wants its node.
     let mut wanted_by = vec![None; nodes.len()];

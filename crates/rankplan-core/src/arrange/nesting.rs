@@ -259,7 +259,7 @@ mod tests {
     use crate::arrange::demand::{Bond, Demand, Edge};
     use crate::arrange::hierarchy::Hierarchy;
     use crate::arrange::nesting::{Nesting, parts};
-    use crate::arrange::objective::{Assignment, Cost, Problem};
+    use crate::arrange::objective::{Assignment, Cost, MOVED, Problem};
 
     /// The level of a rule, and its node ranks: some of them, or all.
     type Set = (usize, BTreeSet<u32>, bool);
@@ -435,6 +435,26 @@ mod tests {
                 prop_assert!(nodes.is_sorted());
             }
         }
+    }
+
+    /// Groups larger than any domain cross it, and node ranks whose nodes are gone move: no more is certain, and no less.
+    #[test]
+    fn the_bound_has_moves_and_crossings_that_cannot_be_avoided() {
+        let mut problem = plain(&[2, 3, 1], 4);
+        let edge = |class, groups, ranks: &[u32]| Edge { class, groups, ranks: ranks.into() };
+        problem.demand.edges = vec![edge(0, 5, &[0, 1, 2, 3]), edge(0, 7, &[0, 1, 2]), edge(2, 11, &[0, 1, 2, 3])];
+        problem.demand.processes = vec![1, 2, 4, 8];
+        problem.demand.visitors = vec![16, 32, 64, 128];
+        problem.old = vec![None, Some(2), Some(3), None];
+        let mut expected = vec![0; problem.free_of_cost().len()];
+        expected[MOVED..MOVED + 2].copy_from_slice(&[9, 144]);
+        expected[problem.crossings_at(0, 0)] = 5;
+        expected[problem.crossings_at(0, 2)] = 11;
+        expected[problem.used_at(0)] = 2;
+        let bound = Nesting::of(&problem).bound;
+        assert_eq!(bound[..problem.unused_at(0)], expected[..problem.unused_at(0)]);
+        let least = least(&problem, &mut vec![None; 4], 0).expect("more nodes than node ranks");
+        assert_eq!(bound, least);
     }
 
     #[test]
