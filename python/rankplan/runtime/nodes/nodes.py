@@ -192,7 +192,8 @@ def _in_rank_order(
     present = RankSet(by_rank)
     if needed is None:
         highest = present[-1] if present else 0
-        needed = RankSet(range(highest + 1 if num_nodes is None else num_nodes))
+        last = highest if num_nodes is None else num_nodes - 1
+        needed = RankSet(f"0-{last}")  # as text: one label may state a rank of billions
     missing = needed - present
     if missing:
         raise MissingRanks(faults.ranks_missing(source, missing, present))
