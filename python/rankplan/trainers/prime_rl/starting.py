@@ -121,7 +121,7 @@ class Starting:
         group = nodes.nodes_per_replica * nodes.servers_per_node if nodes.shares_experts else 1
         flags = {
             "server.host": "0.0.0.0",
-            "server.port": NodeCommand.port_from(self.config[own.BACKEND_PORT]),
+            keys.PORT_OF_SERVER.path: NodeCommand.port_from(self.config[own.BACKEND_PORT]),
             "vllm.data-parallel-size": str(group),
             "vllm.data-parallel-size-local": "1",
             "vllm.api-server-count": "1",

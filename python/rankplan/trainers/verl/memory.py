@@ -355,13 +355,6 @@ def _reference() -> Role:
     )
 
 
-def _share_of(vllm: str, section: str, own: str) -> Key[Any]:
-    """Return the key of a share: arguments of vLLM count before verl's own, and those before an ``own`` one."""
-    name = "gpu_memory_utilization"
-    keys_of_verl = (own, f"{section}.{name}") if own else (f"{section}.{name}",)
-    return share(f"{vllm}.{name}", default=0.5, fallbacks=keys_of_verl)
-
-
 def _engine(
     components: dict[str, str],
     section: str,
@@ -371,18 +364,15 @@ def _engine(
     name: Key[str | None],
     dtype: Key[str],
     disaggregated: Key[Any],
-    own_share: str = "",
 ) -> Role:
-    """Return the role of engines with their keys in a section.
-
-    ``requests`` is the most that they serve at once, and ``own_share`` a key of their share that counts first.
-    """
+    """Return the role of engines with their keys in a section; ``requests`` is the most that they serve at once."""
     vllm = f"{section}.engine_kwargs.vllm"
     sglang = f"{section}.engine_kwargs.sglang"
     max_sequences = size(f"{section}.max_num_seqs", default=requests)
     max_tokens = size(f"{section}.max_num_batched_tokens", default=8192)
     other_effects = [f"{kwargs}.{key}" for kwargs in (vllm, sglang) for key in ("quantization", "cpu_offload_gb")]
-    small_effects = [f"{vllm}.{key}" for key in VLLM_EFFECTS]
+    small_effects = [f"{section}.standalone_gpu_memory_utilization"]  # the share of FullyAsyncRollouter's own engines
+    small_effects += [f"{vllm}.{key}" for key in VLLM_EFFECTS]
     small_effects += [f"{sglang}.{key}" for key in SGLANG_EFFECTS]
     bucket = "update_weights_bucket_megabytes"
 
@@ -391,7 +381,7 @@ def _engine(
         return make(f"{vllm}.{key}", default=default, fallbacks=(f"{section}.{key}",))
 
     settings = (
-        setting("share", _share_of(vllm, section, own_share)),
+        setting("share", of_vllm(share, "gpu_memory_utilization", 0.5)),
         setting("length", of_vllm(size, "max_model_len")),
         setting("sequences", of_vllm(size, "max_num_seqs", requests), only="vllm"),
         setting(
@@ -447,24 +437,13 @@ ROLES = (
     _critic(),
     _reference(),
     _engine(
-        {"rollout": keys.ROLLOUT},
+        {"rollout": keys.ROLLOUT, "rollout_standalone": keys.ROLLOUT},
         keys.ROLLOUT,
         _MODEL_PATH,
         requests=256,
         name=keys.ENGINE_NAME,
         dtype=_ENGINE_DTYPE,
         disaggregated=keys.DISAGGREGATED,
-    ),
-    # FullyAsyncRollouter: engines that share no accelerators may have a share of their own
-    _engine(
-        {"rollout_standalone": keys.ROLLOUT},
-        keys.ROLLOUT,
-        _MODEL_PATH,
-        requests=256,
-        name=keys.ENGINE_NAME,
-        dtype=_ENGINE_DTYPE,
-        disaggregated=keys.DISAGGREGATED,
-        own_share=f"{keys.ROLLOUT}.standalone_gpu_memory_utilization",
     ),
     _engine(
         {"reward": keys.REWARD_ENGINE},
