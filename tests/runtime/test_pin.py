@@ -495,7 +495,7 @@ def test_pods_with_addresses_in_any_order_keep_the_rules(bench: Bench, machines:
 
     It ends on the plan, or on an exchange: what must stay in a rack does, by the labels that the nodes show.
     """
-    machines.start(ADDRESSES.index(FOURTH))
+    fourth = machines.start(ADDRESSES.index(FOURTH))
     wait_until(lambda: alive(bench.address, FOURTH))
     addresses = (FIRST, SECOND, THIRD, FOURTH)
     nodes: list[dict[str, Any]] = [{"ranks": rank, "hostname": f"n{rank}", "accelerators": 2} for rank in range(4)]
@@ -529,6 +529,8 @@ def test_pods_with_addresses_in_any_order_keep_the_rules(bench: Bench, machines:
                 wait_until(lambda: ray.available_resources().get("GPU") == 8)
     finally:
         ray.shutdown()
+        machines.remove_node(fourth, allow_graceful=False)
+        wait_until(lambda: not alive(bench.address, FOURTH))
 
 
 def check_exchange(trainer: str, order: Sequence[str], binding: Binding) -> None:
