@@ -587,6 +587,22 @@ def test_nodes_that_a_command_cannot_start_on_are_refused() -> None:
     assert "masks=(0,1,2,3 0,1); processes=(4 2); " in rankplan.emit(plan.with_job(job), "slurm")
 
 
+def test_each_node_shows_its_devices_by_the_variables_of_its_vendor() -> None:
+    kinds = ("NV_GPU", "NPU")
+    nodes = [{"ranks": rank, "accelerators": 2, "accelerator_type": kind} for rank, kind in enumerate(kinds)]
+    config = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "0-3"}}}
+    plan = rankplan.plan(config, rankplan.Inventory.from_dict({"nodes": nodes}))
+    job = PlanJob(commands=(NodeCommand(("actor",), ("torchrun", "{node_processes}", "{node_rank}")),))
+    text = rankplan.emit(plan.with_job(job), "torchrun")
+    assert "(CUDA_VISIBLE_DEVICES=0,1 exec torchrun 2 0)" in text
+    assert "(ASCEND_RT_VISIBLE_DEVICES=0,1 exec torchrun 2 1)" in text
+    with pytest.raises(PlacementError) as error:
+        rankplan.emit(plan.with_job(job), "slurm")
+    assert str(error.value).startswith(
+        "the devices of actor are shown by CUDA_VISIBLE_DEVICES on node 0 and ASCEND_RT_VISIBLE_DEVICES on node 1, but"
+    )
+
+
 def test_a_plan_keeps_its_commands(tmp_path: Path) -> None:
     command = NodeCommand(("a",), ("x", "{{}}", "{port}"), ("b",), {"K": "v"}, "/f", True, True)
     plan = rankplan.plan({"cluster": {"num_nodes": 1, "component_placement": {"a": "0", "b": "1"}}}, "1x2")

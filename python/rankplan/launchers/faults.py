@@ -87,6 +87,13 @@ def other_processes(component: str, processes: int, stated: int) -> Diagnostic:
     return Diagnostic("emit-uneven", message, "change the numbers in the config of the job, and plan it again")
 
 
+def other_masks(component: str, first: tuple[int, Sequence[str]], other: tuple[int, Sequence[str]]) -> Diagnostic:
+    """Return the fault of nodes that show their devices by different variables, for Slurm; nodes with these."""
+    nodes = " and ".join(f"{listed(names) if names else 'no variable'} on node {node}" for node, names in (first, other))
+    message = f"the devices of {component} are shown by {nodes}, but a step of Slurm sets the same variables everywhere"
+    return Diagnostic("emit-uneven", message, "use nodes of one vendor for it, or start it with torchrun")
+
+
 def returning_kinds(component: str) -> Diagnostic:
     """Return the fault of ranks that return to an earlier component of a heterogeneous job of Slurm."""
     message = f"the ranks of {component} go back to an earlier kind of nodes; Slurm numbers one kind after another"

@@ -169,28 +169,19 @@ def _mask(kind: str, ids: Sequence[str]) -> dict[str, str]:
     return {name: value for name, value in row.showing(ids).items() if name != row.noset_env_var}
 
 
-def shell_text(start: Start, plan: Plan, at: At) -> str:
+def shell_text(start: Start, plan: Plan, at: At, mask: Mapping[str, str]) -> str:
     """Return the text of a shell that becomes a command in its folder, with its variables and its mask.
 
-    The values of ``at`` are words of the shell.
+    The values of ``at`` and ``mask`` are words of the shell.
     """
     command = start.command
     folder = "" if command.folder is None else f"cd {quoted(command.folder)} && "
     values_of = values(start, plan, at)
     filled = sorted(command.filled_variables(values_of).items())  # as the file of a plan has them
-    variables = {name: _word(parts) for name, parts in filled} | mask_of(start, at)
+    variables = {name: _word(parts) for name, parts in filled} | {**mask}
     assignments = "".join(f"{name}={value} " for name, value in variables.items())
     words = " ".join(_word(parts) for parts in command.filled(values_of))
     return f"{folder}{assignments}exec {words}"
-
-
-def mask_of(start: Start, at: At) -> dict[str, str]:
-    """Return the variables that show the accelerators of a share."""
-    masks = [share.mask for share in start.shares]
-    if all(mask == masks[0] for mask in masks):
-        return dict(masks[0])
-    name = next(iter(masks[0]))
-    return {name: at.of_share("masks", lambda share: share.mask[name])}
 
 
 def values(start: Start, plan: Plan, at: At) -> Callable[[str], Sequence[str]]:

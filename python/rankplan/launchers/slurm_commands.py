@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
+from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
 from rankplan.launchers.node_commands import At, Share, Start, shell_text, starts_of
 from rankplan.launchers.scripts import Stay, file_names, quoted, wait_lines
@@ -23,6 +25,11 @@ def command_lines(draft: Draft, job: Sequence[Component]) -> Iterator[str]:
     starts = starts_of(draft)
     steps: list[str] = []
     for start in starts:
+        first = start.shares[0]
+        other = next((share for share in start.shares if share.mask.keys() != first.mask.keys()), None)
+        if other is not None:
+            draft.refuse(faults.other_masks(start.name, (first.node, list(first.mask)), (other.node, list(other.mask))))
+            continue
         program = _program(draft, start)
         step = []
         for part in step_parts(draft, job, start.name, _stays(start), files[start.name]):
@@ -56,10 +63,15 @@ def _program(draft: Draft, start: Start) -> str:
             arrays[values] = f"{name}{number + 1}" if number else name
         return f'"${{{arrays[values]}[SLURM_PROCID]}}"'
 
-    command = shell_text(start, draft.plan, At(_RANK, address, of_share))
+    mask = {name: of_share("masks", partial(_shown, name)) for name in start.shares[0].mask}
+    command = shell_text(start, draft.plan, At(_RANK, address, of_share), mask)
     before = "".join(f"{name}=({' '.join(values)}); " for values, name in arrays.items())
     arguments = "".join(f' "${{host[{node}]}}"' for node in hosts)
     return f"bash -c {quoted(before + command)}{' bash' if hosts else ''}{arguments}"
+
+
+def _shown(name: str, share: Share) -> str:
+    return share.mask[name]
 
 
 def _stays(start: Start) -> list[Stay]:

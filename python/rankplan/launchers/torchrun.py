@@ -125,7 +125,7 @@ def _command_nodes(draft: Draft) -> Iterator[str]:
     for start in starts_of(draft):
         for number, share in enumerate(start.shares):
             at = At(str(number), partial(_address, draft), partial(_of_share, share))
-            launches.setdefault(share.node, []).append(f"    ({shell_text(start, draft.plan, at)}) &")
+            launches.setdefault(share.node, []).append(f"    ({shell_text(start, draft.plan, at, share.mask)}) &")
             serving[share.node] += start.command.serves
     yield "case $((RANKPLAN_NODE_RANK)) in"
     for node, lines in sorted(launches.items()):
