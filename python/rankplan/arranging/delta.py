@@ -75,6 +75,7 @@ def resize(
     sizing = _Sizing(found, parts, inventory, reserved)
     sized = sizing.sized(grow)
     if not isinstance(sized, _Sized):
+        sizing.check_kept()
         raise PlacementError([sizing.fault(grow)])
     requests = _requests(before, sized, [*shrink, *grow])
     order = TrainerOrder.of(before, requests, sized.new)
@@ -121,14 +122,18 @@ def fault_of_shared(plan: Plan, name: str, change: str) -> Diagnostic | None:
 class _Sized:
     """The task to find nodes for components of another size, and facts and rules with their node ranks.
 
-    ``added`` has the node ranks that each component gets, ``cost`` is that of the arrangement.
+    ``added`` has the node ranks that each component gets.
     """
 
     task: Task
     facts: ClusterFacts | None
     rules: Rules
     added: Mapping[str, Sequence[int]]
-    cost: list[int]
+
+    @property
+    def cost(self) -> list[int]:
+        """The cost of the arrangement, if there is one."""
+        return [] if isinstance(self.task.answer, Refusal) else self.task.answer[1].cost
 
     @property
     def new(self) -> RankSet:
@@ -196,6 +201,12 @@ class _Sizing:
                 return in_place
         return free
 
+    def check_kept(self) -> None:
+        """Raise `PlacementError` if the nodes that stay break a rule, whatever grows."""
+        kept = self._asked({}, {}, held=True)
+        if kept is not None:
+            kept.task.solve()
+
     def _first_unused(self, grow: Mapping[str, int]) -> dict[str, list[int]] | None:
         """Return node ranks without processes for the nodes that the inventory lacks; ``None`` if they are too few."""
         reused: dict[str, list[int]] = {}
@@ -215,12 +226,23 @@ class _Sizing:
     def _sized(
         self, grow: Mapping[str, int], reused: Mapping[str, Sequence[int]] | None, *, held: bool
     ) -> _Sized | Refusal | None:
-        """Return nodes for so many more data groups on these node ranks without processes, and on new ones.
-
-        With ``held``, these ranks, and all others without processes, keep their nodes.
-        """
-        if reused is None:
+        """Return nodes for so many more data groups, or why there are none; ``None`` if there are too few nodes."""
+        asked = None if reused is None else self._asked(grow, reused, held=held)
+        if asked is None:
             return None
+        try:
+            return asked.task.answer if isinstance(asked.task.answer, Refusal) else asked
+        except PlacementError as error:
+            if error.code != "too-few-nodes":
+                raise
+            return None
+
+    def _asked(self, grow: Mapping[str, int], reused: Mapping[str, Sequence[int]], *, held: bool) -> _Sized | None:
+        """Return the task of so many more data groups on these node ranks without processes, and on new ones.
+
+        With ``held``, these ranks, and all others without processes, keep their nodes. ``None``: the inventory has too
+        few nodes for new ranks.
+        """
         order, facts = list(self._places), self._facts
         rules, added, taken = dict[str, Rule](), dict[str, list[int]](), RankSet()
         for name, count in grow.items():
@@ -260,15 +282,8 @@ class _Sizing:
             reserved=self._reserved,
             groups=GroupNodes.of(self._plan, self._plan.inventory, self._inventory, self._places),
         )
-        try:
-            if isinstance(task.answer, Refusal):
-                return task.answer
-            rules_left = self._rules.with_pools_on(RankSet(range(len(order))) - taken)
-            return _Sized(task, facts, rules_left, added, task.answer[1].cost)
-        except PlacementError as error:
-            if error.code != "too-few-nodes":
-                raise
-            return None
+        rules_left = self._rules.with_pools_on(RankSet(range(len(order))) - taken)
+        return _Sized(task, facts, rules_left, added)
 
     def _planned(self, order: Sequence[int], facts: ClusterFacts | None) -> Inventory:
         """Return nodes like those of the plan, and of its new node ranks, as if all their hardware could be used."""

@@ -65,7 +65,7 @@ class LineUp:
         self._ids = [domains.ids for domains in task.domains]
         self._needs, self._present, _ = task.hardware
         self._unsuited = task.unsuited()
-        self._caps = task.rules.caps
+        self._caps = task.caps
         self._num_ranks = task.planned.num_nodes
         # Nodes without a label of a level are alone there.
         self._alone = [{index for index, name in enumerate(one.names) if name[-1] is None} for one in task.domains]
@@ -73,7 +73,7 @@ class LineUp:
         self._steps = list(self._in_turn())
         self._domain_of: dict[int, int] = {}
         self._used: set[int] = set()
-        self._in_use = {level: Counter(self._ids[level][node] for node in task.inventory.taken) for level in self._caps}
+        self._in_use: dict[int, Counter[int]] = {level: Counter() for level in self._caps}
 
     def _by_domain(self, line: SortedLine) -> list[dict[int, list[int]]]:
         """Return the positions of the nodes of each domain in a line, by level."""
@@ -176,7 +176,8 @@ class LineUp:
             return False
         if any(self._ids[self._sets[one].level][node] != self._domain_of[one] for one in bound):
             return False
-        return all(self._in_use[level][self._ids[level][node]] < most for level, most in self._caps.items())
+        domains = {level: self._ids[level][node] for level in self._caps}
+        return all(self._in_use[level][domain] < self._caps[level][domain] for level, domain in domains.items())
 
     def _ends(self, step: _Step, sets: Sequence[int], node: int, position: int) -> list[int] | None:
         """Return where sets would end in the domains of a node, the outermost first; ``None`` if one is too large.

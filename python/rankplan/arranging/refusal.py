@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from rankplan._core import Arrangement, Hierarchy, Problem, RankSet, pack_segments
-from rankplan.errors import Diagnostic, KeyPath
+from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.topology import Domains
-from rankplan.plans.rules import TOGETHER, WORLD
+from rankplan.plans.faults import crowded_domains
+from rankplan.plans.rules import TOGETHER, WORLD, Rules
 from rankplan.plans.topology import SEGMENT, NodeRule, NodeRules
 from rankplan.words import counted, nodes_text
 
@@ -65,13 +67,17 @@ class Refusal:
     parts: Sequence[int]
     proved: bool
 
-    def faulty(self) -> tuple[KeyPath, Diagnostic]:
+    def error(self, rules: Rules) -> PlacementError:
+        """Return the fault of the rule that cannot be kept, where it is stated, as an error."""
+        return PlacementError([rules.located(*self._faulty())])
+
+    def _faulty(self) -> tuple[KeyPath, Diagnostic]:
         """Return the path of the rule that cannot be kept, and its fault.
 
         It is that of the smallest set that must be within a domain and is not, else that of the caps.
         """
         unproved = "" if self.proved else " (the search ended early)"
-        if (short := self._capped()) is not None:
+        if (short := self._crowded() or self._capped()) is not None:
             return _CAP, short
         if (large := self._too_large()) is not None:
             return large
@@ -108,8 +114,6 @@ class Refusal:
             message = f"{name}: no {more} with `cap: {self._caps()}`; {possible}{unproved}"
             return Diagnostic("no-spare", message, f"raise the cap, or {help}")
         rule, ranks = min(wrong, key=lambda one: (one[0].kind == SEGMENT, one[0].kind != WORLD, len(one[1]), one[1]))
-        if all(self.task.pinned[rank] is not None for rank in ranks) and (torn := self._spareless(rule, ranks)):
-            return torn
         level, pinned = rule.level or 0, [node for rank in ranks if (node := self.task.pinned[rank]) is not None]
         where, domains = f"a {self.rules.levels[level]} domain", self.task.domains[level]
         if len({domains.ids[node] for node in pinned}) == 1:
@@ -151,6 +155,19 @@ class Refusal:
         stated = (f"{self.rules.levels[level]}: {most}" for level, most in self.rules.caps.items())
         return f"{{{', '.join(stated)}}}"
 
+    def _crowded(self) -> Diagnostic | None:
+        """Return the fault of a domain in which more nodes must stay than its cap allows."""
+        pinned = self.task.pinned or [None] * (max(self.task.needed, default=-1) + 1)
+        stays = [node for rank in self.task.needed if (node := pinned[rank]) is not None]
+        for level, most in self.rules.caps.items():
+            domains = self.task.domains[level]
+            counts = Counter(domains.ids[node] for node in stays)
+            crowded = {domain: count for domain, count in sorted(counts.items()) if count > most}
+            for domain, count in crowded.items():
+                fault = crowded_domains(domains.level, domains.text(domain), count, len(crowded) - 1, most)
+                return replace(fault, help=_MOVE_FIRST)
+        return None
+
     def _capped(self) -> Diagnostic | None:
         """Return the fault of caps that leave out too many nodes."""
         needs, present, _ = self.task.hardware
@@ -174,7 +191,7 @@ class Refusal:
             count = counted(len({domains.ids[node] for node in stays}), f"{domains.level} domain")
             message = f"{nodes_text(RankSet(ranks))} must stay together, and are in {count} already"
             code = "segment-incomplete" if rule.kind == SEGMENT else "group-spans"
-            return Diagnostic(code, message, "let survivors move first: `rankplan replan PLAN`")
+            return Diagnostic(code, message, _MOVE_FIRST)
         if not stays:
             return None
         what = "all of it" if rule.kind == WORLD else f"its {rule.kind} group"
@@ -232,6 +249,7 @@ def _counted(segments: Iterable[Sequence[int]]) -> list[tuple[int, int]]:
     return sorted(Counter(map(len, segments)).items(), reverse=True)
 
 
+_MOVE_FIRST = "let survivors move first: `rankplan replan PLAN`"
 _RAISE_CAP = "raise the cap, or use fewer nodes"
 
 

@@ -122,8 +122,7 @@ class Task:
         Raises `PlacementError`: ``too-few-nodes``, ``segment-incomplete``, ``domain-too-small`` or ``group-spans``.
         """
         if isinstance(self.answer, Refusal):
-            path, fault = self.answer.faulty()
-            raise PlacementError([self.network.rules.located(path, fault)])
+            raise self.answer.error(self.network.rules)
         problem, found = self.answer
         block = problem.moved_as_block(found) if self.old else None
         if block is not None and block.cost[3:] >= found.cost[3:]:
@@ -329,7 +328,7 @@ class Task:
             sets=[(level, ranks, index) for (level, ranks), index in sets.items()],
             preferred=[(rule.level or 0, ranks) for rule in self.rules.preferred for ranks in rule.sets()],
             balanced=[(level, list(ranks)) for level, ranks in self.rules.balanced if ranks],
-            caps=list(self._caps()),
+            caps=[(level, self._capped(level)) for level in self.caps],
             pinned=pinned,
             old=old,
             segment=self.network.largest_segment,
@@ -343,23 +342,29 @@ class Task:
             found[node] = found.get(node, RankSet()) | unsuited
         return found
 
-    def _caps(self) -> Iterator[tuple[int, list[int]]]:
-        """Yield each level with caps, and what they leave of each domain beside other jobs.
+    @cached_property
+    def caps(self) -> dict[int, dict[int, int]]:
+        """By level and domain, the most nodes that the plan may use: what a cap leaves of the domain beside other jobs.
 
-        Nodes that the plan has already are left to it: other jobs that came later make no survivor move.
+        Of the nodes that the plan has already, as many are left to it as the cap allows: other jobs that came later
+        make no survivor move.
         """
-        usable = self.usable
         places = self.old or self.pinned
         own = [place for rank in self.needed if places and (place := places[rank]) is not None]
+        found = {}
         for level, most in self.rules.caps.items():
             ids = self.domains[level].ids
             taken = Counter(ids[node] for node in self.inventory.taken)
             had = Counter(ids[node] for node in own)
-            left = [most] * len(self.hierarchy.sizes(level))
-            for index, domain in enumerate(self.hierarchy.at(level)) if taken or had else ():
-                name = ids[usable[index]]
-                left[domain] = max(most - taken[name], had[name])
-            yield level, left
+            domains = {ids[node] for node in self.usable}
+            found[level] = {domain: max(most - taken[domain], min(had[domain], most)) for domain in domains}
+        return found
+
+    def _capped(self, level: int) -> list[int]:
+        """Return the most nodes that the plan may use of each domain of the hierarchy at a level with a cap."""
+        ids, domains = self.domains[level].ids, self.hierarchy.at(level)
+        most = {domain: self.caps[level][ids[node]] for domain, node in zip(domains, self.usable, strict=True)}
+        return [most[domain] for domain in range(len(most))]
 
     def _unfit(self) -> Iterator[tuple[int, RankSet]]:
         """Yield each node of which only some accelerators are excluded, with the node ranks that need one of these."""
