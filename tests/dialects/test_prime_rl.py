@@ -287,6 +287,9 @@ FAULTS = [
     ),
     (f"[deployment]\nnum_train_gpu = 2\n{ONE}", "unknown-key", "num_train_gpu = 2", "num_train_gpus"),
     (f"[deployment]\nnum_train_gpus = 'two'\n{ONE}", "invalid-value", "num_train_gpus = 'two'", "number"),
+    (f'{SEVERAL}[inference.server]\nport = "x"\n', "invalid-value", 'port = "x"', "number"),
+    (f"{SEVERAL}[inference.vllm]\ndata_parallel_rpc_port = 0\n", "invalid-value", "data_parallel_rpc_port = 0", "1"),
+    (f"{SEVERAL}backend_port = 1.5\n", "invalid-value", "backend_port = 1.5", "number"),
 ]
 
 

@@ -498,6 +498,58 @@ def test_what_only_the_script_of_prime_rl_starts_is_refused(cluster: Cluster, ol
     assert "error[emit-command]" in found and said in found, found
 
 
+@pytest.mark.parametrize(
+    ("command", "word", "decided"),
+    [
+        ("uv run rl @ rl.toml --run.name $X", "`...`", "X decides it"),
+        ("uv run rl @ rl.toml --output-dir $X/out", "`.../out`", "X decides it"),
+        ("uv run --env-file $FILE rl @ rl.toml", "`...`", "FILE decides it"),
+    ],
+)
+def test_the_files_of_prime_rl_depend_on_every_word(cluster: Cluster, command: str, word: str, decided: str) -> None:
+    cluster.script(SEVERAL, "rl.toml")
+    found = refusals(cluster.script(f"{command}\n"))
+    assert (
+        f"error[emit-command]: the word {word} of this command is known only when the script runs: {decided}" in found
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "kept"),
+    [
+        ("uv run --env-file .env rl", "uv run --env-file .env"),
+        ("uv run --env-file .env python -u -m prime_rl.entrypoints.rl", "uv run --env-file .env"),
+        ("uv run --python python3.12 rl", "uv run --python python3.12"),
+        ("uv run -m prime_rl.entrypoints.rl", "uv run"),
+        ("srun -N 1 uv run --no-sync rl", "uv run --no-sync"),
+        ("python -m prime_rl.entrypoints.rl", ""),
+        ("rl", ""),
+    ],
+)
+def test_what_is_before_prime_rl_is_before_its_components(cluster: Cluster, before: str, kept: str) -> None:
+    cluster.script(SEVERAL, "rl.toml")
+    job = rankplan.plan(cluster.script(f"{before} @ rl.toml\n")).job
+    assert job is not None
+    programs = ["inference", "vllm-router", "env-server", "torchrun", "orchestrator"]
+    for program, command in zip(programs, job.commands, strict=True):
+        assert list(command.words[: len(kept.split()) + 1]) == [*kept.split(), program]
+
+
+@pytest.mark.parametrize(("stated", "shown"), [('"0,1"', "0,1"), ("[0, 3]", "0,3"), ("2", "2")])
+def test_the_ranks_that_prime_rl_shows_are_those_of_its_config(cluster: Cluster, stated: str, shown: str) -> None:
+    text = SEVERAL.replace("[trainer]", f"[trainer.log]\nranks_filter = {stated}")
+    job = rankplan.plan(cluster.script(text, "rl.toml")).job
+    assert job is not None
+    assert f"--local-ranks-filter={shown}" in job.commands[3].words
+
+
+@pytest.mark.parametrize("off", ['[inference]\nkv_cache_offload = "None"', 'rollout_transport = "None"'])
+def test_a_section_of_prime_rl_that_is_off_has_no_kind(cluster: Cluster, off: str) -> None:
+    text = SEVERAL.replace("[trainer]", f"[trainer]\n{off}") if off[0] == "[" else f"{off}\n{SEVERAL}"
+    job = rankplan.plan(cluster.script(text, "rl.toml")).job
+    assert job is not None and len(job.commands) == 5
+
+
 def test_a_plan_with_other_processes_than_values_is_refused() -> None:
     plan = rankplan.plan({"cluster": {"num_nodes": 1, "component_placement": {"a": "0-2"}}}, "1x3")
     command = NodeCommand(("a",), ("env", NodeCommand.value_of_rank(["x", "y"])), per_process=True)

@@ -89,7 +89,9 @@ def other_processes(component: str, processes: int, stated: int) -> Diagnostic:
 
 def other_masks(component: str, first: tuple[int, Sequence[str]], other: tuple[int, Sequence[str]]) -> Diagnostic:
     """Return the fault of nodes that show their devices by different variables, for Slurm; nodes with these."""
-    nodes = " and ".join(f"{listed(names) if names else 'no variable'} on node {node}" for node, names in (first, other))
+    nodes = " and ".join(
+        f"{listed(names) if names else 'no variable'} on node {node}" for node, names in (first, other)
+    )
     message = f"the devices of {component} are shown by {nodes}, but a step of Slurm sets the same variables everywhere"
     return Diagnostic("emit-uneven", message, "use nodes of one vendor for it, or start it with torchrun")
 

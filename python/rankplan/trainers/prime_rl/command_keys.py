@@ -7,8 +7,8 @@ from typing import Any
 from rankplan.sdk import Config, Key, anything
 from rankplan.trainers.prime_rl import keys
 
-RUN_NAME: Key[Any] = anything("run.name", "the folder of the run")
-RUN_FOLDER: Key[Any] = anything("run.dir", "the folder of the run, if it is not its name")
+RUN_NAME = keys.text("run.name", "the folder of the run")
+RUN_FOLDER = keys.text("run.dir", "the folder of the run, if it is not its name")
 OUTPUT = keys.text("output_dir", "where the folder of the run is", default="outputs")
 
 

@@ -52,6 +52,12 @@ class PrimeJob(Job):
             "offloads_none": is_off(config, keys.OFFLOADING),
         }
         self.config = config
+        own_program = next((program for program in config.programs if program.is_main), None)
+        without = Command.without_script(self.at, "rl", arguments=("@", config.place.file or ""))
+        self.program = own_program or without
+        self.starting: Starting | None = None
+        if isinstance(self.nodes, SeveralNodes):
+            self.starting = Starting(config, inference, self.nodes, self.program)
         self.environments = environment_servers(config)
         self.environments_at = config.where(keys.TRAIN_SOURCES)
         if not config.faults:
@@ -84,20 +90,15 @@ class PrimeJob(Job):
         for part in self.config.programs:
             if part.part:
                 collector.add(part.where, faults.unplanned_program(part.name))
-        if isinstance(self.nodes, SeveralNodes):
-            starting = Starting(self.config, self.nodes, collector)
-            refusal = starting.refusal()
+        if self.starting is not None:
+            refusal = self.starting.refusal()
             if refusal is None:
-                return starting.commands(self.environments)
+                return self.starting.commands(self.environments, collector)
             collector.add(self.at, refusal)
             return ()
-        program = next((program for program in self.config.programs if program.is_main), None)
-        if program is None:
-            place = self.config.place
-            program = Command.without_script(place, "rl", arguments=("@", place.file or ""))
-        serving = ["inference"] if self.nodes.infer_gpus else []
+        serving = ["inference"] if self.serves else []
         inside = ["orchestrator", "env"] if self.environments else ["orchestrator"]
-        return [Command(program, collector).on_nodes([*serving, "trainer"], inside=inside)]
+        return [Command(self.program, collector).on_nodes([*serving, "trainer"], inside=inside)]
 
     def place(self, placer: Placer) -> None:
         """Place the servers, the trainer, the orchestrator and the environment servers."""
