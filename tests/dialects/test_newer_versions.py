@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,30 @@ def test_a_file_without_a_version_says_nothing(text: str, tmp_path: Path) -> Non
     (tmp_path / "verl/version").mkdir()
     (tmp_path / "verl/version/version").write_text(text, encoding="latin-1")
     assert notes_of(tmp_path, VERL, {}, "") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        " " * 200_000 + "x",
+        "\n" * 200_000 + "x",
+        "9.0" + " " * 200_000 + "x",
+        "9" * 200_000,
+        "9." + "9" * 200_000,
+        "9.0." + "9" * 200_000,
+        "version" + " " * 200_000,
+        "MAJOR = " + "9" * 10_000 + "\nMINOR = 1\n",
+        "MAJOR = 9" + "\n" * 200_000 + "x",
+    ],
+    ids=["spaces", "lines", "spaces after", "digits", "minor", "patch", "name", "major", "parts"],
+)
+def test_a_long_file_of_a_version_is_read_at_once(text: str, tmp_path: Path) -> None:
+    folder = tmp_path / "verl/version"
+    folder.mkdir(parents=True)
+    (folder / "version").write_text(text)
+    start = time.perf_counter()
+    assert notes_of(tmp_path, VERL, {"verl/trainer/main_ppo.py": ""}, "") == []
+    assert time.perf_counter() - start < 5
 
 
 def test_a_fork_has_versions_of_its_own(tmp_path: Path) -> None:

@@ -19,8 +19,13 @@ from rankplan.read.text.places import Text
 
 _LARGEST = 1 << 18
 """The most bytes of a file of a project that are read."""
-_VERSION = re.compile(r"""^\s*(?:(?:__)?version(?:__)?\s*=\s*)?["']?(v?\d+\.\d+[\w.+-]*)["']?,?\s*$""", re.MULTILINE)
-_PARTS = re.compile(r"^MAJOR = (\d+)\s+MINOR = (\d+)", re.MULTILINE)
+_NUMBER = "[0-9]{1,9}(?![0-9])"
+_VERSION = re.compile(
+    rf"""^[ \t]*(?:(?:__)?version(?:__)?[ \t]*=[ \t]*)?["']?"""
+    rf"""(v?{_NUMBER}\.{_NUMBER}[\w.+-]{{0,80}})["']?,?[ \t\r]*$""",
+    re.MULTILINE,
+)
+_PARTS = re.compile(rf"^MAJOR = ({_NUMBER})[ \t\r]*\n[ \t]*MINOR = ({_NUMBER})", re.MULTILINE)
 
 
 def newer_version(dialect: Dialect, program: str) -> Diagnostic | None:
@@ -67,7 +72,7 @@ def _is_of_system(tried: Tried, folder: Path, text: str) -> bool:
 
 def _major(version: str) -> tuple[int, ...]:
     """Return the part of a version that changes with its rules: the major number, and before 1.0 the minor one too."""
-    numbers = [int(number) for number in re.findall(r"\d+", version)[:2]]
+    numbers = [int(number) for number in re.findall(_NUMBER, version)[:2]]
     return tuple(numbers) if numbers[:1] == [0] else tuple(numbers[:1])
 
 
