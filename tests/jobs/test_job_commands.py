@@ -188,7 +188,10 @@ def test_a_difference_is_one_of_rules() -> None:
     ("rules", "named"),
     [
         ("keep: {rollout: {tp: rack}}, cap: {zone: 2}", "rack and zone"),
-        ("segment: {actor: 1}", "segments"),
+        ("segment: {actor: 1}", "segments of actor"),
+        ("segment: 1", "segments of all components"),
+        ("segment: {actor: 1}, cap: {zone: 2}", "zone and segments of actor"),
+        ("segment: {actor: 1, rollout: 1}, keep: {rollout: {tp: rack}}", "rack and segments of actor and rollout"),
         ("keep: {rollout: {tp: node}}", None),
     ],
 )

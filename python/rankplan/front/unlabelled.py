@@ -8,9 +8,13 @@ from rankplan.plans.rules import Rules
 
 
 def unchecked(rules: Iterable[Rules]) -> str:
-    """Return the levels of the network that rules name, as text; it is empty if they name none."""
-    rules = list(rules)
-    levels = sorted(set().union(*(each.named_levels() for each in rules)))
-    if not levels and any(each.has_plain_segments for each in rules):
-        return "segments"
-    return " and ".join(levels)
+    """Return the levels and the segments without a level that rules are about, as text; empty if there are none."""
+    levels: set[str] = set()
+    components: dict[str, None] = {}
+    for stated in rules:
+        levels |= stated.named_levels()
+        components |= dict.fromkeys(stated.plain_segments)
+    names = sorted(levels)
+    if components:
+        names.append(f"segments of {' and '.join(components)}")
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -134,11 +134,11 @@ class Rules:
         }
 
     @property
-    def has_plain_segments(self) -> bool:
-        """Whether segments are stated without a level: they are those of the innermost one."""
-        if self.segment is None or isinstance(self.segment, int):
-            return self.segment is not None
-        return any(isinstance(size, int) for size in self.segment.values())
+    def plain_segments(self) -> list[str]:
+        """The components with segments that are stated without a level: they are those of the innermost one."""
+        if isinstance(self.segment, int):
+            return ["all components"]
+        return [name for name, size in (self.segment or {}).items() if isinstance(size, int)]
 
     def named_levels(self) -> set[str]:
         """Return the levels that the rules name, without ``node``."""
@@ -222,7 +222,7 @@ def with_named_levels(facts: ClusterFacts, rules: Rules, inventory: Inventory) -
     if facts.levels is not None or not inventory.levels:
         return facts
     named = rules.named_levels()
-    if (named or rules.has_plain_segments) and named.issubset(inventory.levels):
+    if (named or rules.plain_segments) and named.issubset(inventory.levels):
         return replace(facts, levels=inventory.levels)
     return facts
 
