@@ -260,40 +260,46 @@ class _Run(Flow):
         return None
 
     def _started(self, found: tuple[Field, ...], simple: Simple, own: frozenset[str]) -> bool | None:
-        """Follow what a command starts, also the text that it passes to another shell.
-
-        ``sbatch`` runs a script, or its here-document; a script of a cluster runs the text in ``COMMAND`` (NeMo-RL:
-        ``ray.sub``). ``tmux send-keys`` types its words.
-        """
+        """Follow what a command starts: the text or the commands that it passes on, else its program or script."""
         launch = launched(found)
-        name = posixpath.basename(found[0].text or "") if found else ""
-        text: Value | None = None
-        if name == "sbatch":
-            document = None if simple.document is None else simple.document.word
-            command = self.scope.variables.get("COMMAND") if "COMMAND" in self.exported | own else None
-            if document is not None:
-                text = self.scope.value(document)
-            elif command is not None and self._runs_command(launch):
-                text = scalar(command)
-        elif name == "tmux" and len(found) > 1 and found[1].text in ("send-keys", "send"):
-            typed = max(found[2:], key=lambda field: len(field.text or ""), default=None)
-            text = None if typed is None else typed.value
+        text = self._text_for_shell(found, launch, simple, own)
         if text is not None and text_of(text) != "":
-            pieces = Field(text, simple.start, simple.start)
-            launch = Launched("text", None, (), pieces)
+            launch = Launched("text", None, (), Field(text, simple.start, simple.start))
         if launch.kind == "program":
             arguments, commands = passed_on(launch.arguments)
             if commands:
-                self._launch(
-                    replace(launch, arguments=arguments), _without(found, arguments, launch), simple.start, own
-                )
-                for command in commands:
-                    if is_text(command):
-                        self._launch(Launched("text", None, (), command[0]), command, simple.start, own)
-                    elif command[0].text not in _SILENT | {"source", "."}:
-                        self._launch(launched(command), command, simple.start, own)
+                rest = _without(found, arguments, launch)
+                self._launch(replace(launch, arguments=arguments), rest, simple.start, own)
+                self._pass_on(commands, simple.start, own)
                 return None
         return self._launch(launch, found, simple.start, own)
+
+    def _text_for_shell(
+        self, found: tuple[Field, ...], launch: Launched, simple: Simple, own: frozenset[str]
+    ) -> Value | None:
+        """Return the text that a command passes to another shell, ``None`` if it passes none.
+
+        ``sbatch`` runs its here-document, or a script of a cluster that runs the text in ``COMMAND`` (NeMo-RL:
+        ``ray.sub``). ``tmux send-keys`` types its words.
+        """
+        name = posixpath.basename(found[0].text or "") if found else ""
+        if name == "sbatch":
+            if simple.document is not None and simple.document.word is not None:
+                return self.scope.value(simple.document.word)
+            command = self.scope.variables.get("COMMAND") if "COMMAND" in self.exported | own else None
+            return scalar(command) if command is not None and self._runs_command(launch) else None
+        if name == "tmux" and len(found) > 1 and found[1].text in ("send-keys", "send"):
+            typed = max(found[2:], key=lambda field: len(field.text or ""), default=None)
+            return None if typed is None else typed.value
+        return None
+
+    def _pass_on(self, commands: Sequence[tuple[Field, ...]], start: int, own: frozenset[str]) -> None:
+        """Follow the commands that a program runs elsewhere."""
+        for command in commands:
+            if is_text(command):
+                self._launch(Launched("text", None, (), command[0]), command, start, own)
+            elif command[0].text not in _SILENT | {"source", "."}:
+                self._launch(launched(command), command, start, own)
 
     def _runs_command(self, launch: Launched) -> bool:
         """Return whether a script of sbatch uses ``COMMAND``, as far as it can be read."""
