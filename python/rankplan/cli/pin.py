@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,6 +32,9 @@ from rankplan.front.job import Config, is_saved, job_file_of, name_of, opened, s
 from rankplan.launchers.trainer import command_words
 from rankplan.nodes.facts import NODE_ORDERS
 from rankplan.read.text.load import SCRIPTS
+
+if TYPE_CHECKING:
+    from rankplan.runtime.live.pinned import Ran
 
 
 @click.command()
@@ -119,19 +123,9 @@ def pin(
                 _check_writable(path)
     with faults_end_it(), signals.raised():
         with signals.at_once():
-            from rankplan.runtime.live.pinned import Ran
             from rankplan.runtime.live.pinned import pin as run
 
-        printed: list[str] = []
-
-        def report(ran: Ran) -> None:
-            """Print the report; of one that continues what was printed before, only the rest."""
-            lines = [json.dumps(ran.to_dict(), indent=2)] if form == "json" else ran.lines()
-            continues = lines[: len(printed)] == printed
-            for line in lines[len(printed) :] if continues else lines:
-                note(line) if form == "table" else click.echo(line, err=True)
-            printed[:] = lines
-
+        printer = _ReportPrinter(form)
         try:
             ran = run(
                 config,
@@ -149,18 +143,38 @@ def pin(
                 save=save,
                 peaks=peaks,
                 tell=_tell,
-                report=report if output is None and form == "table" else None,
+                report=printer.print if output is None and form == "table" else None,
             )
         except OSError as error:
             if error.filename != command[0]:
                 raise
             cannot_start(error, command[0])
         if output is None:
-            report(ran)
+            printer.print(ran)
         else:
-            text = json.dumps(ran.to_dict(), indent=2) if form == "json" else "\n".join(ran.lines())
-            write_whole(Path(output), f"{text}\n")
+            write_whole(Path(output), "\n".join([*printer.lines(ran), ""]))
     sys.exit(ran.returncode)
+
+
+class _ReportPrinter:
+    """Prints the report of a run once all ranks are up, and at the end what has been added since."""
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+        self._printed: list[str] = []
+
+    def lines(self, ran: Ran) -> list[str]:
+        """Return the lines of a report."""
+        return [json.dumps(ran.to_dict(), indent=2)] if self._form == "json" else ran.lines()
+
+    def print(self, ran: Ran) -> None:
+        """Print a report; of one that continues the last one, only the rest."""
+        lines = self.lines(ran)
+        count = len(self._printed)
+        continues = lines[:count] == self._printed
+        for line in lines[count:] if continues else lines:
+            note(line) if self._form == "table" else click.echo(line, err=True)
+        self._printed = lines
 
 
 def _own_words(config: Config, dialect_name: str | None) -> tuple[str, ...]:
