@@ -153,7 +153,7 @@ UNTOLD = SimpleNamespace(compared=SimpleNamespace(places={}, untold=1))
         ({"code": 137}, "the command failed with exit code 137, and may have needed more than it used"),
         ({"live": None}, "the ranks of the plan were not seen as planned"),
         ({"is_over": False}, "a job of the command is still running"),
-        ({"live": UNTOLD}, "Ray does not tell which accelerators all ranks have"),
+        ({"live": UNTOLD}, "Ray does not tell which accelerators some ranks have"),
     ],
 )
 def test_a_file_stays_as_it_is_if_the_run_says_nothing(tmp_path: Path, ending: dict[str, Any], note: str) -> None:

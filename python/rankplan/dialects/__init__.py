@@ -57,7 +57,7 @@ class Recognised(NamedTuple):
 
 
 def recognisers() -> Iterator[Dialect]:
-    """Yield rankplan's own dialects that recognise a config by its keys: forks first, whose parents would, too."""
+    """Yield rankplan's own dialects that recognise a config by its keys. A fork precedes its parent."""
     for name in ASKED:
         for fork in FORKS.get(name, ()):
             yield DIALECTS[fork]
@@ -70,7 +70,7 @@ def with_guests() -> list[Dialect]:
 
 
 def stated_cluster(section: Any) -> StatedCluster:
-    """Return what a mapping states that is a ``cluster`` section. Raises `PlacementError` if it is no mapping."""
+    """Return what a ``cluster`` section states. Raises `PlacementError` if it is no mapping."""
     read: ReadsSection = resolved(_forms().read)
     return read(section)
 
@@ -82,9 +82,9 @@ def section_schema() -> dict[str, Any]:
 
 
 def inventory_of(cluster: Any) -> Inventory:
-    """Return an inventory itself, that of an object that has one, or that of RLinf's cluster.
+    """Return the inventory of an object: of an inventory itself, of a cluster of rankplan, or of RLinf's.
 
-    Raises ``TypeError`` for anything else.
+    Raises ``TypeError`` for any other object.
     """
     read: ReadsCluster = resolved(_forms().inventory)
     return read(cluster)
@@ -99,7 +99,7 @@ def _forms() -> ClusterForms:
 
 
 def writers(form: str = "") -> list[str]:
-    """Return the names of the dialects that can be written, in a form that an option of `convert` chooses."""
+    """Return the names of the dialects that `convert` can write in a form, by default their usual one."""
     dialects = [DIALECTS[name] for name in DIALECTS.builtin]
     dialects += DIALECTS.usable()[0]
     return [dialect.name for dialect in dialects if form in dialect.writers]
@@ -111,11 +111,11 @@ def name_of(config: Mapping[Any, Any]) -> str:
 
 
 def recognised(config: Mapping[Any, Any]) -> Recognised:
-    """Return the dialect of the program that gets a config, else the first one whose keys it has.
+    """Return the dialect of the program that gets a config, else the first dialect whose keys the config has.
 
-    A fork has programs and keys of its parent: those that only the fork has tell then. Guests are asked only if
-    rankplan's own dialects do not recognise the config, and it is not in rankplan's own language. Raises
-    `PlacementError` if several of them recognise it.
+    A fork shares programs and keys with its parent. A config is of the fork if it has a key that only the fork has.
+    Guests are asked only if no dialect of rankplan recognises the config. Raises `PlacementError` if several guests
+    recognise it.
     """
     program = _program(config)
     system = None if program is None else program.system
@@ -130,7 +130,7 @@ def recognised(config: Mapping[Any, Any]) -> Recognised:
 
 
 def _fork_of(system: str, config: Mapping[Any, Any]) -> str | None:
-    """Return the fork of a system that recognises a config by its own keys, ``None`` without one."""
+    """Return the fork of a system whose own keys a config has, ``None`` if there is no such fork."""
     return next((fork for fork in FORKS.get(system, ()) if DIALECTS[fork].keys.recognises(config)), None)
 
 
@@ -158,7 +158,7 @@ def _placed(config: Mapping[Any, Any], fault: Diagnostic) -> Diagnostic:
 
 
 def no_job(config: Mapping[Any, Any]) -> Diagnostic | None:
-    """Return the fault of a config that its program or its keys show to be no training job."""
+    """Return the fault of a config that is no training job, as its program or its keys show; else ``None``."""
     program, name = _program(config), recognised(config).name
     if program is not None and program.task and program.system in (None, name):
         return program.fault
@@ -179,7 +179,7 @@ def dialect_of(config: Mapping[Any, Any]) -> Dialect:
 
 
 def family_of(name: str) -> list[str]:
-    """Return the name of a dialect, and those of the ones that it is a fork of, the nearest one first."""
+    """Return the name of a dialect, then the name of its parent, then that of the parent's parent, and so on."""
     names = [name]
     with suppress(KeyError, GuestError):
         parent = DIALECTS[name].parent
@@ -206,16 +206,17 @@ _OF_HYDRA = ("defaults", "hydra")
 
 
 def is_trainers_key(key: str) -> bool:
-    """Return whether configs of a system have a key at the top."""
+    """Return whether any dialect has a key at the top of its configs."""
     if key in _OF_HYDRA:
         return True
     return any(str(entry.path[0]) == key for one in (*with_guests(), DIALECTS[OWN]) for entry in one.keys.entries)
 
 
 def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:
-    """Return the faults of a config whose keys are of several dialects: each key of another one, with its path.
+    """Return a fault, with its path, for each key of a config that only another dialect has.
 
-    A ``cluster`` section that places nothing is the one that is of another one: the rest says what the config is.
+    If the config has a ``cluster`` section that places nothing, the other keys decide the dialect, and the section is
+    the fault.
     """
     stranger = _system_beside_section(config)
     if stranger is not None:
@@ -237,7 +238,7 @@ def mixed(config: Mapping[Any, Any]) -> list[tuple[KeyPath, Diagnostic]]:
 
 
 def _system_beside_section(config: Mapping[Any, Any]) -> str | None:
-    """Return the system that a config is of without its ``cluster`` section, if that section is not needed for it."""
+    """Return the system of the keys beside a ``cluster`` section that places nothing, ``None`` in any other config."""
     section = config.get(SECTION)
     if not isinstance(section, Mapping) or name_of(config) != OWN or not _PLACING.isdisjoint(section):
         return None
@@ -245,7 +246,7 @@ def _system_beside_section(config: Mapping[Any, Any]) -> str | None:
 
 
 _PLACING = frozenset({"num_nodes", "component_placement"})
-"""The keys of the ``cluster`` section without which a config of rankplan's own language places nothing."""
+"""A ``cluster`` section without these keys places nothing."""
 
 
 def _has(config: Any, path: KeyPath) -> bool:

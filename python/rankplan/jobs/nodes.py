@@ -20,8 +20,8 @@ from rankplan.read.text.sbatch import sbatch_options
 def nodes_of(job: JobFile) -> Inventory:
     """Return the nodes that a job file states.
 
-    Raises `PlacementError` for an inventory that cannot be read, and for a size that the options of a batch script
-    contradict; ``ClusterError`` for a Ray cluster that cannot be reached.
+    Raises `PlacementError` for an inventory that cannot be read, and for a size other than the one that the ``#SBATCH``
+    lines of the script ask for. Raises ``ClusterError`` for a Ray cluster that cannot be reached.
     """
     if job.ray is not None:
         from rankplan.runtime.cluster import Cluster
@@ -48,10 +48,11 @@ def nodes_of(job: JobFile) -> Inventory:
 
 
 def usable(cluster: Inventory, allowed: Inventory | None, stated: JobFile | None) -> Inventory:
-    """Return the nodes of a cluster without those that a job may not use, and what is not healthy in ``allowed``.
+    """Return the nodes of a cluster with those excluded that a job may not use.
 
-    A node is found by its hostname, else by its address. Labels that the cluster does not show are those of its record
-    there. Raises `PlacementError` if the cluster has none of them.
+    A job may use the nodes that are in ``allowed`` and healthy there. A node is found by its hostname, else by its
+    address. It gets the labels from ``allowed`` that the cluster does not show. Raises `PlacementError` if the cluster
+    has none of the nodes.
     """
     if allowed is None or stated is None:
         return cluster

@@ -26,15 +26,15 @@ class Slice:
 
 
 Requests: TypeAlias = tuple[Slice, ...]
-"""The slices of a group, outermost first: each size is a multiple of the next one. Empty: the group has no wish."""
+"""The slices of a group, outermost first: each size is a multiple of the next one. Empty: it may lie anywhere."""
 
 
 def requests(draft: Draft, groups: Sequence[range]) -> list[Requests]:
     """Return what ``keep`` and ``segment`` of the plan ask of each group of consecutive node ranks.
 
-    The size at a level is the least one that divides the nodes of the group, such that all nodes that must be together
-    lie in one slice. An outer level that needs no more than an inner one is left out. What cannot be asked for is
-    ``emit-topology``. ``prefer`` and ``balance`` ask for nothing: they never refuse nodes.
+    The size of a slice is the least divisor of the group's size for which all nodes that must be together lie in one
+    slice. A level is left out if the slices of a level inside it are as large. A rule that no slice can express is the
+    fault ``emit-topology``. ``prefer`` and ``balance`` ask for nothing: they never refuse nodes.
     """
     stated = draft.plan.rules
     if not stated.about_nodes:
@@ -55,7 +55,8 @@ def requests(draft: Draft, groups: Sequence[range]) -> list[Requests]:
 def level_order(draft: Draft) -> tuple[str, ...]:
     """Return the levels of the plan, outermost first.
 
-    Those of the labels count, else those that its config states, else the only one that its rules name.
+    These are the levels of its labels, else those that its config states, else the level that its rules name, if they
+    name only one.
     """
     inventory = draft.plan.inventory
     known = inventory.levels or stated_levels(inventory)
@@ -75,7 +76,7 @@ def _nested(sizes: Mapping[int, int], levels: Sequence[str]) -> Iterator[Slice]:
 
 
 def _ask(draft: Draft, rule: NodeRule, level: str, groups: Sequence[range], sizes: list[dict[int, int]]) -> None:
-    """Add what a rule asks of each group at its level to ``sizes``."""
+    """Add the size of the slices that a rule needs at its level to the ``sizes`` of each group."""
     spans: list[set[tuple[int, int]]] = [set() for _ in groups]
     starts = {node: index for index, group in enumerate(groups) for node in group}
     for nodes in rule.divided(rule.divisions()[-1]):

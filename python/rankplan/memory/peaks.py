@@ -14,18 +14,18 @@ from rankplan.plans.memory_settings import MemorySettings
 
 MEASURED = "measured"
 _SAME_CARD = 0.03
-"""A driver shows up to this much less than the nominal memory of its card."""
+"""A driver shows less than the nominal memory of its card, by at most this share."""
 
 
 @frozen
 class Peak:
     """The most memory of a component on an accelerator in a run, in bytes.
 
-    PyTorch counts ``allocated`` and ``reserved`` by process; these are those of all processes of the component on the
-    accelerator with the most. ``used`` is what the driver then counted on it, of every process; ``None``: unknown.
-    ``whole_run``: that is the most of a run in which the components on the accelerator had their turns, and no phase
-    needed more. The rest is what the numbers depend on: ``of`` is the size of the accelerator, ``beside`` the processes
-    of other components on it, ``memory`` the key of that name without its ``length``.
+    The accelerator is the one with the most. ``allocated`` and ``reserved`` are what PyTorch counted there, summed over
+    the processes of the component. ``used`` is what the driver counted there for every process; ``None``: unknown.
+    ``whole_run``: ``used`` is the most of a run in which the components on the accelerator had their turns, so no phase
+    needs more. The other fields are what the numbers depend on: ``of`` is the size of the accelerator, ``beside`` the
+    processes of other components on it, ``memory`` the key of that name without its ``length``.
     """
 
     call: str
@@ -45,7 +45,7 @@ class Peak:
         return {key: value for key, value in asdict(self).items() if value not in (None, {}, False)}
 
     def covers(self, evaluation: Evaluation, card: Bounds | None) -> bool:
-        """Whether it was measured with these settings, but for the length of a sequence, which may be shorter."""
+        """Whether it was measured with the settings of a component, and with sequences as long or longer."""
         length = evaluation.entry.length
         longer = self.length == length or (self.length is not None and length is not None and length < self.length)
         stated = stated_of(evaluation.component, evaluation.entry, evaluation.parallel)
@@ -53,9 +53,10 @@ class Peak:
         return same and longer and card is not None and self.of is not None and _alike(self.of, card)
 
     def parts(self, of_process: Parts, asleep: Parts, users: Mapping[str, int]) -> Parts | None:
-        """Return what replaces the parts of a phase: those of the process, and those of others ``asleep``.
+        """Return the parts that replace those of a phase: of the process, and of others ``asleep``.
 
-        ``None`` if the driver's number is unknown or of other processes, and what PyTorch does not count has no bound.
+        The number of the driver counts if it was measured beside the same processes, else that of PyTorch, with the
+        parts that PyTorch does not count. ``None`` if there is neither.
         """
         if self.used is not None and dict(self.beside or {}) == dict(users):
             return {MEASURED: (float(self.used), float(self.used))}
@@ -79,7 +80,7 @@ class HasPeaks(Protocol):
 def stated_of(
     component: Component, entry: MemorySettings | None = None, parallel: Parallel | None = None
 ) -> tuple[int, dict[str, Any], dict[str, Any]]:
-    """Return what a peak depends on: the number of accelerators, the parallel sizes, and the memory that is stated."""
+    """Return what a peak depends on: the number of accelerators, the parallel sizes and the settings of memory."""
     entry, parallel = entry or component.memory, parallel or component.parallel
     sizes = {key: size for key, size in parallel.plain().items() if key != "dp"}
     accelerators = len(component.rows.accelerators()) or len(component)

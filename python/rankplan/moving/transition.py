@@ -34,17 +34,18 @@ from rankplan.words import as_int
 FREE, AS_PLANNED = "free", "as planned"
 
 _MOST_AVOIDED = 12
-"""Instances of a cycle for which another sender is looked for."""
+"""If more instances than these block each other, no other senders are tried."""
 
 Answer: TypeAlias = Literal["fits", "unknown"]
 
 
 @frozen
 class SlotMove:
-    """A slot that changes: of the plan after, or one of the plan before that nothing continues (``slot`` ``None``).
+    """A slot that changes.
 
-    ``was`` is the slot of the plan before that it continues. ``to`` is the node and the local index of its accelerator,
-    ``None`` for a slot that ends. ``bytes`` is what it gets, ``of`` all that it holds; ``None``: nobody knows.
+    ``slot`` is its number in the plan after, and ``None`` for a slot that ends. ``was`` is the slot of the plan before
+    that it continues. ``to`` is the node and the local index of its accelerator, ``None`` for a slot that ends.
+    ``bytes`` are the bytes that it gets, ``of`` all bytes that it holds. Unknown ones are ``None``.
     """
 
     component: str
@@ -75,11 +76,12 @@ class Transition:
 
     ``after`` is the plan with the numbers of data groups that move the least; ``names`` has, by component, the number
     that each set of the given plan got. ``stay`` counts the slots that stay, ``sizes`` all slots before and after.
-    ``slots`` are those that change, ``moves`` what they get. ``steps`` are in an order that is safe, and so is every
-    other order that keeps what each step ``needs``. ``answer`` is ``fits`` if nothing exceeds an accelerator on the way
-    even at most, and else ``unknown``. ``rollback`` names the trainers that load their last checkpoint. ``optimal``:
-    no names are better, and no fewer bytes could sleep. ``missing`` are the costs that ``seconds`` lacks. ``parts`` are
-    the components in both plans, ``holds`` what the steps have of accelerators. ``costs`` and ``asleep`` are as given.
+    ``slots`` are those that change, ``moves`` the bytes that they get. ``steps`` are in a safe order. Every order in
+    which each step follows those that it ``needs`` is safe, too. ``answer`` is ``fits`` if the upper bounds of memory
+    fit on every accelerator in any of these orders, and ``unknown`` otherwise. ``rollback`` names the trainers that
+    load their last checkpoint. ``optimal``: no other names move fewer bytes, and no other order lets fewer bytes sleep.
+    ``missing`` are the costs without which ``seconds`` are unknown. ``parts`` are the components in both plans,
+    ``holds`` the memory that steps take and give back. ``costs`` and ``asleep`` are as given.
     """
 
     before: Plan
@@ -210,13 +212,13 @@ def transition(
     asleep: tuple[Sequence[str], Sequence[str]] | None = None,
     serving: int = 1,
 ) -> Transition:
-    """Return how a running job gets from one plan to another: what moves, whether it fits, in which order it is safe.
+    """Return how a running job gets from one plan to another: what moves, whether it fits, and a safe order of steps.
 
     ``without`` names hardware that is dead, as in `replan`. ``costs`` is a mapping, or the path of a file, with the
-    bandwidth of an accelerator and the seconds of steps. Data groups that are interchangeable may get other numbers,
-    so that fewer bytes move; ``names="as planned"`` forbids that. At least ``serving`` instances of each component keep
-    serving, if that many exist. ``asleep`` are instances that sleep before and after, for a plan that stays as it is:
-    ``(["rollout/2-3"], ["actor"])``.
+    bandwidth of an accelerator and the seconds of steps. Interchangeable data groups may get other numbers, so that
+    fewer bytes move; ``names="as planned"`` forbids that. At least ``serving`` instances of each component keep
+    serving, if that many exist. ``asleep`` is for a plan that does not change: the instances that sleep before, and
+    those that sleep after, such as ``(["rollout/2-3"], ["actor"])``.
 
     Raises `PlacementError`: ``other-job`` for plans of different jobs, ``plan-mismatch`` for nodes that have other
     accelerators, ``excluded-resource`` for a plan on dead hardware, ``unknown-component`` and ``unknown-level`` for
@@ -311,8 +313,9 @@ def _same_rows(old: Side, new: Side) -> bool:
 
 @frozen(slots=False)
 class _Attempt:
-    """What slots get and the work if some instances send nothing, and the groups with the steps that were found.
+    """The result of a try in which some instances send nothing.
 
+    It has the deliveries to the slots, the work, the groups, and the order of each group, ``None`` if none was found.
     ``blocked`` are the groups that have no order, but might have one with other senders.
     """
 
@@ -325,9 +328,10 @@ class _Attempt:
 
 
 class _Compromise(NamedTuple):
-    """An order of a group at a price.
+    """An order of a group that gives something up.
 
-    ``sleeping`` are instances that sleep in it; ``is_optimal``: no fewer bytes could. ``fits``: upper bounds allow it.
+    ``sleeping`` are the instances that sleep in it. ``is_optimal``: no other choice lets fewer bytes sleep. ``fits``:
+    the upper bounds of memory fit.
     """
 
     order: Ordered
@@ -382,8 +386,8 @@ class _Solving:
     def _by_upper_bounds(self, work: Work, members: Sequence[Member]) -> Ordered | None:
         """Return the steps of a group in an order that upper bounds allow, ``None`` if no order was found.
 
-        The search with wishes is long where no order fulfils them. So the one without them comes first: what has no
-        order without wishes has none with them.
+        The search for an order that also fulfils the wishes takes long if there is none. So the search without wishes
+        comes first: if it finds no order, the other search cannot find one.
         """
         if work.has_wishes(instance for _, instance in members):
             group = Group(work.without_wishes(), members, self._sizes, strict=True)
@@ -394,7 +398,7 @@ class _Solving:
         return None if actions is None else group.steps(actions)
 
     def _silent(self) -> Iterator[Instance]:
-        """Yield the instances that sleep without a copy: nothing can be read of them."""
+        """Yield the instances that sleep without a copy of their memory, and so cannot send."""
         for name, component in self._components.items():
             before, amounts = component.before, component.old_amounts
             if before is not None and amounts is not None and amounts.forgets:
@@ -469,10 +473,11 @@ class _Solving:
         )
 
     def _compromise(self, work: Work, members: Sequence[Member]) -> _Compromise:
-        """Return an order of a group of which not all may be awake, and fit at most, at any time.
+        """Return an order of a group that has none in which all wishes hold and the upper bounds fit.
 
-        First, nobody has to keep serving who need not. Then instances sleep; then lower bounds count; then both. Raises
-        `PlacementError` (``transition-stuck``).
+        These are given up in turn, until an order is found: first the wish that instances keep serving, then that all
+        stay awake, then the upper bounds (the lower ones count instead), then both of these. Raises `PlacementError`
+        (``transition-stuck``).
         """
         if work.has_wishes(instance for _, instance in members):
             work = work.without_wishes()
@@ -495,7 +500,7 @@ class _Solving:
         raise PlacementError([self._why_stuck(work, members, awake)])
 
     def _why_stuck(self, work: Work, members: Sequence[Member], awake: Group | None) -> Diagnostic:
-        """Return the fault of a group without an order; ``awake`` has searched for one in which nobody sleeps."""
+        """Return the fault of a group without an order; ``awake`` is the group as searched while nobody sleeps."""
         components = {instance.component for _, instance in members}
         if awake is not None and awake.gave_up:
             return faults.no_order_found(sorted(components))
@@ -510,7 +515,7 @@ class _Solving:
         return faults.waiting_for_each_other(waiting)
 
     def _hosts_hold(self, work: Work, sleeping: Collection[Instance]) -> bool:
-        """Whether the nodes have memory for what sleeps, as far as that is known."""
+        """Whether the hosts have memory for the instances that sleep; unknown memory counts as enough."""
         on_host = defaultdict[Node, float](float)
         for instance in sleeping:
             leaving = work.leaving[instance]
@@ -520,7 +525,7 @@ class _Solving:
         return all(size <= (self._sizes.host(node) or float("inf")) for node, size in on_host.items())
 
     def _through_hosts(self, deliveries: list[Delivery], slept: Collection[Instance]) -> list[Delivery]:
-        """Return what slots get, where sleeping senders send from their hosts."""
+        """Return the deliveries to the slots; senders that sleep send from the memory of their hosts."""
         resting = {name for name, part in self._components.items() if part.old_amounts and part.old_amounts.rests}
         if not resting and not slept:
             return deliveries
@@ -562,7 +567,7 @@ class _Solving:
         return SlotMove(name, change.after.number, change.kind, was, to, size, of)
 
     def _kept(self, received: Mapping[tuple[str, int], Bytes]) -> int | None:
-        """Return the bytes of the plan after that are on their devices already."""
+        """Return the bytes of the plan after that are already on their devices."""
         kept = Fraction(0)
         for component in self._components.values():
             side = component.after

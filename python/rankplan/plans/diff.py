@@ -20,16 +20,16 @@ from rankplan.words import nodes_text, path_text
 
 Fields: TypeAlias = dict[str, Any]
 _OWN = ("hostname", "ip")
-"""Fields that differ on every node: if many nodes get new values, that is one change."""
+"""Fields with another value on each node: new values of several nodes are one change."""
 
 
 @frozen
 class Move:
-    """A process that runs elsewhere, sees other devices, or has another node group or coordinates in the other plan.
+    """A process that one plan lacks, or whose place, visible devices, node group or coordinates differ.
 
-    ``before`` is ``None`` if it appeared, ``after`` is ``None`` if it went. ``was`` and ``now`` are the coordinates
-    of its slots, empty if the component states no parallel sizes. ``replaced``: one of its nodes is another machine in
-    the other plan.
+    ``before`` is ``None`` if only the plan after has it, ``after`` is ``None`` if only the plan before has it. ``was``
+    and ``now`` are the coordinates of its slots, empty if the component states no parallel sizes. ``replaced``: one of
+    its nodes is another machine in the plan after.
     """
 
     component: str
@@ -182,7 +182,7 @@ def diff(before: Plan, after: Plan) -> PlanDiff:
 
 
 def _start(plan: Plan, component: str) -> str | None:
-    """Return what starts a component without Ray: a command of its own, or that of another one."""
+    """Return what starts a component without Ray: its own command, or the command of another component."""
     for command in () if plan.job is None else plan.job.commands:
         name = " ".join(command.words[:2])
         if component in command.components:
@@ -244,7 +244,7 @@ def _joined(sides: tuple[Fields, ...]) -> Fields | None:
 
 
 def _differing(before: Mapping[Any, Fields], after: Mapping[Any, Fields]) -> Iterator[tuple[Any, Fields, Fields]]:
-    """Yield each key whose fields differ with these fields; with the fields that are set if one side is missing."""
+    """Yield each key with the fields that differ; if one side lacks the key, with all that the other one sets."""
     for key in dict.fromkeys([*before, *after]):
         old, new = before.get(key, {}), after.get(key, {})
         if old and new:
@@ -263,8 +263,8 @@ def _described(inventory: Inventory) -> dict[str, Fields]:
 def same_nodes(planned: Inventory, inventory: Inventory) -> list[int | None]:
     """Return, by node rank of ``planned``, the rank of the same node in ``inventory``, ``None`` if it lacks the node.
 
-    A node is found by its hostname, else by its address, unless several nodes of either side share that name. A node
-    without names is the one of the same rank.
+    A node is found by its hostname, else by its address. A name that several nodes of one inventory share tells
+    nothing. A node without hostname and address is the one of the same rank.
     """
     known = {kind: inventory.names.first(kind) for kind in _OWN}
     shared = {kind: planned.names.first(kind)[1] | known[kind][1] for kind in _OWN}
@@ -285,8 +285,8 @@ def same_nodes(planned: Inventory, inventory: Inventory) -> list[int | None]:
 def present_nodes(planned: Inventory, cluster: Inventory) -> list[int | None]:
     """Return, by node rank of a plan, the rank of its node in a live cluster, ``None`` if the cluster lacks it.
 
-    See `same_nodes`. Where the plan names no node and all have accelerators, its nodes are those of the cluster with
-    accelerators, in their order: a head often has none.
+    Nodes are found as in `same_nodes`, unless the plan names no node and all its nodes have accelerators. Then its
+    nodes are those of the cluster that have accelerators, in their order: a head often has none.
     """
     records = [record for _, record in planned.stretches()]
     if any(record.hostname or record.ip or not record.num_accelerators for record in records):

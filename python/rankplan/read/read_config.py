@@ -1,4 +1,4 @@
-"""What the dialect of a config has read: the result of `Dialect.read`, from which the config is planned."""
+"""The result of `Dialect.read`: a config as its dialect has read it, from which the plan is made."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class ReadConfig:
     """A config that its dialect has read, once. It can be planned several times.
 
-    ``reader`` has the content and its faults. ``values`` are what the dialect reads from it before it knows the nodes:
-    a `Job`, or nothing. ``key_paths`` are those of the keys by which the dialect places. ``cluster`` is what the config
+    ``reader`` has the content and its faults. ``values`` is what the dialect reads before it knows the nodes: a `Job`,
+    or nothing. ``key_paths`` are those of the keys by which the dialect places. ``cluster`` is what the config
     states of its cluster, if it has keys for that.
     """
 
@@ -33,11 +33,11 @@ class ReadConfig:
 
     @property
     def deciding_paths(self) -> frozenset[KeyPath]:
-        """The paths of the values that decide the placement: those of the keys, and others that were read so far."""
+        """The paths of the values that decide the placement: those of the keys, and of other values read so far."""
         return self.key_paths | self.reader.paths_read
 
     def decides(self, warning: Diagnostic) -> bool:
-        """Return whether a warning matters: it is about no value, or the dialect gives it, or the value decides."""
+        """Return whether a warning is about the placement: about none, about one that decides, or from the dialect."""
         if warning.code not in ("not-run", "not-read") or warning in self.reader.faults.warnings:
             return True
         path = warning.path or ""

@@ -27,7 +27,7 @@ ANY_ROLE = "*"
 Recognition = Literal["", "tells", "alone", "others"]
 """What a key says about the dialect of a config that has it.
 
-``tells``: the config is of this dialect. ``alone``: it is, and a config of another dialect may not have the key.
+``tells``: the config is of this dialect. ``alone``: the same, and a config of another dialect may not have the key.
 ``others``: only the latter.
 """
 
@@ -49,7 +49,7 @@ class Kind(Enum):
     ANY = "any"
     """A value of any type, or a section."""
     FACT = "fact"
-    """What the plan says of a component, or the system of all its jobs; no key of a config."""
+    """No key of a config: what a plan says about a component, or what is true of all jobs of a system."""
 
 
 @frozen(slots=False, eq=False)
@@ -88,7 +88,7 @@ class Key(Generic[T]):
     def among(names: Mapping[str, Any]) -> tuple[Key[Any], ...]:
         """Return the keys among the names of a module, in the order written; also those in its tuples and dicts.
 
-        A fact is among them if it says what it decides.
+        Facts are left out, except for those that say what they decide.
         """
         return tuple(dict.fromkeys(_listed(names.values())))
 
@@ -213,10 +213,10 @@ def value(path: str, reads: Callable[[Any], Any], decides: str = "", *, default:
 
 
 def fact(name: str, decides: str = "", *, default: Any = None) -> Key[Any]:
-    """Return what is true under a name, without a key of a config.
+    """Return a fact: a named value that no key of a config states.
 
-    It is what the plan or the dialect knows of a component; or with ``decides``, what is true of all jobs of a system,
-    as a value or a function of the config, and what a fork may state otherwise.
+    Without ``decides``, the plan or the dialect knows it about a component. With ``decides``, it is true of all jobs
+    of a system, as a value or a function of the config, and a fork may state another one.
     """
     return Key(name, Kind.FACT, decides, default)
 
@@ -233,7 +233,7 @@ def _listed(values: Iterable[Any]) -> Iterator[Key[Any]]:
 
 
 def read_value(key: Key[Any], stated: Any, path: KeyPath) -> tuple[Any, list[Located]]:
-    """Return what a key reads in a value that is at a path, and its faults: with any, the value is ``None``."""
+    """Return what a key reads from the value at a path, and the faults. With a fault, the value is ``None``."""
     try:
         return key.read(stated), []
     except Invalid as error:
@@ -257,7 +257,7 @@ class Entry:
 
 @lru_cache(maxsize=4096)
 def path_of(dotted: str) -> KeyPath:
-    """Return the parts of a dotted path: mostly that of a key, which each config is asked for."""
+    """Return the parts of a dotted path. The paths of keys are kept: every config is asked for them."""
     return tuple(dotted.split("."))
 
 
@@ -268,5 +268,5 @@ def flag_name(written: str) -> str:
 
 @cache
 def path_below(section: str, dotted: str) -> KeyPath:
-    """Return the parts of a path with a section in place of its ``@``. There are as many as keys of dialects."""
+    """Return the parts of a path with a section in place of its ``@``."""
     return path_of(below(section, dotted))

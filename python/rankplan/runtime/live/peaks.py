@@ -59,7 +59,7 @@ class Ending:
         if self.live is None:
             return "the ranks of the plan were not seen as planned"
         if self.live.compared is not None and self.live.compared.untold:
-            return "Ray does not tell which accelerators all ranks have"
+            return "Ray does not tell which accelerators some ranks have"
         if self.code and not self.was_interrupted:
             return f"the command failed with exit code {self.code}, and may have needed more than it used"
         return None

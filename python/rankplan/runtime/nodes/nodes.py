@@ -39,7 +39,7 @@ BY_ADDRESS = "the node addresses"
 AS_RLINF = "RLinf (the driver's node first, then addresses as text)"
 BY_VARIABLE = "the node rank variables"
 BY_LABEL = f"the Ray label {NODE_RANK_LABEL}"
-"""The possible orders of nodes. Without ranks, further nodes may change the order."""
+"""The possible orders of nodes. Where no ranks are set, a node that joins later may change the order."""
 
 
 _logger = logging.getLogger("rankplan")
@@ -76,7 +76,7 @@ def in_order(
 ) -> tuple[list[FoundNode], str]:
     """Return the nodes by node rank, the nodes to use first, and the order that was applied.
 
-    Without ranks, the order of ``facts`` counts; levels that it does not state are detected from the labels.
+    Where no ranks are set, the order that ``facts`` states counts. If ``facts`` states no levels, the labels tell them.
     ``num_nodes`` is how many nodes are used, all if ``None``. Where ranks are set, nodes with the rank ``none`` are
     left out, and `absent` stands for each missing rank that is not ``needed``; by default, all are.
 
@@ -128,10 +128,10 @@ class _Statement(NamedTuple):
 
 
 def _by_rank(stated: Sequence[tuple[FoundNode, str | None]], source: str, facts: ClusterFacts) -> dict[int, FoundNode]:
-    """Return the node of each rank that nodes state, or nothing for those that no node has; ``source`` states them.
+    """Return the nodes by the ranks that they state in ``source``; a rank that no node has is left out.
 
-    Several nodes may state the same range, such as the pods of one group of workers. Then the network decides which of
-    its ranks each of them gets, and addresses where it does not, as in a cluster without ranks. There may be fewer
+    Several nodes may state the same range, such as the pods of one group of workers. Then they get its ranks in the
+    order of the network, else of their addresses, as in a cluster without ranks. There may be fewer
     nodes than ranks. Raises ``ClusterError`` for a node without a rank, and for ranks that two nodes would have.
     """
     unset = [str(node) for node, text in stated if text is None]
@@ -147,7 +147,7 @@ def _by_rank(stated: Sequence[tuple[FoundNode, str | None]], source: str, facts:
 
 
 def _by_stated_ranks(stated: Sequence[tuple[FoundNode, str]], source: str) -> dict[RankSet, list[_Statement]]:
-    """Return the nodes that state the same ranks, by these ranks, without nodes outside the plan.
+    """Return the nodes that state the same ranks, by these ranks. Nodes with the rank ``none`` are left out.
 
     Raises `PlacementError` with every text that states no ranks.
     """
@@ -178,7 +178,7 @@ def _reject_shared_ranks(by_ranks: Mapping[RankSet, Sequence[_Statement]], sourc
 
 
 def _along_labels(ranks: RankSet, nodes: Sequence[FoundNode], source: str, facts: ClusterFacts) -> list[FoundNode]:
-    """Return nodes that state the same ranks in the order of these; one without a label of the network is a warning."""
+    """Return nodes that state the same ranks in the order of the network; log those without any of its labels."""
     ordered, levels = _along_network(nodes, facts)
     if len(ranks) > 1 and any(set(levels).isdisjoint(node.spec.labels) for node in ordered):
         _logger.warning("%s", faults.ranks_by_address(source, ranks))
@@ -188,7 +188,7 @@ def _along_labels(ranks: RankSet, nodes: Sequence[FoundNode], source: str, facts
 def _in_rank_order(
     by_rank: Mapping[int, FoundNode], source: str, num_nodes: int | None, needed: RankSet | None
 ) -> list[FoundNode]:
-    """Return the nodes by rank, those to use first; `absent` stands for a missing rank that is not needed."""
+    """Return the nodes by rank, with the nodes to use first and `absent` for each missing rank that is not needed."""
     present = RankSet(by_rank)
     if needed is None:
         highest = present[-1] if present else 0
@@ -203,7 +203,7 @@ def _in_rank_order(
 
 
 def absent() -> FoundNode:
-    """Return what stands for a node that is in no use and has not joined: no plan may use it."""
+    """Return what stands for a node that has not joined and is not needed: no plan may use it."""
     return FoundNode("", NodeSpec(ranks=RankSet(), healthy=False))
 
 
@@ -214,7 +214,7 @@ def by_address_key(node: FoundNode) -> tuple[AddressKey, Name, str]:
 
 @frozen
 class Nodes:
-    """Ray's ids of the nodes by node rank, their facts, whether they are raylets started here, and the exports."""
+    """The nodes by node rank: Ray's ids, their facts, whether they are raylets started here, and the exports."""
 
     ids: tuple[str, ...]
     inventory: Inventory
@@ -225,9 +225,9 @@ class Nodes:
         return str(self.inventory.node(rank).ip)
 
     def of_plan(self, planned: Inventory) -> Nodes:
-        """Return these nodes in the order of a plan that names them: its node 3 may be a spare of this cluster.
+        """Return these nodes in the order of a plan that names them: node 3 of the plan may be node 9 of the cluster.
 
-        Other nodes stand for those that the plan names and the cluster lacks.
+        A node that the plan names and the cluster lacks is replaced by a node that the plan does not name.
         """
         present = range(self.inventory.num_nodes)
         places = present_nodes(planned, self.inventory)
