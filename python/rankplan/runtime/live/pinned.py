@@ -184,13 +184,13 @@ def pin(
     environment = dict(os.environ)
     if VARIABLE in environment:
         raise ClusterError(f"this is under `rankplan pin` already ({VARIABLE} is set): leave out one of the two")
-    check_command(command)
     check_hook_folder()
     if peaks is not None:
         check_addable(Path(peaks))
     config = opened(config)
     saved = saved_plan(config, None, dialect, overrides)
     planned = _planner(config, saved, dialect, overrides, without, isolate=isolate)
+    check_command(command)  # after the job: one that cannot be pinned may need a program that this machine lacks
     head = head_of(ray)
     say: Tell = tell or (lambda told: None)
     binding = _looked_at(planned, head, say, node_order, lenient=others == "pass", saved=saved)
