@@ -14,6 +14,7 @@ from rankplan.errors import PlacementError
 from rankplan.hardware.cards import card_of, size_of, size_text
 from rankplan.memory.settings import GIB, Training
 from rankplan.plans.model import Model
+from support.model_files import LLAMA
 
 # Numbers of parameters of the checkpoints themselves.
 PUBLISHED = {
@@ -25,15 +26,6 @@ PUBLISHED = {
     "meta-llama/Llama-2-70b-hf": 68_976_648_192,
     "mistralai/Mixtral-8x7B-v0.1": 46_702_792_704,
     "Qwen/Qwen3-30B-A3B": 30_532_122_624,
-}
-LLAMA = {
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "intermediate_size": 14336,
-    "vocab_size": 128256,
 }
 DEEPSEEK = {
     "model_type": "deepseek_v3",

@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,15 +19,31 @@ from rankplan.plans.shape import LARGEST, Experts, Latent, Shape
 from rankplan.words import shown
 
 _FILE_BYTES = 1 << 20
+_TIES = "tie_word_embeddings"
 _UNGATED = {"gpt_neox", "nemotron", "phi", "starcoder2"}
-_TIED = ("gemma", "cohere")
-"""Types of models whose embedding is the output layer, too, unless their file says otherwise."""
 _DENSE = """llama mistral mistral3 qwen2 qwen3 gemma gemma2 gemma3 gemma3_text glm glm4 granite phi phi3 olmo olmo2
     internlm2 internlm3 mimo ernie4_5 seed_oss smollm3 starcoder2 gpt_neox nemotron cohere cohere2 stablelm qwen2_vl
     qwen2_vl_text qwen2_5_vl qwen2_5_vl_text qwen3_vl qwen3_vl_text"""
-_WITH_EXPERTS = """llama4 llama4_text mixtral qwen2_moe qwen3_moe deepseek deepseek_v2 deepseek_v3 kimi_k2 gpt_oss
-    glm4_moe ernie4_5_moe qwen3_vl_moe qwen3_vl_moe_text"""
-_TYPES = {*_DENSE.split(), *_WITH_EXPERTS.split()}
+_LOCAL = ("num_local_experts", "num_experts")
+_ROUTED = ("n_routed_experts", "num_local_experts")
+_WITH_EXPERTS: Mapping[str, tuple[str, ...]] = {
+    "deepseek": ("n_routed_experts",),
+    "deepseek_v2": ("n_routed_experts", "num_experts"),
+    "deepseek_v3": _ROUTED,
+    "ernie4_5_moe": ("moe_num_experts", "num_experts", "moe_k", "moe_num_shared_experts"),
+    "glm4_moe": _ROUTED,
+    "gpt_oss": (*_LOCAL, "experts_per_token"),
+    "kimi_k2": ("n_routed_experts",),
+    "llama4": ("num_local_experts",),
+    "llama4_text": ("num_local_experts",),
+    "mixtral": _LOCAL,
+    "qwen2_moe": ("num_experts",),
+    "qwen3_moe": _LOCAL,
+    "qwen3_vl_moe": _LOCAL,
+    "qwen3_vl_moe_text": _LOCAL,
+}
+"""Types of models with experts, and their own names for numbers of experts (Transformers: ``attribute_map``)."""
+_TYPES = {*_DENSE.split(), *_WITH_EXPERTS}
 """Values of ``model_type`` whose layers are those that the core counts, from these keys."""
 _OTHER_LAYERS = (
     "mamba",
@@ -38,26 +55,31 @@ _OTHER_LAYERS = (
     "full_attention_interval",
 )
 _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
-_OF_LAYERS = re.compile("moe|expert|freq|pattern|interval|interleave|lora|quant|hybrid|sparse|offload")
+_OF_LAYERS = re.compile("moe|expert|freq|pattern|interval|interleave|lora|quant|hybrid|sparse|offload|mlp_layer")
 _OF_CACHE = re.compile("window|attn_type|chunk_size|cache|(?<!q)kv_")
 """Parts of the names of keys that decide which layers have experts, and how far they look back."""
-_EXPERT_KEYS = """num_experts n_routed_experts num_local_experts moe_num_experts num_experts_per_tok experts_per_token
-    moe_k moe_intermediate_size shared_expert_intermediate_size n_shared_experts moe_num_shared_experts
-    first_k_dense_replace moe_layer_freq interleave_moe_layer_step moe_layer_start_index moe_layer_end_index
-    moe_layer_interval moe_layers decoder_sparse_step mlp_only_layers"""
+_COUNT_NAMES = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
+_TOKEN_NAMES = ("num_experts_per_tok", "moe_k", "experts_per_token")
+_SHARED_NAMES = ("n_shared_experts", "moe_num_shared_experts")
+_NAMES_OF_NUMBERS = (_COUNT_NAMES, _TOKEN_NAMES, _SHARED_NAMES)
+"""Names of the number of experts, of those for each token, and of those for every token."""
+_OF_ANY_TYPE = {"num_experts_per_tok", "n_shared_experts"}
+_EXPERT_KEYS = """moe_intermediate_size shared_expert_intermediate_size first_k_dense_replace moe_layer_freq
+    interleave_moe_layer_step moe_layer_start_index moe_layer_end_index moe_layer_interval moe_layers
+    decoder_sparse_step mlp_only_layers"""
 _WINDOW_KEYS = """sliding_window use_sliding_window max_window_layers sliding_window_pattern attention_chunk_size
     no_rope_layer_interval"""
 _OTHER_KEYS = "q_lora_rank kv_lora_rank quantization_config no_rope_layers"
-_READ = {*_EXPERT_KEYS.split(), *_WINDOW_KEYS.split(), *_OTHER_KEYS.split()}
-_HARMLESS_KEYS = """use_cache cache_implementation rope_interleave moe_gate moe_gate_act moe_use_hard_gate moe_group
+_READ = {*chain(*_NAMES_OF_NUMBERS), *_EXPERT_KEYS.split(), *_WINDOW_KEYS.split(), *_OTHER_KEYS.split()}
+_HARMLESS_KEYS = """use_cache cache_implementation rope_interleave mrope_interleaved moe_gate moe_gate_act
+    moe_use_hard_gate moe_use_aux_free moe_norm_min moe_norm_gate_logits moe_capacity moe_group
     moe_multimodal_dispatch_use_allgather moe_use_token_type_bias num_expert_group num_expert_groups expert_parallel
-    moe_ep_size moe_tp_size"""
+    moe_ep_size moe_tp_size moe_router_dtype moe_router_score_function moe_router_enable_expert_bias
+    moe_router_topk_scaling_factor moe_routed_scaling_factor lora_alpha"""
 _HARMLESS = {*_HARMLESS_KEYS.split()}
 """Keys that change no size, reviewed one by one."""
-_HARMLESS_PARTS = """router routed rope rotary aux capacity dropout norm loss jitter coef coeff topk alpha balance
-    factor scaling score scoring temperature"""
-_HARMLESS_WORDS = {*_HARMLESS_PARTS.split()}
-"""Words in the names of keys that change no size: routing, positions, training."""
+_HARMLESS_ENDS = ("_coef", "_coeff", "_dropout", "_dropout_prob", "_jitter_noise", "_loss_lambda", "_temperature")
+"""Ends of the names of keys that are factors of a loss, probabilities or noise."""
 _PATTERNS = {"gemma3": 6, "gemma3_text": 6, "cohere2": 4, "gemma2": 2}
 """One of so many layers looks at the whole sequence, where a file does not say (Transformers: their configurations)."""
 _EVERY_WINDOW = {"mistral", "mixtral", "phi3", "starcoder2"}
@@ -66,17 +88,28 @@ _CHUNKED = 4
 """One of so many layers of Llama 4 looks at the whole sequence (``no_rope_layer_interval``)."""
 
 
-_QUANTIZED_FILES = "hf_quant_config.json", "quantize_config.json", "quant_config.json"
-"""Files beside a ``config.json`` that state a quantization: of ModelOpt, AutoGPTQ and AutoAWQ."""
+_QUANTIZED_FILES = {"hf_quant_config.json": "modelopt", "quantize_config.json": "gptq", "quant_config.json": "awq"}
+"""Files beside a ``config.json`` that state a quantization, and who writes them: ModelOpt, AutoGPTQ and AutoAWQ."""
 _FOUR_BITS = 0.5
 _FEWEST_BITS = 0.125
 """Bytes of a weight at least: of most methods, and of one that is not known."""
-_FOUR_BIT_METHODS = """awq gptq gptq_marlin awq_marlin bitsandbytes compressed-tensors modelopt modelopt_fp4 mxfp4 nvfp4
-    fbgemm_fp8 quark torchao experts_int8 quanto"""
+_MOST_BITS = 64
+_FOUR_BIT_METHODS = """awq awq_marlin bitsandbytes modelopt modelopt_fp4 mxfp4 nvfp4 fbgemm_fp8 experts_int8"""
 _OF_FOUR_BITS = {*_FOUR_BIT_METHODS.split()}
+"""Methods without fewer than 4 bits."""
+_OF_STATED_BITS = {"gptq", "gptq_marlin", "compressed-tensors"}
+"""Methods whose keys state the bits of all weights."""
+_BITS_KEYS = {"bits", "nbits", "num_bits", "w_bit", "weight_bits"}
 _EIGHT_BITS = {"fp8"}
-_LEFT_OUT = ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "llm_int8_skip_modules")
-"""Lists of layers that keep their precision, by who writes them: Transformers, vLLM, llm-compressor, ModelOpt."""
+_LEFT_OUT = {
+    "modules_to_not_convert",
+    "ignored_layers",
+    "ignore",
+    "exclude_modules",
+    "llm_int8_skip_modules",
+    "exclude",
+}
+"""Lists of layers that keep their precision, of Transformers, vLLM, llm-compressor, ModelOpt and Quark."""
 _WIDE = re.compile("lm_head|embed|norm|attn|attention|router|gate$|visual|vision|proj_out")
 
 
@@ -91,6 +124,18 @@ class ReadModel(NamedTuple):
 
 def from_file(path: Path) -> ReadModel:
     """Return the model of a file. Raises `PlacementError` (``model-keys``)."""
+    content = _mapping(path)
+    for name, method in _QUANTIZED_FILES.items():
+        file = path.with_name(name)
+        if file.is_file():
+            quantization = content.get("quantization_config")
+            stated = quantization if isinstance(quantization, Mapping) else {}
+            content["quantization_config"] = {"quant_method": method, **stated, name: _mapping(file)}
+    return from_keys(path, content)
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    """Return the content of a file. Raises `PlacementError` (``model-keys``)."""
     try:
         with path.open("rb") as file:
             content = json.loads(file.read(_FILE_BYTES))
@@ -98,17 +143,41 @@ def from_file(path: Path) -> ReadModel:
         raise keys_fault(path, "is not a JSON file that can be read") from None
     if not isinstance(content, dict):
         raise keys_fault(path, "is not a mapping")
-    if any(path.with_name(name).is_file() for name in _QUANTIZED_FILES):
-        content.setdefault("quantization_config", {})
-    return from_keys(path, content)
+    return content
 
 
 def from_keys(path: Path, content: Mapping[str, Any]) -> ReadModel:
     """Return the model of the keys of a file. Raises `PlacementError` (``model-keys``)."""
     text = content.get("text_config")
-    stated = {**content, **text} if isinstance(text, Mapping) else content
-    usual = DEFAULTS.get(str(stated.get("model_type", "")), {})
-    return _Facts(path, {**usual, **stated}).model()
+    inner: Mapping[str, Any] = text if isinstance(text, Mapping) else {}
+    stated = {**content, **inner}
+    facts = {**_defaults(stated), **stated}
+    ties = _ties(content, inner)
+    if len(ties) > 1:  # the fewest parameters count
+        facts[_TIES] = True
+    return _Facts(path, facts, has_one_tie=len(ties) < 2).model()
+
+
+def _ties(content: Mapping[str, Any], inner: Mapping[str, Any]) -> set[bool]:
+    """Return whether the embedding is the output layer, as a file and its text part say, or else their types.
+
+    Which of the two counts depends on the type and on the version of Transformers.
+    """
+    stated = {part[_TIES] is True for part in (content, inner) if part.get(_TIES) is not None}
+    if stated or not inner:
+        return stated
+    return {_defaults(part).get(_TIES, False) for part in (content, {**content, **inner})}
+
+
+def _defaults(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults of the type of a model, without those of a number that the file states by another name."""
+    kind = str(stated.get("model_type", ""))
+    usual = {**DEFAULTS.get(f"{kind}_text", {}), **DEFAULTS.get(kind, {})}
+    for names in _NAMES_OF_NUMBERS:
+        if any(stated.get(name) is not None for name in names):
+            for name in names:
+                usual.pop(name, None)
+    return usual
 
 
 def keys_fault(path: Path, what: str) -> PlacementError:
@@ -116,29 +185,25 @@ def keys_fault(path: Path, what: str) -> PlacementError:
     return PlacementError([Diagnostic("model-keys", f"{path} {what}", "state its size instead: `params: 7e9`")])
 
 
-def _leaves(content: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the keys of a mapping and of those in it, with their values."""
-    for key, value in content.items():
-        yield key, value
-        if isinstance(value, Mapping):
+def _leaves(content: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the keys of a mapping and of those in it, also in its lists, with their values."""
+    if isinstance(content, list):
+        for value in content:
             yield from _leaves(value)
-
-
-def _bits(quantization: Mapping[str, Any]) -> Iterator[int]:
-    """Yield the bits of weights that a quantization states."""
-    for key, value in _leaves(quantization):
-        if str(key) in ("bits", "num_bits", "w_bit", "weight_bits") and isinstance(value, int) and value > 0:
-            yield value
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            yield str(key), value
+            yield from _leaves(value)
 
 
 def _is_set(value: Any) -> bool:
     """Whether a value says something."""
-    return value not in (None, False, 0, 1, "", [], {})
+    return value not in (None, False, "", [], {})
 
 
 def _is_harmless(name: str) -> bool:
     """Whether a key with this name changes no size."""
-    return name in _HARMLESS or not _HARMLESS_WORDS.isdisjoint(name.split("_"))
+    return name in _HARMLESS or name.endswith(_HARMLESS_ENDS)
 
 
 @frozen
@@ -147,6 +212,7 @@ class _Facts:
 
     path: Path
     content: Mapping[str, Any]
+    has_one_tie: bool = True
 
     def size(self, key: str, *, usual: int | None = None) -> int:
         """Return a whole number; ``usual`` where the key is missing, which is a fault without it."""
@@ -188,7 +254,7 @@ class _Facts:
             vocab=self.positive("vocab_size"),
             cached_layers=0 if cached is None else cached,
             gated=kind not in _UNGATED,
-            tied=self.content.get("tie_word_embeddings", kind.startswith(_TIED)) is True,
+            tied=self.content.get(_TIES) is True,
             qkv_bias=self.content.get("attention_bias") is True or kind.startswith("qwen2"),
             qk_norm=kind.startswith("qwen3"),
             experts=experts,
@@ -203,7 +269,7 @@ class _Facts:
             return whole._replace(shape=replace(shape, cached_layers=0), stated=(float(least), math.inf))
         if self._other_layers():
             return whole._replace(stated=(float(self._attention_only(shape)), math.inf))
-        if self._leaves_out_more():
+        if self._leaves_out_more() or not self.has_one_tie:
             return whole._replace(stated=(float(params), math.inf))
         if cached is None or self._has_stored_cache or self._unread(_OF_CACHE):
             return whole._replace(shape=replace(shape, cached_layers=0), stated=(float(params), float(params)))
@@ -215,7 +281,7 @@ class _Facts:
             name = str(key)
             if of.search(name) and name not in _READ and not _is_harmless(name) and _is_set(value):
                 return True
-        return self._has_odd_pattern and of is _OF_LAYERS
+        return of is _OF_LAYERS and (self._has_odd_pattern or self._has_odd_numbers)
 
     def _dense_ffn(self) -> int:
         """Return the width of a layer without experts; Llama 4 has a key of its own for it."""
@@ -236,34 +302,53 @@ class _Facts:
 
     def _stored(self) -> float:
         """Return the bytes of a weight in the checkpoint, at least."""
-        quantization = self.content.get("quantization_config")
-        if not isinstance(quantization, dict):
+        quantization = self._quantization
+        if quantization is None:
             return 2.0
-        method = str(quantization.get("quant_method", "modelopt")).lower()
+        method, bits = str(quantization.get("quant_method")).lower(), self._bits(quantization)
         if method in _EIGHT_BITS:
-            return 1.0
-        stored = _FOUR_BITS if method in _OF_FOUR_BITS else _FEWEST_BITS
-        return min([stored, *(bits / 8 for bits in _bits(quantization))])
+            return min([1.0, *bits])
+        # with sparsity_config, zeros are not stored
+        is_stated = bool(bits) and method in _OF_STATED_BITS and not _is_set(quantization.get("sparsity_config"))
+        stored = _FOUR_BITS if method in _OF_FOUR_BITS or is_stated else _FEWEST_BITS
+        return min([stored, *bits])
+
+    @property
+    def _quantization(self) -> Mapping[str, Any] | None:
+        """What is stated of a quantization, ``None`` without any."""
+        quantization = self.content.get("quantization_config")
+        if quantization is None:
+            return None
+        if not isinstance(quantization, Mapping):
+            raise keys_fault(self.path, f"has `quantization_config` {shown(quantization)}; it must be a mapping")
+        return quantization
+
+    def _bits(self, quantization: Mapping[str, Any]) -> list[float]:
+        """Return the bytes of weights that a quantization states."""
+        sizes = []
+        for key, bits in _leaves(quantization):
+            if key not in _BITS_KEYS or bits is None:
+                continue
+            if isinstance(bits, bool) or not isinstance(bits, int):
+                sizes.append(_FEWEST_BITS)
+            elif 1 <= bits <= _MOST_BITS:
+                sizes.append(bits / 8)
+            else:
+                raise keys_fault(self.path, f"has `{key}` {shown(bits)}; weights have 1 to {_MOST_BITS} bits")
+        return sizes
 
     @property
     def _has_stored_cache(self) -> bool:
         """Whether a checkpoint has its cache in fewer bits: engines then take these, too (vLLM: ``kv_cache_dtype``)."""
-        quantization = self.content.get("quantization_config")
-        if not isinstance(quantization, dict):
-            return False
-        return any("kv_cache" in str(key) and _is_set(value) for key, value in _leaves(quantization))
+        return any("kv_cache" in key and _is_set(value) for key, value in _leaves(self._quantization))
 
     def _leaves_out_more(self) -> bool:
         """Whether quantization leaves out other layers than attention, both ends, norms and routers.
 
         For these an engine's upper bound of its weights has 16 bits in any case.
         """
-        quantization = self.content.get("quantization_config")
-        if not isinstance(quantization, dict):
-            return False
-        for key in _LEFT_OUT:
-            names = quantization.get(key)
-            if isinstance(names, list) and not all(_WIDE.search(str(name)) for name in names):
+        for key, names in _leaves(self._quantization):
+            if key in _LEFT_OUT and isinstance(names, list) and not all(_WIDE.search(str(name)) for name in names):
                 return True
         return False
 
@@ -297,19 +382,32 @@ class _Facts:
         return None
 
     def _experts(self, layers: int) -> Experts | None:
-        names = ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts")
-        count = next((self.size(name) for name in names if self.content.get(name) is not None), 0)
+        count = self.size(self._stated_name(_COUNT_NAMES), usual=0)
         if not count:
             return None
-        per_token = "num_experts_per_tok" if self.content.get("moe_k") is None else "moe_k"
+        per_token = self._stated_name(_TOKEN_NAMES)
         self._at_most(per_token, "the number of experts", count)
         ffn = self.positive("moe_intermediate_size", usual=self.positive("intermediate_size"))
-        number = self.size("moe_num_shared_experts", usual=self.size("n_shared_experts", usual=0))
+        number = self.size(self._stated_name(_SHARED_NAMES), usual=0)
         shared = self.size("shared_expert_intermediate_size", usual=number * ffn)
         if self.kind.startswith("llama4"):
             shared = ffn
         dense, every, offset = self._pattern(layers)
         return Experts(count, self.positive(per_token), ffn, shared, dense, every, offset)
+
+    def _stated_name(self, names: tuple[str, ...]) -> str:
+        """Return the name by which a number is stated, the most usual one without any."""
+        return next((name for name in names if self.content.get(name) is not None), names[0])
+
+    @property
+    def _has_odd_numbers(self) -> bool:
+        """Whether a number of experts has a name that another type of models has for it, or two values."""
+        own = {*_WITH_EXPERTS.get(self.kind, ())} | (_OF_ANY_TYPE if self.kind in _WITH_EXPERTS else set())
+        for names in _NAMES_OF_NUMBERS:
+            stated = {name: self.content[name] for name in names if self.content.get(name)}
+            if len({*map(str, stated.values())}) > 1 or (self.kind and not own.issuperset(stated)):
+                return True
+        return False
 
     def _pattern(self, layers: int) -> tuple[int, int, int]:
         """Return the layers without experts before the first one with them, every how many have some, and which.
