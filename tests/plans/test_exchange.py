@@ -10,10 +10,13 @@ import pytest
 import rankplan
 from hypothesis import given
 from hypothesis import strategies as st
-from rankplan import Inventory, PlacementError, Plan
+from rankplan import Chunks, Inventory, PlacementError, Plan
 from rankplan.launchers.embedded import portable
-from rankplan.plans.exchange import Exchange, sorted_for_trainer
+from rankplan.plans.component import Component
+from rankplan.plans.exchange import Exchange, shows_domains, sorted_for_trainer
+from rankplan.plans.fitting import moved
 from rankplan.plans.topology import topology_faults
+from rankplan.rlinf import with_section
 from support.outcomes import at_least, outcome
 
 ADDRESSES = ("10.0.0.9", "10.0.0.10", "10.0.0.11", "10.0.0.8")
@@ -203,3 +206,27 @@ def union_of(pools: list[list[int]]) -> dict[int, set[int]]:
         for node in group:
             found[node] = group
     return {node: found.get(node, {node}) for node in range(5)}
+
+
+def test_processes_keep_their_node_ranks_whatever_nodes_their_group_has_now() -> None:
+    """A node of a group that nobody uses gets a rank behind that of the process, which is on the first node then."""
+    group = {"label": "fast", "node_ranks": "0-1"}
+    nodes = with_section(Inventory.uniform(4, 2), {"num_nodes": 4, "node_groups": [group]})
+    plan = Plan(nodes, [Component.place("actor", nodes, ("fast",), Chunks([2, 3], 1))], dialect="verl")
+    found = Exchange.of(plan, [2, 0, 1, 3]).plan
+    assert [str(group.node_ranks) for group in found.inventory.node_groups] == ["1-2"]
+    assert [row.devices for row in found["actor"]] == [row.devices for row in plan["actor"]] == [[(1, 0)], [(1, 1)]]
+    assert [row.devices for row in found.on(found.inventory)["actor"]] == [[(1, 0)], [(1, 1)]]
+
+
+def test_a_spare_without_labels_is_a_domain_of_its_own() -> None:
+    plan = saved({"segment": {"actor": 2}})
+    addresses = ["10.0.0.10", "10.0.0.11", "10.0.0.9", "10.0.0.8"]  # as text: 10, 11, 8, 9
+    more = cluster([*addresses, "10.0.0.1"], RACKS, levels=["rack"])
+    wide = plan.placed(more, [moved(one, more) for one in plan.values()])
+    assert shows_domains(wide, plan.inventory)
+    exchange = sorted_for_trainer(wide, plan.inventory).exchange
+    assert exchange is not None and exchange.order == (0, 1, 3, 2, 4)
+    bare = cluster([*addresses, "10.0.0.1"], RACKS[:3], levels=["rack"])
+    lacking = plan.placed(bare, [moved(one, bare) for one in plan.values()])
+    assert not shows_domains(lacking, plan.inventory)

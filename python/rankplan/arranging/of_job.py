@@ -45,15 +45,11 @@ def exchange_for_rules(plan: Plan, planned: Inventory, node_ids: Sequence[str] =
 
     Pods come up anywhere: two nodes that were planned in one rack may be in two. ``planned`` are the nodes that the
     plan was made for. ``None``: the rules hold, or the nodes do not show their domains. Raises `PlacementError` as
-    `arrangement_of` does.
+    `arrangement_of` does, also for levels and components that are unknown.
     """
     if not shows_domains(plan, planned) or keeps_rules(plan):
         return None
-    nodes = arrangement_of(plan, plan.inventory, node_ids, keeping=True).nodes
-    others = range(len(nodes), plan.inventory.num_nodes)
-    unused = set(range(plan.inventory.num_nodes)).difference(nodes)
-    left = iter(sorted(unused.difference(others)))
-    return Exchange.of(plan, [*nodes, *(rank if rank in unused else next(left) for rank in others)])
+    return Exchange.of(plan, arrangement_of(plan, plan.inventory, node_ids, keeping=True).nodes)
 
 
 def _without_facts(inventory: Inventory) -> Inventory:

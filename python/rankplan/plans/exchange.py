@@ -25,11 +25,12 @@ from rankplan._core import RankSet
 from rankplan.errors import Diagnostic, PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component
+from rankplan.plans.component import used_nodes
+from rankplan.plans.fitting import moved
 from rankplan.plans.node_order import ORDER_WORDS, in_trainers_order, node_names, reordered
 from rankplan.plans.plan import Plan
 from rankplan.plans.requests import NodeOrder
-from rankplan.plans.topology import NodeRules, topology_faults
+from rankplan.plans.topology import NodeRules, stated_levels, topology_faults
 
 _MOST_STEPS = 20_000
 """Steps of a search among pools that share only some nodes; with more, they have no exchange."""
@@ -48,9 +49,7 @@ class Exchange:
     def of(cls, plan: Plan, order: Sequence[int]) -> Exchange:
         """Return a plan with the same places on its nodes in another order, given by their ranks."""
         inventory = reordered(plan.inventory, order)
-        components: list[Component] = [one.on(inventory) for one in plan.values()]
-        known = plan.mode, plan.dialect, plan.requests, plan.rules, plan.job, plan.actors
-        return cls(Plan(inventory, components, *known), tuple(order))
+        return cls(plan.placed(inventory, [moved(one, inventory) for one in plan.values()]), tuple(order))
 
     def after(self, earlier: Exchange | None) -> Exchange:
         """Return this exchange and an earlier one, to which it was applied, as a single one."""
@@ -87,12 +86,12 @@ def sorted_for_trainer(plan: Plan, planned: Inventory, node_ids: Sequence[str] =
         if named_levels(plan, planned):
             raise
         try:
-            moved, changes = in_trainers_order(plan, node_ids)
+            found, changes = in_trainers_order(plan, node_ids)
         except PlacementError:
-            moved, changes = plan, []
+            found, changes = plan, []
         if not changes:
             raise
-        return Sorted(moved, changes=tuple(changes))
+        return Sorted(found, changes=tuple(changes))
     return Sorted(plan) if exchange is None else Sorted(exchange.plan, exchange)
 
 
@@ -106,10 +105,11 @@ def in_order_by_exchange(plan: Plan, planned: Inventory, node_ids: Sequence[str]
     if all(pool.is_sorted() for pool in pools):
         return None
     levels = named_levels(plan, planned)
-    domains = _domains(plan.inventory, levels)
+    used = used_nodes(plan.values())
+    domains = _domains(plan.inventory, levels, used)
     shown = domains is not None
     if domains is None:
-        domains = _domains(planned, levels)
+        domains = _domains(planned, levels, used)
     if domains is None:
         raise PlacementError([_unknown_domains(plan, pools, levels)])
     alike = _kinds(plan.inventory)
@@ -133,10 +133,13 @@ def in_order_by_exchange(plan: Plan, planned: Inventory, node_ids: Sequence[str]
 def named_levels(plan: Plan, planned: Inventory) -> tuple[str, ...]:
     """Return the levels that the rules of a plan name, from the outermost to the innermost of these.
 
-    ``planned`` are the nodes that it was made for: those of a cluster may have no labels.
+    ``planned`` are the nodes that it was made for: those of a cluster may have no labels. Raises `PlacementError` for
+    rules that name what neither has.
     """
     levels = planned.levels or plan.inventory.levels
-    found = NodeRules.of(plan.rules, dict(plan), levels)
+    found = NodeRules.of(plan.rules, dict(plan), levels, lost=stated_levels(planned))
+    if found.faults:
+        raise PlacementError([plan.rules.where(*path).locate(fault) for path, fault in found.faults])
     indexes = {rule.level for rule in (*found.kept, *found.preferred) if rule.level is not None}
     indexes |= {index for index, _ in found.balanced} | set(found.caps)
     return tuple(levels[: max(indexes) + 1]) if indexes else ()
@@ -166,14 +169,20 @@ def _pools(plan: Plan, node_ids: Sequence[str]) -> list[_Pool]:
     return pools
 
 
-def _domains(inventory: Inventory, levels: Sequence[str]) -> dict[int, Hashable] | None:
-    """Return the domain of each node on the innermost of some levels; ``None`` if a node lacks a label."""
+def _domains(inventory: Inventory, levels: Sequence[str], used: RankSet) -> dict[int, Hashable] | None:
+    """Return the domain of each node on the innermost of some levels; ``None`` if one that is used lacks a label.
+
+    A node that lacks a label, and is not used or has no accelerators, is a domain of its own.
+    """
     found: dict[int, Hashable] = {}
     for nodes, record in inventory.stretches():
         labels = tuple(record.labels.get(level) for level in levels)
-        if None in labels and record.num_accelerators:
+        if None not in labels:
+            found |= dict.fromkeys(nodes, labels)
+        elif record.num_accelerators and not used.isdisjoint(RankSet(nodes)):
             return None
-        found |= dict.fromkeys(nodes, labels)
+        else:
+            found |= {node: node for node in nodes}
     return found
 
 
@@ -337,7 +346,7 @@ def _ascends(ranks: Sequence[int], nodes: Mapping[int, int], position: Mapping[i
 def shows_domains(plan: Plan, planned: Inventory) -> bool:
     """Whether the nodes of a plan on a cluster show the domains of all levels that its rules name, if they name any."""
     levels = named_levels(plan, planned)
-    return bool(levels) and _domains(plan.inventory, levels) is not None
+    return bool(levels) and _domains(plan.inventory, levels, used_nodes(plan.values())) is not None
 
 
 def keeps_rules(plan: Plan) -> bool:
