@@ -152,11 +152,13 @@ def test_a_newer_checkout_is_noted_once_where_it_states_its_version(name: str, t
     assert line[(note.column or 0) - 1 :].startswith("MAJOR" if name == "nemo_rl" else newer)
 
 
+@pytest.mark.parametrize("other", ["mine", "{}-mine"])
 @pytest.mark.parametrize("name", [name for name in CHECKOUTS if DIALECTS[name].tried.named])
-def test_the_version_of_another_project_says_nothing(name: str, tmp_path: Path) -> None:
+def test_the_version_of_another_project_says_nothing(name: str, other: str, tmp_path: Path) -> None:
     script, files, _, newer = CHECKOUTS[name]
     project = DIALECTS[name].tried.project or DIALECTS[name].tried.file
-    others = dict(files, **{project: files[project].replace(name.replace("_", "-"), "mine")})
+    own = "openrlhf-nightly" if name == "openrlhf" else name.replace("_", "-")
+    others = dict(files, **{project: files[project].replace(f'"{own}"', f'"{other.format(own)}"')})
     assert notes_of(tmp_path, script, others, newer) == []
 
 

@@ -19,5 +19,5 @@ DIALECT = Dialect(
         schema="rankplan.rlinf.schema:section_schema",
         inventory="rankplan.rlinf.clusters:inventory_of",
     ),
-    tried=Tried("0.4.0", "pyproject.toml", named=r"name = .rlinf\b"),
+    tried=Tried("0.4.0", "pyproject.toml", named=r"name = .rlinf['\"]"),
 )

@@ -11,5 +11,5 @@ DIALECT = Dialect(
     keys=KEYS,
     job="rankplan.trainers.areal.job:ArealJob",
     resized="rankplan.trainers.areal.resizing:resized",
-    tried=Tried("1.0.4", "pyproject.toml", named=r"name = .areal\b"),
+    tried=Tried("1.0.4", "pyproject.toml", named=r"name = .areal['\"]"),
 )

@@ -23,5 +23,5 @@ DIALECT = Dialect(
         Program(r"openrlhf\.cli\.lora_combiner", "preparation of data or checkpoints"),
     ),
     trainer="openrlhf.cli.train_ppo_ray",
-    tried=Tried("0.11.2", "version.txt", named=r"\bopenrlhf-nightly\b", project="setup.py"),
+    tried=Tried("0.11.2", "version.txt", named=r"\bopenrlhf-nightly['\"]", project="setup.py"),
 )

@@ -39,5 +39,5 @@ DIALECT = Dialect(
     trainer="rl",
     writers={"": "rankplan.trainers.prime_rl.writing:written"},
     unplaced="rankplan.trainers.prime_rl.no_job:other_task",
-    tried=Tried("0.8.0", "pyproject.toml", named=r"name = .prime-rl\b"),
+    tried=Tried("0.8.0", "pyproject.toml", named=r"name = .prime-rl['\"]"),
 )

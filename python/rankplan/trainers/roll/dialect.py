@@ -21,5 +21,5 @@ DIALECT = Dialect(
     ),
     trainer="start_rlvr_pipeline.py",
     writers={"": "rankplan.trainers.roll.writing:written"},
-    tried=Tried("0.3.0", "setup.py", named=r"name=.roll\b"),
+    tried=Tried("0.3.0", "setup.py", named=r"name=.roll['\"]"),
 )

@@ -13,5 +13,5 @@ DIALECT = Dialect(
     resized="rankplan.trainers.slime.resizing:resized",
     programs=(Program(r"(.*\.)?train(_async)?", tells=False),),
     writers={"": "rankplan.trainers.slime.writing:written"},
-    tried=Tried("0.3.1", "setup.py", named=r"name=.slime\b"),
+    tried=Tried("0.3.1", "setup.py", named=r"name=.slime['\"]"),
 )

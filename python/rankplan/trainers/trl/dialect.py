@@ -35,6 +35,6 @@ DIALECT = Dialect(
     ),
     trainer="trl grpo",
     starts="processes",
-    tried=Tried("1.10.0.dev0", "VERSION", named=r"name = .trl\b", project="pyproject.toml"),
+    tried=Tried("1.10.0.dev0", "VERSION", named=r"name = .trl['\"]", project="pyproject.toml"),
     writers={"": "rankplan.trainers.trl.writing:written"},
 )
