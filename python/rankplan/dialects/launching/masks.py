@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from rankplan.accelerators import vendor
 from rankplan.dialects.launching import faults
 from rankplan.errors import Faults, Where
 from rankplan.read.text.started import CommandWord
@@ -25,6 +26,12 @@ class Mask(NamedTuple):
     is_known: bool = True
     is_of_file: bool = False
     """Whether ``env`` of a YAML file sets it, in place of the environment of its command."""
+
+    @staticmethod
+    def shows(accelerator_type: str) -> bool:
+        """Return whether ``CUDA_VISIBLE_DEVICES`` shows devices of a type, as it does with HIP, too."""
+        row = vendor(accelerator_type)
+        return row is not None and MASK in row.variables
 
     @classmethod
     def of(cls, text: str, where: Where, name: str = MASK) -> Mask:

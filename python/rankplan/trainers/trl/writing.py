@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rankplan import Component, Inventory, Plan
+from rankplan.sdk import Mask
 from rankplan.trainers.trl import keys
 from rankplan.trainers.trl.job import ACTOR, ROLLOUT
 
@@ -29,7 +30,7 @@ def written(planned: Plan) -> tuple[str, dict[str, str]]:
     if ACTOR not in planned:
         return "", reasons | dict.fromkeys((name for name in planned if name == ROLLOUT), "TRL has no server alone")
     actor, rollout = planned[ACTOR], planned.get(ROLLOUT)
-    reason = _reason_of_actor(actor)
+    reason = _reason_of_actor(actor) or _reason_of_mask(actor, planned.inventory)
     if reason is not None:
         return "", dict.fromkeys(planned, "TRL has no server alone") | reasons | {ACTOR: reason}
     trainer = _command(actor, planned.inventory)
@@ -39,7 +40,7 @@ def written(planned: Plan) -> tuple[str, dict[str, str]]:
     if _devices(rollout) == _devices(actor):
         flags = ["--use_vllm true", f"--vllm_mode {keys.COLOCATE}", f"--vllm_tensor_parallel_size {tensor}"]
         return _script(planned.inventory, trainer, len(actor), None, flags), reasons
-    reason = _reason_of_server(rollout)
+    reason = _reason_of_server(rollout) or _reason_of_mask(rollout, planned.inventory)
     if reason is not None:
         return _script(planned.inventory, trainer, len(actor), None, []), reasons | {ROLLOUT: reason}
     server = _Server(_command(rollout, planned.inventory), tensor, len(rollout))
@@ -70,6 +71,14 @@ def _reason_of_server(rollout: Component) -> str | None:
     if len(_by_node(rollout)) > 1:
         return "a server of TRL is on one node"
     return None
+
+
+def _reason_of_mask(component: Component, inventory: Inventory) -> str | None:
+    """Return why the mask of a command does not show its devices, ``None`` if it does or if there is none."""
+    if _command(component, inventory).mask is None:
+        return None
+    others = sorted({row.accelerator_type for row in component if not Mask.shows(row.accelerator_type)})
+    return f"CUDA_VISIBLE_DEVICES does not show devices of type {', '.join(others)}" if others else None
 
 
 def _devices(component: Component) -> list[tuple[int, int]]:
@@ -116,7 +125,7 @@ def _before(command: _Command, *, steps: bool) -> str:
         return mask
     hosts = ",".join(f"${{N[{node}]}}" for node in command.nodes)
     count = len(command.nodes)
-    return f"{mask}srun --nodes={count} --ntasks={count} --nodelist={hosts} "
+    return f"{mask}srun --overlap --nodes={count} --ntasks={count} --nodelist={hosts} "
 
 
 def _trainer(trainer: _Command, processes: int, flags: list[str]) -> str:
