@@ -90,6 +90,8 @@ def convert(planned: Plan, to: str, *, topology: bool = False) -> Converted:
             break
         reasons |= failed
         wanted = [component for component in wanted if component.name not in failed]
+    if not wanted:
+        again = Plan(bare, [])  # not the last attempt, of which nothing is written
     omitted = [*_section_lost(planned, again), *(f"{name}: {reasons[name]}" for name in planned if name in reasons)]
     kept = {component.name: component for component in wanted}
     added = [f"{name}: the component" for name in again if name not in kept]
