@@ -552,3 +552,51 @@ def test_what_a_guest_of_ours_cannot_say_is_named(to: str, components: dict[str,
     found = convert(planned(components), to).omitted
     starts = [f"{name}: {reason}" for name, reason in omitted.items()]
     assert [start for start in starts if not any(text.startswith(start) for text in found)] == []
+
+
+def test_servers_with_more_processes_than_devices_have_one_replica() -> None:
+    components = {"inference": {"placement": "0-3:0-7", "parallel": {"ep": 8}}, "trainer": "4-7"}
+    written = convert(planned(components), "prime_rl")
+    assert "inference" in {text.partition(":")[0] for text in written.omitted}
+    assert DIALECTS["prime_rl"].written(planned(components), form="")[0]["deployment"]["num_infer_nodes"] == 1
+
+
+@pytest.mark.parametrize(("to", "components"), [("prime_rl", {"trainer": "4-7"}), ("prime_rl", {"trainer": "2-3"})])
+def test_nothing_is_added_to_a_config_that_is_not_written(to: str, components: dict[str, str]) -> None:
+    conversion = convert(planned(components), to)
+    assert (conversion.config, conversion.added) == ({}, ())
+    assert conversion.omitted == ("trainer: prime_rl would place it elsewhere",)
+
+
+@pytest.mark.parametrize("to", writers())
+def test_a_plan_without_components_is_an_empty_config(to: str) -> None:
+    conversion = convert(Plan(EIGHT, []), to)
+    assert (conversion.text, conversion.omitted, conversion.added) == ("", (), ())
+
+
+def test_steps_of_trl_share_the_nodes_of_their_job() -> None:
+    text = convert(planned({"actor": "0-7", "rollout": "8-9:0,10-11:1"}), "trl").text
+    assert text.count("srun ") == text.count("srun --overlap --nodes=") == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "components", "left_out"),
+    [
+        ("NPU", {"actor": "0-3", "rollout": "4-5:0"}, ["rollout"]),
+        ("NPU", {"actor": "0-1", "rollout": "4-5:0"}, ["actor", "rollout"]),
+        ("NPU", {"actor": "0-7"}, []),
+        ("AMD_GPU", {"actor": "0-1", "rollout": "2-3:0"}, []),
+        ("METAX_GPU", {"actor": "0-1", "rollout": "2-3:0"}, []),
+    ],
+)
+def test_trl_has_no_mask_for_devices_of_other_vendors(
+    kind: str, components: dict[str, str], left_out: list[str]
+) -> None:
+    nodes = [{"ranks": "0-1", "accelerators": 4, "accelerator_type": kind}]
+    config = {"cluster": {"num_nodes": 2, "component_placement": components}}
+    plan = rankplan.plan(config, Inventory.from_dict({"nodes": nodes}))
+    conversion = convert(plan, "trl")
+    assert [text.partition(":")[0] for text in conversion.omitted] == left_out
+    if left_out:
+        reason = f"{left_out[0]}: CUDA_VISIBLE_DEVICES does not show devices of type {kind}"
+        assert conversion.omitted[0] == reason

@@ -87,7 +87,7 @@ def _deployment_of_nodes(components: dict[str, Component], per_node: int) -> Val
         servers = components["inference"]
         nodes = len(_nodes(servers))
         each = _nodes_together(servers, per_node)
-        replicas = nodes // each if each and _shares_experts(servers) else 1
+        replicas = max(nodes // each, 1) if each and _shares_experts(servers) else 1
         deployment |= {keys.INFER_NODES.name: nodes // replicas, keys.INFER_REPLICAS.name: replicas}
     elif "prefill" in components:
         deployment[keys.INFER_REPLICAS.name] = _runs(components["prefill"])
@@ -138,7 +138,7 @@ def _trainer(trainer: Component) -> Values:
 
 
 def _shares_experts(servers: Component) -> bool:
-    return servers.parallel.ep > servers.parallel.tp or servers.parallel.ep > 1
+    return servers.parallel.ep > 1
 
 
 def _nodes_together(servers: Component, per_node: int) -> int:
