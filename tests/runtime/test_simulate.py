@@ -94,6 +94,26 @@ def test_a_start_that_fails_half_way(monkeypatch: pytest.MonkeyPatch, error: Bas
         Cluster.simulate("2x2")
 
 
+def test_nodes_that_are_not_up_in_time_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = simulate._node_options
+    started: list[int] = []
+
+    def fail_once_at_the_second(node: Any, rank: int) -> dict[str, Any]:
+        started.append(rank)
+        if started.count(1) == 1 and rank == 1:
+            raise TimeoutError("the node timed out during startup")
+        return options(node, rank)
+
+    monkeypatch.setattr(simulate, "_node_options", fail_once_at_the_second)
+    told: list[str] = []
+    with Cluster.simulate("2x2", on_progress=told.append) as cluster:
+        assert cluster.num_nodes == 2
+        assert sum(node["Alive"] for node in ray.nodes()) == 2
+    starts = ["starting node 1 of 2", "starting node 2 of 2"]
+    again = "the nodes did not start (the node timed out during startup); starting them again"
+    assert told[:5] == [*starts, again, *starts]
+
+
 def test_a_probe_that_fails_ends_the_raylets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankplan.runtime.cluster.find_nodes", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):

@@ -53,15 +53,21 @@ class Raylets:
         self._termination = TerminationHandler()
 
     def start(self, report: Report) -> None:
-        """Start the nodes one after another. Raises ``ClusterError``, and ends them, if one does not start."""
-        inventory = self._inventory
+        """Start the nodes one after another, and all again if one is not up in time: Ray waits 30 s, whatever the load.
+
+        Raises ``ClusterError``, and ends the nodes, if one does not start.
+        """
         try:
             self._folder.mkdir(mode=0o700)
             self._keeper = self._keep()
             with _environment(self._start_environment()), internals.quiet_detection(), internals.signals_apart():
-                for rank in range(inventory.num_nodes):
-                    report(f"starting node {rank + 1} of {inventory.num_nodes}")
-                    self._cluster.add_node(**_node_options(inventory.node(rank), rank))
+                try:
+                    self._add_nodes(report)
+                except Exception as error:
+                    report(f"the nodes did not start ({error}); starting them again")
+                    self._end(patience=0.0)
+                    self._cluster = cluster_utils.Cluster()
+                    self._add_nodes(report)
             self._termination.install()
             self.address = str(self._cluster.address)
         except BaseException as error:
@@ -70,6 +76,12 @@ class Raylets:
             if isinstance(error, Exception):
                 raise ClusterError(f"the simulated cluster did not start: {error}") from error
             raise
+
+    def _add_nodes(self, report: Report) -> None:
+        num_nodes = self._inventory.num_nodes
+        for rank in range(num_nodes):
+            report(f"starting node {rank + 1} of {num_nodes}")
+            self._cluster.add_node(**_node_options(self._inventory.node(rank), rank))
 
     def _keep(self) -> subprocess.Popen[bytes]:
         """Start the process that ends the cluster if this one is killed: some of Ray's processes take minutes."""
@@ -95,6 +107,17 @@ class Raylets:
         if self._closed:
             return
         self._closed = True
+        try:
+            self._end(patience)
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            if self._keeper is not None:
+                self._keeper.kill()
+                self._keeper.wait()
+            self._termination.restore()
+
+    def _end(self, patience: float) -> None:
+        """End every process of the cluster, by force after ``patience`` seconds."""
         running = self.processes()
         try:
             with _environment({"RAY_TMPDIR": str(self._folder)}):
@@ -104,11 +127,6 @@ class Raylets:
         finally:
             # workers end when their raylet is gone
             end(running | self.processes(), patience)
-            shutil.rmtree(self._folder, ignore_errors=True)
-            if self._keeper is not None:
-                self._keeper.kill()
-                self._keeper.wait()
-            self._termination.restore()
 
     def stop(self, node_id: str) -> None:
         """End a node with this id, in order; does nothing if it has ended."""
