@@ -135,29 +135,45 @@ def on_cluster(
         tell(f"other jobs hold accelerators, which the plan leaves out: {listed_nodes(texts)}")
     plan, sources = planned(nodes, held)
     uncertain = [nodes.ids[rank] for rank in held.hidden]
-    nodes = nodes.of_plan(plan.inventory)
-    for_rules = None if saved is None else exchange_for_rules(plan, saved.inventory, nodes.ids)
-    if for_rules is not None:
-        plan, nodes = for_rules.plan, nodes.reordered(for_rules.order)
-    found = sorted_for_trainer(plan, plan.inventory if saved is None else saved.inventory, nodes.ids)
-    plan, exchange = found.plan, for_rules
-    if found.exchange is not None:
-        nodes, exchange = nodes.reordered(found.exchange.order), found.exchange.after(for_rules)
-    moved = {} if exchange is None else exchange.moved()
-    if moved:
-        reasons = [] if for_rules is None else ["so that the rules hold"]
-        reasons += [] if found.exchange is None else [f"as {plan.dialect} sorts them"]
-        tell(f"the nodes of {len(moved)} ranks are exchanged, {' and '.join(reasons)}:")
-        for line in moved_lines(moved):
-            tell(f"  {line}")
-    for change in found.changes:
-        tell(f"{change.message}; the plan now has that order")
+    placed = _in_place(plan, nodes.of_plan(plan.inventory), saved, tell)
+    plan = placed.plan
     lacking = reservation_faults(plan, bound=True)
     if lacking:
         raise refusal(lacking)
     for warning in reservation_warnings(plan):
         tell(warning.message)
-    return OnCluster(plan, sources, nodes, uncertain, moved)
+    return OnCluster(plan, sources, placed.nodes, uncertain, placed.moved)
+
+
+@frozen
+class _InPlace:
+    """A plan after nodes were exchanged, the nodes in its order, and what `OnCluster` tells about them."""
+
+    plan: Plan
+    nodes: Nodes
+    moved: Mapping[int, tuple[str, str]]
+
+
+def _in_place(plan: Plan, nodes: Nodes, saved: Plan | None, tell: Callable[[str], None]) -> _InPlace:
+    """Exchange nodes of a plan for its trainer's order, and those of a ``saved`` plan first for its rules."""
+    reasons = []
+    for_rules = None if saved is None else exchange_for_rules(plan, saved.inventory, nodes.ids)
+    if for_rules is not None:
+        plan, nodes = for_rules.plan, nodes.reordered(for_rules.order)
+        reasons.append("so that the rules hold")
+    found = sorted_for_trainer(plan, plan.inventory if saved is None else saved.inventory, nodes.ids)
+    exchange = for_rules
+    if found.exchange is not None:
+        nodes, exchange = nodes.reordered(found.exchange.order), found.exchange.after(for_rules)
+        reasons.append(f"as {plan.dialect} sorts them")
+    moved = {} if exchange is None else exchange.moved()
+    if moved:
+        tell(f"the nodes of {len(moved)} ranks are exchanged, {' and '.join(reasons)}:")
+        for line in moved_lines(moved):
+            tell(f"  {line}")
+    for change in found.changes:
+        tell(f"{change.message}; the plan now has that order")
+    return _InPlace(found.plan, nodes, moved)
 
 
 def moved_lines(moved: Mapping[int, tuple[str, str]]) -> list[str]:
