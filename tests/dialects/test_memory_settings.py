@@ -271,6 +271,8 @@ def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: s
             "actor",
         ),
         ("nemo_rl", {"policy.megatron_cfg.freeze_config": {"freeze_language_model": True}}, "policy"),
+        ("nemo_rl", {"policy.megatron_cfg.freeze_config.freeze_language_model": "True"}, "policy"),
+        ("nemo_rl", {"policy.megatron_cfg.freeze_config": {"freeze_embedding": True}}, "policy"),
         (
             "nemo_rl dtensor",
             {"policy.dtensor_cfg.automodel_kwargs.freeze_config.freeze_language_model": True},
@@ -280,6 +282,40 @@ def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: s
 )
 def test_what_is_not_known_is_not_claimed(base: str, keys: dict[str, Any], silent: str) -> None:
     assert planned(base, keys)[silent].memory is None
+
+
+STANDALONE_SHARE = "actor_rollout_ref.rollout.standalone_gpu_memory_utilization"
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "share"),
+    [
+        ("verl.experimental.fully_async_policy.fully_async_main", f"{STANDALONE_SHARE}=0.8", 0.8),
+        ("verl.experimental.fully_async_policy.fully_async_main", "", 0.4),
+        (
+            "verl.experimental.fully_async_policy.fully_async_main",
+            f"{STANDALONE_SHARE}=0.8 actor_rollout_ref.rollout.engine_kwargs.vllm.gpu_memory_utilization=0.3",
+            0.3,
+        ),
+        ("verl.experimental.one_step_off_policy.main_ppo", f"{STANDALONE_SHARE}=0.8", 0.4),
+    ],
+)
+def test_engines_of_the_fully_asynchronous_rollout_have_a_share_of_their_own(
+    program: str, words: str, share: float, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.sh"
+    words += " actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.gpu_memory_utilization=0.4"
+    words += " actor_rollout_ref.model.path=Qwen/Qwen3-8B algorithm.adv_estimator=grpo"
+    words += " actor_rollout_ref.rollout.tensor_model_parallel_size=2 trainer.nnodes=1 rollout.nnodes=1"
+    path.write_text(f"python3 -m {program} {words}\n")
+    memory = rankplan.plan(path, "2x8")["rollout"].memory
+    assert memory is not None and memory.unread is None
+    assert memory.share == share
+
+
+def test_a_share_of_standalone_engines_changes_no_others() -> None:
+    usual, stated = planned("verl", {}), planned("verl", {STANDALONE_SHARE: 0.8})
+    assert stated["rollout"].memory == usual["rollout"].memory
 
 
 def test_what_is_not_claimed_has_its_reason() -> None:
@@ -315,6 +351,16 @@ def test_what_is_not_claimed_has_its_reason() -> None:
         (
             "skyrl megatron",
             {"trainer.fused_lm_head_logprob": True, "trainer.logprobs_chunk_size": 4096},
+            "policy",
+        ),
+        (
+            "skyrl megatron",
+            {"trainer.fused_lm_head_logprob": True, "trainer.logprobs_chunk_size": None},
+            "policy",
+        ),
+        (
+            "skyrl megatron",
+            {"trainer.fused_lm_head_logprob": True, "trainer.logprobs_chunk_size": "null"},
             "policy",
         ),
         ("verl megatron", {"actor_rollout_ref.actor.optim.use_layer_wise_distributed_optimizer": True}, "actor"),

@@ -24,14 +24,13 @@ from rankplan.memory.options import (
     need_with,
     values_of,
 )
-from rankplan.memory.settings import GIB
+from rankplan.memory.settings import DIVIDED_BY_DATA, GIB
 from rankplan.memory.slots import Evaluation
 from rankplan.plans.model import Model
 from rankplan.plans.shape import Shape
 
 _FITS = ("fits", "likely fits")
 _EXCEEDS = ("refused", "likely exceeds")
-_DIVIDED_BY_DATA = {"fsdp", "deepspeed"}
 _MOST_KEYS = 3
 _MOST_TRIED = 600
 """Combinations of changes that are evaluated, the smallest first."""
@@ -177,7 +176,7 @@ def _is_allowed(needs: Needs, evaluation: Evaluation, key: str, size: int) -> bo
     entry, shape = evaluation.entry, _shape_of(evaluation.model)
     if key == "fsdp":
         return evaluation.parallel.fsdp > 1 and entry.shards is None
-    if not _DIVIDED_BY_DATA.isdisjoint({entry.training, entry.forward}):
+    if not DIVIDED_BY_DATA.isdisjoint({entry.training, entry.forward}):
         return False
     if key == "tp":
         return size <= needs.widest and (shape is None or shape.heads % size == 0)

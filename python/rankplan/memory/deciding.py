@@ -16,7 +16,7 @@ from rankplan.memory.need import Need
 from rankplan.memory.needs import Needs
 from rankplan.memory.options import POWERS, Option, is_unstated, need_with
 from rankplan.memory.peaks import HasPeaks
-from rankplan.memory.settings import SLEEP
+from rankplan.memory.settings import DIVIDED_BY_DATA, SLEEP
 from rankplan.memory.slots import Evaluation
 from rankplan.plans.memory_settings import MemorySettings
 from rankplan.plans.plan import Plan
@@ -36,7 +36,6 @@ _OF_ENGINES: dict[str, Sequence[Any]] = {
     "tokens": [1],
     "graphs": [False],
 }
-_DIVIDED_BY_DATA = ("fsdp", "deepspeed")
 
 
 class _Missing(NamedTuple):
@@ -162,7 +161,7 @@ def _of_component(evaluation: Evaluation) -> dict[str, Sequence[Any]]:
     tried: dict[str, Sequence[Any]] = {}
     if entry.kind in ("training", "forward"):
         tried["length" if entry.micro_batch else "tokens"] = [1]
-        if not evaluation.sized and entry.training not in _DIVIDED_BY_DATA:
+        if not evaluation.sized and entry.training not in DIVIDED_BY_DATA:
             tried[_PARALLEL] = [2**power for power in POWERS]
     return tried | _of_training(entry)
 

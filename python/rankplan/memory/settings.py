@@ -7,6 +7,8 @@ from rankplan.frozen import frozen
 GIB = 1 << 30
 
 FRAMEWORKS = ("megatron", "fsdp", "deepspeed")
+DIVIDED_BY_DATA = frozenset({"fsdp", "deepspeed"})
+"""Frameworks whose states are divided among the data ranks, whatever other sizes are stated."""
 ENGINES = ("vllm", "sglang", "trtllm")
 OPTIMIZERS = ("adam", "adam-precision-aware", "adam-8bit", "sgd", "muon")
 RECOMPUTE = ("none", "selective", "full")

@@ -12,7 +12,7 @@ from rankplan._core import engine_memory, switch_memory, training_memory
 from rankplan.frozen import frozen
 from rankplan.memory import likely
 from rankplan.memory.likely import LikelySlot
-from rankplan.memory.settings import PRECISIONS, Engine, Training
+from rankplan.memory.settings import DIVIDED_BY_DATA, PRECISIONS, Engine, Training
 from rankplan.memory.usual import UNREAD, Usual
 from rankplan.parallel import Parallel
 from rankplan.plans.component import Component
@@ -152,7 +152,7 @@ class Evaluation:
     @property
     def _divided(self) -> bool:
         """Whether it is known how the slots divide the model: FSDP and DeepSpeed do so without stated sizes."""
-        by_data = {self.entry.training, self.entry.forward} & {"fsdp", "deepspeed"}
+        by_data = {self.entry.training, self.entry.forward} & DIVIDED_BY_DATA
         return self.spread == 1 and (self.sized or self.slots == 1 or bool(by_data) or self.entry.kind == "engine")
 
     def _slot(self, card: float) -> Slot:
@@ -248,7 +248,7 @@ class Evaluation:
         stated = sizes.fsdp if sizes.fsdp > 1 else None
         if entry.shards is not None:
             stated = min(entry.shards, self.slots)
-        if entry.forward not in ("fsdp", "deepspeed"):
+        if entry.forward not in DIVIDED_BY_DATA:
             return stated, stated
         every = stated or max(self.slots // (sizes.tp * sizes.pp), 1)
         if entry.forward == "fsdp" or entry.zero_stage == 3:

@@ -65,7 +65,7 @@ class Key(Generic[T]):
     and the largest size; ``None`` is no limit. The value is the name of one of the ``sections`` at the top of a config,
     if there are any. ``reads`` makes the value of what is written, if its type is none of the kinds; it raises
     `Invalid`, or `PlacementError`. ``schema`` is the JSON schema of such a value. ``absent`` are texts that count as no
-    value.
+    value. ``takes_null``: a null that is written says something of its own about the memory, and not the default.
     """
 
     path: str
@@ -83,6 +83,7 @@ class Key(Generic[T]):
     reads: Callable[[Any], T] | None = None
     schema: Mapping[str, Any] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
+    takes_null: bool = False
 
     @staticmethod
     def among(names: Mapping[str, Any]) -> tuple[Key[Any], ...]:

@@ -161,8 +161,8 @@ def large_bucket(megabytes: Any) -> Any:
 
 
 def large_chunk(fused: Any, tokens: int | None) -> Any:
-    """Return `SMALL` for chunks of fused logits that are larger than the bounds count."""
-    return SMALL if fused and tokens is not None and tokens > FUSED_CHUNK else None
+    """Return `SMALL` for fused logits in chunks that are larger than the bounds count, or in none."""
+    return SMALL if fused and (tokens is None or tokens > FUSED_CHUNK) else None
 
 
 def several(size: Any) -> Any:

@@ -286,6 +286,8 @@ class _Reading:
         for path in self._values.paths(key):
             value = _plain(self._values.at(path), key.kind)
             if value is None:
+                if key.takes_null and path[-1] in self._values.names_in(path[:-1]):
+                    return path, None
                 continue
             if value is not RUN_TIME and not _fits(value, key.kind):
                 allowed = _ALLOWED[key.kind]

@@ -165,6 +165,7 @@ ROLES = (
                 "recompute",
                 _trained(text, "recompute_granularity", default="selective"),
                 _trained(text, "recompute_method"),
+                _trained(size, "recompute_num_layers"),
                 by=convert.granularity,
                 only="megatron",
             ),

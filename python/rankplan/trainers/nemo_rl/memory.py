@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from rankplan.dialects.memory import convert
@@ -25,6 +26,15 @@ _MEGATRON_CFG = "@.megatron_cfg"
 _MEGATRON_DDP = f"{_MEGATRON_CFG}.distributed_data_parallel_config"
 _MEGATRON_OPTIMIZER = f"{_MEGATRON_CFG}.optimizer"
 _DTENSOR_CFG = "@.dtensor_cfg"
+_NO_LANGUAGE = {
+    "freeze_vision_model",
+    "freeze_vision_projection",
+    "freeze_audio_model",
+    "freeze_audio_projection",
+    "freeze_sound_encoder",
+    "freeze_sound_projection",
+}
+"""Parts of a model that can be frozen, and that no bound counts."""
 _VLLM_KWARGS = f"{keys.GENERATION}.vllm_kwargs"
 
 
@@ -77,6 +87,16 @@ def _wakes_uncertainly(shared: Any, precision: Any, cache: Any) -> bool:
 
 def _as_checkpoint(name: Any) -> Any:
     return convert.served(None, name)
+
+
+def _frozen(config: Any) -> Any:
+    """Return `EFFECT` for a part of the model without gradients that is not of vision or sound.
+
+    The keys are arguments of the model's own ``freeze``.
+    """
+    if not isinstance(config, Mapping):
+        return convert.unset(config)
+    return convert.unset(*(value for key, value in config.items() if str(key) not in _NO_LANGUAGE))
 
 
 def _of_teacher(name: str) -> Key[Any]:
@@ -150,7 +170,8 @@ _MEGATRON = (
         only="megatron",
     ),
     layers(f"{_MEGATRON_CFG}.model_overrides", only="megatron"),
-    unless(f"{_MEGATRON_DDP}.use_custom_fsdp", f"{_MEGATRON_CFG}.freeze_config", only="megatron"),
+    unless(f"{_MEGATRON_DDP}.use_custom_fsdp", only="megatron"),
+    setting("", anything(f"{_MEGATRON_CFG}.freeze_config"), by=_frozen, only="megatron"),
     nearly(
         *stage_keys(f"{_MEGATRON_CFG}."),
         *draft_keys(f"{_MEGATRON_CFG}."),

@@ -24,6 +24,7 @@ _MODEL = "@.megatron_config.transformer_config_kwargs"
 _ENGINE = f"{keys.ENGINE}.engine_init_kwargs"
 
 _FUSED = switch("trainer.fused_lm_head_logprob")
+_CHUNK = size("trainer.logprobs_chunk_size", default=1024, takes_null=True)
 _DRAFTS = anything("trainer.mtp.enabled")
 
 _PROMPT = size("trainer.max_prompt_length", default=512)
@@ -51,6 +52,11 @@ def _tokens(prompt: int | None, longest: int | None, response: int | None, token
     if tokens is not None:
         return convert.most(tokens, length)
     return convert.most(*(convert.micro_batch(None, None, batch, length) for batch in batches))
+
+
+def _has_chunks(fused: Any, chunk: int | None) -> bool:
+    """Return whether logits are computed in chunks, and never whole; without a size, one chunk has all of them."""
+    return bool(fused) and chunk is not None
 
 
 def _left(shared: Any, *leaves: Any) -> str | None:
@@ -87,8 +93,8 @@ _SHARED = (
     setting("shards", size("@.fsdp_config.fsdp_size"), fact("slots"), by=convert.shards, only="fsdp"),
     # WorkerDispatch empties every model's allocator after the forward passes and after training
     setting("empties_cache", keys.COLOCATE_ALL, by=bool),
-    setting("fused_logits", _FUSED, by=bool, only="megatron"),
-    setting("", _FUSED, size("trainer.logprobs_chunk_size", default=1024), by=convert.large_chunk, only="megatron"),
+    setting("fused_logits", _FUSED, _CHUNK, by=_has_chunks, only="megatron"),
+    setting("", _FUSED, _CHUNK, by=convert.large_chunk, only="megatron"),
     # FSDPStrategy._fsdp_init_model
     setting("", text("@.fsdp_config.mixed_precision.param_dtype"), by=convert.computed_wide, only="fsdp"),
     # HFModelWrapper.forward: log-probabilities in place; without its loss, the entropy has no gradient

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from rankplan._core import Short, Taken
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.placing.engines import Engine, division_fault, engine_sizes, idle_fault
@@ -39,11 +42,13 @@ class Engines:
         placer.engines(name, taken, per_node, self.engine, share)
         self._check_sockets(placer, name, taken, min(per_node, self.size))
 
-    def place_alone(self, placer: Placer, name: str, pool: Pool, prefix: str) -> None:
+    def place_alone(
+        self, placer: Placer, name: str, pool: Pool, prefix: str, facts: Mapping[str, Any] | None = None
+    ) -> None:
         """Place engines that each have nodes of their own (verl: ``RolloutReplica.init_standalone``).
 
         An engine on its own takes room where it finds it: a node of the config may be a part of a real one. The groups
-        of the pool of an engine have a name with a prefix.
+        of the pool of an engine have a name with a prefix. ``facts`` are what is true of the component.
         """
         self._check(placer)
         engine = self.engine
@@ -66,7 +71,9 @@ class Engines:
         placer.ask(name, taken, per_group=per_process, name=prefix, pools=pools, order="text", cpus=_USERS)
         share = placer.share(_USERS)
         sizes = engine.parallel
-        placer.component(name, taken, engine.where, per_process, sizes=sizes, share=share, engines=processes)
+        placer.component(
+            name, taken, engine.where, per_process, sizes=sizes, share=share, engines=processes, facts=facts
+        )
         self._check_sockets(placer, name, taken, per_process)
 
     def _check_sockets(self, placer: Placer, name: str, taken: Taken, each: int) -> None:

@@ -32,7 +32,7 @@ from rankplan.trainers.verl.actors import read_actors
 from rankplan.trainers.verl.pools import USERS, Pool, read_pool
 from rankplan.trainers.verl.programs import has_own_defaults, is_foreign, program_of
 from rankplan.trainers.verl.reward import Form, read_reward_model
-from rankplan.trainers.verl.rollout import Trainer, read_rollout, read_trainer
+from rankplan.trainers.verl.rollout import Trainer, has_own_share, read_rollout, read_trainer
 from rankplan.trainers.verl.teachers import read_teachers
 from rankplan.trainers.verl.topology import TopologyJob, has_topology
 from rankplan.trainers.verl.training import Training, read_training
@@ -61,6 +61,7 @@ class VerlJob(Job):
         if self.program.is_split:
             self._split_pool(config)
         self.rollout = read_rollout(config, self.trainer, self.pool)
+        self.has_own_share = has_own_share(config, self.trainer, self.program)
         self.partition: Partition | None = None
         if self.trainer is Trainer.ASYNCHRONOUS and config[keys.PARTITIONED]:
             from rankplan.trainers.verl.partition import read_partition  # few jobs divide their nodes
@@ -183,7 +184,8 @@ class VerlJob(Job):
             self.teachers.place(placer, teachers, placer.share(USERS))
         if self.rollout.pool is not None:
             name = "rollout" if self.rollout.gpus_per_server is None else "rollout_standalone"
-            self.rollout.engines.place_alone(placer, name, self.rollout.pool, "rollout_pool_")
+            facts = {"has_own_share": self.has_own_share}
+            self.rollout.engines.place_alone(placer, name, self.rollout.pool, "rollout_pool_", facts)
         for actors in self.actors:
             placer.hold(actors)
 

@@ -92,6 +92,13 @@ def _released(enabled: Any, can_sleep: Any, name: Any, lora: Any) -> str | None:
     return "host" if name == "vllm" else None
 
 
+def _share(of_vllm: float | None, has_own: Any, standalone: float | None, usual: float) -> float:
+    """Return the share of an engine; those of ``FullyAsyncLLMServerManager`` on nodes of their own may have theirs."""
+    if of_vllm is not None:
+        return of_vllm
+    return standalone if has_own and standalone is not None else usual
+
+
 def _offloaded(section: str, *, only: str) -> Setting:
     """Return the setting of the weights and the optimizer that leave the accelerators between turns."""
     weights, optimizer = switch(f"{section}.param_offload"), switch(f"{section}.optimizer_offload")
@@ -371,8 +378,7 @@ def _engine(
     max_sequences = size(f"{section}.max_num_seqs", default=requests)
     max_tokens = size(f"{section}.max_num_batched_tokens", default=8192)
     other_effects = [f"{kwargs}.{key}" for kwargs in (vllm, sglang) for key in ("quantization", "cpu_offload_gb")]
-    small_effects = [f"{section}.standalone_gpu_memory_utilization"]  # the share of FullyAsyncRollouter's own engines
-    small_effects += [f"{vllm}.{key}" for key in VLLM_EFFECTS]
+    small_effects = [f"{vllm}.{key}" for key in VLLM_EFFECTS]
     small_effects += [f"{sglang}.{key}" for key in SGLANG_EFFECTS]
     bucket = "update_weights_bucket_megabytes"
 
@@ -381,7 +387,14 @@ def _engine(
         return make(f"{vllm}.{key}", default=default, fallbacks=(f"{section}.{key}",))
 
     settings = (
-        setting("share", of_vllm(share, "gpu_memory_utilization", 0.5)),
+        setting(
+            "share",
+            share(f"{vllm}.gpu_memory_utilization"),
+            fact("has_own_share"),
+            share(f"{section}.standalone_gpu_memory_utilization"),
+            share(f"{section}.gpu_memory_utilization", default=0.5),
+            by=_share,
+        ),
         setting("length", of_vllm(size, "max_model_len")),
         setting("sequences", of_vllm(size, "max_num_seqs", requests), only="vllm"),
         setting(

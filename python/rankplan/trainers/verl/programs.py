@@ -31,7 +31,8 @@ class Program:
 
     ``is_asynchronous``: the rollout has nodes of its own. ``engine`` is the engine of the training in the program's own
     config. ``is_split``: the critic and the reward model have a pool of their own. ``unread`` is the key by which the
-    program places processes, if that is not verl's way.
+    program places processes, if that is not verl's way. ``has_own_share``: engines on nodes of their own may have a
+    share of memory of theirs, if the rollout has some.
     """
 
     is_asynchronous: bool | None = None
@@ -41,6 +42,7 @@ class Program:
     older_reward: OlderReward = OlderReward.IGNORED
     is_split: bool = False
     unread: str = ""
+    has_own_share: bool = True
 
 
 _SYNCHRONOUS = Program(is_asynchronous=False)
@@ -52,7 +54,7 @@ PROGRAMS = {
     "trainer.main_ppo_v0": _SYNCHRONOUS,
     "trainer.main_ppo_sync": _SYNCHRONOUS,
     "fully_async_policy.fully_async_main": _FULLY_ASYNC,
-    "one_step_off_policy.main_ppo": Program(is_asynchronous=True),
+    "one_step_off_policy.main_ppo": Program(is_asynchronous=True, has_own_share=False),
     # verl-recipe (48ea0a7): ``TaskRunner.run`` or ``main_task`` of each module
     "grpo_main": Program(unread="async_resources"),
     "main_atropos": Program(is_asynchronous=False, critic=False),
@@ -65,7 +67,7 @@ PROGRAMS = {
     "main_dance": _WITH_WORKERS,
     "main_entropy": _WITH_WORKERS,
     "main_flowrl": _WITH_WORKERS,
-    "main_gkd": Program(is_asynchronous=True, critic=False, reference=False, engine="megatron"),
+    "main_gkd": Program(is_asynchronous=True, critic=False, reference=False, engine="megatron", has_own_share=False),
     "gvpo_main_ppo": _WITH_WORKERS,
     "histoSpec.main_ppo": _WITH_WORKERS,
     "partial_rollout.main_ppo": _SYNCHRONOUS,

@@ -11,7 +11,8 @@ from rankplan.trainers.verl.engines import Engines, read_engines
 from rankplan.trainers.verl.pools import Pool, read_pool
 from rankplan.trainers.verl.programs import Program, config_name
 
-_ASYNCHRONOUS_CONFIGS = ("fully_async", "one_step_off")
+_ONE_STEP = "one_step_off"
+_ASYNCHRONOUS_CONFIGS = ("fully_async", _ONE_STEP)
 """Parts of the names of verl's configs whose rollout has nodes of its own."""
 
 
@@ -47,6 +48,12 @@ def _is_asynchronous(config: Config, program: Program) -> bool:
     has_section = any(map(config.has, keys.TRAINER_GENERATES))
     name = config_name(config)
     return has_pool or has_section or any(part in name for part in _ASYNCHRONOUS_CONFIGS)
+
+
+def has_own_share(config: Config, trainer: Trainer, program: Program) -> bool:
+    """Return whether engines on nodes of their own may have a share of theirs (``FullyAsyncLLMServerManager``)."""
+    is_asynchronous = trainer is Trainer.ASYNCHRONOUS
+    return is_asynchronous and program.has_own_share and _ONE_STEP not in config_name(config)
 
 
 @frozen
