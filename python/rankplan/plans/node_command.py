@@ -25,6 +25,8 @@ ADDRESS = "{address}"
 """The address of its first node."""
 PORT = "{port}"
 """The port of its rendezvous."""
+CONSTANTS = frozenset(field[1:-1] for field in (NODES, PROCESSES, NODE_PROCESSES, NODE_RANK, ADDRESS, PORT))
+"""The names of these fields; all others state something themselves."""
 _FIELD = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
 
 
@@ -83,10 +85,10 @@ class GroupField(NamedTuple):
 
 
 Field: TypeAlias = "AddressField | PortField | EndpointsField | RankValueField | SizeField | GroupField"
-_PORT_FROM = re.compile("port from ([0-9]+)")
-_ENDPOINTS = re.compile("endpoints of (.*) from ([0-9]+)")
-_GROUP = re.compile("(rank|head) in groups of ([1-9][0-9]*)")
-_SIZE = re.compile("for ([0-9]+) processes of (.*)")
+_PORT_FROM = re.compile("port from ([0-9]{1,9})")
+_ENDPOINTS = re.compile("endpoints of (.*) from ([0-9]{1,9})")
+_GROUP = re.compile("(rank|head) in groups of ([1-9][0-9]{0,8})")
+_SIZE = re.compile("for ([0-9]{1,9}) processes of (.*)")
 _VALUES = "of ranks "
 
 
@@ -182,8 +184,8 @@ class NodeCommand:
     def fields(self) -> Iterator[Field]:
         """Yield the fields of the words and variables, but for those that have a constant."""
         for text in (*self.words, *self.variables.values()):
-            for match in _FIELD.finditer(text):
-                found = None if match[1] is None else field_of(match[1])
+            for name in fields_in(text):
+                found = field_of(name)
                 if found is not None:
                     yield found
 
@@ -198,13 +200,15 @@ class NodeCommand:
     @property
     def sizes(self) -> dict[str, int]:
         """The processes of components for which the command is; of others, it is for any number."""
-        sizes = {}
+        return dict(self.stated_sizes())
+
+    def stated_sizes(self) -> Iterator[tuple[str, int]]:
+        """Yield each component with its processes for which a field of the command is."""
         for found in self.fields:
             if isinstance(found, SizeField):
-                sizes[found.component] = found.processes
+                yield found.component, found.processes
             elif isinstance(found, RankValueField):
-                sizes[self.components[0]] = len(found.values)
-        return sizes
+                yield self.components[0], len(found.values)
 
     @property
     def starts(self) -> tuple[str, ...]:
@@ -227,6 +231,11 @@ class NodeCommand:
     def __reduce__(self) -> tuple[Any, ...]:
         values = self.components, self.words, self.inside, dict(self.variables), self.folder
         return NodeCommand, (*values, self.serves, self.per_process)
+
+
+def fields_in(text: str) -> list[str]:
+    """Return the names of the fields in a word, or in the value of a variable."""
+    return [match[1] for match in _FIELD.finditer(text) if match[1] is not None]
 
 
 def field_of(name: str) -> Field | None:
