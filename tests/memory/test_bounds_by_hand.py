@@ -164,3 +164,14 @@ def test_what_is_on_the_host() -> None:
     ):
         training = Training(**MEGATRON, on_host=on_host, sleep=sleep)
         assert training_memory(MODEL, training)[0][2] == (lower, pytest.approx(upper, abs=2)), (on_host, sleep)
+
+
+@pytest.mark.parametrize("sizes", [{"ep": 8}, {"tp": 2, "ep": 8}])
+def test_ranks_of_experts_are_processes_of_an_engine(sizes: dict[str, int]) -> None:
+    """Where more ranks divide the experts than the tensors of a layer, they have a group, with its buffers."""
+    group, alone = engine_parts(tp=8)["communication"], engine_parts()["communication"]
+    assert engine_parts(**sizes)["communication"] == group > alone
+    model_of_one = Training(framework="forward")
+    (parts,) = switch_memory(MODEL, model_of_one, Engine(kind="vllm", share=0.5, **sizes), 80 * GIB)
+    communication = next(high for name, _, _, high in parts if "communication" in name)
+    assert communication == group[1] + alone[1]

@@ -301,7 +301,7 @@ pub fn switch_memory(model: Model, training: Training, engine: Engine, card: f64
     let sleep = sleep(training.sleep.as_deref())?;
     let awake = engine.parts(&model, card);
     let stages = (0..trainer.stages.pp.max(1.0) as u32).map(f64::from);
-    let slots = (trainer.slots, engine.tp * engine.pp);
+    let slots = (trainer.slots, engine.slots());
     let stage = |stage| plain(&phases::switch(&model, &trainer.between_steps(&model, stage), &awake, sleep, slots));
     Ok(stages.map(stage).collect())
 }

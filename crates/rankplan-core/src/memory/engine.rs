@@ -58,13 +58,23 @@ pub struct Engine {
 }
 
 impl Engine {
+    /// Its processes: experts may be divided among more of them than the tensors of a layer.
+    pub fn slots(&self) -> f64 {
+        self.expert_ranks() * self.pp
+    }
+
+    /// The ranks that divide the experts of a layer.
+    fn expert_ranks(&self) -> f64 {
+        self.tp.max(self.ep)
+    }
+
     /// The weights of a rank.
     pub fn weights(&self, model: &Model) -> Bounds {
         let (low, high) = self.weight;
-        let experts = self.tp.max(self.ep);
+        let experts = self.expert_ranks();
         let Some(shape) = model.known() else {
             let (least, most) = model.params();
-            return Bounds::new(low * least / (experts * self.pp), REPACKED * high.max(2.0) * most);
+            return Bounds::new(low * least / self.slots(), REPACKED * high.max(2.0) * most);
         };
         let stages = Stages { pp: self.pp, first: None, last: None };
         let whole = model.stage(&Stages { pp: 1.0, ..stages }, 0.0)[0];
@@ -121,7 +131,7 @@ impl Engine {
         ];
         if !self.is_within_share() {
             parts.push(Part::pass("activations", 0.0, self.activations(model)));
-            parts.extend(around(self.tp * self.pp));
+            parts.extend(around(self.slots()));
         }
         parts
     }
@@ -191,7 +201,7 @@ impl Engine {
             return Bounds::new((size / token).floor(), (size / token).floor());
         }
         let weights = self.weights(model);
-        let others: f64 = around(self.tp * self.pp).iter().map(|part| part.bounds.upper).sum();
+        let others: f64 = around(self.slots()).iter().map(|part| part.bounds.upper).sum();
         let taken = others + self.activations(model) + self.graphs();
         let (low, high) = (self.share.unwrap_or(0.0), self.share.unwrap_or(1.0));
         let (least, most) = match self.kind {
