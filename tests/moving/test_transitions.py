@@ -16,7 +16,7 @@ from rankplan import Inventory, PlacementError, Plan, plan, replan, transition
 from rankplan.moving.names import Gain, best_numbers
 from rankplan.moving.ordering import Group
 from rankplan.moving.schema import transition_schema
-from rankplan.moving.senders import Sender
+from rankplan.moving.senders import Distances, Sender
 from rankplan.moving.sides import Slot
 from rankplan.moving.simulate import verify
 from rankplan.moving.transition import PlannedStep, Transition
@@ -799,6 +799,23 @@ def test_nodes_with_one_name_stay_themselves() -> None:
     entry = {"placement": "0-11", **ACTOR}
     found = transition(on(nodes("x"), actor=entry), on(nodes("y"), actor=entry))
     assert not found.moves and found.stay["actor"] == 12
+
+
+def test_a_node_without_a_label_shares_no_rack_with_others_that_lack_it() -> None:
+    before, after = (
+        Inventory.from_dict(
+            {
+                "levels": ["rack"],
+                "nodes": [
+                    {"ranks": 0, "hostname": "h0", "accelerators": 8, "labels": {"rack": "a"}},
+                    {"ranks": 1, "hostname": name, "accelerators": 8},
+                ],
+            }
+        )
+        for name in ("h1", "h2")
+    )
+    distances = Distances.of(after).with_freed(before, after, [-2])
+    assert len({distances.domain(0, node) for node in (0, 1, -2)}) == 3
 
 
 def test_a_node_that_the_plan_after_lacks_is_dead_if_its_processes_are_elsewhere() -> None:

@@ -96,13 +96,19 @@ class Distances:
         )
 
     def with_freed(self, before: Inventory, after: Inventory, nodes: Iterable[Node]) -> Distances:
-        """Return the distances with nodes that only the plan before has; domains of one name are the same."""
+        """Return the distances with nodes that only the plan before has; domains of one name are the same.
+
+        A node that lacks a label is a domain of its own, whatever other nodes lack it.
+        """
         numbers_of = [{name: number for number, name in enumerate(level.names)} for level in reversed(after.domains)]
         levels = list(reversed(before.domains_at(after.levels)))
         freed = {}
         for node in nodes:
             domains = [level.names[level.ids[-1 - node]] for level in levels]
-            freed[node] = tuple(numbers.get(name, name) for numbers, name in zip(numbers_of, domains, strict=True))
+            freed[node] = tuple(
+                node if None in name else numbers.get(name, name)
+                for numbers, name in zip(numbers_of, domains, strict=True)
+            )
         return replace(self, freed=freed)
 
     def domain(self, level: int, node: Node) -> object:
