@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import field, replace
@@ -333,8 +332,7 @@ def common_nodes(before: Plan, after: Plan) -> tuple[list[Node], list[Node]]:
     if before.inventory.core == after.inventory.core:
         return new_nodes, new_nodes
     nodes, faults = [], []
-    matches = _told_apart(same_nodes(before.inventory, after.inventory), after.inventory)
-    for rank, match in enumerate(matches):
+    for rank, match in enumerate(same_nodes(before.inventory, after.inventory)):
         nodes.append(-1 - rank if match is None else match)
         if match is not None:
             old, new = before.inventory.node(rank), after.inventory.node(match)
@@ -353,21 +351,6 @@ def _model_of(node: NodeSpec) -> str | None:
     """Return the model of the accelerators of a node, ``None`` if no record states it."""
     models = (device.model for device in node.devices if device.model is not None)
     return node.accelerator_model or next(models, None)
-
-
-def _told_apart(matches: list[int | None], inventory: Inventory) -> list[int | None]:
-    """Return the matches with each node at most once: nodes with one name are matched in the order of their ranks."""
-    counts = Counter(matches)
-    shared = {match for match in counts if match is not None and counts[match] > 1}
-    if not shared:
-        return matches
-    alike: dict[tuple[object, object], list[int]] = {}
-    for rank in range(inventory.num_nodes):
-        node = inventory.node(rank)
-        alike.setdefault((node.hostname, node.ip), []).append(rank)
-    named = {match: inventory.node(match) for match in shared}
-    ranks = {match: iter(alike[node.hostname, node.ip]) for match, node in named.items()}
-    return [next(ranks[match], None) if match in shared else match for match in matches]
 
 
 def dead_hardware(before: Plan, after: Plan, nodes: list[Node], without: Collection[str]) -> Marks:

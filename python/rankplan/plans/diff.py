@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from itertools import zip_longest
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from rankplan._core import Placement, RankSet
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
-from rankplan.nodes.inventory import Inventory
+from rankplan.nodes.inventory import Inventory, NodeSpec
 from rankplan.plans.component import Component, Coordinates
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.rules import Rules
@@ -263,8 +264,9 @@ def _described(inventory: Inventory) -> dict[str, Fields]:
 def same_nodes(planned: Inventory, inventory: Inventory) -> list[int | None]:
     """Return, by node rank of ``planned``, the rank of the same node in ``inventory``, ``None`` if it lacks the node.
 
-    A node is found by its hostname, else by its address. A name that several nodes of one inventory share tells
-    nothing. A node without hostname and address is the one of the same rank.
+    A node is found by its hostname, else by its address. A name that several nodes of one inventory share counts only
+    if a node has no other; such nodes are matched in the order of their ranks. A node without hostname and address is
+    the one of the same rank, unless that is found by its name. No node is found twice.
     """
     known = {kind: inventory.names.first(kind) for kind in _OWN}
     shared = {kind: planned.names.first(kind)[1] | known[kind][1] for kind in _OWN}
@@ -279,7 +281,63 @@ def same_nodes(planned: Inventory, inventory: Inventory) -> list[int | None]:
             found += [next((place for place in places if place is not None), None)] * len(nodes)
         else:
             found += (rank if rank < inventory.num_nodes else None for rank in nodes)
+    matched = [place for place in found if place is not None]
+    return found if len(set(matched)) == len(matched) else _each_once(found, planned, inventory)
+
+
+def _each_once(matches: Sequence[int | None], planned: Inventory, inventory: Inventory) -> list[int | None]:
+    """Return matches with each node at most once.
+
+    Nodes with the same hostname and address come first, then those whose match is free, by hostname before by address,
+    then those with a free node of the same hostname or address, in the order of their ranks. Those without names come
+    last.
+    """
+    places = _Places(inventory)
+    found: list[int | None] = [None] * len(matches)
+    matched = {rank: match for rank, match in enumerate(matches) if match is not None}
+    records = {rank: planned.node(rank) for rank in matched}
+    named = [rank for rank, record in records.items() if record.hostname or record.ip]
+    for rank in named:
+        found[rank] = places.take(records[rank], _OWN)
+    for rank in sorted(named, key=lambda rank: records[rank].hostname != inventory.node(matched[rank]).hostname):
+        if found[rank] is None:
+            found[rank] = places.take_match(matched[rank])
+    for kind in _OWN:
+        for rank in named:
+            if found[rank] is None and getattr(records[rank], kind):
+                found[rank] = places.take(records[rank], (kind,))
+    for rank in matched.keys() - set(named):
+        found[rank] = places.take_match(matched[rank])
     return found
+
+
+class _Places:
+    """The nodes of an inventory that no node of a plan has yet, by their names."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._free = set(range(inventory.num_nodes))
+        self._by_names: dict[tuple[tuple[str, str | None], ...], deque[int]] = {}
+        for place in range(inventory.num_nodes):
+            for kinds in (_OWN, *((kind,) for kind in _OWN)):
+                self._by_names.setdefault(_names(inventory.node(place), kinds), deque()).append(place)
+
+    def take(self, record: NodeSpec, kinds: Sequence[str]) -> int | None:
+        """Return the first free node with the same names of these kinds, and take it."""
+        left = self._by_names.get(_names(record, kinds), deque())
+        while left and left[0] not in self._free:
+            left.popleft()
+        return self.take_match(left[0]) if left else None
+
+    def take_match(self, place: int) -> int | None:
+        """Return a node if it is free, and take it."""
+        if place not in self._free:
+            return None
+        self._free.discard(place)
+        return place
+
+
+def _names(record: NodeSpec, kinds: Sequence[str]) -> tuple[tuple[str, str | None], ...]:
+    return tuple((kind, getattr(record, kind)) for kind in kinds)
 
 
 def present_nodes(planned: Inventory, cluster: Inventory) -> list[int | None]:
