@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 from rankplan import RankSet, Requests
 from rankplan.sdk import Config, Job, NodeOrder, Placer, Taken, Where
 from rankplan.trainers.ms_swift import group_faults, keys
+from rankplan.words import whole_number
 
 _PER_NODE = "nproc_per_node"
 _OTHER_KEYS = (_PER_NODE, "nnodes")
@@ -53,7 +53,7 @@ class GroupsJob(Job):
         if section is None:
             config.faults.add(config.where(keys.DEVICE_GROUPS), group_faults.not_groups())
             return
-        per_node = _whole(section.get(_PER_NODE))
+        per_node = whole_number(section.get(_PER_NODE))
         if per_node is None or per_node < 1:
             config.faults.add(self._at(config, _PER_NODE), group_faults.no_processes(section.get(_PER_NODE)))
             return
@@ -221,7 +221,7 @@ def _requests(placer: Placer, component: str, per_node: int, nodes: Sequence[int
 
 def _ranks(value: Any, first: int) -> Sequence[int] | None:
     """Return the ranks of a group: those that follow a number of them, a list, or a text of Python that makes one."""
-    number = _whole(value)
+    number = whole_number(value)
     if number is not None:
         return range(first, first + number) if 0 <= number <= _MOST else None
     if isinstance(value, str):
@@ -258,10 +258,3 @@ def _number(node: ast.expr) -> int:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
     raise ValueError
-
-
-def _whole(value: Any) -> int | None:
-    """Return a whole number, which may be a text; ``None`` for anything else."""
-    if isinstance(value, str):
-        return int(value) if re.fullmatch("[0-9]{1,9}", value) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None

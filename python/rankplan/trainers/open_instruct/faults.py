@@ -7,12 +7,9 @@ from typing import Any
 
 from rankplan import Diagnostic
 from rankplan.sdk import must_be
+from rankplan.words import counted
 
 _GENERAL_HELP = "use fewer learners on each node, or nodes with more GPUs"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def renamed_learners() -> Diagnostic:
@@ -33,10 +30,10 @@ def no_node(sizes: Sequence[int], placed: int, present: int) -> Diagnostic:
     ``placed`` is how many numbers have a node, ``present`` the nodes that have any accelerators.
     """
     size = sizes[placed]
-    message = f"the learners need {_counted(len(sizes), 'node')}, one for each of {' '.join(map(str, sizes))}, but "
+    message = f"the learners need {counted(len(sizes), 'node')}, one for each of {' '.join(map(str, sizes))}, but "
     if placed:
         message += f"{'none' if present == placed else 'no other one'} is left with {size} free accelerators after "
-        message += _counted(placed, "node")
+        message += counted(placed, "node")
     else:
         message += f"no node has {size} free accelerators"
     return Diagnostic("resource-out-of-range", message, _GENERAL_HELP)
@@ -59,7 +56,7 @@ def large_single(tensor: int) -> Diagnostic:
 def engines_without_node(engines: int, nodes: int) -> Diagnostic:
     """Return the fault of more engines than nodes of learners in ``single_gpu_mode``: each takes a bundle."""
     message = f"`vllm_num_engines` is {engines}; with single_gpu_mode, each engine takes one of the "
-    message += f"{_counted(nodes, 'bundle')} of the learners: open-instruct ends with an IndexError"
+    message += f"{counted(nodes, 'bundle')} of the learners: open-instruct ends with an IndexError"
     return Diagnostic("invalid-value", message, f"use at most {nodes}")
 
 
@@ -73,18 +70,18 @@ def shared_gpus(learners: int) -> Diagnostic:
 def small_batch(samples: int, ranks: int) -> Diagnostic:
     """Return the fault of a batch with fewer samples than learners that need one."""
     message = f"{samples} samples of a step (num_unique_prompts_rollout x num_samples_per_prompt_rollout) are fewer "
-    message += f"than the {_counted(ranks, 'data-parallel learner')}"
+    message += f"than the {counted(ranks, 'data-parallel learner')}"
     return Diagnostic("invalid-value", message, "use more prompts or samples, or fewer learners")
 
 
 def other_shards(shards: int, replicas: int, learners: int) -> Diagnostic:
     """Return the fault of shards and replicas that do not make up the learners."""
     message = f"`fsdp_shard_degree` {shards} x `fsdp_num_replicas` {replicas} are {shards * replicas}, but there are "
-    message += _counted(learners, "learner")
+    message += counted(learners, "learner")
     return Diagnostic("parallel-not-divisible", message, "state one of them: the other one follows")
 
 
 def undivided(key: str, size: int, learners: int) -> Diagnostic:
     """Return the fault of a size that does not divide the learners."""
-    message = f"{_counted(learners, 'learner')} are not a multiple of `{key}` {size}"
+    message = f"{counted(learners, 'learner')} are not a multiple of `{key}` {size}"
     return Diagnostic("parallel-not-divisible", message, "use a number that divides them")

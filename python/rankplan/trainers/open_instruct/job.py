@@ -13,13 +13,13 @@ Follows open-instruct's ``create_model_and_optimizer`` and ``ModelGroup`` (`grpo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from rankplan import Actors, Diagnostic, Parallel
 from rankplan.sdk import Config, Job, Placer, Sizes, Taken
 from rankplan.trainers.open_instruct import faults, keys
+from rankplan.words import whole_number
 
 _LEARNER, _ENGINE = "learner", "vllm"
 _CPUS = 10
@@ -154,16 +154,9 @@ def _learners(config: Config) -> Sequence[int]:
     if value is None:
         return [1]
     items = value if isinstance(value, Sequence) and not isinstance(value, str) else str(value).split()
-    numbers = [_number(item) for item in items]
+    numbers = [whole_number(item) for item in items]
     sizes = [number for number in numbers if number is not None and number > 0]
     if not sizes or len(sizes) < len(numbers):
         config.faults.add(config.where(keys.LEARNERS), faults.not_learners(value))
         return [1]
     return sizes
-
-
-def _number(item: Any) -> int | None:
-    """Return a whole number, which flags have as a text; ``None`` for anything else."""
-    if isinstance(item, str):
-        return int(item) if re.fullmatch("[0-9]{1,9}", item) else None
-    return item if isinstance(item, int) and not isinstance(item, bool) else None

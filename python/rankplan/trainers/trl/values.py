@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from rankplan.sdk import Config, Key, Where
 from rankplan.trainers.trl import keys
 from rankplan.trainers.trl.literals import Literal, Program, read_program
+from rankplan.words import as_int
 
 T = TypeVar("T")
 
@@ -126,5 +127,5 @@ def _typed(key: Key[Any], value: Any) -> Any:
     if key.is_switch:
         return value if isinstance(value, bool) else None
     if isinstance(key.default, int) or key in (keys.NUM_GENERATIONS, keys.STEPS_PER_GENERATION, keys.GENERATION_BATCH):
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return as_int(value)
     return value if isinstance(value, str) else None
