@@ -149,7 +149,10 @@ def _read(plan: PlanFile, file: str | None) -> Saved:
         raise _refused(plan, faults)
     job = None if saved.job is None else PlanJob.of(saved.job)
     if job is not None and job.commands:
-        _check_commands(plan, job)
+        from rankplan.plans.command_rules import command_faults  # few plans have commands
+
+        if found := [(("job", "commands", *at), _of_plan(why)) for at, why in command_faults(job.commands)]:
+            raise _refused(plan, found)
     if job is not None and file is not None:
         job = job.read_in(folder_of(file))
     actors = [Actors(**actors) for actors in saved.actors]
@@ -234,15 +237,6 @@ def _no_texts(options: Mapping[str, Any]) -> list[_Fault]:
         if not isinstance(value, str) or "\0" in value:
             faults.append((("job", "emit", key), _of_plan(f"`{key}` is {shown(value)}; it must be text")))
     return faults
-
-
-def _check_commands(plan: PlanFile, job: PlanJob) -> None:
-    """Raise `PlacementError` for fields of commands that nothing can fill in."""
-    from rankplan.plans.command_rules import command_faults  # few plans have commands
-
-    found = [(("job", "commands", *path), _of_plan(message)) for path, message in command_faults(job.commands)]
-    if found:
-        raise _refused(plan, found)
 
 
 def _no_patterns(names: Sequence[tuple[int, str, str]]) -> list[_Fault]:
