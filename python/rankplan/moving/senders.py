@@ -295,6 +295,52 @@ class _Lacking(NamedTuple):
     parts: list[Part]
 
 
+class _OwnShares:
+    """What slots of the plan before send to others of their component: all that they ``held``, or what is ``kept``.
+
+    Slots that send the same return one object. ``all_send``: no slot is avoided.
+    """
+
+    def __init__(
+        self, changes: Changes, before: Side, after: Side, sends: Callable[[Side, int], bool], *, all_send: bool
+    ) -> None:
+        self._changes, self._before, self._after, self._sends = changes, before, after, sends
+        self._silent = _silent(changes)
+        self._reshaped = {
+            change.before.number: change.after
+            for change in changes.receiving
+            if change.before and change.after and change.kind == RESHAPE
+        }
+        self._all_send = all_send and not self._silent and not before.has_owned_devices
+        self._common: dict[tuple[int, int], Holding] = {}
+
+    def held(self, number: int) -> Holding | None:
+        """Return all that a slot holds before, ``None`` if it must not send."""
+        if not self._all_send and (number in self._silent or not self._sends(self._before, number)):
+            return None
+        return self._before.shares.of(number)
+
+    def kept(self, number: int) -> Holding | None:
+        """Return what a slot holds before and after, ``None`` if it must not send, or keeps nothing."""
+        if self._changes.keeps(number):
+            return self.held(number)
+        share = self.held(number) if number in self._reshaped else None
+        if share is None:
+            return None
+        after = self._after.holding(self._reshaped[number])
+        keys = id(share), id(after)  # the sides keep both, so that their ids are their own
+        if keys not in self._common:
+            self._common[keys] = _still_held(share, after)
+        return self._common[keys]
+
+
+def _silent(changes: Changes) -> set[int]:
+    """Return the slots of the plan before that cannot send: their process restarts, or their hardware is dead."""
+    ended = [change for change in changes.receiving if change.kind == RESTART]
+    ended += [change for change in changes.gone if change.kind == LOST]
+    return {change.before.number for change in ended if change.before}
+
+
 class Sending:
     """What the slots of the plan after get, and from whom."""
 
@@ -382,42 +428,14 @@ class Sending:
 
     def _own(self, name: str) -> Iterator[Source]:
         """Yield the slots of a component that hold a part before and after, and then all that hold it before."""
-        old, new = self._before.get(name), self._after[name]
+        old = self._before.get(name)
         if old is None:
             return
         changes = self._changes[name]
-        silent = {change.before.number for change in changes.receiving if change.before and change.kind == RESTART}
-        silent |= {change.before.number for change in changes.gone if change.before and change.kind == LOST}
-        reshaped = {
-            change.before.number: change.after
-            for change in changes.receiving
-            if change.before and change.after and change.kind == RESHAPE
-        }
-        common: dict[tuple[int, int], Holding] = {}
-
-        may_be_silent = bool(silent or self._avoided or old.has_owned_devices)
-
-        def held(number: int) -> Holding | None:
-            if may_be_silent and (number in silent or not self._sends(old, number)):
-                return None
-            return old.shares.of(number)
-
-        def kept(number: int) -> Holding | None:
-            is_changed = not changes.keeps(number)
-            if is_changed and number not in reshaped:
-                return None
-            share = held(number)
-            if share is None or not is_changed:
-                return share
-            after = new.holding(reshaped[number])
-            keys = id(share), id(after)
-            if keys not in common:
-                common[keys] = _still_held(share, after)
-            return common[keys]
-
+        own = _OwnShares(changes, old, self._after[name], self._sends, all_send=not self._avoided)
         examples = [slot.number for slot in old.slots_but(changes.unchanged)]
         examples += old.shares.examples(lambda number: number in changes.unchanged and self._sends(old, number))
-        for share in (kept, held):
+        for share in (own.kept, own.held):
             yield Source(old, old.shares.sets, share, examples, self._distances, self._loads[name])
 
     def _other(self, name: str, side: Side) -> Iterator[Source]:
