@@ -296,43 +296,59 @@ class Task:
         return needs, present, list(kinds)
 
     def _problem(self, kept: Sequence[Sets]) -> Problem:
+        """Return the task for the core, which numbers the usable nodes; ``kept`` are the sets of each rule."""
         position = {node: index for index, node in enumerate(self.usable)}
         needs, present, _ = self.hardware
         node_classes = [present[node] for node in self.usable]
-        rank_classes: list[int | None] = [None] * self.planned.num_nodes
-        for rank in self.needed:
-            rank_classes[rank] = needs[rank]
-        unfit: dict[int, RankSet] = {}
-        for node, unsuited in self.unsuited().items():
-            if (index := position.get(node)) is not None:
-                unfit[index] = unsuited
+        rank_classes = [needs[rank] if rank in self.needed else None for rank in range(self.planned.num_nodes)]
+        unfit = {position[node]: ranks for node, ranks in self.unsuited().items() if node in position}
         self._check_nameless(unfit, position)
-        old = [None if node is None else position.get(node) for node in self.old]
-        pinned: list[int | None] = [None] * self.planned.num_nodes
-        for rank, place in self._fixtures():
-            if place is not None and rank_classes[rank] is not None:
-                pinned[rank] = position.get(place)
-        for rank, index in enumerate(old):
-            if index is not None and (node_classes[index] != rank_classes[rank] or rank in unfit.get(index, ())):
-                old[rank] = None
-        sets: dict[tuple[int, tuple[int, ...]], int] = {}
-        for index, (rule, divided) in enumerate(zip(self.rules.kept, kept, strict=True)):
-            for ranks in divided:
-                sets.setdefault((rule.level or 0, ranks), index)  # components may have the same segments
         return Problem(
             self.hierarchy,
             node_classes=node_classes,
             rank_classes=rank_classes,
             unfit=list(unfit.items()),
             parts=layouts(self.parts),
-            sets=[(level, ranks, index) for (level, ranks), index in sets.items()],
+            sets=self._distinct(kept),
             preferred=[(rule.level or 0, ranks) for rule in self.rules.preferred for ranks in rule.sets()],
             balanced=[(level, list(ranks)) for level, ranks in self.rules.balanced if ranks],
             caps=[(level, self._capped(level)) for level in self.caps],
-            pinned=pinned,
-            old=old,
+            pinned=self._kept_nodes(position),
+            old=self._survivors(position, unfit, node_classes, rank_classes),
             segment=self.network.largest_segment,
         )
+
+    def _distinct(self, kept: Sequence[Sets]) -> list[tuple[int, tuple[int, ...], int]]:
+        """Return the sets with their levels, and the first rule of each: components may have the same segments."""
+        sets: dict[tuple[int, tuple[int, ...]], int] = {}
+        for index, (rule, divided) in enumerate(zip(self.rules.kept, kept, strict=True)):
+            for ranks in divided:
+                sets.setdefault((rule.level or 0, ranks), index)
+        return [(level, ranks, index) for (level, ranks), index in sets.items()]
+
+    def _kept_nodes(self, position: Mapping[int, int]) -> list[int | None]:
+        """Return the node that each node rank with processes must have, if its rank decides that."""
+        nodes: list[int | None] = [None] * self.planned.num_nodes
+        for rank, place in self._fixtures():
+            if place is not None and rank in self.needed:
+                nodes[rank] = position.get(place)
+        return nodes
+
+    def _survivors(
+        self,
+        position: Mapping[int, int],
+        unfit: Mapping[int, RankSet],
+        node_classes: Sequence[int],
+        rank_classes: Sequence[int | None],
+    ) -> list[int | None]:
+        """Return the node that each node rank may keep, if that still suits it."""
+        nodes: list[int | None] = []
+        for rank, place in enumerate(self.old):
+            index = None if place is None else position.get(place)
+            if index is not None and (node_classes[index] != rank_classes[rank] or rank in unfit.get(index, ())):
+                index = None
+            nodes.append(index)
+        return nodes
 
     def unsuited(self) -> dict[int, RankSet]:
         """Return the node ranks that must not be on a node, by node, whatever its kind of hardware."""
