@@ -16,7 +16,7 @@ from rankplan.parallel import NO_SIZES, Parallel
 from rankplan.plans.component import Component, PlacementMode
 from rankplan.plans.plan import SHARE_UNIT, Plan
 from rankplan.plans.requests import Actors, NodeOrder
-from rankplan.plans.rules import ALL, NO_RULES, Rules
+from rankplan.plans.rules import NO_RULES, Rules
 from rankplan.read.components import sized, with_memory
 from rankplan.read.sources import Planned, Sources
 from rankplan.read.text.sizes import Sizes
@@ -113,7 +113,9 @@ class Placer:
         ``places`` has where each is stated: by ``("keep", "learner", "tp")``, for example. Earlier rules stay: those of
         other components, and of a component those about other groups and levels.
         """
-        merged = {name: _merged(getattr(self.rules, name), rule) for name, rule in rules.items()}
+        from rankplan.dialects.placing.required import merged_rule  # few jobs state rules
+
+        merged = {name: merged_rule(getattr(self.rules, name), rule) for name, rule in rules.items()}
         self.rules = replace(self.rules, **merged, places={**self.rules.places, **(places or {})})
 
     @property
@@ -522,28 +524,6 @@ class Placer:
     def share(users: int) -> float:
         """Return the share of one of so many equal users of an accelerator."""
         return SHARE_UNIT // users / SHARE_UNIT
-
-
-def _merged(before: Any, later: Any) -> Any:
-    """Return what two rules of a name state together; the later one counts where both state the same thing.
-
-    A size or a level without a component is about all nodes of the plan.
-    """
-    if isinstance(before, tuple):
-        return (*before, *later)
-    if not before or not (isinstance(before, Mapping) or isinstance(later, Mapping)):
-        return later
-    both = [rule if isinstance(rule, Mapping) else {ALL: rule} for rule in (before, later)]
-    return _joined(*both)
-
-
-def _joined(before: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Return mappings as one, and those in them; the later value counts where they differ."""
-    found = {**before, **later}
-    for key in before.keys() & later.keys():
-        if isinstance(before[key], Mapping) and isinstance(later[key], Mapping):
-            found[key] = _joined(before[key], later[key])
-    return found
 
 
 def _too_few_accelerators(name: str, count: int, present: int, of: str, help: str) -> Diagnostic:
