@@ -37,8 +37,6 @@ GROWS = {
     "slime.yaml": "rollout=2",
 }
 """The component of which a trainer can run more engines, and how many fill a node. Others share accelerators."""
-OWN_NODES = ("roll.yaml", "rlinf.yaml")
-"""Configs that state how many nodes there are: a repair is told where the spares are."""
 RLINF = "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n"
 TARGETS = ("kuberay", "jobset", "lws", "kueue", "slurm", "torchrun", "mpirun")
 REFUSED = {"emit-uneven", "emit-ray", "emit-topology", "emit-order"}
@@ -128,20 +126,19 @@ def test_what_is_stated_holds_from_the_file_to_the_repair(config: str, monkeypat
                 name: one.rows for name, one in Plan.load("v0.json").items()
             }
 
-    spares = ["--inventory", "nodes.yaml"] if config in OWN_NODES else []
     dead: set[str] = set()
     for step in range(2):
         plan = Plan.load(f"v{step}.json")
         used = sorted({rank for one in plan.values() for rank in one.used_nodes()})
         middle = str(plan.inventory.node(used[len(used) // 2]).hostname)
         dead.add(middle)
-        done("replan", f"v{step}.json", "--without", middle, *spares, "--save", f"v{step + 1}.json")
+        done("replan", f"v{step}.json", "--without", middle, "--save", f"v{step + 1}.json")
         check_plan(Plan.load(f"v{step + 1}.json"), rules, dead)
     done("arrange", "v2.json", "--save", "v3.json")
     check_plan(Plan.load("v3.json"), rules, dead)
     other = run("diff", "v0.json", "v2.json")
     assert other.exit_code in (0, 1) and "rules" not in other.stdout
-    _check_sizes(config, rules, dead, spares)
+    _check_sizes(config, rules, dead)
 
     converted = run("convert", "v3.json", "--to", "roll")
     assert "omitted in roll: `cluster.topology.keep`" in converted.stderr
@@ -153,16 +150,16 @@ def test_what_is_stated_holds_from_the_file_to_the_repair(config: str, monkeypat
     assert Path("v0.json").read_bytes() == Path("../v0.json").read_bytes()
 
 
-def _check_sizes(config: str, rules: dict[str, Any], dead: set[str], spares: list[str]) -> None:
+def _check_sizes(config: str, rules: dict[str, Any], dead: set[str]) -> None:
     """Engines join and leave where the trainer can run more of them; else it is named."""
     change = GROWS.get(config)
     if change is None:
         name = next(iter(Plan.load("v3.json")))
-        refused = run("replan", "v3.json", "--grow", f"{name}=1", *spares, "--save", "v4.json")
+        refused = run("replan", "v3.json", "--grow", f"{name}=1", "--save", "v4.json")
         assert refused.exit_code == 1 and name in refused.stderr and not Path("v4.json").exists()
         return
-    done("replan", "v3.json", "--grow", change, *spares, "--save", "v4.json")
-    done("replan", "v4.json", "--shrink", change, *spares, "--save", "v5.json")
+    done("replan", "v3.json", "--grow", change, "--save", "v4.json")
+    done("replan", "v4.json", "--shrink", change, "--save", "v5.json")
     before, grown, shrunk = (Plan.load(f"v{step}.json") for step in (3, 4, 5))
     for plan in (grown, shrunk):
         check_plan(plan, rules, dead)

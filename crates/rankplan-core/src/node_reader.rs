@@ -145,15 +145,14 @@ pub fn read_inventory_at(
     let before = reader.faults.len();
     let at_levels = at.name("levels");
     let levels = levels.and_then(|levels| read_levels(reader, levels, &at_levels));
-    let at_nodes = at.name("nodes");
-    let entries = read_nodes(reader, nodes, &at_nodes)?;
-    match Inventory::new(entries) {
-        Err(fault) => {
-            reader.add(&at_nodes, fault);
-            None
-        }
-        Ok(inventory) => (reader.faults.len() == before).then_some((inventory, levels)),
-    }
+    let inventory = read_entries(reader, nodes, &at.name("nodes"))?;
+    (reader.faults.len() == before).then_some((inventory, levels))
+}
+
+/// The inventory of a list of entries; `None` after a fault.
+pub fn read_entries(reader: &mut Reader<'_>, nodes: &Value, at: &Place<'_>) -> Option<Inventory> {
+    let entries = read_nodes(reader, nodes, at)?;
+    Inventory::new(entries).map_err(|fault| reader.add(at, fault)).ok()
 }
 
 fn read_nodes(reader: &mut Reader<'_>, value: &Value, at: &Place<'_>) -> Option<Vec<(RankSet, Arc<Node>)>> {

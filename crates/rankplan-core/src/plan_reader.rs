@@ -7,7 +7,7 @@ use crate::cluster_reader::read_cluster;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::ids::MAX_PROCESSES;
 use crate::memory_table::read_memory;
-use crate::node_reader::{Stated, read_inventory_at};
+use crate::node_reader::{Stated, read_entries, read_inventory_at};
 use crate::packed::Packed;
 use crate::rank_map::RankMap;
 use crate::read::names::Names;
@@ -118,6 +118,8 @@ static PARALLEL: Table = Table {
 /// The key of what the job of a plan states besides its placement.
 pub const JOB: &str = "job";
 
+const SPARES: &str = "spares";
+
 const WORDS: Kind = Kind::List { of: &Kind::Text, empty: true };
 
 /// A command that starts the processes of components on each of their nodes, without Ray.
@@ -146,6 +148,7 @@ static STATED: Table = Table {
         Field::new("overrides", WORDS, "The overrides of the trainer's config."),
         Field::new("command", Kind::Name, "The trainer's own command.").absent(Absent::Null),
         Field::new("commands", Kind::List { of: &A_NODE_COMMAND, empty: true }, "The commands of its nodes."),
+        Field::new(SPARES, Kind::Plain, "The other nodes that it may use, as in `inventory`.").absent(Absent::Null),
         Field::new(
             "emit",
             Kind::Map { keys: &Kind::Name, values: &Kind::Plain },
@@ -248,7 +251,7 @@ pub fn read_plan(content: &Value, version: i64, names: &Names) -> Saved {
             saved.requests = read_requests(&mut reader, requests, &at, nodes, version == SINGLE_REQUESTS);
         }
         let job = content.get(JOB).filter(|job| **job != Value::Null);
-        saved.job = job.and_then(|job| reader.record(job, &Place::WHOLE.name(JOB), &STATED)).map(Record::plain);
+        saved.job = job.and_then(|job| read_job(&mut reader, job, &Place::WHOLE.name(JOB)));
         if let Some(actors) = content.get("actors") {
             saved.actors = read_actors(&mut reader, actors, &Place::WHOLE.name("actors"));
         }
@@ -306,6 +309,15 @@ fn read_nodes(reader: &mut Reader<'_>, content: &Value, at: &Place<'_>) -> Optio
     };
     let levels = content.get("levels").filter(|levels| **levels != Value::Null);
     read_inventory_at(reader, nodes, levels, at)
+}
+
+/// What a job states, as plain values: its spares are only checked.
+fn read_job(reader: &mut Reader<'_>, job: &Value, at: &Place<'_>) -> Option<Value> {
+    let stated = reader.record(job, at, &STATED)?;
+    if let Some(spares) = job.get(SPARES).filter(|spares| **spares != Value::Null) {
+        read_entries(reader, spares, &at.name(SPARES))?;
+    }
+    Some(stated.plain())
 }
 
 fn read_components(reader: &mut Reader<'_>, content: &Value) -> Vec<Entry> {

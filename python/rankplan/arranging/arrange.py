@@ -18,11 +18,12 @@ from rankplan.plans.diff import same_nodes
 from rankplan.plans.fitting import moved
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.rules import Balance, Cap, Keep, Prefer, Segments
+from rankplan.plans.spares import known_nodes, with_spares
 
 
 def arrange(
     plan: Plan,
-    inventory: Inventory | SupportsInventory,
+    inventory: Inventory | SupportsInventory | None = None,
     *,
     keep: Keep | None = None,
     segment: Segments | None = None,
@@ -33,6 +34,8 @@ def arrange(
     beside: Plan | Iterable[Plan] = (),
 ) -> Arrangement:
     """Number the nodes of an inventory, or a cluster, to suit a plan and the network.
+
+    Without an inventory, the nodes are those of the plan and the spares of its job.
 
     Every node rank of the plan gets a node with the hardware that it needs. As few parallel groups as possible cross a
     domain, outermost level first, tensor, context and expert-tensor groups before expert, data and pipeline groups.
@@ -59,7 +62,8 @@ def arrange(
     """
     check_plan(plan)
     planned = plan.inventory
-    inventory = rules.beside(inventory_of(inventory), beside)
+    nodes = known_nodes(plan) if inventory is None else inventory_of(inventory)
+    inventory = rules.beside(nodes, beside)
     returned = list(one_or_several("restore", restore, faults.RESTORE_HELP))
     if returned:
         planned, inventory = restored(planned, inventory, returned)
@@ -74,15 +78,20 @@ def arrange(
 def arranged_plan(plan: Plan, arrangement: Arrangement, restore: str | Iterable[str] = ()) -> Plan:
     """Return a plan on an arrangement of other nodes for it: in the same places, with its spares after its own nodes.
 
-    It excludes what it excluded before, by names that are right there, but for what ``restore`` names.
+    If its job has the spares, it has as many nodes as before, and its job the others. It excludes what it excluded
+    before, by names that are right there, but for what ``restore`` names.
     """
     names = list(one_or_several("restore", restore, faults.RESTORE_HELP))
     if names:
         before, _ = restored(plan.inventory, plan.inventory, names)
         plan = plan.placed(before, [moved_to(one, before) for one in plan.values()])
     known = same_nodes(plan.inventory, arrangement.present)
+    order = arrangement.order
+    if plan.job is not None and plan.job.spares is not None:
+        order = order[: plan.inventory.num_nodes]
     facts = plan.inventory.facts
     if facts is not None:
-        facts = resized_facts(facts, len(arrangement.order))
-    nodes = nodes_of(plan, arrangement.present, known, arrangement.order, facts)
-    return plan.placed(nodes, [moved(one, nodes) for one in plan.values()])
+        facts = resized_facts(facts, len(order))
+    nodes = nodes_of(plan, arrangement.present, known, order, facts)
+    found = plan.placed(nodes, [moved(one, nodes) for one in plan.values()])
+    return with_spares(found, arrangement.present, order)

@@ -31,13 +31,14 @@ from rankplan.plans.node_order import node_names
 from rankplan.plans.plan import Plan, check_plan
 from rankplan.plans.pools import reserves
 from rankplan.plans.rules import Balance, Cap, Keep, Prefer, Segments
+from rankplan.plans.spares import known_nodes, with_spares
 from rankplan.read.facts import with_stated
 from rankplan.words import as_int, must_be
 
 
 def replan(
     plan: Plan,
-    inventory: Inventory | SupportsInventory,
+    inventory: Inventory | SupportsInventory | None = None,
     *,
     without: str | Iterable[str] = (),
     restore: str | Iterable[str] = (),
@@ -54,6 +55,8 @@ def replan(
     cap: Cap | None = None,
 ) -> Replanned:
     """Repair a plan after a failure, on the nodes of an inventory, or a cluster, that has spares.
+
+    Without an inventory, the nodes are those of the plan and the spares of its job.
 
     ``without`` names hardware that is gone: nodes (hostname, else address, else ``node-3``), accelerators
     (``node-5/2``, or their ids) or domains (``nvlink=b``). Nodes of the plan that the inventory lacks are gone too.
@@ -95,7 +98,8 @@ def replan(
         raise PlacementError([faults.beside_itself()])
     stated = {"keep": keep, "segment": segment, "prefer": prefer, "balance": balance, "cap": cap}
     replaced = with_stated(plan.rules, {name: value for name, value in stated.items() if value is not None})
-    inventory = rules.beside(inventory_of(inventory), others)
+    nodes = known_nodes(plan) if inventory is None else inventory_of(inventory)
+    inventory = rules.beside(nodes, others)
     known = same_nodes(plan.inventory, inventory)
     names, fewer, more = _sizes(plan, shrink, grow or {})
     if all(known[rank] is None for rank in used_nodes(plan.values())):
@@ -107,8 +111,8 @@ def replan(
     base = plan if replaced is plan.rules else plan.placed(plan.inventory, plan.values(), replaced)
     returned = list(one_or_several("restore", restore, RESTORE_HELP))
     if returned:
-        nodes, inventory = restored(plan.inventory, inventory, returned)
-        base = base.placed(nodes, [moved_to(one, nodes) for one in base.values()])
+        planned, inventory = restored(plan.inventory, inventory, returned)
+        base = base.placed(planned, [moved_to(one, planned) for one in base.values()])
     failure = _Failure(base, inventory.excluding(lost), known, whole_group=whole_group, fixed=fixed)
     if fewer or more:
         repairs = failure.broken or replaced is not plan.rules
@@ -117,7 +121,8 @@ def replan(
         found = resize(found, failure.inventory, fewer, more, renumber=renumber, reserved=reserved)
     else:
         found = failure.repaired(names, renumber=renumber)
-    return replace(found, before=plan)
+    used = {node for node in found.arrangement.nodes if node is not None}
+    return replace(found, before=plan, plan=with_spares(found.plan, inventory, used))
 
 
 def _sizes(

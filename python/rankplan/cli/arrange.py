@@ -28,6 +28,7 @@ from rankplan.cli.rule_options import rule_options
 from rankplan.front.job import Config, job_file_of, opened, saved_plan
 from rankplan.front.warnings import reject_saved
 from rankplan.plans.plan import Plan
+from rankplan.plans.spares import known_nodes
 from rankplan.read.facts import with_stated
 from rankplan.render.changes import arrangement_line, crossings_table, node_lines
 
@@ -94,7 +95,7 @@ def _arranged(
     others = others_beside(config, beside)
     saved = saved_plan(config)
     if saved is not None:
-        inventory = replace(choice, without=()).among(saved.inventory)
+        inventory = replace(choice, without=()).among(known_nodes(saved))
         inventory.without(choice.without)  # checks the names
         inventory = inventory.excluding(choice.without)
         arrangement = arranged(saved, inventory, **stated, restore=restore, beside=others)

@@ -27,6 +27,7 @@ from rankplan.errors import PlacementError
 from rankplan.front.job import Config, job_file_of, load_plan, name_of, opened, saved_plan
 from rankplan.front.warnings import reject_saved
 from rankplan.jobs.recognising import is_job_file
+from rankplan.plans.spares import known_nodes
 from rankplan.read.text.load import SCRIPTS
 from rankplan.read.text.scalars import plain_scalar
 from rankplan.render.changes import replan_lines
@@ -96,7 +97,7 @@ def replan(
         if plan is None:
             _reject_config(config)
             plan = load_plan(file)
-        inventory = replace(choice, without=()).among(plan.inventory)  # names of the plan's nodes are excluded below
+        inventory = replace(choice, without=()).among(known_nodes(plan))  # names of its nodes are excluded below
         try:
             found = repaired(
                 plan,

@@ -186,14 +186,18 @@ class Job:
         return job.checked(planned, pinned=pinned)
 
     def checked(self, planned: Planned, *, pinned: bool = False) -> Planned:
-        """Return the plan of this job on its nodes in their order.
+        """Return the plan of this job on its nodes in their order, with those that it does not use as spares.
 
         Raises `PlacementError` if it is empty, breaks a rule, or asks Ray for what its nodes cannot reserve.
         """
         reject_empty(planned.plan, self.reader)
         reject_crossings(planned.plan, labelled=self.labelled, cluster=self.inventory)
         reject_unreservable(planned, self.reader, self.stated, pinned=pinned)
-        return planned
+        if planned.plan.inventory.num_nodes == self.inventory.num_nodes:
+            return planned
+        from rankplan.plans.spares import with_spares  # most plans have all nodes
+
+        return Planned(with_spares(planned.plan, self.inventory), planned.sources)
 
     def arranged(
         self, node_ids: Sequence[str] = (), *, isolate: bool | None = None, pinned: bool = False

@@ -18,9 +18,10 @@ _DIGITS = 16
 def portable(plan: Plan) -> Plan:
     """Return the plan for any machines of these shapes: without hostnames, addresses and ids of devices.
 
-    Names that the plan excludes become ``node-3`` and ``node-3/2``. Labels, levels and hardware facts stay.
+    Names that the plan excludes become ``node-3`` and ``node-3/2``. Labels, levels and hardware facts stay. Spares are
+    left out: no name tells which machines they are.
     """
-    content = plan.to_dict()
+    content = (plan if plan.job is None else plan.with_job(plan.job.without_spares())).to_dict()
     content["inventory"]["nodes"] = _merged([_anonymous(entry) for entry in content["inventory"]["nodes"]])
     if content["cluster"] is not None and content["cluster"].get("exclude"):
         content["cluster"]["exclude"] = _renamed(plan.inventory, content["cluster"]["exclude"])

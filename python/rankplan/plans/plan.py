@@ -221,10 +221,13 @@ class Plan(Mapping[str, Component]):
     def placed(self, inventory: Inventory, components: Iterable[Component], rules: Rules | None = None) -> Plan:
         """Return the plan with other components, which keeps the requests if all places are those of this plan.
 
-        It has the rules of this plan unless others are given.
+        It has the rules of this plan unless others are given. On another number of nodes, it has no spares.
         """
         rules = self._rules if rules is None else rules
-        found = Plan(inventory, components, self.mode, self._dialect, rules=rules, job=self._job)
+        job = self._job
+        if job is not None and job.spares is not None and inventory.num_nodes != self._inventory.num_nodes:
+            job = job.without_spares()
+        found = Plan(inventory, components, self.mode, self._dialect, rules=rules, job=job)
         if self._requests and list(found) == list(self):
             alike = all(_places(one) == _places(found[name]) for name, one in self.items())
             found._requests = self._requests if alike else Requests()

@@ -19,6 +19,7 @@ from rankplan.front.job import excluding
 from rankplan.front.pinning import Planner, check_requests, listed_nodes, on_cluster
 from rankplan.frozen import frozen
 from rankplan.plans.plan import Plan
+from rankplan.plans.spares import with_spares
 from rankplan.runtime.live.faults import held_accelerators, no_hook
 from rankplan.runtime.live.runs import Owner, owner_key
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes, pinned
@@ -124,7 +125,7 @@ def fit(saved: Plan, nodes: Nodes, held: Held, without: Sequence[str] = ()) -> P
     if conflicts:
         raise PlacementError(conflicts)
     marked = replace(nodes, inventory=left).of_plan(saved.inventory).inventory
-    return saved.fitted(excluding(marked, without))
+    return with_spares(saved.fitted(excluding(marked, without)), there.inventory)
 
 
 def _free(plan: Plan) -> tuple[int, ...]:
