@@ -345,7 +345,7 @@ lines = sum(len(open(one.__file__).readlines()) for one in own if one.__file__.e
 assert lines <= LINES, lines
 """.replace("written_memory(full)", 'full.to_dict()["components"]["engine"]["memory"]')
         .replace("MODULES", "49")
-        .replace("LINES", "6700"),
+        .replace("LINES", "6740"),
         str(tmp_path / "plan.json"),
     )
 
@@ -393,11 +393,11 @@ def test_nothing_in_the_package_has_the_name_of_a_public_function() -> None:
 
 CHECKED = {
     "verl": (
-        18_940,
+        18_980,
         {"pydantic", "fractions", "hashlib", "ctypes", "rankplan.memory.changes", "rankplan.rlinf.section"},
     ),
-    "rlinf": (17_800, {"pydantic", "memory", "network", "node_groups", "parallel", "pools", "hardware"}),
-    "groups": (20_680, {"pydantic", "pools", "hardware"}),
+    "rlinf": (17_850, {"pydantic", "memory", "network", "node_groups", "parallel", "pools", "hardware"}),
+    "groups": (20_720, {"pydantic", "pools", "hardware"}),
 }
 """By config of `benches/start.py`: the most lines of rankplan that its check imports, and modules that it must not."""
 
