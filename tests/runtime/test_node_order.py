@@ -318,7 +318,10 @@ class Started:
 
         with ThreadPoolExecutor(1) as threads:
             found = threads.submit(self.hosts, on_progress=on_progress, **arguments)
-            assert waiting.wait(60)
+            found.add_done_callback(lambda _: waiting.set())
+            assert waiting.wait(240)
+            if found.done():
+                found.result()
             yield found
 
     def hosts(self, **arguments: Any) -> list[int]:
