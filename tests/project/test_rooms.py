@@ -27,32 +27,29 @@ PACKAGE = ROOT / "python" / "rankplan"
 HOOK = ROOT / "python" / "rankplan_hook"
 # The package's own names, and the ways in, stand above all rooms.
 HOMES = rankplan._HOMES | sdk._HOMES
-ABOVE = {"rankplan", "rankplan.__main__", "rankplan.rlinf", "rankplan.sdk"}
-# Trainers that are guests of rankplan itself import no other module than `rankplan.sdk`, but for these debts.
+SDK = {f"rankplan.sdk.{path.stem}": path for path in (PACKAGE / "sdk").glob("[!_]*.py")}
+ABOVE = {"rankplan", "rankplan.__main__", "rankplan.rlinf", "rankplan.sdk", *SDK}
+# Trainers that are guests of rankplan itself import nothing but `rankplan.sdk` and public names, but for these debts.
 DEBTS = {
     # what ROLL and NeMo-RL do that no other trainer does: free cards, node order, converting, values of a run
     "rankplan._core",
     "rankplan.plans.node_order",
     "rankplan.read.components",
     "rankplan.read.text.unresolved",
-    # what several trainers of our own share, and a guest writes itself: Megatron's and the engines' keys and their
-    # meaning for memory, models that share GPUs, groups of another size
+    # what several trainers of our own share, and a guest writes itself: Megatron's keys, sizes of engines, models that
+    # share GPUs
     "rankplan.dialects.keys.megatron",
-    "rankplan.dialects.memory",
-    "rankplan.dialects.memory.common",
     "rankplan.dialects.placing.engines",
-    "rankplan.dialects.placing.resizing",
     "rankplan.dialects.placing.sharing",
     "rankplan.parallel",
     "rankplan.plans.shape",
-    # types and words that would fill the 30 names: `KeyPath`, `Kind`, `frozen`, `counted`
+    # types that would fill the 30 names: `KeyPath`, `Kind`, `frozen`
     "rankplan.dialects.keys.key",
     "rankplan.errors",
     "rankplan.frozen",
-    "rankplan.words",
 }
 # Trainers that have none of these debts.
-GUESTS = {"prime_rl"}
+GUESTS = {"ms_swift", "open_instruct", "prime_rl", "trl"}
 NOT_YET_GUESTS = {"__init__.py", "verl"}
 # The table of what is built in, and the public names of the package, which are RLinf's, too.
 NAMING = {PACKAGE / "guests" / "built_in.py", PACKAGE / "__init__.py"}
@@ -87,7 +84,7 @@ def python_graph() -> Graph:
 def imports(tree: ast.AST, known: set[str]) -> Iterator[str]:
     """Yield the imported modules; ``from a import b`` is module ``a.b`` if it is known, else ``a``.
 
-    A name of the tables `rankplan` and `rankplan.sdk` is imported from its home.
+    A name of `rankplan`, of `rankplan.sdk` or of a module of it is imported from its home.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -98,8 +95,16 @@ def imports(tree: ast.AST, known: set[str]) -> Iterator[str]:
                 name = f"{node.module}.{alias.name}"
                 if known and node.module in ("rankplan", "rankplan.sdk") and alias.name in HOMES:
                     yield HOMES[alias.name]
+                elif known and node.module in SDK:
+                    yield home(node.module, alias.name)
                 else:
                     yield name if name in known else node.module
+
+
+def home(module: str, name: str) -> str:
+    """Return the module from which a module of `rankplan.sdk` has a name."""
+    found = [node for node in ast.parse(SDK[module].read_text()).body if isinstance(node, ast.ImportFrom)]
+    return next(str(node.module) for node in found if name in {alias.name for alias in node.names})
 
 
 def rust_graph(crate: Path) -> Graph:
@@ -198,7 +203,7 @@ def test_a_trainer_imports_what_a_guest_may() -> None:
         room = path.relative_to(PACKAGE / "trainers").parts[0]
         tree = ast.parse(path.read_text())
         modules = {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        for module in modules - {"rankplan", "rankplan.sdk"} if room not in NOT_YET_GUESTS else set[str]():
+        for module in modules - {"rankplan", "rankplan.sdk", *SDK} if room not in NOT_YET_GUESTS else set[str]():
             if module.startswith("rankplan") and not module.startswith(f"rankplan.trainers.{room}"):
                 assert not module.startswith("rankplan.trainers."), f"{path} imports another trainer"
                 assert room not in GUESTS, f"{path} imports {module}"

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from rankplan import Diagnostic, Label, Parallel, PlacementError
 from rankplan.frozen import frozen
 from rankplan.parallel import ENGINE_ORDER
-from rankplan.words import nearest
+from rankplan.sdk.words import nearest
 
 __all__ = [
     "BACKENDS",

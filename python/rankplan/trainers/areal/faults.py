@@ -7,7 +7,7 @@ from typing import Any
 
 from rankplan import Diagnostic
 from rankplan._core import Short
-from rankplan.words import counted, shown
+from rankplan.sdk.words import counted, shown
 
 # Engines
 

@@ -25,6 +25,7 @@ from rankplan import Actors, Diagnostic, PlacementError
 from rankplan._core import Short
 from rankplan.frozen import frozen
 from rankplan.sdk import Config, Job, Placer, Sizes, Taken, Where, must_be
+from rankplan.sdk.words import whole_number
 from rankplan.trainers.areal import faults, keys
 from rankplan.trainers.areal.allocation import (
     BACKENDS,
@@ -36,7 +37,6 @@ from rankplan.trainers.areal.allocation import (
     parse_mode,
     with_colons,
 )
-from rankplan.words import whole_number
 
 _STARTED = ("actor", "critic", "ref", "teacher", "gen", "rollout")
 """The engines in the order in which they start: one can share the GPUs of an earlier one only."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import REQUESTS, SGLANG_EFFECTS, VLLM_EFFECTS, nearly, unless
 from rankplan.sdk import Role, anything, fact, setting, share, size, switch, text
+from rankplan.sdk.memory import REQUESTS, SGLANG_EFFECTS, VLLM_EFFECTS, convert, nearly, unless
 
 _BACKEND = fact("backend")
 _PATH = text("@.path")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import fixed
 from rankplan.sdk import Role, setting, share, size, switch, text
+from rankplan.sdk.memory import convert, fixed
 
 
 def _stays(own: Any, stays: Any, both: Any, colocate: Any) -> str | None:

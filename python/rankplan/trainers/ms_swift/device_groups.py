@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from rankplan import RankSet, Requests
 from rankplan.sdk import Config, Job, NodeOrder, Placer, Taken, Where
+from rankplan.sdk.words import whole_number
 from rankplan.trainers.ms_swift import group_faults, keys
-from rankplan.words import whole_number
 
 _PER_NODE = "nproc_per_node"
 _OTHER_KEYS = (_PER_NODE, "nnodes")

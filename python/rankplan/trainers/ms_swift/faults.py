@@ -7,8 +7,8 @@ from typing import Any
 
 from rankplan import Diagnostic
 from rankplan.sdk import must_be
+from rankplan.sdk.words import counted, did_you_mean, listed
 from rankplan.trainers.ms_swift import keys
-from rankplan.words import counted, did_you_mean, listed
 
 _MASKS = "give each command its own devices: CUDA_VISIBLE_DEVICES=0 swift rollout ..."
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rankplan import Diagnostic
-from rankplan.words import counted, listed
+from rankplan.sdk.words import counted, listed
 
 _EXAMPLE = "write {nproc_per_node: 4, default: {device: GPU, ranks: list(range(0, 4)), workers: [default]}}"
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import VLLM_EFFECTS, draft_keys, fixed, stage_keys, unless
 from rankplan.sdk import EFFECT, Key, Role, anything, fact, number, setting, share, size, switch, text
+from rankplan.sdk.memory import VLLM_EFFECTS, convert, draft_keys, fixed, stage_keys, unless
 from rankplan.trainers.ms_swift import keys
 
 

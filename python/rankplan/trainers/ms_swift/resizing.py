@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 
 from rankplan import Plan, Requests
-from rankplan.dialects.placing.resizing import by_component, more_groups, own_accelerators
+from rankplan.sdk.resizing import by_component, more_groups, own_accelerators
 
 
 def resized(plan: Plan, asked: Requests) -> Requests | None:

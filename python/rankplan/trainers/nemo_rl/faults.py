@@ -7,8 +7,8 @@ from typing import Any
 
 from rankplan import Diagnostic
 from rankplan.sdk import Key, must_be
+from rankplan.sdk.words import counted
 from rankplan.trainers.nemo_rl import keys
-from rankplan.words import counted
 
 _VERSION = "NeMo-RL at 7ea279a"
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import (
+from rankplan.sdk import Key, Role, anything, number, setting, share, size, switch, text
+from rankplan.sdk.memory import (
     SGLANG_EFFECTS,
     VLLM_EFFECTS,
+    convert,
     draft_keys,
     end_stages,
     fixed,
@@ -19,7 +20,6 @@ from rankplan.dialects.memory.common import (
     stage_keys,
     unless,
 )
-from rankplan.sdk import Key, Role, anything, number, setting, share, size, switch, text
 from rankplan.trainers.nemo_rl import keys
 
 _MEGATRON_CFG = "@.megatron_cfg"

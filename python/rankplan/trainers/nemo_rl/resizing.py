@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankplan import Plan
 from rankplan._core import Requests
-from rankplan.dialects.placing.resizing import by_component, larger_group, more_groups, own_accelerators
+from rankplan.sdk.resizing import by_component, larger_group, more_groups, own_accelerators
 
 
 def resized(plan: Plan, asked: Requests) -> Requests | None:

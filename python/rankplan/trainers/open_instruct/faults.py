@@ -7,7 +7,7 @@ from typing import Any
 
 from rankplan import Diagnostic
 from rankplan.sdk import must_be
-from rankplan.words import counted
+from rankplan.sdk.words import counted
 
 _GENERAL_HELP = "use fewer learners on each node, or nodes with more GPUs"
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from rankplan import Actors, Diagnostic, Parallel
 from rankplan.sdk import Config, Job, Placer, Sizes, Taken
+from rankplan.sdk.words import whole_number
 from rankplan.trainers.open_instruct import faults, keys
-from rankplan.words import whole_number
 
 _LEARNER, _ENGINE = "learner", "vllm"
 _CPUS = 10

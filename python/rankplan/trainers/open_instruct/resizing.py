@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankplan import Plan, Requests
-from rankplan.dialects.placing.resizing import as_larger_groups
+from rankplan.sdk.resizing import as_larger_groups
 
 
 def resized(plan: Plan, asked: Requests) -> Requests | None:

@@ -15,9 +15,9 @@ from rankplan.dialects.placing.engines import engine_sizes
 from rankplan.dialects.placing.sharing import Shape, differing
 from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Job, Placer, Sizes, Taken, Where
+from rankplan.sdk.words import path_text
 from rankplan.trainers.openrlhf import keys
 from rankplan.trainers.openrlhf.vendored import always_starts_reference
-from rankplan.words import path_text
 
 _ENGINES = "vllm"
 """The component of the engines."""

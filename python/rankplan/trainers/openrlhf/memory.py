@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import fixed, unless
 from rankplan.sdk import Role, anything, setting, share, size, switch, text
+from rankplan.sdk.memory import convert, fixed, unless
 from rankplan.trainers.openrlhf import keys
 
 

@@ -13,9 +13,9 @@ from rankplan import Diagnostic, Label, PlacementError
 from rankplan._core import MAX_PROCESSES, MAX_RANK
 from rankplan.errors import refusal
 from rankplan.sdk import Taken
+from rankplan.sdk.words import as_int
 from rankplan.trainers.roll import faults
 from rankplan.trainers.roll.expressions import ExpressionFault, Items, Kind, Value, evaluated, short
-from rankplan.words import as_int
 
 _LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")  # Python's, which are fewer than those of str.splitlines
 

@@ -9,7 +9,7 @@ from rankplan import Diagnostic, RankSet
 from rankplan._core import MAX_PROCESSES, MAX_RANK
 from rankplan.read.text.unresolved import RESOLVE, unresolved
 from rankplan.sdk import Where, must_be
-from rankplan.words import counted, nodes_text, shown
+from rankplan.sdk.words import counted, nodes_text, shown
 
 WRITE_DEVICES = "write list(range(0,8)), [0,1,2,3], or several of these with +"
 _EVALUATED = (

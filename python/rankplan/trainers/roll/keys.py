@@ -9,7 +9,7 @@ from rankplan.dialects.keys.key import ANY_ROLE, Kind
 from rankplan.dialects.keys.megatron import megatron_sizes
 from rankplan.errors import KeyPath
 from rankplan.sdk import Key, KeyTable, anything, number, size, switch, text
-from rankplan.words import misspelt
+from rankplan.sdk.words import misspelt
 
 ROLE = (ANY_ROLE,)
 STRATEGY_OF_ROLE = f"{ANY_ROLE}.strategy_args"

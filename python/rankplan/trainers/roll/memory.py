@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import (
+from rankplan.sdk import Key, Role, anything, fact, number, setting, share, size, switch, text
+from rankplan.sdk.memory import (
     SGLANG_EFFECTS,
     VLLM_EFFECTS,
+    convert,
     draft_keys,
     layers,
     nearly,
@@ -15,7 +16,6 @@ from rankplan.dialects.memory.common import (
     stage_keys,
     unless,
 )
-from rankplan.sdk import Key, Role, anything, fact, number, setting, share, size, switch, text
 from rankplan.trainers.roll import keys
 
 _S = "@.strategy_args.strategy_config"

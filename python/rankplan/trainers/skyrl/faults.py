@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from rankplan import Diagnostic, RankSet
 from rankplan.dialects.placing.sharing import Shape
 from rankplan.sdk import must_be
+from rankplan.sdk.words import nodes_text
 from rankplan.trainers.skyrl import keys
-from rankplan.words import nodes_text
 
 # Programs and keys
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import (
+from rankplan.sdk import Key, Role, anything, fact, number, setting, share, size, switch, text
+from rankplan.sdk.memory import (
     VLLM_EFFECTS,
+    convert,
     draft_keys,
     end_stages,
     layers,
@@ -16,7 +17,6 @@ from rankplan.dialects.memory.common import (
     stage_keys,
     unless,
 )
-from rankplan.sdk import Key, Role, anything, fact, number, setting, share, size, switch, text
 from rankplan.trainers.skyrl import keys
 
 _OPTIMIZER = "@.megatron_config.optimizer_config_kwargs"

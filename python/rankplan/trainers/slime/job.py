@@ -27,9 +27,9 @@ from rankplan.parallel import ENGINE_ORDER
 from rankplan.plans.node_order import node_names
 from rankplan.read.components import ASSUMED
 from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Sizes, Taken, Where, must_be
+from rankplan.sdk.words import misspelt
 from rankplan.trainers.slime import faults, keys
 from rankplan.trainers.slime.dialect import DIALECT
-from rankplan.words import misspelt
 
 _HOLDERS = ("rollout manager", "engine lock")
 """Actors that hold a CPU each beside the group, which takes one for each of its GPUs (``RolloutManager``)."""

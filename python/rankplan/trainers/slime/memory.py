@@ -6,9 +6,11 @@ import re
 from typing import Any
 
 from rankplan import Model
-from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import (
+from rankplan.plans.shape import Experts, Latent, Shape
+from rankplan.sdk import Key, Role, anything, fact, setting, share, size, switch, text
+from rankplan.sdk.memory import (
     SGLANG_EFFECTS,
+    convert,
     draft_keys,
     fixed,
     nearly,
@@ -18,8 +20,6 @@ from rankplan.dialects.memory.common import (
     stage_keys,
     unless,
 )
-from rankplan.plans.shape import Experts, Latent, Shape
-from rankplan.sdk import Key, Role, anything, fact, setting, share, size, switch, text
 from rankplan.trainers.slime import keys
 
 _REPEATED = re.compile(r"\[\s*([01])\s*\]\s*(?:\*\s*([0-9]{1,6}))?")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rankplan import Plan
 from rankplan._core import Requests
-from rankplan.dialects.placing.resizing import accelerators, larger_group
+from rankplan.sdk.resizing import accelerators, larger_group
 
 
 def resized(plan: Plan, asked: Requests) -> Requests | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rankplan import Diagnostic
-from rankplan.words import counted, did_you_mean
+from rankplan.sdk.words import counted, did_you_mean
 
 _MASKS = "give each command its own devices: CUDA_VISIBLE_DEVICES=0 trl vllm-serve ..."
 

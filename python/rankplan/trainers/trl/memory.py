@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import unless
 from rankplan.sdk import Role, anything, fact, setting, share, size, switch, text
+from rankplan.sdk.memory import convert, unless
 from rankplan.trainers.trl import keys
 
 _MODEL = text("model_name_or_path")

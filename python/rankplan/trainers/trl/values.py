@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rankplan.sdk import Config, Key, Where
+from rankplan.sdk.words import as_int
 from rankplan.trainers.trl import keys
 from rankplan.trainers.trl.literals import Literal, Program, read_program
-from rankplan.words import as_int
 
 T = TypeVar("T")
 

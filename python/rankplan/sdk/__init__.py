@@ -3,6 +3,8 @@
 Its entry point names a `Dialect` (group ``rankplan.dialects``). A launcher (``rankplan.launchers``) has the names of
 `rankplan.launchers`, a command of click (``rankplan.commands``) needs none. rankplan's own trainers use these names,
 too. A name is imported when it is used: the keys of a dialect need nothing that plans.
+
+What many trainers share has modules of its own: `rankplan.sdk.memory`, `rankplan.sdk.resizing`, `rankplan.sdk.words`.
 """
 
 from __future__ import annotations
