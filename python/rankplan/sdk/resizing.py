@@ -9,11 +9,4 @@ from rankplan.dialects.placing.resizing import (
     own_accelerators,
 )
 
-__all__ = [
-    "accelerators",
-    "as_larger_groups",
-    "by_component",
-    "larger_group",
-    "more_groups",
-    "own_accelerators",
-]
+__all__ = ["accelerators", "as_larger_groups", "by_component", "larger_group", "more_groups", "own_accelerators"]
