@@ -101,6 +101,20 @@ def test_what_is_held_is_told_and_left_out() -> None:
     assert binding.pins.free == (1, 0, 3)  # what the plan sets aside is free for what it lacks
 
 
+def test_the_nodes_that_a_pinned_plan_leaves_are_its_spares() -> None:
+    found = Cluster([("10.0.0.9", 4), ("10.0.0.10", 4), ("10.0.0.8", 4)])
+    rack = {"topology": {"keep": {"actor": {"world": "rack"}}, "levels": ["rack"]}}
+    config = {"cluster": {"num_nodes": 2, "component_placement": {"actor": "0-7"}, **rack}}
+    entries = [{"ranks": rank, "ip": f"10.0.0.{10 - rank}", "accelerators": 4} for rank in range(2)]
+    for entry in entries:
+        entry["labels"] = {"rack": "a"}
+    planned = plan(config, Inventory.from_dict({"nodes": entries}))
+    nodes = nodes_of(found)
+    fits = fit(planned, nodes, Held({}, {}))
+    assert [fits.inventory.node(rank).ip for rank in range(fits.inventory.num_nodes)] == ["10.0.0.10", "10.0.0.9"]
+    assert fits.job is not None and fits.job.spares is not None and fits.job.spares.node(0).ip == "10.0.0.8"
+
+
 def test_nodes_outside_the_plan_do_not_count() -> None:
     """A node with an empty rank label, and one that joins after the nodes were found, are none of the plan's."""
     found = Cluster([("10.0.0.9", 4), ("10.0.0.10", 4), ("10.0.0.8", 4)])
