@@ -362,7 +362,7 @@ def whole_nodes(draw: st.DrawFn) -> Plan:
     return ComponentPlacement({"cluster": section}, Inventory.uniform(section["num_nodes"], 4)).plan()
 
 
-@at_least(**dict.fromkeys(writers(), 0.05))
+@at_least(**dict.fromkeys(writers(), 0.01))
 @given(jobs() | whole_nodes())
 def test_a_config_that_was_written_is_written_again(plan: Plan) -> None:
     for to in writers():
