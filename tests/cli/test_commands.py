@@ -231,6 +231,14 @@ def test_save_follows_links_and_leaves_devices_alone(folder: Path) -> None:
 def test_unused_nodes_are_a_warning(folder: Path) -> None:
     done = rankplan(folder, "check", "fine.yaml", "--nodes", "3x8")
     assert done.returncode == 0 and "warning[idle-nodes]: the config uses 2 nodes of 3" in done.stdout
+    assert "= help: set num_nodes to 3, place components" in done.stdout
+
+
+def test_unused_nodes_of_a_trainer_without_num_nodes_may_be_spares(folder: Path) -> None:
+    (folder / "roll.yaml").write_text((EXAMPLES / "roll.yaml").read_text())
+    done = rankplan(folder, "check", "roll.yaml", "--nodes", "9x8")
+    assert "warning[idle-nodes]: the config uses 3 nodes of 9" in done.stdout
+    assert "= help: let the config use the other nodes, or keep them as spares for `rankplan replan`" in done.stdout
 
 
 def test_a_misspelt_section_is_a_fault(folder: Path) -> None:

@@ -21,10 +21,13 @@ def not_a_config(file: str) -> Diagnostic:
     return Diagnostic("invalid-value", "this is a saved plan, not a config", help, file=file)
 
 
-def idle_nodes(used: int, nodes: int, file: str) -> Diagnostic:
-    """Return the warning of nodes that a config does not use."""
+def idle_nodes(used: int, nodes: int, file: str, *, states_nodes: bool) -> Diagnostic:
+    """Return the warning of nodes that a config does not use; ``states_nodes``: it has RLinf's ``num_nodes``."""
     message = f"the config uses {counted(used, 'node')} of {nodes}"
-    help = f"set num_nodes to {nodes}, place components on the other nodes, or ignore this warning"
+    if states_nodes:
+        help = f"set num_nodes to {nodes}, place components on the other nodes, or ignore this warning"
+    else:
+        help = "let the config use the other nodes, or keep them as spares for `rankplan replan`"
     return Diagnostic("idle-nodes", message, help, file=file, warning=True)
 
 

@@ -326,7 +326,8 @@ class Job:
         if self.labelled:
             yield from planned.plan.rule_warnings()
         if not self.assumed:
-            yield from idle_warnings(planned.plan, self.inventory, self.name)
+            states_nodes = self.dialect.name == OWN
+            yield from idle_warnings(planned.plan, self.inventory, self.name, states_nodes=states_nodes)
 
 
 def read_job(

@@ -126,7 +126,7 @@ def saved_warnings(plan: Plan, needs: Needs | None, name: str) -> Iterator[Diagn
     yield from reservation_warnings(plan, no_config)
     yield from plan_warnings(Planned(plan, Sources()), needs, no_config)
     yield from plan.rule_warnings()
-    yield from idle_warnings(plan, plan.inventory, name)
+    yield from idle_warnings(plan, plan.inventory, name, states_nodes=False)
 
 
 def changed_job(plan: Plan, file: str | None) -> Iterator[Diagnostic]:
@@ -185,13 +185,14 @@ def group_warnings(planned: Planned, reader: Reader) -> Iterator[Diagnostic]:
             yield planned.sources.sizes_of(name, reader.where(())).place(kinds).locate(warning)
 
 
-def idle_warnings(plan: Plan, inventory: Inventory, file: str) -> Iterator[Diagnostic]:
+def idle_warnings(plan: Plan, inventory: Inventory, file: str, *, states_nodes: bool) -> Iterator[Diagnostic]:
     """Yield warnings about unused nodes and, where the config names its accelerators, about those that it leaves.
 
+    ``states_nodes``: the config states the number of its nodes, as RLinf's do.
     Other trainers take as many as their sizes say, from the nodes that they get.
     """
     if inventory.num_nodes > plan.inventory.num_nodes:
-        yield faults.idle_nodes(plan.inventory.num_nodes, inventory.num_nodes, file)
+        yield faults.idle_nodes(plan.inventory.num_nodes, inventory.num_nodes, file, states_nodes=states_nodes)
     names_accelerators = any(not isinstance(component.rule, Chunks) for component in plan.values())
     if names_accelerators and (idle := plan.idle()):
         usable = plan.inventory.core.accelerators() - plan.inventory.excluded_accelerators
