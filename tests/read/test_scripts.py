@@ -304,6 +304,23 @@ def test_the_command_with_the_most_keys_counts(tmp_path: Path) -> None:
     assert [(one.path, one.message) for one in config.document.warnings] == [("a.b", message)]
 
 
+# The words of a command with a placeholder of a document, and the values that it passes.
+PLACEHOLDERS: list[tuple[str, dict[str, Any]]] = [
+    ("--a.x 1 --a.port <node1_port>", {"x": 1, "port": "<node1_port>"}),
+    ("--a.hosts <node1-ip> <node2-ip> \\\n    --a.x 1", {"x": 1, "hosts": ["<node1-ip>", "<node2-ip>"]}),
+    ("--a.url http://<host>:8000 --a.x 1", {"x": 1, "url": "http://<host>:8000"}),
+    ("--a.x 1 <in>out --a.y 2", {"x": 1, "y": 2}),
+    ("--a.x 1 > log <in", {"x": 1}),
+]
+
+
+@pytest.mark.parametrize(("words", "values"), PLACEHOLDERS, ids=[words for words, _ in PLACEHOLDERS])
+def test_placeholders_of_documents_are_text(words: str, values: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(f"python3 train.py {words}\n")
+    assert load_config(path).to_dict() == {"a": values}
+
+
 # A script, and where and how it is refused.
 REFUSED = [
     ("python3 a.b='1\n", "1:13 syntax: this quote is not closed"),

@@ -258,7 +258,7 @@ class _Parser(Words):
         while True:
             self._skip_blanks()
             found = _REDIRECTION.match(self.text, self.position)
-            if found is None:
+            if found is None or self._placeholder() is not None:
                 return any_found
             any_found, self.position = True, found.end()
             self._skip_blanks()

@@ -19,6 +19,12 @@ _COUNT = re.compile(r"\$\{#([A-Za-z_]\w*)\[[@*]\]\}", re.ASCII)
 """The number of elements of an array: ``${#nodes[@]}``."""
 _UNREAD = re.compile(r"`(?:\\.|[^`\\])*`|\$'(?:\\.|[^'\\])*'|\$[?!$-]", re.DOTALL)
 
+_PLACEHOLDER = re.compile(r"<[A-Za-z][\w.-]*>(?=[\s:,;)<]|\Z)")
+"""What a document puts in the place of a value, such as ``<node1_ip>``.
+
+It is text, though bash takes it for redirections: then its reader is told which value is wrong, not what comes of it.
+"""
+
 
 class ShellSyntaxError(Exception):
     """A script that no shell accepts, with the offset of the fault."""
@@ -150,8 +156,13 @@ class Words(ABC):
         """Return the word at the position; it ends at the first unquoted character that stops it."""
         start = self.position
         parts: list[Part] = []
-        while self.position < len(self.text) and not stop(self.text[self.position]):
-            if self._at("\\\n"):
+        while self.position < len(self.text):
+            if (placeholder := self._placeholder()) is not None:
+                parts.append(placeholder)
+                self.position = placeholder.end
+            elif stop(self.text[self.position]):
+                break
+            elif self._at("\\\n"):
                 self.position += 2
             elif self._at("'"):
                 parts.append(self._single_quoted())
@@ -165,6 +176,11 @@ class Words(ABC):
             else:
                 parts.append(self._plain(lambda letter: letter in "\\'\"$`" or stop(letter), quoted=False))
         return Word(tuple(parts), start, self.position)
+
+    def _placeholder(self) -> Literal | None:
+        """Return the placeholder at the position, ``None`` if there is none."""
+        found = _PLACEHOLDER.match(self.text, self.position)
+        return None if found is None else Literal(found[0], self.position, quoted=True)
 
     def _plain(self, stop: Callable[[str], bool], *, quoted: bool) -> Literal:
         start = self.position
