@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+_OF_CHART = ("autoStart", "command", "gpu", "replicas")
+"""Keys of a component in the values of its Helm chart (``k8s/prime-rl/values.yaml``), which no config has."""
 _HELP = "pass a config of `rl`: it has the sections `orchestrator` and `trainer`"
 
 
@@ -14,7 +16,12 @@ def other_task(config: Mapping[str, Any]) -> tuple[str, str] | None:
     A config of ``rl`` has an ``orchestrator`` or a ``trainer`` (``RLConfig``). One of ``sft`` trains by keys at the
     top, one of ``inference`` serves by them (``SFTConfig``, ``InferenceConfig``).
     """
-    if "orchestrator" in config or "trainer" in config:
+    of_job = [config[name] for name in ("orchestrator", "trainer") if name in config]
+    if any(key in section for section in of_job if isinstance(section, Mapping) for key in _OF_CHART):
+        task = "the values of a Helm chart"
+        help = "pass the config of `rl`; rankplan does not read components that Kubernetes starts one by one"
+        return f"these are {task}, not the config of an RL job: there is no component to place", help
+    if of_job:
         return None
     if "data" in config or "optim" in config:
         task = "supervised fine-tuning (SFT)"
