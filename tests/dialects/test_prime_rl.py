@@ -382,6 +382,24 @@ def test_other_programs_are_named(tmp_path: Path, command: str, task: str) -> No
     assert fault.code == "no-components" and task in fault.message
 
 
+@pytest.mark.parametrize("flags", ["", " --trainer.model.cp 2 --orchestrator"], ids=["no-flags", "flags"])
+def test_a_config_that_is_not_here_is_named(flags: str, tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(f"uv run rl @ base.toml{flags}\n")
+    (fault,) = rankplan.check(tmp_path / "run.sh").faults
+    assert fault.code == "no-components" and fault.message.endswith("its config `base.toml` is not here")
+    assert fault.help and "the folder that the script runs in" in fault.help
+
+
+def test_the_values_of_its_helm_chart_are_no_job(tmp_path: Path) -> None:
+    (tmp_path / "values.yaml").write_text(
+        "orchestrator: {enabled: true, replicas: 1}\n"
+        "inference: {enabled: true, gpu: {enabled: true, count: 1}}\n"
+        "trainer: {enabled: true, gpu: {enabled: true, count: 1}}\n"
+    )
+    (fault,) = rankplan.check(tmp_path / "values.yaml").faults
+    assert fault.code == "no-components" and "Helm" in fault.message and fault.help
+
+
 def test_two_files_differ_by_their_processes(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text(ONE)
     (tmp_path / "b.toml").write_text(ONE.replace("[trainer]", "[deployment]\nnum_train_gpus = 2\n[trainer]"))

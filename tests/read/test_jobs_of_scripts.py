@@ -299,7 +299,7 @@ def test_the_entrypoint_of_a_rayjob_is_read(tmp_path: Path) -> None:
     with pytest.raises(PlacementError) as caught:
         load_config(path)
     message = "the entrypoint of this RayJob starts no training job that rankplan reads: it runs `sample.py`"
-    assert (caught.value.line, caught.value.message) == (9, message)
+    assert (caught.value.line, caught.value.message) == (9, f"{message}, which is not here")
 
 
 # ------------------------------------------------------------------------------------------------- no job
@@ -324,6 +324,8 @@ COMMANDS = [
     ("MODEL_ARGS=(--num-layers 36)", f"{NOTHING}only sets variables"),
     ("pip install x\nray start --head --num-gpus 8", f"{NOTHING}runs `pip`, `ray`"),
     ("ray start --head --num-gpus 8\nbash missing.sh", f"{NOTHING}runs missing.sh, which is not here"),
+    ("accelerate launch train_grpo.py", f"{NOTHING}runs `train_grpo.py`, which is not here"),
+    ("wget y\npython mine.py", f"{NOTHING}runs `wget`, `mine.py`; `mine.py` is not here"),
 ]
 A_JOB = "not the config of a job"
 YAML = [

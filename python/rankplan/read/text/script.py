@@ -202,6 +202,8 @@ def _values(started: _Started, lines: Sources, load: Load, warnings: list[Diagno
     ]
     tokens = [*config_names, *started.tokens]
     base = _base(started, lines, load, warnings)
+    if base is None and started.program.task == JOB and _files_after_sign(started):
+        raise PlacementError([started.program.fault])
     word = next(
         (token for token in tokens if token.key == _WORD and str(token.value).endswith((".yaml", ".yml"))), None
     )
@@ -376,9 +378,16 @@ def _started(command: Command, sources: Sources, *, guests: bool = False) -> _St
     configured = next(_options(command, sources, (*_FILES, *_NAMES)), None) is not None
     word = (command.arguments[0].text or "") if command.arguments else ""
     program = program_of(name, place, word=word, guests=guests, text=lambda: _text_of_program(name, place, command))
-    configured = configured or (SIGN in program.takes and bool(divided(command.arguments).files))
     started = _Started(command, _tokens(command, sources, program), program, configured)
-    return started if configured or _first_file(started) is None else replace(started, configured=True)
+    configured = configured or bool(_files_after_sign(started)) or _first_file(started) is not None
+    return replace(started, configured=configured)
+
+
+def _files_after_sign(started: _Started) -> list[str]:
+    """Return the names of the config files after ``@``, for a program that takes them there."""
+    fields = started.command.arguments
+    files = divided(fields).files if SIGN in started.program.takes else []
+    return [_text(fields[file.word])[file.start :] for file in files]
 
 
 def _text_of_program(name: str, place: Place, command: Command) -> str | None:
@@ -403,7 +412,7 @@ def _chosen(found: list[_Started], origin: Text | Entrypoint, sources: Sources) 
     if not jobs:
         return replace(chosen, program=replace(chosen.program, otherwise=_nothing(found, origin)))
     configs = [*_options(chosen.command, sources, _NAMES), *_options(chosen.command, sources, _FILES)]
-    config = configs[0][0] if configs else None
+    config = next((name for name, *_ in configs), next(iter(_files_after_sign(chosen)), None))
     fault = places_nothing(chosen.program.name, config, known=config is None or _UNKNOWN not in config)
     return replace(chosen, program=replace(chosen.program, otherwise=chosen.program.place.of(fault)))
 
@@ -435,7 +444,16 @@ def _nothing(found: list[_Started], origin: Text | Entrypoint) -> Diagnostic:
     if missing is not None:
         return missing.program.place.of(starts_elsewhere(subject, str(missing.command.program)))
     programs = dict.fromkeys(started.command.program for started in found if started.command.program)
-    return origin.place(0, 0).of(starts_nothing(subject, list(programs)))
+    absent = next((started.program for started in largest_first if _is_absent(started)), None)
+    place = origin.place(0, 0) if absent is None else absent.place
+    return place.of(starts_nothing(subject, list(programs), "" if absent is None else absent.name))
+
+
+def _is_absent(started: _Started) -> bool:
+    """Return whether a command starts a program of Python whose file is not here."""
+    program = started.program
+    is_file = program.name.endswith(".py") and started.command.program is not None
+    return is_file and program_file(program.name, program.place.file, started.command.folder) is None
 
 
 def _reject_own(given: Mapping[str, str], followed: Followed, config: Section, sources: Sources) -> None:

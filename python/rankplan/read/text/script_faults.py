@@ -30,8 +30,11 @@ def starts_elsewhere(subject: str, script: str) -> Diagnostic:
     return Diagnostic("no-components", message, f"pass {script}, or {_FOLDER}")
 
 
-def starts_nothing(subject: str, programs: Sequence[str]) -> Diagnostic:
-    """Return the fault of a script that runs only these programs, none of which starts a training job."""
+def starts_nothing(subject: str, programs: Sequence[str], absent: str) -> Diagnostic:
+    """Return the fault of a script that runs only these programs, none of which starts a training job.
+
+    ``absent`` is one of them whose file is not here, so that nothing tells what it does; empty: there is none.
+    """
     trainer = next((name for program in programs for name in [trainer_of_program(program)] if name), None)
     if trainer is not None:
         message = f"{subject} starts {trainer}, whose processes are all alike: it has no placement to check"
@@ -39,6 +42,9 @@ def starts_nothing(subject: str, programs: Sequence[str]) -> Diagnostic:
     what = f"it runs {_first(programs)}" if programs else "it only sets variables"
     message = f"{subject} starts no training job that rankplan reads: {what}"
     help = "pass the script that starts the job, with the key=value words or flags of its trainer"
+    if absent:
+        message += ", which is not here" if list(programs) == [absent] else f"; `{absent}` is not here"
+        help = f"{_FOLDER}, or {help}"
     return Diagnostic("no-components", message, help)
 
 
