@@ -635,3 +635,14 @@ def test_a_config_of_accelerate_alone_is_no_job(tmp_path: Path) -> None:
 def test_other_programs_of_trl_are_no_job(command: str, tmp_path: Path) -> None:
     (fault,) = refused(script(tmp_path, command, x_yaml="learning_rate: 1\n"))
     assert fault.startswith("no-components: `trl ")
+
+
+@pytest.mark.parametrize("name", ["GMPO", "GRPOWithReplayBuffer"])
+def test_trainers_made_of_grpo_place_as_it_does(name: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        f"from trl.experimental.mine import {name}Config, {name}Trainer\n"
+        f"{name}Trainer(args={name}Config(use_vllm=True, vllm_mode='colocate', vllm_tensor_parallel_size=2))\n"
+    )
+    (tmp_path / "run.sh").write_text("accelerate launch --multi_gpu --num_processes 4 mine.py\n")
+    plan = rankplan.plan(tmp_path / "run.sh", "1x8")
+    assert {component: len(rows) for component, rows in plan.items()} == {"actor": 4, "rollout": 2}

@@ -10,7 +10,7 @@ from rankplan.trainers.trl.keys import KEYS
 _ONLINE = r"(grpo|gspo|rloo|online_dpo|nash_md|xpo|async_grpo)(_\w+)?"
 _IMPORTS = (
     r"^\s*(?:from|import)\s+trl\b",
-    r"\b(?:GRPO|RLOO|OnlineDPO|NashMD|XPO|AsyncGRPO)Trainer\b",
+    r"\b(?:GRPO|GMPO|GRPOWithReplayBuffer|RLOO|OnlineDPO|NashMD|XPO|AsyncGRPO)Trainer\b",
 )
 _FLAGS: tuple[Literal["flags"]] = ("flags",)
 

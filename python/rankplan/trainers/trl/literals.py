@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 _LARGEST = 1 << 20
 """The most bytes of a program that are parsed."""
-CLASSES = ("GRPO", "RLOO", "OnlineDPO", "NashMD", "XPO", "AsyncGRPO")
-"""The online trainers, as the names of their configs and trainers begin."""
+CLASSES = ("GRPO", "GMPO", "GRPOWithReplayBuffer", "RLOO", "OnlineDPO", "NashMD", "XPO", "AsyncGRPO")
+"""The online trainers, as the names of their configs and trainers begin: GMPO and the replay buffer are GRPO's own."""
 _CONFIG = re.compile(rf"({'|'.join(CLASSES)})(?:Config|Trainer)")
 _PARSERS = ("TrlParser", "HfArgumentParser")
 
