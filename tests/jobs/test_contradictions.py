@@ -13,6 +13,7 @@ import rankplan
 from rankplan import Plan
 from rankplan.cli.pin import _own_words
 from support.commands import run
+from support.paths import ROOT
 
 RLINF = "cluster: {num_nodes: 2, component_placement: {actor: 0-7, rollout: 8-15}}\n"
 GROUPS = """\
@@ -86,6 +87,13 @@ def test_node_groups_that_the_config_states_otherwise() -> None:
     assert faults(same.replace("0-1", "0")) == [
         "3:15 job-conflict: node group `a` is node 0 here, but nodes 0-1 in the trainer's config"
     ]
+
+
+def test_a_node_group_may_have_more_nodes_than_the_config_counts() -> None:
+    Path("roll.yaml").write_bytes((ROOT / "examples" / "roll.yaml").read_bytes())
+    for nodes in ("0-1", "1-3", "0-5", "3-5"):
+        text = f"job: roll.yaml\nnodes: 6x8\nnode_groups: [{{label: first, node_ranks: {nodes}}}]\n"
+        assert faults(text) == []
 
 
 def test_the_model_of_a_saved_plan_is_its_own() -> None:

@@ -205,9 +205,11 @@ def check_plan(plan: Plan, job: JobFile) -> None:
     ]
     found += _unknown_grouped(plan, job)
     own = {group.label: group for group in (inventory.facts or NO_FACTS).node_groups}
+    same = {rank: rank for rank in range(inventory.num_nodes)}
     for index, stated in enumerate(job.facts(inventory.num_nodes).node_groups):
-        other = own.get(stated.label, stated)
-        if other != stated:
+        other = own.get(stated.label)
+        # A trainer that counts its nodes keeps those of a group that it counts.
+        if other is not None and other not in (stated, stated.renumbered(same)):
             fault = faults.other_group(stated.label, stated.node_ranks, other.node_ranks)
             found.append(job.where("node_groups", index).locate(fault))
     if found:
