@@ -43,6 +43,21 @@ def test_a_command_takes_a_job_file(command: str) -> None:
         assert done.stdout == plain.stdout
 
 
+@pytest.mark.parametrize("config", ["roll.yaml", "quickstart.yaml", "slime.yaml"])
+def test_nodes_that_the_job_may_use_besides_its_own_are_spares(config: str) -> None:
+    """Also for a trainer that counts its nodes: they are on the map, and no warning."""
+    Path(config).write_bytes((ROOT / "examples" / config).read_bytes())
+    each = rankplan.plan(config).inventory.node(0).num_accelerators
+    Path("nodes.yaml").write_text(RACKS.replace("2-3", "2-7").replace("accelerators: 8", f"accelerators: {each}"))
+    Path("wide.job.yaml").write_text(f"job: {config}\nnodes: nodes.yaml\n")
+    checked = run("check", "wide.job.yaml")
+    assert " of 8 nodes" in checked.stdout and "idle-nodes" not in checked.stdout
+    assert run("plan", "wide.job.yaml", "--save", "plan.json").exit_code == 0
+    shown = run("show", "wide.job.yaml").stdout
+    assert "spare" in shown
+    assert run("show", "plan.json").stdout == shown
+
+
 def without_plan(text: str) -> list[str]:
     """Return the lines of a file without what the plan in it knows of its job."""
     return [line for line in text.splitlines() if "sha256:" not in line and '"job": ' not in line]

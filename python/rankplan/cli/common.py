@@ -425,7 +425,7 @@ def shown_on(file: Config, choice: Choice) -> PlanOnNodes:
     try:
         if is_saved(file):
             found = planned(file, choice)
-            return PlanOnNodes(found, choice.among(found.inventory))
+            return PlanOnNodes(found, _around_saved(found, choice))
         job = read(file, choice)
         return PlanOnNodes(job.announced_plan(), job.inventory)
     except PlacementError as error:
@@ -435,11 +435,18 @@ def shown_on(file: Config, choice: Choice) -> PlanOnNodes:
             raise error from None
 
 
+def _around_saved(plan: Plan, choice: Choice) -> Inventory:
+    """Return the nodes that the options state, or else those of a saved plan and the spares of its job."""
+    from rankplan.plans.spares import known_nodes  # most commands draw no plan
+
+    return choice.among(known_nodes(plan))
+
+
 def _refused(file: Config, choice: Choice, error: PlacementError) -> PlanOnNodes:
     """Return a plan that was refused. Raises `PlacementError` if there is none."""
     saved = saved_plan(file, choice.given, **config_arguments(choice))
     if saved is not None:
-        return PlanOnNodes(saved, choice.among(saved.inventory), error)
+        return PlanOnNodes(saved, _around_saved(saved, choice), error)
     job = read(file, choice)
     try:
         found = job.kept().plan

@@ -327,7 +327,9 @@ class Job:
             yield from planned.plan.rule_warnings()
         if not self.assumed:
             states_nodes = self.dialect.name == OWN
-            yield from idle_warnings(planned.plan, self.inventory, self.name, states_nodes=states_nodes)
+            # A job file states what the job may use: the nodes that are left are its spares.
+            nodes = self.inventory if self.stated is None else planned.plan.inventory
+            yield from idle_warnings(planned.plan, nodes, self.name, states_nodes=states_nodes)
 
 
 def read_job(

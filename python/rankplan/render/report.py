@@ -108,8 +108,10 @@ class Report:
 
 
 def nodes_in_use(plan: Plan) -> str:
-    """Return the number of nodes that a plan uses, of those of its inventory if it uses fewer: ``4 of 2,000 nodes``."""
+    """Return the number of nodes that a plan uses, of those that its job may use if it uses fewer: ``4 of 8 nodes``."""
     total, used = plan.inventory.num_nodes, len(used_nodes(plan.values()))
+    if plan.job is not None and plan.job.spares is not None:
+        total += plan.job.spares.num_nodes
     return counted(total, "node") if used == total else f"{used:,} of {counted(total, 'node')}"
 
 
