@@ -34,4 +34,15 @@ def test_nodes_that_a_job_may_not_use_are_excluded(
 ) -> None:
     """Hosts may have names that are those of ranks elsewhere; what is not healthy there is not used here."""
     found = usable(cluster, allowed, job_file({"job": "run.yaml", "nodes": "nodes.yaml"}))
+    assert found.levels == ()
     assert {rank: None if which is None else str(which) for rank, which in found.marks.items()} == excluded
+
+
+def test_the_levels_of_the_inventory_hold_on_the_cluster() -> None:
+    """Ray's nodes have labels without an order. Those that they lack are the inventory's."""
+    racks = {"a": {"labels": {"rack": "x"}}, "b": {"labels": {"rack": "y"}}}
+    allowed = Inventory.from_dict({"levels": ["rack"], **nodes("a", "b", **racks).to_dict()})
+    for cluster in (nodes("b", "a", **racks), nodes("b", "a")):
+        found = usable(cluster, allowed, job_file({"job": "run.yaml", "nodes": "nodes.yaml"}))
+        assert found.levels == ("rack",)
+        assert [found.node(rank).labels for rank in range(2)] == [{"rack": "y"}, {"rack": "x"}]

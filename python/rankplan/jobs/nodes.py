@@ -51,8 +51,8 @@ def usable(cluster: Inventory, allowed: Inventory | None, stated: JobFile | None
     """Return the nodes of a cluster with those excluded that a job may not use.
 
     A job may use the nodes that are in ``allowed`` and healthy there. A node is found by its hostname, else by its
-    address. It gets the labels from ``allowed`` that the cluster does not show. Raises `PlacementError` if the cluster
-    has none of the nodes.
+    address. It gets the labels from ``allowed`` that the cluster does not show, and the network has its levels.
+    Raises `PlacementError` if the cluster has none of the nodes.
     """
     if allowed is None or stated is None:
         return cluster
@@ -67,6 +67,8 @@ def usable(cluster: Inventory, allowed: Inventory | None, stated: JobFile | None
             record = record.changed(labels={**known.labels, **record.labels})
         records.append(record)
     found = cluster.updated(records)
+    if allowed.levels:
+        found = found.with_levels(allowed.levels)
     unusable: list[str] = []
     for rank, record in enumerate(records):
         name = found.names.lasting(rank) or f"node-{rank}"  # a host may be called node-3
