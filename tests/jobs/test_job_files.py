@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -222,6 +224,30 @@ def test_a_job_file_is_no_other_file(folder: Path, option: str) -> None:
     written(folder, "job: verl.sh\nnodes: 2x8\n", "other.job.yaml")
     (only,) = faults(written(folder, f"job: verl.sh\n{option}\n"))
     assert only.startswith("other.job.yaml:") and ": this is a job file, not " in only
+
+
+@pytest.mark.parametrize("folders", ["", "sub/"])
+@pytest.mark.parametrize(
+    "stated",
+    [
+        "job: https://a.example/run.sh",
+        "job: verl.sh\nnodes: s3://a/b.yaml",
+        "job: verl.sh\nbeside: ['http://a/b.json']",
+    ],
+)
+def test_a_url_is_no_path(folder: Path, stated: str, folders: str) -> None:
+    text = stated.replace("verl.sh", "../verl.sh") if folders else stated
+    (fault,) = rankplan.check(written(folder, text, f"{folders}run.job.yaml")).faults
+    assert fault.help == "write the path of a file on this machine; URLs are not read"
+
+
+def test_a_job_of_a_config_does_not_load_the_reader_of_scripts(folder: Path) -> None:
+    """It costs a quarter of a check."""
+    job = written(folder, "job: roll.yaml\nnodes: 4x8\n")
+    code = "import sys, rankplan; rankplan.check(sys.argv[1]).plan['actor_infer']; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, str(job)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "rankplan.read.text.script" not in done.stdout.split()
 
 
 def test_overrides_and_commands_belong_to_the_trainer(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from rankplan.words import counted, did_you_mean, listed, must_be, nodes_text, s
 
 CONFLICT = "job-conflict"
 COMMAND = "emit-command"
+
+_URL = re.compile(r"(?:^|/)[a-z][a-z0-9+.-]*:/")
 
 
 def unknown_key(key: str, near: str | None) -> Diagnostic:
@@ -58,6 +61,8 @@ def no_file(key: str, name: str, reason: str) -> Diagnostic:
     help = "correct the path; it is relative to this file"
     if name.startswith("~"):
         help = "write the path itself, without `~`; it is relative to this file"
+    elif _URL.search(name):
+        help = "write the path of a file on this machine; URLs are not read"
     return Diagnostic("invalid-value", f"`{key}` names {name}, which cannot be read: {reason}", help)
 
 

@@ -26,6 +26,7 @@ from rankplan.plans.plan import Plan
 from rankplan.plans.plan_job import PlanJob
 from rankplan.plans.pool_rules import stated_pool_faults
 from rankplan.plans.rules import TOPOLOGY_RULES, Rules, with_named_levels
+from rankplan.read.text.load import SCRIPTS
 
 
 def with_stated(inventory: Inventory, job: JobFile) -> Inventory:
@@ -176,8 +177,8 @@ def _kept(job: JobFile, overrides: Sequence[str], plan: Plan) -> PlanJob:
     is_file = file.is_file()
     digest = sha256(read_whole(file)).hexdigest() if is_file else None
     command = job.command
-    if command is None and plan.dialect is not None and is_file:
-        from rankplan.jobs.command import own_command  # most job files state no script
+    if command is None and plan.dialect is not None and is_file and job.job.endswith(SCRIPTS):
+        from rankplan.jobs.command import own_command  # it reads a script as bash does
 
         with suppress(PlacementError):  # `emit` and `pin` report it
             command = own_command(job.job, str(job.reader.at((JOB,))), overrides, system=plan.dialect)
