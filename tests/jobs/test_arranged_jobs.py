@@ -195,3 +195,18 @@ def test_nodes_without_names_keep_their_ranks(tmp_path: Path) -> None:
     (tmp_path / "nodes.yaml").write_text(yaml.safe_dump(nodes))
     (fault,) = rankplan.check(job).faults
     assert fault.code == "invalid-value" and "have no hostname and no address" in fault.message
+
+
+def test_a_job_that_can_start_only_if_pinned_is_arranged_too(tmp_path: Path) -> None:
+    """ROLL counts all nodes, so that it cannot start around an excluded one by itself."""
+    (tmp_path / "roll.yaml").write_text("num_gpus_per_node: 8\nactor_train: {device_mapping: 'list(range(0,16))'}\n")
+    entries = [
+        {"ranks": rank, "accelerators": 8, "hostname": f"h{rank}", "labels": {"rack": rack}, "healthy": rank != 1}
+        for rank, rack in enumerate("aabb")
+    ]
+    (tmp_path / "nodes.yaml").write_text(yaml.safe_dump({"levels": ["rack"], "nodes": entries}))
+    job = tmp_path / "run.job.yaml"
+    job.write_text("job: roll.yaml\nnodes: nodes.yaml\ntopology: {keep: {actor_train: {world: rack}}}\n")
+    plan = rankplan.plan(job, pinned=True)
+    assert {plan.inventory.node(rank).hostname for rank in used_nodes(plan.values())} == {"h2", "h3"}
+    assert [fault.code for fault in rankplan.check(job).faults] == ["excluded-resource"]

@@ -94,10 +94,17 @@ def arranged(job: _Job, node_ids: Sequence[str], *, isolate: bool | None, pinned
     """Return a job on the arrangement of its nodes, and its plan there.
 
     The prediction of what the trainer does decides which nodes come first, so that a plan to pin uses the same ones.
-    Where that breaks the rules, nodes are arranged once more, for the plan to pin. Raises `PlacementError` if no
+    Where that breaks the rules, nodes are arranged once more, for the plan to pin. So are nodes on which the trainer
+    cannot start by itself, such as those of ROLL with an excluded one among them. Raises `PlacementError` if no
     arrangement keeps the rules.
     """
-    found = _settled(job, job.placed(isolate=isolate), node_ids, isolate=isolate, pinned=False)
+    try:
+        predicted = job.placed(isolate=isolate)
+    except PlacementError:
+        if not pinned:
+            raise
+        return _settled(job, job.placed(isolate=isolate, pinned=True), node_ids, isolate=isolate, pinned=True)
+    found = _settled(job, predicted, node_ids, isolate=isolate, pinned=False)
     if not pinned:
         return found
     planned = found.job.placed(isolate=isolate, pinned=True)
