@@ -5,9 +5,14 @@ If an output has changed on purpose, run ``python docs/generate.py --outputs``.
 
 from __future__ import annotations
 
+import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+from rankplan.cli import main
 from support.documents import BLOCKS, Block, command_output, commands, in_folder, program_output, programs, run
 
 KINDS = {"sh", "bash", "yaml", "toml", "console", "python", "output", "text"}
@@ -42,6 +47,24 @@ def test_the_commands_that_repair_a_plan_follow_each_other(tmp_path: Path) -> No
     done = [run(folder, "-m", *line.split()) for line in block.text.splitlines()]
     assert [one.returncode for one in done] == [0, 0, 1], [one.stderr for one in done]
     assert done[1].stdout.startswith("3 of 7 ranks move: rollout 0-2, n1 -> n3") and "rollout 0-2" in done[2].stdout
+
+
+def words_in_text() -> Iterator[tuple[Block, str]]:
+    """Yield each command of rankplan that needs a cluster, and so cannot run here."""
+    for block in BLOCKS:
+        if block.kind == "text":
+            lines = block.text.replace("\\\n", "").splitlines()
+            yield from ((block, line) for line in lines if re.match(r"rankplan [a-z]+ ", line))
+
+
+@pytest.mark.parametrize(("block", "line"), list(words_in_text()), ids=location)
+def test_commands_that_need_a_cluster_have_options_that_exist(block: Block, line: str) -> None:
+    _, name, *words = shlex.split(line)
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    own = words[: words.index("--")] if "--" in words else words
+    known = {option for one in command.get_params(click.Context(command)) for option in one.opts}
+    assert {word.partition("=")[0] for word in own if word.startswith("-")} <= known
 
 
 def test_every_block_is_run_or_is_plain_text() -> None:
