@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankplan import Diagnostic
-from rankplan.errors import KeyPath
 from rankplan.sdk import Config, Dialect, Job, Key, Program, anything, fact, switch, text
 
 _AGENTS_PROGRAM = r"(.*\.)?multi_agent_train_\w+"
@@ -44,7 +43,7 @@ def job_of(config: Config) -> Job:
         return DIALECT.parent_job(config)
     values = _values_of_agent(config)
     # Engines are on the actor's GPUs also in asynchronous training.
-    own: dict[KeyPath, Any] = {(name,): value for name, value in values.items()}
+    own: dict[tuple[str | int, ...], Any] = {(name,): value for name, value in values.items()}
     own[(ASYNCHRONOUS.path,)] = None
     return DIALECT.parent_job(config.with_values(own).reporting(config.faults))
 
