@@ -173,7 +173,8 @@ def test_show_beside_other_jobs(tmp_path: Path) -> None:
     rankplan(tmp_path, "plan", "b.yaml", "--inventory", "nodes.yaml", "--save", "b.json")
     rankplan(tmp_path, "plan", "a.yaml", "--inventory", "nodes.yaml", "--save", "a.json")
     done = rankplan(tmp_path, "show", "a.yaml", "--inventory", "nodes.yaml", "--beside", "b.json")
-    assert done.stdout.splitlines()[3:9] == [
+    network = done.stdout.splitlines()[3:9]
+    assert network == [
         "network: 3 nvlink domains, 6 nodes",
         "  nvlink n0  ##  2 nodes: actor",
         "  nvlink n1  ..  2 nodes: spare",
@@ -182,11 +183,7 @@ def test_show_beside_other_jobs(tmp_path: Path) -> None:
         "beside: sft on nodes 4-5",
     ]
     saved = rankplan(tmp_path, "show", "a.json", "--beside", "b.json")
-    assert saved.stdout.splitlines()[3:6] == [
-        "network: 2 nvlink domains, 4 nodes",
-        "  nvlink n0  ##  2 nodes: actor",
-        "  nvlink n2  ++  2 nodes: of sft",
-    ]
+    assert saved.stdout.splitlines()[3:9] == network
     for name in ("map.svg", "map.html"):
         rankplan(tmp_path, "show", "a.yaml", "--inventory", "nodes.yaml", "--beside", "b.json", "-o", name)
         assert "beside: sft on nodes 4-5" in (tmp_path / name).read_text()

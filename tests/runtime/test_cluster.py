@@ -206,7 +206,7 @@ def test_the_command_line_uses_a_running_cluster(cluster: Cluster) -> None:
     config = EXAMPLES / "conf.yaml"
     check = run_program(cluster, "-m", "rankplan", "check", config, "--ray", cluster.address)
     assert check.returncode == 0, check.stderr
-    assert check.stdout.startswith(f"{config}: fine, 1 component, 4 processes on 1 node\n")
+    assert check.stdout.startswith(f"{config}: fine, 1 component, 4 processes on 1 of 4 nodes\n")
     run = run_program(cluster, "-m", "rankplan", "run", config)
     assert run.returncode == 0, run.stderr
     assert [line.split()[:3] for line in run.stdout.splitlines()[-4:]] == [["greeter", str(n), "0"] for n in range(4)]
