@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import rankplan
@@ -17,6 +18,7 @@ from gpu.hold import hold
 from gpu.machine import Card, holding, query
 from gpu.report import Report
 from rankplan import Cluster, Worker
+from rankplan.runtime.nodes.processes import end, family
 
 HELD = 256
 """MiB that a rank, or a stranger, holds on a card."""
@@ -65,21 +67,28 @@ def quickstart(count: int) -> dict[str, Any]:
 
 @contextmanager
 def head() -> Iterator[str]:
-    """Yield the address of a Ray head on this machine, which finds the cards itself."""
+    """Yield the address of a Ray head on this machine, which finds the cards itself.
+
+    It has a folder of its own, by which its processes are found at the end: ``ray stop`` would end every Ray here.
+    """
     tests = str(Path(__file__).resolve().parent.parent)  # where the processes of ranks find the worker class
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (tests, os.environ.get("PYTHONPATH"))))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    ray = [sys.executable, "-m", "ray.scripts.scripts"]
-    start = [*ray, "start", "--head", f"--port={port}", "--include-dashboard=false", "--disable-usage-stats"]
-    done = subprocess.run([*start, "--object-store-memory=200000000"], capture_output=True, text=True, timeout=STARTING)
-    try:
-        if done.returncode:
-            raise OSError(f"ray start fails: {done.stderr.strip()[-400:]}")
-        yield f"127.0.0.1:{port}"
-    finally:
-        subprocess.run([*ray, "stop", "--force"], capture_output=True, timeout=STARTING)
+    start = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", f"--port={port}"]
+    start += ["--include-dashboard=false", "--disable-usage-stats", "--object-store-memory=200000000"]
+    with TemporaryDirectory(
+        prefix="rp-", dir="/tmp", ignore_cleanup_errors=True
+    ) as folder:  # its sockets need a short path
+        own = {**os.environ, "RAY_TMPDIR": folder}
+        try:
+            done = subprocess.run(start, env=own, capture_output=True, text=True, timeout=STARTING)
+            if done.returncode:
+                raise OSError(f"ray start fails: {done.stderr.strip()[-400:]}")
+            yield f"127.0.0.1:{port}"
+        finally:
+            end(family(f"RAY_TMPDIR={folder}"), patience=0.0)
 
 
 def check_ranks(report: Report, cards: list[Card], folder: Path | None) -> None:
