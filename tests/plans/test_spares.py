@@ -144,6 +144,13 @@ def test_other_nodes_are_no_spares_of_a_plan_on_all_of_them() -> None:
     assert spares(plan.placed(known_nodes(plan), [])) == []
 
 
+def test_a_plan_on_other_nodes_has_no_spares_which_may_be_these() -> None:
+    plan, nodes = rankplan.plan("run.job.yaml"), Inventory.load("nodes.yaml")
+    assert spares(plan.on(nodes.reordered([2, 0]))) == ["n1", "n3", "n4"]
+    there = plan.on(nodes.reordered([1, 3]))
+    assert spares(there) == [] and hosts(known_nodes(there)) == ["n1", "n3"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -221,11 +221,11 @@ class Plan(Mapping[str, Component]):
     def placed(self, inventory: Inventory, components: Iterable[Component], rules: Rules | None = None) -> Plan:
         """Return the plan with other components, which keeps the requests if all places are those of this plan.
 
-        It has the rules of this plan unless others are given. On another number of nodes, it has no spares.
+        It has the rules of this plan unless others are given. On other nodes, it has no spares: it may be on these.
         """
         rules = self._rules if rules is None else rules
         job = self._job
-        if job is not None and job.spares is not None and inventory.num_nodes != self._inventory.num_nodes:
+        if job is not None and job.spares is not None and _names(inventory) != _names(self._inventory):
             job = job.without_spares()
         found = Plan(inventory, components, self.mode, self._dialect, rules=rules, job=job)
         if self._requests and list(found) == list(self):
@@ -436,6 +436,11 @@ def check_plan(value: object, name: str = "plan") -> None:
     """Raise ``TypeError`` for an argument that is no plan."""
     if not isinstance(value, Plan):
         raise wrong_type(name, value, "a rankplan.Plan, such as rankplan.plan(config) or Plan.load(path)")
+
+
+def _names(inventory: Inventory) -> list[str]:
+    """Return the names of nodes, whatever their order."""
+    return sorted(inventory.node(rank).name for rank in range(inventory.num_nodes))
 
 
 def _places(component: Component) -> list[tuple[Any, ...]]:
