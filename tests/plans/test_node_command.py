@@ -34,10 +34,10 @@ FIELD = "the field '{}' of a command "
 @pytest.mark.parametrize(
     ("changes", "where", "said"),
     [
-        ({"words": ["x", "{bogus}"]}, "words[1]", FIELD.format("{bogus}") + "is none that rankplan has"),
-        ({"words": ["{port from 1234567890}"]}, "words[0]", "is none that rankplan has"),
-        ({"words": ["{port from \u0663}"]}, "words[0]", "is none that rankplan has"),
-        ({"words": ["{for 12345678901 processes of a}"]}, "words[0]", "is none that rankplan has"),
+        ({"words": ["x", "{bogus}"]}, "words[1]", FIELD.format("{bogus}") + "is unknown"),
+        ({"words": ["{port from 1234567890}"]}, "words[0]", "is unknown"),
+        ({"words": ["{port from \u0663}"]}, "words[0]", "is unknown"),
+        ({"words": ["{for 12345678901 processes of a}"]}, "words[0]", "is unknown"),
         ({"variables": {"K": "{for 2 processes of a}"}}, "variables.K", "must be a word of its own"),
         ({"words": ["-n={for 2 processes of a}"]}, "words[0]", "must be a word of its own"),
         ({"words": ["{endpoints of a from 1}{for 2 processes of a}"]}, "words[0]", "must be a word of its own"),
@@ -65,6 +65,16 @@ def test_a_field_that_nothing_can_fill_in_is_a_fault(changes: dict[str, Any], wh
     (fault,) = error.value.diagnostics
     assert (fault.code, fault.path) == ("invalid-plan", f"job.commands[0].{where}")
     assert said in fault.message and fault.help
+
+
+def test_all_faults_of_a_file_are_reported_together() -> None:
+    file = content(words=["{bogus}"])
+    file["components"]["a"]["rule"] = "0-7"
+    file["job"]["emit"] = {"base": 3}
+    with pytest.raises(PlacementError) as error:
+        Plan.from_dict(file)
+    paths = ["job.commands[0].words[0]", "job.emit.base", "components.a.rule"]
+    assert [fault.path for fault in error.value.diagnostics] == paths
 
 
 def test_numbers_of_fields_have_nine_digits() -> None:

@@ -59,10 +59,10 @@ def _of_text(command: NodeCommand, text: str, *, is_word: bool) -> Iterator[str]
 
 
 def _reason(command: NodeCommand, field: Field | None, *, is_word: bool, is_alone: bool) -> str:
-    """Return what a field must be and is not, empty if it is right."""
+    """Return what is wrong with a field, empty if it is right."""
     match field:
         case None:
-            return "is none that rankplan has"
+            return "is unknown"
         case SizeField() if not (is_word and is_alone):
             return "must be a word of its own"
         case EndpointsField() if not is_word:

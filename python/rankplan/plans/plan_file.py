@@ -126,13 +126,33 @@ def _read(plan: PlanFile, file: str | None) -> Saved:
         inventory, rules, found = _with_cluster(inventory, saved.cluster, file)
         is_cluster_known = not found
         faults += found
+    components, found = _components(saved.components, inventory if is_cluster_known else None)
+    faults += found
+    faults += _no_patterns(saved.names)
+    mode = None if saved.mode is None else PlacementMode[saved.mode]
+    job = None if saved.job is None else PlanJob.of(saved.job)
+    if job is not None:
+        faults += _job_faults(job)
+    if faults:
+        raise _refused(plan, faults)
+    if job is not None and file is not None:
+        job = job.read_in(folder_of(file))
+    actors = [Actors(**actors) for actors in saved.actors]
+    return inventory, components, mode, saved.dialect, saved.requests, rules, job, actors
+
+
+def _components(
+    entries: Iterable[tuple[str, Any, Any]], inventory: Inventory | None
+) -> tuple[list[Component], list[_Fault]]:
+    """Return the components of a plan, and the faults; without an inventory, only their settings of memory are read."""
     components: list[Component] = []
+    faults: list[_Fault] = []
     processes = 0
-    for name, stated, rest in saved.components:
+    for name, stated, rest in entries:
         path: KeyPath = ("components", name)
         memory, found = (None, []) if stated is None else settings_of(stated)
         faults += (((*path, "memory", *inner), fault) for inner, fault in found)
-        if rest is None or found or not is_cluster_known:
+        if rest is None or found or inventory is None:
             continue
         try:
             component = _component(name, inventory, memory, *rest)
@@ -142,21 +162,17 @@ def _read(plan: PlanFile, file: str | None) -> Saved:
             components.append(component)
             processes += len(component)
         check_size(name, processes)
-    faults += _no_patterns(saved.names)
-    mode = None if saved.mode is None else PlacementMode[saved.mode]
-    faults += _no_texts({} if saved.job is None else saved.job.get("emit", {}))
-    if faults:
-        raise _refused(plan, faults)
-    job = None if saved.job is None else PlanJob.of(saved.job)
-    if job is not None and job.commands:
+    return components, faults
+
+
+def _job_faults(job: PlanJob) -> list[_Fault]:
+    """Return the faults of what the job of a plan states together."""
+    faults = _no_texts(job.emit)
+    if job.commands:
         from rankplan.plans.command_rules import command_faults  # few plans have commands
 
-        if found := [(("job", "commands", *at), _of_plan(why)) for at, why in command_faults(job.commands)]:
-            raise _refused(plan, found)
-    if job is not None and file is not None:
-        job = job.read_in(folder_of(file))
-    actors = [Actors(**actors) for actors in saved.actors]
-    return inventory, components, mode, saved.dialect, saved.requests, rules, job, actors
+        faults += ((("job", "commands", *at), _of_plan(why)) for at, why in command_faults(job.commands))
+    return faults
 
 
 def _with_cluster(
