@@ -11,9 +11,8 @@ from rankplan._core import Arrangement, Hierarchy, Problem, RankSet, pack_segmen
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.frozen import frozen
 from rankplan.nodes.topology import Domains
-from rankplan.plans.faults import crowded_domains
 from rankplan.plans.rules import TOGETHER, WORLD, Rules
-from rankplan.plans.topology import SEGMENT, NodeRule, NodeRules
+from rankplan.plans.topology import SEGMENT, NodeRule, NodeRules, crowded
 from rankplan.words import counted, nodes_text
 
 _CAP: KeyPath = ("cap",)
@@ -157,14 +156,12 @@ class Refusal:
 
     def _crowded(self) -> Diagnostic | None:
         """Return the fault of a domain in which more nodes must stay than its cap allows."""
-        pinned = self.task.pinned or [None] * (max(self.task.needed, default=-1) + 1)
-        stays = [node for rank in self.task.needed if (node := pinned[rank]) is not None]
+        pinned = self.task.pinned
+        stays = [node for rank in self.task.needed if pinned and (node := pinned[rank]) is not None]
         for level, most in self.rules.caps.items():
             domains = self.task.domains[level]
             counts = Counter(domains.ids[node] for node in stays)
-            crowded = {domain: count for domain, count in sorted(counts.items()) if count > most}
-            for domain, count in crowded.items():
-                fault = crowded_domains(domains.level, domains.text(domain), count, len(crowded) - 1, most)
+            if fault := crowded(domains, counts, most):
                 return replace(fault, help=_MOVE_FIRST)
         return None
 

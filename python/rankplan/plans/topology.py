@@ -266,11 +266,17 @@ def topology_faults(
     for level, most in rules.caps.items():
         domains = inventory.domains[level]
         counts = _nodes_in_use(parts, inventory, inventory if cluster is None else cluster, level)
-        crowded = {domain: count for domain, count in sorted(counts.items()) if count > most}
-        if crowded:
-            domain, count = next(iter(crowded.items()))
-            text = domains.text(domain)
-            yield ("cap", domains.level), faults.crowded_domains(domains.level, text, count, len(crowded) - 1, most)
+        if fault := crowded(domains, counts, most):
+            yield ("cap", domains.level), fault
+
+
+def crowded(domains: Domains, counts: Mapping[int, int], most: int) -> Diagnostic | None:
+    """Return the fault of domains with more nodes in use than a cap allows; ``counts`` has these nodes by domain."""
+    above = sorted(domain for domain, count in counts.items() if count > most)
+    if not above:
+        return None
+    first, more = above[0], len(above) - 1
+    return faults.crowded_domains(domains.level, domains.text(first), counts[first], more, most)
 
 
 def _nodes_in_use(parts: Mapping[str, Component], inventory: Inventory, cluster: Inventory, level: int) -> Counter[int]:
