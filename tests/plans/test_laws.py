@@ -236,7 +236,7 @@ def test_the_file_does_not_depend_on_how_the_nodes_were_listed() -> None:
 
 def test_a_plan_without_components_names_none() -> None:
     empty = Plan(Inventory.uniform(1, 1), [])
-    with pytest.raises(KeyError, match="the plan has none"):
+    with pytest.raises(KeyError, match="the plan has no components"):
         empty["actor"]
     keep = {"num_nodes": 1, "topology": {"keep": {"actor": {"tp": "node"}}}}
     with pytest.raises(PlacementError) as refused:

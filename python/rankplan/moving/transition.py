@@ -473,7 +473,7 @@ class _Solving:
         )
 
     def _compromise(self, work: Work, members: Sequence[Member]) -> _Compromise:
-        """Return an order of a group that has none in which all wishes hold and the upper bounds fit.
+        """Return an order for a group that cannot keep all wishes and the upper bounds.
 
         These are given up in turn, until an order is found: first the wish that instances keep serving, then that all
         stay awake, then the upper bounds (the lower ones count instead), then both of these. Raises `PlacementError`

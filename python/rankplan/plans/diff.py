@@ -344,7 +344,7 @@ def present_nodes(planned: Inventory, cluster: Inventory) -> list[int | None]:
     """Return, by node rank of a plan, the rank of its node in a live cluster, ``None`` if the cluster lacks it.
 
     Nodes are found as in `same_nodes`, unless the plan names no node and all its nodes have accelerators. Then its
-    nodes are those of the cluster that have accelerators, in their order: a head often has none.
+    nodes are those of the cluster that have accelerators, in their order: a head node often lacks accelerators.
     """
     records = [record for _, record in planned.stretches()]
     if any(record.hostname or record.ip or not record.num_accelerators for record in records):

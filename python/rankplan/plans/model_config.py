@@ -305,13 +305,13 @@ class _Facts:
         quantization = self._quantization
         if quantization is None:
             return 2.0
-        method, bits = str(quantization.get("quant_method")).lower(), self._bits(quantization)
+        method, sizes = str(quantization.get("quant_method")).lower(), self._stated_sizes(quantization)
         if method in _EIGHT_BITS:
-            return min([1.0, *bits])
+            return min([1.0, *sizes])
         # with sparsity_config, zeros are not stored
-        is_stated = bool(bits) and method in _OF_STATED_BITS and not _is_set(quantization.get("sparsity_config"))
+        is_stated = bool(sizes) and method in _OF_STATED_BITS and not _is_set(quantization.get("sparsity_config"))
         stored = _FOUR_BITS if method in _OF_FOUR_BITS or is_stated else _FEWEST_BITS
-        return min([stored, *bits])
+        return min([stored, *sizes])
 
     @property
     def _quantization(self) -> Mapping[str, Any] | None:
@@ -323,8 +323,8 @@ class _Facts:
             raise keys_fault(self.path, f"has `quantization_config` {shown(quantization)}; it must be a mapping")
         return quantization
 
-    def _bits(self, quantization: Mapping[str, Any]) -> list[float]:
-        """Return the bytes of weights that a quantization states."""
+    def _stated_sizes(self, quantization: Mapping[str, Any]) -> list[float]:
+        """Return the bytes of a weight wherever a quantization states its bits."""
         sizes = []
         for key, bits in _leaves(quantization):
             if key not in _BITS_KEYS or bits is None:

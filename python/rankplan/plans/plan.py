@@ -170,7 +170,7 @@ class Plan(Mapping[str, Component]):
 
     def __getitem__(self, name: str) -> Component:
         if name not in self:
-            help = did_you_mean(str(name), self._components, "the components are") or "the plan has none"
+            help = did_you_mean(str(name), self._components, "the components are") or "the plan has no components"
             raise KeyError(f"unknown component {name!r}; {help}")
         return self._components[name]
 

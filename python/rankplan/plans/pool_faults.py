@@ -22,7 +22,7 @@ def two_reserves(nodes: RankSet, first: str, second: str) -> Diagnostic:
 
 
 def bound_of_reserve(key: str, pool: str) -> Diagnostic:
-    """A reserve has a bound on the size of its components: it has none."""
+    """A reserve states a bound on the size of components, but reserves have no components."""
     return Diagnostic("invalid-value", f"`{key}` has no effect: pool `{pool}` is a reserve", f"remove {key}")
 
 

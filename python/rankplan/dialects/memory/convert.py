@@ -161,7 +161,7 @@ def large_bucket(megabytes: Any) -> Any:
 
 
 def large_chunk(fused: Any, tokens: int | None) -> Any:
-    """Return `SMALL` for fused logits in chunks that are larger than the bounds count, or in none."""
+    """Return `SMALL` for fused logits that are undivided, or in larger chunks than the bounds count."""
     return SMALL if fused and (tokens is None or tokens > FUSED_CHUNK) else None
 
 

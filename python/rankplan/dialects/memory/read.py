@@ -347,7 +347,7 @@ def _plain_text(text: str, kind: Kind) -> Any:
 
 
 def _plain_number(text: str, word: str, kind: Kind) -> Any:
-    """Return the number of a text, the text itself if it has none."""
+    """Return the number that a text states, or the text if it states no number."""
     if word == "auto" or _WITH_UNIT.fullmatch(word):
         return RUN_TIME
     try:
