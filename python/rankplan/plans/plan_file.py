@@ -165,16 +165,6 @@ def _components(
     return components, faults
 
 
-def _job_faults(job: PlanJob) -> list[_Fault]:
-    """Return the faults of what the job of a plan states together."""
-    faults = _no_texts(job.emit)
-    if job.commands:
-        from rankplan.plans.command_rules import command_faults  # few plans have commands
-
-        faults += ((("job", "commands", *at), _of_plan(why)) for at, why in command_faults(job.commands))
-    return faults
-
-
 def _with_cluster(
     inventory: Inventory, cluster: Mapping[str, Any], file: str | None
 ) -> tuple[Inventory, Rules, list[_Fault]]:
@@ -245,13 +235,17 @@ def _of_sizes(error: PlacementError) -> PlacementError:
     return PlacementError([replace(one, path="parallel") for one in error.diagnostics])
 
 
-def _no_texts(options: Mapping[str, Any]) -> list[_Fault]:
-    """Return the faults of options of ``rankplan emit`` that commands use before a launcher is known."""
+def _job_faults(job: PlanJob) -> list[_Fault]:
+    """Return the faults of the commands of a job, and of options that are used before a launcher is known."""
     faults: list[_Fault] = []
     for key in (BASE, TO):
-        value = options.get(key, "")
+        value = job.emit.get(key, "")
         if not isinstance(value, str) or "\0" in value:
             faults.append((("job", "emit", key), _of_plan(f"`{key}` is {shown(value)}; it must be text")))
+    if job.commands:
+        from rankplan.plans.command_rules import command_faults  # few plans have commands
+
+        faults += ((("job", "commands", *at), _of_plan(why)) for at, why in command_faults(job.commands))
     return faults
 
 
