@@ -114,6 +114,21 @@ def test_help_has_the_trainers_keys_and_their_lines(tmp_path: Path) -> None:
     assert "`actor_rollout_ref.rollout.tensor_model_parallel_size: 4` (line 11) (" in str(share.help)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_share_is_changed_where_it_is_stated(tmp_path: Path, engine: str, *, own: bool) -> None:
+    """Only a fully asynchronous rollout reads ``standalone_gpu_memory_utilization``."""
+    text = VERL.replace("STRATEGY", "fsdp2").replace("name: vllm", f"name: {engine}")
+    text += "    standalone_gpu_memory_utilization: 0.7\n"
+    (tmp_path / "verl.yaml").write_text(text + ("rollout: {nnodes: 1, n_gpus_per_node: 8}\n" if own else ""))
+    spelling = read_job(tmp_path / "verl.yaml", "2x8").planned().sources.spellings["rollout"]
+    assert isinstance(spelling, KeySpelling)
+    name = "standalone_gpu_memory_utilization" if own else "gpu_memory_utilization"
+    path = ("actor_rollout_ref", "rollout", name)
+    assert spelling.place("share") == path
+    assert spelling.values({"share": 0.3}) == {path: 0.3}
+
+
 def test_a_trainer_that_cannot_offload_is_told_the_strategy_that_can(tmp_path: Path) -> None:
     text = str(_help(tmp_path, "fsdp")["memory-exceeded"].help)
     assert "fsdp_config.offload_policy: true` (line 8) and `actor_rollout_ref.actor.strategy: fsdp2` (line 6)" in text

@@ -313,6 +313,15 @@ def test_engines_of_the_fully_asynchronous_rollout_have_a_share_of_their_own(
     assert memory.share == share
 
 
+def test_a_share_that_is_stated_counts_in_a_config_with_unknown_defaults(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    words = "actor_rollout_ref.rollout.name=vllm actor_rollout_ref.rollout.gpu_memory_utilization=0.8"
+    words += " actor_rollout_ref.model.path=Qwen/Qwen3-8B trainer.nnodes=1"
+    path.write_text(f"python3 -m verl.trainer.main_ppo --config-name mine {words}\n")
+    memory = rankplan.plan(path, "1x8")["rollout"].memory
+    assert memory is not None and memory.share == 0.8
+
+
 def test_a_share_of_standalone_engines_changes_no_others() -> None:
     usual, stated = planned("verl", {}), planned("verl", {STANDALONE_SHARE: 0.8})
     assert stated["rollout"].memory == usual["rollout"].memory

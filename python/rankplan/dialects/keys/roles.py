@@ -11,6 +11,9 @@ from rankplan.dialects.keys.key import ANY_ROLE, Entry, Key, Kind, below, path_b
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
 
+OF_ROLE = "of_role"
+"""The fact of a component that has the keys of another component's role: the name of that component."""
+
 GUESSED = frozenset(
     {
         "",

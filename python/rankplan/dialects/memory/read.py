@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key, Kind
-from rankplan.dialects.keys.roles import GUESSED, Role, Setting
+from rankplan.dialects.keys.roles import GUESSED, OF_ROLE, Role, Setting
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, SMALL, Foreign, Unread
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
@@ -70,7 +70,7 @@ class MemoryReader:
         Values of a wrong type are recorded.
         """
         for role in self._roles:
-            section = role.section(component)
+            section = role.section(facts.get(OF_ROLE, component))
             if section is not None:
                 subject = _Subject(component, role, section, facts)
                 reading = self._reading(subject)

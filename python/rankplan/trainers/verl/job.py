@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from rankplan._core import Taken
 from rankplan.dialects.interface.job import Job
 from rankplan.dialects.keys.config import Config
+from rankplan.dialects.keys.roles import OF_ROLE
 from rankplan.dialects.placing.placer import Placer
 from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import ASSUMED
@@ -184,7 +185,7 @@ class VerlJob(Job):
             self.teachers.place(placer, teachers, placer.share(USERS))
         if self.rollout.pool is not None:
             name = "rollout" if self.rollout.gpus_per_server is None else "rollout_standalone"
-            facts = {"has_own_share": self.has_own_share}
+            facts = {OF_ROLE: "rollout_standalone" if self.has_own_share else "rollout"}
             self.rollout.engines.place_alone(placer, name, self.rollout.pool, "rollout_pool_", facts)
         for actors in self.actors:
             placer.hold(actors)

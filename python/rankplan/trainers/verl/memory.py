@@ -92,13 +92,6 @@ def _released(enabled: Any, can_sleep: Any, name: Any, lora: Any) -> str | None:
     return "host" if name == "vllm" else None
 
 
-def _share(of_vllm: float | None, has_own: Any, standalone: float | None, usual: float) -> float:
-    """Return the share of an engine; those of ``FullyAsyncLLMServerManager`` on nodes of their own may have theirs."""
-    if of_vllm is not None:
-        return of_vllm
-    return standalone if has_own and standalone is not None else usual
-
-
 def _offloaded(section: str, *, only: str) -> Setting:
     """Return the setting of the weights and the optimizer that leave the accelerators between turns."""
     weights, optimizer = switch(f"{section}.param_offload"), switch(f"{section}.optimizer_offload")
@@ -371,8 +364,13 @@ def _engine(
     name: Key[str | None],
     dtype: Key[str],
     disaggregated: Key[Any],
+    own_share: tuple[str, ...] = (),
 ) -> Role:
-    """Return the role of engines with their keys in a section; ``requests`` is the most that they serve at once."""
+    """Return the role of engines with their keys in a section.
+
+    ``requests`` is the most that they serve at once; ``own_share`` is the key of their share that counts before the
+    usual one, if there is any.
+    """
     vllm = f"{section}.engine_kwargs.vllm"
     sglang = f"{section}.engine_kwargs.sglang"
     max_sequences = size(f"{section}.max_num_seqs", default=requests)
@@ -381,20 +379,15 @@ def _engine(
     small_effects = [f"{vllm}.{key}" for key in VLLM_EFFECTS]
     small_effects += [f"{sglang}.{key}" for key in SGLANG_EFFECTS]
     bucket = "update_weights_bucket_megabytes"
+    name_of_share = "gpu_memory_utilization"
+    shares_of_verl = (*own_share, f"{section}.{name_of_share}")
 
     def of_vllm(make: Callable[..., Key[Any]], key: str, default: Any = None) -> Key[Any]:
         """Return the key of an argument of vLLM, which counts before verl's own."""
         return make(f"{vllm}.{key}", default=default, fallbacks=(f"{section}.{key}",))
 
     settings = (
-        setting(
-            "share",
-            share(f"{vllm}.gpu_memory_utilization"),
-            fact("has_own_share"),
-            share(f"{section}.standalone_gpu_memory_utilization"),
-            share(f"{section}.gpu_memory_utilization", default=0.5),
-            by=_share,
-        ),
+        setting("share", share(f"{vllm}.{name_of_share}", default=0.5, fallbacks=shares_of_verl)),
         setting("length", of_vllm(size, "max_model_len")),
         setting("sequences", of_vllm(size, "max_num_seqs", requests), only="vllm"),
         setting(
@@ -450,13 +443,24 @@ ROLES = (
     _critic(),
     _reference(),
     _engine(
-        {"rollout": keys.ROLLOUT, "rollout_standalone": keys.ROLLOUT},
+        {"rollout": keys.ROLLOUT},
         keys.ROLLOUT,
         _MODEL_PATH,
         requests=256,
         name=keys.ENGINE_NAME,
         dtype=_ENGINE_DTYPE,
         disaggregated=keys.DISAGGREGATED,
+    ),
+    # FullyAsyncLLMServerManager: `VerlJob` tells which engines have this role
+    _engine(
+        {"rollout_standalone": keys.ROLLOUT},
+        keys.ROLLOUT,
+        _MODEL_PATH,
+        requests=256,
+        name=keys.ENGINE_NAME,
+        dtype=_ENGINE_DTYPE,
+        disaggregated=keys.DISAGGREGATED,
+        own_share=(f"{keys.ROLLOUT}.standalone_gpu_memory_utilization",),
     ),
     _engine(
         {"reward": keys.REWARD_ENGINE},
