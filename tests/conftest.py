@@ -29,8 +29,8 @@ os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_TOKEN_PATH=str(TOKEN), R
 for name in ("RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RANKPLAN_NODE_RANK", "RLINF_NODE_RANK"):
     os.environ.pop(name, None)
 
-# No deadline, so that a slow machine fails no test. A commit has the same examples in each run, so that no change fails
-# by a fault that it does not have; HYPOTHESIS_PROFILE=deep tries many others.
+# No deadline, so that a slow machine fails no test. The examples are the same in each run, so that a change fails only
+# by its own faults; HYPOTHESIS_PROFILE=deep tries many others.
 settings.register_profile("quick", deadline=None, derandomize=True)
 settings.register_profile("deep", deadline=None, max_examples=4000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))

@@ -93,7 +93,7 @@ def test_a_base_is_merged_by_name(base: Path, tmp_path: Path) -> None:
     ("before", "after", "message", "line"),
     [
         (GROUP, f"{GROUP}\n        replicas: 3", "`replicas` of rollout is 3; the plan needs 1", 31),
-        (GROUP, f"{GROUP}\n        numOfHosts: 2", "`numOfHosts` of rollout is 2; the plan has none", 31),
+        (GROUP, f"{GROUP}\n        numOfHosts: 2", "`numOfHosts` of rollout is 2, but the plan does not set it", 31),
         (GROUP, "groupName: other", "other is in no group of the plan", 30),
         ("900Gi", '900Gi, nvidia.com/gpu: "2"', "`nvidia.com/gpu` of ray-worker is '2'; the plan needs '8'", 27),
         ("ttlSecondsAfterFinished: 600", "backoffLimit: 2", "`backoffLimit` is 2; the plan needs 0", 8),

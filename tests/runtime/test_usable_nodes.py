@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from rankplan import Inventory
+from rankplan import Inventory, PlacementError
 from rankplan.jobs.nodes import usable
 from rankplan.jobs.reader import job_file
 
@@ -46,3 +46,10 @@ def test_the_levels_of_the_inventory_hold_on_the_cluster() -> None:
         found = usable(cluster, allowed, job_file({"job": "run.yaml", "nodes": "nodes.yaml"}))
         assert found.levels == ("rack",)
         assert [found.node(rank).labels for rank in range(2)] == [{"rack": "y"}, {"rack": "x"}]
+
+
+def test_a_cluster_without_any_of_the_nodes_is_a_fault() -> None:
+    job = job_file({"job": "run.yaml", "nodes": "nodes.yaml"})
+    with pytest.raises(PlacementError, match="none of the `nodes` is in the cluster, which has a, b") as caught:
+        usable(nodes("a", "b"), nodes("c"), job)
+    assert caught.value.code == "plan-mismatch"

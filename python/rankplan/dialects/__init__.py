@@ -163,7 +163,7 @@ def no_job(config: Mapping[Any, Any]) -> Diagnostic | None:
     if program is not None and program.task and program.system in (None, name):
         return program.fault
     if name is None and program is not None and isinstance(config.get(SECTION), str):
-        return program.fault  # `--cluster NAME` of a program that is none of rankplan's
+        return program.fault  # `--cluster NAME` of a program that rankplan does not know
     if name is None:
         text = description(config, config.document.file if isinstance(config, Section) else None)
     else:

@@ -249,5 +249,5 @@ def in_job_file(section: str, lines: Sequence[str]) -> str:
 def no_such_nodes(cluster: Inventory) -> Diagnostic:
     """Return the fault of a job whose nodes the cluster does not have."""
     names = listed([cluster.node(rank).name for rank in range(cluster.num_nodes)], 8)
-    message = f"the cluster has none of these nodes; it has {names}"
+    message = f"none of the `nodes` is in the cluster, which has {names}"
     return Diagnostic("plan-mismatch", message, "name the hostnames or addresses that Ray has, or remove `nodes`")

@@ -48,11 +48,11 @@ def nodes_of(job: JobFile) -> Inventory:
 
 
 def usable(cluster: Inventory, allowed: Inventory | None, stated: JobFile | None) -> Inventory:
-    """Return the nodes of a cluster with those excluded that a job may not use.
+    """Return the nodes of a cluster, and exclude those that a job may not use.
 
     A job may use the nodes that are in ``allowed`` and healthy there. A node is found by its hostname, else by its
-    address. It gets the labels from ``allowed`` that the cluster does not show, and the network has its levels.
-    Raises `PlacementError` if the cluster has none of the nodes.
+    address. Labels that the cluster does not show, and the levels of the network, are those of ``allowed``. Raises
+    `PlacementError` if no node of ``allowed`` is in the cluster.
     """
     if allowed is None or stated is None:
         return cluster

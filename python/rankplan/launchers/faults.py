@@ -282,7 +282,7 @@ def unknown_group(name: str) -> Diagnostic:
 
 def unplanned_field(field: str, users: Any) -> Diagnostic:
     """Return the conflict of a field of the base that the plan does not have."""
-    return Diagnostic(CONFLICT, f"{field} is {shown(users)}; the plan has none", "remove it")
+    return Diagnostic(CONFLICT, f"{field} is {shown(users)}, but the plan does not set it", "remove it")
 
 
 def other_value(field: str, users: Any, ours: Any) -> Diagnostic:
@@ -378,7 +378,7 @@ def lost_field(field: str, ours: Any) -> Diagnostic:
 
 def added_field(field: str, users: Any) -> Diagnostic:
     """Return the fault of a field that the plan does not have."""
-    return Diagnostic(CHANGED, f"{field} is {shown(users)}; the plan has none", _RESTORE)
+    return Diagnostic(CHANGED, f"{field} is {shown(users)}, but the plan does not set it", _RESTORE)
 
 
 def changed_field(field: str, users: Any, ours: Any) -> Diagnostic:

@@ -37,7 +37,7 @@ class ReadConfig:
         return self.key_paths | self.reader.paths_read
 
     def decides(self, warning: Diagnostic) -> bool:
-        """Return whether a warning is about the placement: about none, about one that decides, or from the dialect."""
+        """Return whether a warning is about a value that decides the placement, about no value, or is a dialect's."""
         if warning.code not in ("not-run", "not-read") or warning in self.reader.faults.warnings:
             return True
         path = warning.path or ""

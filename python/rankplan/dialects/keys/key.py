@@ -65,7 +65,7 @@ class Key(Generic[T]):
     and the largest size; ``None`` is no limit. The value is the name of one of the ``sections`` at the top of a config,
     if there are any. ``reads`` makes the value of what is written, if its type is none of the kinds; it raises
     `Invalid`, or `PlacementError`. ``schema`` is the JSON schema of such a value. ``absent`` are texts that count as no
-    value. ``takes_null``: a null that is written says something of its own about the memory, and not the default.
+    value. ``takes_null``: for the memory, a null in a config is a value of its own, and does not stand for the default.
     """
 
     path: str
@@ -258,7 +258,7 @@ class Entry:
 
 @lru_cache(maxsize=4096)
 def path_of(dotted: str) -> KeyPath:
-    """Return the parts of a dotted path. The paths of keys are kept: every config is asked for them."""
+    """Return the parts of a dotted path. Paths are cached, because every config is read by the same ones."""
     return tuple(dotted.split("."))
 
 

@@ -190,7 +190,7 @@ def pin(
     config = opened(config)
     saved = saved_plan(config, None, dialect, overrides)
     planned = _planner(config, saved, dialect, overrides, without, isolate=isolate)
-    check_command(command)  # after the job: one that cannot be pinned may need a program that this machine lacks
+    check_command(command)  # last: a job that cannot be pinned may start a program that is not on this machine
     head = head_of(ray)
     say: Tell = tell or (lambda told: None)
     binding = _looked_at(planned, head, say, node_order, lenient=others == "pass", saved=saved)

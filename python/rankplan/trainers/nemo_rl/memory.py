@@ -34,7 +34,7 @@ _NO_LANGUAGE = {
     "freeze_sound_encoder",
     "freeze_sound_projection",
 }
-"""Parts of a model that can be frozen, and that no bound counts."""
+"""Keys that freeze parts of a model other than the language model; no bound counts these parts."""
 _VLLM_KWARGS = f"{keys.GENERATION}.vllm_kwargs"
 
 
@@ -90,7 +90,7 @@ def _as_checkpoint(name: Any) -> Any:
 
 
 def _frozen(config: Any) -> Any:
-    """Return `EFFECT` for a part of the model without gradients that is not of vision or sound.
+    """Return `EFFECT` if a part of the language model may be frozen.
 
     The keys are arguments of the model's own ``freeze``.
     """

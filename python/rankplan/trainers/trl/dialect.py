@@ -7,10 +7,12 @@ from typing import Literal
 from rankplan.sdk import Dialect, Program, Tried
 from rankplan.trainers.trl.keys import KEYS
 
+CLASSES = ("GRPO", "GMPO", "GRPOWithReplayBuffer", "RLOO", "OnlineDPO", "NashMD", "XPO", "AsyncGRPO")
+"""The online trainers, as the names of their configs and trainers begin: GMPO and the replay buffer are GRPO's own."""
 _ONLINE = r"(grpo|gspo|rloo|online_dpo|nash_md|xpo|async_grpo)(_\w+)?"
 _IMPORTS = (
     r"^\s*(?:from|import)\s+trl\b",
-    r"\b(?:GRPO|GMPO|GRPOWithReplayBuffer|RLOO|OnlineDPO|NashMD|XPO|AsyncGRPO)Trainer\b",
+    rf"\b(?:{'|'.join(CLASSES)})Trainer\b",
 )
 _FLAGS: tuple[Literal["flags"]] = ("flags",)
 

@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rankplan.trainers.trl.dialect import CLASSES
+
 _LARGEST = 1 << 20
 """The most bytes of a program that are parsed."""
-CLASSES = ("GRPO", "GMPO", "GRPOWithReplayBuffer", "RLOO", "OnlineDPO", "NashMD", "XPO", "AsyncGRPO")
-"""The online trainers, as the names of their configs and trainers begin: GMPO and the replay buffer are GRPO's own."""
 _CONFIG = re.compile(rf"({'|'.join(CLASSES)})(?:Config|Trainer)")
 _PARSERS = ("TrlParser", "HfArgumentParser")
 

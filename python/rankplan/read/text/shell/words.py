@@ -22,7 +22,8 @@ _UNREAD = re.compile(r"`(?:\\.|[^`\\])*`|\$'(?:\\.|[^'\\])*'|\$[?!$-]", re.DOTAL
 _PLACEHOLDER = re.compile(r"<[A-Za-z][\w.-]*>(?=[\s:,;)<]|\Z)")
 """What a document puts in the place of a value, such as ``<node1_ip>``.
 
-It is text, though bash takes it for redirections: then its reader is told which value is wrong, not what comes of it.
+bash reads it as redirections (``cmd <in> out``). No script that trainers ship has them in this form, but some have
+placeholders: as text, each is a value, and a message can name it.
 """
 
 
