@@ -436,31 +436,26 @@ def _engine(
 
 _TEACHER_MODELS = f"{keys.TEACHERS}.teacher_models"
 _TEACHER = "@.inference"
+_STANDALONE_SHARE = f"{keys.ROLLOUT}.standalone_gpu_memory_utilization"
+"""The share of the engines of `FullyAsyncLLMServerManager`: `VerlJob` tells which engines have this role."""
 _ENGINE_DTYPE = text(f"{keys.ROLLOUT}.dtype", default="bfloat16")
 
 ROLES = (
     _actor(),
     _critic(),
     _reference(),
-    _engine(
-        {"rollout": keys.ROLLOUT},
-        keys.ROLLOUT,
-        _MODEL_PATH,
-        requests=256,
-        name=keys.ENGINE_NAME,
-        dtype=_ENGINE_DTYPE,
-        disaggregated=keys.DISAGGREGATED,
-    ),
-    # FullyAsyncLLMServerManager: `VerlJob` tells which engines have this role
-    _engine(
-        {"rollout_standalone": keys.ROLLOUT},
-        keys.ROLLOUT,
-        _MODEL_PATH,
-        requests=256,
-        name=keys.ENGINE_NAME,
-        dtype=_ENGINE_DTYPE,
-        disaggregated=keys.DISAGGREGATED,
-        own_share=(f"{keys.ROLLOUT}.standalone_gpu_memory_utilization",),
+    *(
+        _engine(
+            {name: keys.ROLLOUT},
+            keys.ROLLOUT,
+            _MODEL_PATH,
+            requests=256,
+            name=keys.ENGINE_NAME,
+            dtype=_ENGINE_DTYPE,
+            disaggregated=keys.DISAGGREGATED,
+            own_share=own_share,
+        )
+        for name, own_share in (("rollout", ()), ("rollout_standalone", (_STANDALONE_SHARE,)))
     ),
     _engine(
         {"reward": keys.REWARD_ENGINE},
