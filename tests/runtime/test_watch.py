@@ -11,6 +11,7 @@ from rankplan import Inventory, Plan, Request, plan
 from rankplan.runtime.live.binding import Binding
 from rankplan.runtime.live.watch import Watch
 from rankplan.runtime.nodes.nodes import Nodes
+from rankplan.runtime.ray import timeouts
 from rankplan_hook.names import METADATA
 from support.claims import pins_of
 from support.configs import from_overrides
@@ -172,6 +173,33 @@ def test_a_look_at_ending_actors_does_not_replace_one_at_all_of_them() -> None:
     assert live is not None and live.compared is not None and live.differences == ()
     counts = live.compared
     assert (counts.up, counts.on_nodes, counts.on_accelerators, counts.untold) == (4, 4, 2, 2)
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_the_report_waits_for_what_is_free_on_the_nodes(monkeypatch: pytest.MonkeyPatch, in_time: bool) -> None:
+    """The actor of an engine holds one of its two bundles; the other accelerator is told once nothing else is free."""
+    found = Cluster([(SECOND, 4), (FIRST, 4)])
+    claims: dict[str, Any] = {}
+    for number, address in enumerate((SECOND, FIRST)):
+        claims[f"{number}/0"] = {"job": MINE, "group": (group := found.group([address] * 4, [1] * 4))}
+        for bundle in (0, 2, 3) if number else range(4):
+            found.actor(address, [bundle], group=group, bundle=bundle)
+    found.task(FIRST, -1.0)
+    requests = [Request("rollout", None, (1,) * 4, (node,) * 4) for node in range(2)]
+    watch = pinned(found, requests, claims, only="rollout")
+    reported = []
+    monkeypatch.setattr(watch, "_up", lambda: reported.append(watch.seen.live))
+    watch.look()
+    assert watch.seen.live is not None and watch.seen.seconds is not None and not reported
+    if in_time:
+        found.task(FIRST, 1.0)
+    else:
+        monkeypatch.setattr(timeouts, "FREE", 0.0)
+    for _ in range(2):
+        watch.look()
+    (live,) = reported
+    assert live is not None and live.compared is not None and live.compared.ranks == 4
+    assert live.compared.untold == int(not in_time)
 
 
 def test_ranks_that_do_not_come_up_in_time_are_in_the_report() -> None:

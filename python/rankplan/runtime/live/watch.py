@@ -31,7 +31,7 @@ from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import GroupEntry, Tables
 from rankplan.runtime.usage.look import look, short
-from rankplan.runtime.usage.model import Compared, Live, LiveActor, LiveGroup
+from rankplan.runtime.usage.model import Compared, Difference, Live, LiveActor, LiveGroup
 from rankplan.words import counted
 
 _REFUSED = ("NO_RESOURCES", "INFEASIBLE")
@@ -87,6 +87,7 @@ class Watch:
         self._started = self._told_life = time.monotonic()
         self._since: dict[object, float] = {}
         self._compared: object = None
+        self._reported: tuple[Difference, ...] | None = None
         self._running = False
         self._jobs: set[str] = set()
 
@@ -271,14 +272,19 @@ class Watch:
         if compared is None:
             return
         if compared.up >= compared.ranks:
-            self._compared = (actors, groups)
-            self._accept(live, compared)
+            if is_final := self._is_final(compared):
+                self._compared = (actors, groups)
+            self._accept(live, compared, report=is_final)
         elif is_late:
             self._note("timeout", f"after {self._timeout:g} s, {compared.up} of {compared.ranks} ranks are up")
             self.seen.partial = live
 
-    def _accept(self, live: Live, compared: Compared) -> None:
-        """Take a look in which all ranks are up, and report what is not where the plan has it.
+    def _is_final(self, compared: Compared) -> bool:
+        """Whether a later look will not tell more: the head hears later what is free on a node than who is there."""
+        return not compared.untold or self._lasts("untold", timeouts.FREE)
+
+    def _accept(self, live: Live, compared: Compared, *, report: bool) -> None:
+        """Take a look in which all ranks are up, and tell what is not where the plan has it.
 
         A look that tells less than the one before is left out: its actors are ending, and release what they held.
         """
@@ -286,13 +292,14 @@ class Watch:
         if before is not None and _told(compared) < _told(before.compared):
             return
         self.seen.live = live
+        self.seen.seconds = self.seen.seconds or time.monotonic() - self._started
         for difference in live.differences:
             is_wrong_card = difference.kind == "accelerators" and self._strict
             if difference.kind == "node" or is_wrong_card:
                 fault = wrong_place(difference.component, difference.ranks, difference.planned, difference.found)
                 self._fault(("wrong", difference), fault)
-        if before is None or before.differences != live.differences:
-            self.seen.seconds = self.seen.seconds or time.monotonic() - self._started
+        if report and self._reported != live.differences:
+            self._reported = live.differences
             self._up()
 
     def _claims(self, live: Live) -> Claims:

@@ -36,6 +36,7 @@ WATCH = 0.5  # asking the head which ranks and nodes are dead takes milliseconds
 
 # Programs that are pinned to a plan.
 PINNED = 600.0  # pin(timeout): from the first group to the last rank, trainers load models of hundreds of GiB
+FREE = 5.0  # the head hears within 0.1 s what is free on a node, on a busy machine after some seconds
 LOOK = 1.0  # three tables of the head, in milliseconds each
 SAMPLE = 0.1  # reading eight cards takes milliseconds; an allocator keeps what it has reserved for longer
 JOBS = 3.0  # the head notices within a second that the driver of a job has ended
