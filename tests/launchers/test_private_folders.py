@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -54,7 +55,59 @@ def test_the_folder_is_private_and_goes_with_the_script(
     assert list((tmp_path / "shared").iterdir()) == []
 
 
+INTERRUPTED = """#!/bin/sh
+kill -TERM $PPID $$
+exec {rm} "$@"
+"""
+"""What removes the folder, and gets a second signal before that, as the script does."""
+
+
+@pytest.mark.parametrize("target", ["torchrun", "mpirun"])
+def test_a_second_signal_does_not_keep_the_folder(target: str, tmp_path: Path) -> None:
+    with started(target, tmp_path, "60") as process:
+        assert process.stdout is not None and process.stdout.readline().startswith("700 ")
+        (remove := tmp_path / "bin" / "rm").write_text(INTERRUPTED.format(rm=shutil.which("rm")))
+        remove.chmod(0o755)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 143
+    assert list((tmp_path / "shared").iterdir()) == []
+
+
 # ----------------------------------------------------------------------------------------------------------- Slurm
+
+
+SRUN = """#!/bin/sh
+case "$*" in *"bash -c"*) ;; *) echo STEP; exec sleep 60;; esac
+end() {
+  read -r each </proc/$PPID/task/$PPID/children
+  for one in $each; do [ $one = $$ ] || kill -TERM $one; done
+  kill -TERM $PPID
+  exit
+}
+trap end USR1
+for one in 1 2 3 4; do echo ready; done
+while :; do sleep 0.05; done
+"""
+"""Steps. The one that holds the folder signals the script and its children again when it gets SIGUSR1, at the end."""
+
+
+def test_a_batch_script_that_is_signalled_again_removes_the_folder(tmp_path: Path) -> None:
+    """Slurm signals every process of a job that is cancelled; those of a heterogeneous job get several signals."""
+    programs = {"srun": SRUN, "sbcast": "#!/bin/sh\n", "scontrol": "#!/bin/sh\nprintf 'n0\\nn1\\nn2\\nn3\\n'\n"}
+    (tmp_path / "bin").mkdir()
+    for name, text in programs.items():
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "shared").mkdir()
+    script = tmp_path / "train.sbatch"
+    script.write_text(rankplan.emit(planned("v01"), "slurm", EmitOptions(command="python {}.py")))
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    environment = {"PATH": path, "TMPDIR": str(tmp_path / "shared"), "SLURM_JOB_NODELIST": "n[0-3]"}
+    with subprocess.Popen(["bash", str(script)], env=environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "STEP\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 143
+    assert list((tmp_path / "shared").iterdir()) == []
 
 
 @pytest.fixture(scope="module")

@@ -109,9 +109,9 @@ def test_slurm_ends_a_job_with_the_exit_code_of_a_rank(cluster: Slurm, tmp_path:
     program.write_text('#!/bin/sh\n[ "$1" = actor ] || exec sleep 60\nsleep 1\nexit 7\n')
     program.chmod(0o755)
     text = rankplan.emit(plan, "slurm", EmitOptions(command=f"{program} {{}}"))
-    ends = "trap '\n  kill $(jobs -p)"
+    ends = "trap '\n  trap"
     assert ends in text
-    output = cluster.run(text.replace(ends, "trap '\n  echo CODE $?; kill $(jobs -p)"))
+    output = cluster.run(text.replace(ends, "trap '\n  echo CODE $?; trap"))
     assert "CODE 7" in output and "task 0: Exited with exit code 7" in output
 
 

@@ -27,6 +27,10 @@ WAIT = (
 """The last lines of a script that has started its components in the background."""
 
 
+LAST_SIGNAL = 'trap "" TERM INT HUP'
+"""The first command at the end of a script: Slurm signals all its processes, some of them more than once."""
+
+
 def wait_lines(serving: int, others: int) -> Iterator[str]:
     """Yield the last lines of a script that has started so many servers and so many other commands in the background.
 
@@ -113,10 +117,10 @@ def commands_read(plan: Plan, text: str, pattern: Callable[[str], str]) -> dict[
 def folder_lines(parent: str) -> Iterator[str]:
     """Yield the lines that make ``$folder``, a new folder of this user alone, and remove it when the script ends.
 
-    The script ends its background jobs first. Signals end it, too.
+    The script ends its background jobs first. Signals end it, too, and those that follow do not interrupt its end.
     """
     yield f'folder=$(mktemp -d "{parent}/rankplan-XXXXXXXXXX")'
-    yield """trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$folder"' EXIT"""
+    yield f"""trap '{LAST_SIGNAL}; kill $(jobs -p) 2>/dev/null || true; rm -rf "$folder"' EXIT"""
     yield "trap 'exit 143' TERM"
     yield "trap 'exit 130' INT"
     yield "trap 'exit 129' HUP"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
 from rankplan.launchers.ray import CHECK, PORT, TOKEN
-from rankplan.launchers.scripts import WAIT, Stay, file_names, quoted, shell_words, stays_of
+from rankplan.launchers.scripts import LAST_SIGNAL, WAIT, Stay, file_names, quoted, shell_words, stays_of
 from rankplan.launchers.slurm_job import Component, pinned_hosts
 from rankplan.launchers.trainer import driver
 
@@ -34,7 +34,8 @@ _KEEP = """keep='
   wait
   end'"""
 """What holds the folder on a node. One that somebody else has made there ends the job."""
-_LEAVE = """trap '
+_LEAVE = f"""trap '
+  {LAST_SIGNAL}
   kill $(jobs -p) 2>/dev/null || true
   if kill -USR1 $keeper 2>/dev/null; then cat <&"$ready"; fi
   rm -rf "$folder"' EXIT"""
