@@ -263,6 +263,12 @@ def test_a_missing_key_is_never_narrower_than_a_stated_one(base: str, setting: s
         ("skyrl", {"trainer.policy.inference_only_init": True}, "policy"),
         ("rlinf", {"actor.training_backend": "fsdp", "actor.fsdp_config.sharding_strategy": "no_shard"}, "actor"),
         ("rlinf", {"runner.task_type": "embodied"}, "actor"),
+        ("rlinf", {"actor.model.is_lora": True, "actor.model.lora_rank": 16}, "actor"),
+        ("rlinf", {"actor.model.freeze_language_model": True}, "actor"),
+        ("rlinf", {"actor.model.freeze_vision_model": True}, "actor"),
+        ("rlinf", {"actor.model.decoder_first_pipeline_num_layers": 2}, "actor"),
+        ("rlinf", {"actor.training_backend": "fsdp", "actor.model.load_in_8bit": True}, "actor"),
+        ("rlinf", {"actor.training_backend": "fsdp", "actor.model.gptq_model": True}, "actor"),
         ("verl", {"actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "fp32"}, "actor"),
         ("skyrl", {"trainer.policy.fsdp_config.mixed_precision.param_dtype": "fp32"}, "policy"),
         (

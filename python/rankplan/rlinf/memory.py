@@ -23,12 +23,6 @@ def _trained(length: Any, by_tokens: Any, tokens: Any, batch: Any) -> int | None
     return convert.micro_batch(by_tokens, convert.most(tokens, length), batch, length)
 
 
-def _left(weights: Any, optimizer_too: Any, everything: Any) -> str | None:
-    if everything is not None:
-        return convert.asleep(everything)
-    return None if None in (weights, optimizer_too) else convert.asleep(weights, optimizer_too)
-
-
 def _divided(strategy: Any) -> Any:
     """Return `EFFECT` for ways to divide weights that no setting states."""
     return None if strategy == "full_shard" else convert.EFFECT
@@ -80,6 +74,8 @@ _SHARED: tuple[Setting, ...] = (
     ),
     setting("optimizer_on_host", switch("@.fsdp_config.cpu_offload"), by=convert.whole, only="fsdp"),
     setting("", text("@.fsdp_config.sharding_strategy", default="full_shard"), by=_divided, only="fsdp"),
+    # FSDPModelManager.model_provider_func
+    unless("@.model.load_in_8bit", "@.model.gptq_model", only="fsdp"),
     setting("", anything("@.fsdp_config.reshard_after_forward", default=True), by=convert.resharded, only="fsdp"),
     layers("@.model.override_config"),
     unless("@.model.pipeline_model_parallel_layout", only="megatron"),
@@ -93,18 +89,31 @@ _TRAINING = (
         by=convert.checkpointed,
         only="fsdp",
     ),
-    setting("lora", size("@.model.lora_rank"), switch("@.model.is_lora"), by=convert.adapters),
+    # get_model adds adapters to the models of robots only
+    unless("@.model.is_lora"),
+    setting("sleep", switch("@.enable_offload", default=None), by=convert.asleep, only="fsdp"),
+    setting("whole_gradients", switch("@.fsdp_config.enable_gradient_accumulation"), only="fsdp"),
+    # FSDPModelManager: without a type of its own, FSDP computes in that of the weights
+    setting("", text("@.fsdp_config.mixed_precision.param_dtype"), by=convert.computed_wide, only="fsdp"),
+    # Megatron: MegatronWorker has a switch for each part
     setting(
         "sleep",
         switch("@.offload_weight", default=None),
         switch("@.offload_optimizer", default=None),
-        switch("@.enable_offload", default=None),
-        by=_left,
+        switch("@.offload_grad", default=None),
+        by=convert.asleep,
+        only="megatron",
     ),
-    setting("whole_gradients", switch("@.fsdp_config.enable_gradient_accumulation"), only="fsdp"),
-    # FSDPModelManager: without a type of its own, FSDP computes in that of the weights
-    setting("", text("@.fsdp_config.mixed_precision.param_dtype"), by=convert.computed_wide, only="fsdp"),
-    # Megatron; MegatronModelManager adds gradients in 32 bits
+    # setup_mbridge_model_and_optimizer
+    unless(
+        "@.model.freeze_language_model",
+        "@.model.freeze_vision_model",
+        "@.model.freeze_vision_projection",
+        "@.model.decoder_first_pipeline_num_layers",
+        "@.model.decoder_last_pipeline_num_layers",
+        only="megatron",
+    ),
+    # MegatronModelManager adds gradients in 32 bits
     setting("gradients", _BACKEND, by=convert.always("fp32"), only="megatron"),
     setting(
         "optimizer",
