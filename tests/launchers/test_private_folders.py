@@ -51,7 +51,7 @@ def test_the_folder_is_private_and_goes_with_the_script(
         assert process.stdout.readline().startswith("700 ")
         if number is not None:
             process.send_signal(number)
-        assert process.wait(20) == (0 if number is None else 128 + number)
+        assert process.wait(60) == (0 if number is None else 128 + number)
     assert list((tmp_path / "shared").iterdir()) == []
 
 
@@ -69,7 +69,7 @@ def test_a_second_signal_does_not_keep_the_folder(target: str, tmp_path: Path) -
         (remove := tmp_path / "bin" / "rm").write_text(INTERRUPTED.format(rm=shutil.which("rm")))
         remove.chmod(0o755)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 143
+        assert process.wait(60) == 143
     assert list((tmp_path / "shared").iterdir()) == []
 
 
@@ -106,7 +106,7 @@ def test_a_batch_script_that_is_signalled_again_removes_the_folder(tmp_path: Pat
     with subprocess.Popen(["bash", str(script)], env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "STEP\n"
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 143
+        assert process.wait(60) == 143
     assert list((tmp_path / "shared").iterdir()) == []
 
 
@@ -138,7 +138,7 @@ def test_a_node_holds_the_folder_until_a_signal(
         assert folder.stat().st_mode & 0o777 == 0o700
         (folder / "plan.json").write_text("{}")
         process.send_signal(number)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert not folder.exists()
 
 
@@ -149,7 +149,7 @@ def test_a_node_removes_the_folder_if_the_signal_ends_its_child_first(keep: str,
         assert process.stdout.readline() == "ready\n"
         (child,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         os.kill(int(child), signal.SIGKILL)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert not (tmp_path / "folder").exists()
 
 
@@ -169,6 +169,6 @@ def test_a_node_takes_no_folder_that_is_not_its_own(keep: str, kind: str, tmp_pa
         folder.mkdir(mode=0o777)
         os.chown(folder, 65534, 65534)
     with holder(keep, folder) as process:
-        output, errors = process.communicate(timeout=20)
+        output, errors = process.communicate(timeout=60)
     assert process.returncode != 0 and output == "" and "File exists" in errors
     assert os.path.lexists(folder) and other.is_dir()

@@ -132,7 +132,7 @@ def test_no_cluster_at_the_address(cluster: Cluster, arguments: str, address: st
     started = time.monotonic()
     done = drive(cluster, code, RAY_ADDRESS=address)
     assert f"refused: {message}" in done.stdout, done.stderr
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
 
 
 def test_another_server_is_not_a_ray_head(cluster: Cluster) -> None:

@@ -84,10 +84,8 @@ def test_the_first_of_several_failing_ranks_is_named_and_the_others_listed(fault
 
 
 def test_a_failing_rank_is_reported_while_others_still_work(mortal: WorkerGroup) -> None:
-    started = time.monotonic()
     with pytest.raises(WorkerError, match="mortal rank 2"):
         mortal.fail_while_others_wait(2).wait()
-    assert time.monotonic() - started < 10
 
 
 def test_the_group_is_usable_after_a_failure(faulty: WorkerGroup) -> None:

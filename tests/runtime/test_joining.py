@@ -286,7 +286,7 @@ def test_a_signal_leaves_nothing_of_a_simulation(plain: Plain, number: signal.Si
     assert done.returncode == 128 + number, done.stderr
     assert done.stderr.splitlines()[-1] == "interrupted"
     assert list(base.glob("rankplan-*")) == []
-    assert not left_after(family(f"TMPDIR={base}"), 20)
+    assert not left_after(family(f"TMPDIR={base}"), 60)
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
@@ -319,7 +319,7 @@ def test_signals_to_the_whole_process_group_of_a_simulation(plain: Plain, number
     assert process.returncode == 128 + number, error
     assert "Traceback" not in error and "interrupted" in error.splitlines()
     assert list(base.glob("rankplan-*")) == []
-    assert not left_after(family(f"TMPDIR={base}"), 20)
+    assert not left_after(family(f"TMPDIR={base}"), 60)
 
 
 # --------------------------------------------------------------------------------------------------- an early Ctrl-C

@@ -30,6 +30,7 @@ from rankplan import (
     launch,
 )
 from rankplan.plans.process_reserving import process_faults
+from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.internals import available_resources
 from rankplan.runtime.reserve.notices import is_notice
 from ray.util.placement_group import PlacementGroup, placement_group, placement_group_table, remove_placement_group
@@ -116,11 +117,11 @@ def another_driver(cluster: Cluster, component: str, placement: str) -> Iterator
 
 
 def refused(cluster: Cluster, plan: Plan, *components: str) -> LaunchError:
-    """Reserve what does not fit: it must fail at once, and change nothing."""
+    """Reserve what does not fit: it must fail without waiting for a grant, and change nothing."""
     before, started = len(groups()), time.monotonic()
     with pytest.raises(LaunchError) as caught:
         cluster.reserve(plan, components or None)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < timeouts.GRANT
     assert len(groups()) == before
     return caught.value
 
@@ -205,7 +206,7 @@ def test_processes_reserve_what_their_component_states(cluster: Cluster) -> None
 
     def when(condition: Callable[[], bool]) -> None:
         """Wait for Ray, which tells what is available a moment later."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not condition():
             assert time.monotonic() < end, (left("CPU"), left("memory"))
             time.sleep(0.05)
@@ -306,9 +307,7 @@ def test_another_driver_is_named_as_a_holder_by_its_components(cluster: Cluster)
 
 
 def test_more_than_a_node_has_is_refused_at_once(cluster: Cluster) -> None:
-    started = time.monotonic()
     error = refused(cluster, plan(cluster, agent={"node_group": "node", "placement": "1:0-199,2:200"}))
-    assert time.monotonic() - started < 0.5
     assert str(error) == table("""
         cannot reserve agent: too little is available
           node  resource  needed  available  total  held by

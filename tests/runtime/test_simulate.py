@@ -203,8 +203,8 @@ def test_a_driver_that_is_killed(base: Path) -> None:
         processes = family(f"RAY_TMPDIR={folder}")
         process.kill()
     assert len(processes) > 4
-    assert not left_after(processes, 20)
-    deadline = time.monotonic() + 20
+    assert not left_after(processes, 60)
+    deadline = time.monotonic() + 60
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not folder.exists()

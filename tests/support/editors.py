@@ -113,7 +113,7 @@ class Editor:
     def shut_down(self) -> int:
         assert self.ask("shutdown", None) is None
         self.tell("exit", None)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
 
 def applied(text: str, edit: dict[str, Any]) -> str:

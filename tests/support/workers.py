@@ -325,7 +325,7 @@ class Faulty(Worker):
 
     def fail_while_others_wait(self, rank: int) -> None:
         self.fail(rank)
-        time.sleep(60)
+        time.sleep(600)  # longer than a test
 
     def unloadable(self) -> None:
         raise Unloadable("one", "two")
