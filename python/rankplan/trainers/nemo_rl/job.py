@@ -17,10 +17,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from rankplan import Actors, Inventory
+from rankplan import Actors, Faults, Inventory
 from rankplan._core import Free
 from rankplan.dialects.placing.engines import engine_sizes
-from rankplan.errors import Faults, KeyPath
+from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
 from rankplan.parallel import NO_SIZES
 from rankplan.plans.node_order import first_nodes

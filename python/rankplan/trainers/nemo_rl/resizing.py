@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan import Plan
-from rankplan._core import Requests
+from rankplan import Plan, Requests
 from rankplan.sdk.resizing import by_component, larger_group, more_groups, own_accelerators
 
 

@@ -18,9 +18,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple
 
-from rankplan import Diagnostic, Inventory, PlacementError, RankSet
+from rankplan import Diagnostic, Faults, Inventory, PlacementError, RankSet
 from rankplan._core import MAX_PROCESSES
-from rankplan.errors import Faults, KeyPath
+from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
 from rankplan.parallel import ENGINE_ORDER, ORDER
 from rankplan.plans.node_order import first_nodes, reordered

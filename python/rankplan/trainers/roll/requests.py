@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from rankplan import Inventory, Plan, RankSet
-from rankplan._core import Requests
+from rankplan import Inventory, Plan, RankSet, Requests
 from rankplan.sdk import NodeOrder
 
 

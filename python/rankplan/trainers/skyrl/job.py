@@ -14,8 +14,7 @@ and ``create_inference_servers`` (a956457), and ``translate_legacy_config`` (sky
 
 from __future__ import annotations
 
-from rankplan import Parallel, Request
-from rankplan._core import Requests
+from rankplan import Parallel, Request, Requests
 from rankplan.dialects.placing.engines import engine_sizes
 from rankplan.dialects.placing.sharing import Shape, differing
 from rankplan.read.components import ASSUMED

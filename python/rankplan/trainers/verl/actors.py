@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rankplan.dialects.keys.config import Config
-from rankplan.plans.requests import Actors
+from rankplan import Actors
+from rankplan.sdk import Config
 from rankplan.trainers.verl import keys
 from rankplan.trainers.verl.programs import config_name
 from rankplan.trainers.verl.rollout import Trainer

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from rankplan.dialects.interface.dialect import Dialect
-from rankplan.dialects.interface.tried import Tried
-from rankplan.read.text.programs import Program
+from rankplan.sdk import Dialect, Program, Tried
 from rankplan.trainers.verl.keys import KEYS, OWN_CONFIGS
 
 DIALECT = Dialect(

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankplan._core import Short, Taken
-from rankplan.dialects.keys.config import Config
-from rankplan.dialects.placing.engines import Engine, division_fault, engine_sizes, idle_fault
-from rankplan.dialects.placing.placer import Placer
-from rankplan.errors import NOWHERE, Diagnostic, Where
+from rankplan import Diagnostic
+from rankplan._core import Short
+from rankplan.dialects.placing.engines import division_fault, engine_sizes, idle_fault
+from rankplan.errors import NOWHERE
 from rankplan.frozen import frozen
-from rankplan.read.text.sizes import Sizes
+from rankplan.sdk import Config, Engine, Placer, Sizes, Taken, Where
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.pools import Pool, group_name
 

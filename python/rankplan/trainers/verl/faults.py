@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rankplan._core import RankSet
-from rankplan.errors import Diagnostic
-from rankplan.words import counted, must_be, nodes_text, shown, unknown
+from rankplan import Diagnostic, RankSet
+from rankplan.sdk import must_be
+from rankplan.sdk.words import counted, nodes_text, shown
+from rankplan.words import unknown
 
 # Why a component cannot be written
 

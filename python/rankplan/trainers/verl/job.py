@@ -21,13 +21,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rankplan._core import Taken
-from rankplan.dialects.interface.job import Job
-from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.roles import OF_ROLE
-from rankplan.dialects.placing.placer import Placer
-from rankplan.plans.requests import NodeOrder
 from rankplan.read.components import ASSUMED
+from rankplan.sdk import Config, Job, NodeOrder, Placer, Taken
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.actors import read_actors
 from rankplan.trainers.verl.pools import USERS, Pool, read_pool

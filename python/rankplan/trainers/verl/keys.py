@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rankplan.dialects.keys.key import Key, Recognition, anything, fact, size, switch, text
+from rankplan.dialects.keys.key import Recognition
 from rankplan.dialects.keys.megatron import megatron_sizes
-from rankplan.dialects.keys.table import KeyTable
+from rankplan.sdk import Key, KeyTable, anything, fact, size, switch, text
 
 ACTOR_ROLLOUT_REF = "actor_rollout_ref"
 MODEL = f"{ACTOR_ROLLOUT_REF}.model"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rankplan.dialects.keys.key import Key, anything, fact, number, share, size, switch, text
-from rankplan.dialects.keys.roles import Role, Setting, setting
-from rankplan.dialects.memory import convert
-from rankplan.dialects.memory.common import (
+from rankplan.dialects.keys.roles import Setting
+from rankplan.sdk import Key, Role, anything, fact, number, setting, share, size, switch, text
+from rankplan.sdk.memory import (
     SGLANG_EFFECTS,
     VLLM_EFFECTS,
+    convert,
     draft_keys,
     end_stages,
     fixed,

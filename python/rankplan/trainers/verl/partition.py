@@ -14,8 +14,8 @@ from dataclasses import replace
 from itertools import chain
 from math import gcd
 
-from rankplan.dialects.keys.config import Config
 from rankplan.frozen import frozen
+from rankplan.sdk import Config
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.pools import Pool
 from rankplan.trainers.verl.rollout import Rollout

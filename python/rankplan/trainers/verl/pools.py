@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from rankplan._core import Taken
-from rankplan.dialects.keys.config import Config
-from rankplan.dialects.placing.placer import Placer
-from rankplan.errors import Where
 from rankplan.frozen import frozen
 from rankplan.plans.requests import repeated
 from rankplan.read.components import ASSUMED
+from rankplan.sdk import Config, Placer, Taken, Where
 from rankplan.trainers.verl import faults
 from rankplan.trainers.verl.keys import PoolKeys
 

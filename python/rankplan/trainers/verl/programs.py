@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from enum import Enum, auto
 
-from rankplan.dialects.keys.config import Config
-from rankplan.dialects.keys.key import anything
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
 from rankplan.read.text.overrides import CHOICES
+from rankplan.sdk import Config, anything
 from rankplan.trainers.verl.keys import OWN_CONFIGS
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 
-from rankplan._core import Requests
-from rankplan.dialects.placing.resizing import by_component, more_groups, own_accelerators
-from rankplan.plans.plan import Plan
+from rankplan import Plan, Requests
+from rankplan.sdk.resizing import by_component, more_groups, own_accelerators
 from rankplan.trainers.verl.pools import group_name
 
 _NAME = re.compile(r"(?P<prefix>.*?)(?P<engine>\d*)(?P<sizes>verl_group_(?P<gpus>\d+).*:)\d+")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from rankplan.dialects.keys.config import Config
 from rankplan.frozen import frozen
 from rankplan.read.components import ASSUMED
+from rankplan.sdk import Config
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.engines import SECTIONS, Engines, read_engines
 from rankplan.trainers.verl.pools import Pool, read_pool

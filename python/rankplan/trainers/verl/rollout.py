@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from rankplan.dialects.keys.config import Config
 from rankplan.frozen import frozen
+from rankplan.sdk import Config
 from rankplan.trainers.verl import keys
 from rankplan.trainers.verl.engines import Engines, read_engines
 from rankplan.trainers.verl.pools import Pool, read_pool

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rankplan._core import Taken
-from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import path_of
-from rankplan.dialects.placing.placer import Placer
-from rankplan.errors import Where
 from rankplan.frozen import frozen
+from rankplan.sdk import Config, Placer, Taken, Where
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.engines import SECTIONS, Engines, read_engines
 from rankplan.trainers.verl.pools import Pool, read_pool

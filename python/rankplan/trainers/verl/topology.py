@@ -25,25 +25,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
-from rankplan._core import Free, RankSet, Taken
+from rankplan import Diagnostic, Inventory, RankSet
+from rankplan._core import Free
 from rankplan._core import Inventory as Core
-from rankplan.dialects.interface.job import Job
-from rankplan.dialects.keys.config import Config
-from rankplan.dialects.keys.key import Key, path_of
-from rankplan.dialects.placing.placer import Placer
-from rankplan.errors import Diagnostic, KeyPath, Where
+from rankplan.dialects.keys.key import path_of
+from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
 from rankplan.nodes.facts import NO_FACTS
-from rankplan.nodes.inventory import Inventory
-from rankplan.plans.requests import NodeOrder
 from rankplan.plans.rules import NO_RULES, Places, Rules
 from rankplan.plans.rules import Pool as PoolRule
 from rankplan.read.text.reader import misspelt_key
+from rankplan.sdk import Config, Job, Key, NodeOrder, Placer, Taken, Where
+from rankplan.sdk.words import misspelt
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.engines import SECTIONS, Engines, read_engines
 from rankplan.trainers.verl.pools import USERS
 from rankplan.trainers.verl.training import TRAINED, Training, read_training
-from rankplan.words import misspelt
 
 _WORKERS = (*TRAINED, *SECTIONS)
 

@@ -13,11 +13,9 @@ from dataclasses import field, replace
 from itertools import accumulate, groupby
 from typing import Any
 
+from rankplan import Component, Inventory, Plan
 from rankplan.frozen import frozen
-from rankplan.nodes.inventory import Inventory
-from rankplan.plans.component import Component
 from rankplan.plans.parts import pools_of
-from rankplan.plans.plan import Plan
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.engines import SECTIONS
 from rankplan.trainers.verl.training import TRAINED

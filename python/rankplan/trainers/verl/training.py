@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rankplan.dialects.keys.config import Config
-from rankplan.dialects.keys.key import Key
+from rankplan import Parallel
 from rankplan.errors import KeyPath
 from rankplan.frozen import frozen
-from rankplan.parallel import NO_SIZES, Parallel
-from rankplan.read.text.sizes import Sizes
+from rankplan.parallel import NO_SIZES
+from rankplan.sdk import Config, Key, Sizes
 from rankplan.trainers.verl import keys
 from rankplan.trainers.verl.programs import chosen_engine, usual_engine
 

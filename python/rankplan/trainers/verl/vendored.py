@@ -12,9 +12,9 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Any
 
-from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import path_of
 from rankplan.files import read_text
+from rankplan.sdk import Config
 
 _LARGEST = 1 << 20
 """The most bytes of a program that are read."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from rankplan import Component, Plan
 from rankplan.dialects.keys.key import below
 from rankplan.parallel import ENGINE_ORDER
-from rankplan.plans.component import Component
-from rankplan.plans.plan import Plan
 from rankplan.trainers.verl import faults, keys
 from rankplan.trainers.verl.keys import PoolKeys
 from rankplan.trainers.verl.training import TRAINED
