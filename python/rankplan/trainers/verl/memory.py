@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from rankplan.dialects.keys.roles import Setting
@@ -355,6 +356,14 @@ def _reference() -> Role:
     )
 
 
+def _share(section: str, *own: str) -> Setting:
+    """Return the share of engines. An argument of vLLM counts before verl's own keys, and ``own`` before the usual."""
+    name = "gpu_memory_utilization"
+    return setting(
+        "share", share(f"{section}.engine_kwargs.vllm.{name}", default=0.5, fallbacks=(*own, f"{section}.{name}"))
+    )
+
+
 def _engine(
     components: dict[str, str],
     section: str,
@@ -364,13 +373,8 @@ def _engine(
     name: Key[str | None],
     dtype: Key[str],
     disaggregated: Key[Any],
-    own_share: tuple[str, ...] = (),
 ) -> Role:
-    """Return the role of engines with their keys in a section.
-
-    ``requests`` is the most that they serve at once; ``own_share`` is the key of their share that counts before the
-    usual one, if there is any.
-    """
+    """Return the role of engines with their keys in a section; ``requests`` is the most that they serve at once."""
     vllm = f"{section}.engine_kwargs.vllm"
     sglang = f"{section}.engine_kwargs.sglang"
     max_sequences = size(f"{section}.max_num_seqs", default=requests)
@@ -379,15 +383,13 @@ def _engine(
     small_effects = [f"{vllm}.{key}" for key in VLLM_EFFECTS]
     small_effects += [f"{sglang}.{key}" for key in SGLANG_EFFECTS]
     bucket = "update_weights_bucket_megabytes"
-    name_of_share = "gpu_memory_utilization"
-    shares_of_verl = (*own_share, f"{section}.{name_of_share}")
 
     def of_vllm(make: Callable[..., Key[Any]], key: str, default: Any = None) -> Key[Any]:
         """Return the key of an argument of vLLM, which counts before verl's own."""
         return make(f"{vllm}.{key}", default=default, fallbacks=(f"{section}.{key}",))
 
     settings = (
-        setting("share", share(f"{vllm}.{name_of_share}", default=0.5, fallbacks=shares_of_verl)),
+        _share(section),
         setting("length", of_vllm(size, "max_model_len")),
         setting("sequences", of_vllm(size, "max_num_seqs", requests), only="vllm"),
         setting(
@@ -434,29 +436,35 @@ def _engine(
     return Role(components, setting("engine", name, by=convert.serves), setting("model", model), settings)
 
 
+def _standalone(rollout: Role) -> Role:
+    """Return the role of the engines of ``FullyAsyncLLMServerManager``, which have one more key for their share.
+
+    `VerlJob` tells which engines these are.
+    """
+    own = _share(keys.ROLLOUT, f"{keys.ROLLOUT}.standalone_gpu_memory_utilization")
+    others = (one for one in rollout.settings if one.name != own.name)
+    return replace(rollout, components={"rollout_standalone": keys.ROLLOUT}, settings=(own, *others))
+
+
 _TEACHER_MODELS = f"{keys.TEACHERS}.teacher_models"
 _TEACHER = "@.inference"
-_STANDALONE_SHARE = f"{keys.ROLLOUT}.standalone_gpu_memory_utilization"
-"""The share of the engines of `FullyAsyncLLMServerManager`: `VerlJob` tells which engines have this role."""
 _ENGINE_DTYPE = text(f"{keys.ROLLOUT}.dtype", default="bfloat16")
+_ROLLOUT = _engine(
+    {"rollout": keys.ROLLOUT},
+    keys.ROLLOUT,
+    _MODEL_PATH,
+    requests=256,
+    name=keys.ENGINE_NAME,
+    dtype=_ENGINE_DTYPE,
+    disaggregated=keys.DISAGGREGATED,
+)
 
 ROLES = (
     _actor(),
     _critic(),
     _reference(),
-    *(
-        _engine(
-            {name: keys.ROLLOUT},
-            keys.ROLLOUT,
-            _MODEL_PATH,
-            requests=256,
-            name=keys.ENGINE_NAME,
-            dtype=_ENGINE_DTYPE,
-            disaggregated=keys.DISAGGREGATED,
-            own_share=own_share,
-        )
-        for name, own_share in (("rollout", ()), ("rollout_standalone", (_STANDALONE_SHARE,)))
-    ),
+    _ROLLOUT,
+    _standalone(_ROLLOUT),
     _engine(
         {"reward": keys.REWARD_ENGINE},
         keys.REWARD_ENGINE,
