@@ -16,6 +16,7 @@ from support.memory_configs import MODEL
 
 WORDS = ["full", "selective", "block", "fp8", "fp32", "float16", "bf16", "adam", "adam_bf16", "other", "cpu", "fsdp"]
 WORDS += ["fsdp2", "megatron", "vllm", "sglang", "megatron_train", "fsdp2_infer", "reasoning", "a.b", "float32", "lora"]
+WORDS += ["sft", "qwen3_vl"]
 _HYBRID = [["train", "rollout"]]
 """Roles of ms-swift that share GPUs."""
 VALUES: dict[Kind, tuple[Any, ...]] = {

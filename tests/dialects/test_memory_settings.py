@@ -139,7 +139,7 @@ def test_a_model_of_a_folder_is_read(base: str, tmp_path: Path, monkeypatch: pyt
     assert all(one.memory is None for one in rankplan.plan(named(base, "mine"), "1x8").values())
 
 
-PLACING = ("strategy", "strategy_name", "lora_target", "lora_adapter_path")
+PLACING = ("strategy", "strategy_name", "task_type", "lora_target", "lora_adapter_path")
 """Keys that also decide what there is."""
 
 
@@ -662,6 +662,32 @@ def test_a_job_without_a_language_model_says_so() -> None:
     (warning,) = (warning for warning in report.warnings if warning.code == "unknown-model")
     assert warning.path == "runner.task_type"
     assert "need not train a language model" in warning.message
+    config["actor"]["model"]["model_type"] = "openvla_oft"
+    report = rankplan.check(config, "1x8", memory=True)
+    (warning,) = (warning for warning in report.warnings if warning.code == "unknown-model")
+    assert warning.path == "actor.model.model_type"
+    assert "'openvla_oft' has unknown sizes" in warning.message
+    assert "component_placement" in str(warning.help)
+    config = changed("rlinf", {"runner.task_type": "sft", "actor.model.model_type": "qwen3"})
+    report = rankplan.check(config, "1x8", memory=True)
+    (warning,) = (warning for warning in report.warnings if warning.code == "unknown-model")
+    assert warning.path == "runner.task_type"
+
+
+def test_supervised_training_of_a_language_model_has_the_length_of_its_prompts() -> None:
+    supervised = {
+        "runner": {"task_type": "sft", "enable_dynamic_batch_size": True},
+        "cluster.component_placement": {"actor": "0-7"},
+        "algorithm": {"training_batch_size_per_gpu": 8, "logprob_forward_micro_batch_size": 8},
+        "data.max_prompt_length": 1024,
+        "actor.micro_batch_size": 4,
+        "actor.model.model_path": MODEL,
+    }
+    memory = planned("rlinf", {**supervised, "actor.model.model_type": "qwen3_vl"})["actor"].memory
+    assert memory is not None and memory.training == "megatron"
+    assert (memory.length, memory.tokens, memory.trained_tokens) == (1024, 4096, 4096)
+    for model in ("qwen3", "openpi"):
+        assert planned("rlinf", {**supervised, "actor.model.model_type": model})["actor"].memory is None
 
 
 def test_rewards_by_rules_need_no_accelerator() -> None:

@@ -12,20 +12,40 @@ from rankplan.hardware.cards import SMALLEST_SIZE
 from rankplan.rlinf.keys import ROLLOUT_BACKEND, TASK
 
 
-def _tokens(length: Any, by_tokens: Any, tokens: Any, batch: Any, forward: Any) -> int | None:
+def _length(task: Any, length: int | None, prompt: int | None) -> int | None:
+    """Return the tokens of the longest sequence; those of supervised training are padded prompts with answers."""
+    return prompt if task == _SUPERVISED else length
+
+
+def _tokens(*values: Any) -> int | None:
     """Return the most tokens of a micro-batch, in training and in the forward pass."""
-    train = convert.micro_batch(by_tokens, convert.most(tokens, length), batch, length)
+    *training, forward = values
+    task, length, _, by_tokens, *_ = training
+    train = _trained(*training)
+    if task == _SUPERVISED:
+        return train
     return convert.most(train, train if by_tokens else convert.micro_batch(None, None, forward, length))
 
 
-def _trained(length: Any, by_tokens: Any, tokens: Any, batch: Any) -> int | None:
+def _trained(
+    task: Any, length: Any, prompt: Any, by_tokens: Any, tokens: Any, batch: Any, own_batch: Any
+) -> int | None:
     """Return the most tokens of a micro-batch of training."""
-    return convert.micro_batch(by_tokens, convert.most(tokens, length), batch, length)
+    if task == _SUPERVISED:
+        return convert.micro_batch(None, None, own_batch, prompt)
+    return convert.micro_batch(by_tokens, convert.most(tokens, length), batch or own_batch, length)
 
 
 def _divided(strategy: Any) -> Any:
     """Return `EFFECT` for ways to divide weights that no setting states."""
     return None if strategy == "full_shard" else convert.EFFECT
+
+
+_LANGUAGE = ("qwen2.5", "qwen2.5_vl", "qwen3", "qwen3_moe", "qwen3_vl", "qwen3_vl_moe", "deepseek_v3")
+"""``SupportedModel``, without the models of robots and of diffusion."""
+_SUPERVISED = "sft"
+_SUPERVISED_LANGUAGE = ("qwen2.5_vl", "qwen3_vl", "qwen3_vl_moe")
+"""The types of language models that supervised training takes (``FSDPVlmSftWorker``, ``MegatronVlmSftWorker``)."""
 
 
 def _is_of_language(task: Any) -> bool:
@@ -35,8 +55,10 @@ def _is_of_language(task: Any) -> bool:
 def _kind(trained: Any) -> Any:
     """Return the kind of a model that a task trains or computes with; others than language models are unknown."""
 
-    def kind_of(backend: Any, task: Any) -> Any:
-        return trained(backend) if _is_of_language(task) else convert.Foreign(str(task))
+    def kind_of(backend: Any, task: Any, model: Any) -> Any:
+        if _is_of_language(task) or (task == _SUPERVISED and model in _SUPERVISED_LANGUAGE):
+            return trained(backend)
+        return convert.Foreign(str(task), None if model in (None, *_LANGUAGE) else str(model))
 
     return kind_of
 
@@ -50,16 +72,19 @@ def _served(name: Any) -> Any:
     return convert.served(None, name)
 
 
+_TYPE = text("@.model.model_type", fallbacks=("actor.model.model_type",))
 _LENGTH = size("runner.seq_length")
+_LENGTHS: tuple[Key[Any], ...] = (TASK, _LENGTH, size("data.max_prompt_length"))
 _BACKEND = text("@.training_backend", fallbacks=("actor.training_backend",))
 _TRAINED: tuple[Key[Any], ...] = (
-    _LENGTH,
+    *_LENGTHS,
     switch("runner.enable_dynamic_batch_size"),
     size("runner.max_tokens_per_mbs", default=2048),
-    size("algorithm.training_batch_size_per_gpu", fallbacks=("@.micro_batch_size",)),
+    size("algorithm.training_batch_size_per_gpu"),
+    size("@.micro_batch_size"),
 )
 _SHARED: tuple[Setting, ...] = (
-    setting("length", _LENGTH),
+    setting("length", *_LENGTHS, by=_length),
     setting(
         "precision",
         text("@.model.precision", fallbacks=("actor.model.precision",)),
@@ -133,13 +158,13 @@ _MODEL = setting("model", text("@.model.model_path", fallbacks=("rollout.model.m
 RLINF = (
     Role(
         {"actor": "actor", "critic": "critic"},
-        setting("training", _BACKEND, TASK, by=_kind(convert.trains)),
+        setting("training", _BACKEND, TASK, _TYPE, by=_kind(convert.trains)),
         _MODEL,
         _TRAINING,
     ),
     Role(
         {"inference": "actor", "actor_inference": "actor"},
-        setting("forward", _BACKEND, TASK, by=_kind(convert.computes)),
+        setting("forward", _BACKEND, TASK, _TYPE, by=_kind(convert.computes)),
         _MODEL,
         _SHARED,
     ),

@@ -23,9 +23,10 @@ EFFECT, RUN_TIME, SMALL = Unread.EFFECT, Unread.RUN_TIME, Unread.SMALL
 
 
 class Foreign(NamedTuple):
-    """The kind of a component without a language model, and the value of a key that tells so."""
+    """The kind of a component without a language model: the task of its job, and the type of its model if stated."""
 
     task: str
+    model: str | None = None
 
 
 _LARGEST_BUCKET = WEIGHT_BUCKET >> 20

@@ -24,10 +24,13 @@ def passed_model(unknown: Diagnostic) -> Diagnostic:
     return replace(unknown, help=_PASS)
 
 
-def no_language_model(task: str) -> Diagnostic:
+def no_language_model(task: str, model: str | None) -> Diagnostic:
     """Return the warning of a job that trains something else, of whose sizes nothing is known."""
     message = f"a job of the task {shown(task)} need not train a language model: only of these are sizes known"
-    help = "state what a component was measured to keep: `memory: {resident: 17 GiB}`"
+    if model is not None:
+        message = f"a model of the type {shown(model)} has unknown sizes: only those of language models are known"
+    help = "state in `component_placement` what each component was measured to keep: "
+    help += "`actor: {placement: all, memory: {resident: 17 GiB}}`"
     return Diagnostic("unknown-model", message, help, warning=True)
 
 

@@ -120,7 +120,7 @@ class MemoryReader:
         """Keep for an answer that a job trains no language model; ``path`` is that of the key that tells so."""
         from rankplan.dialects.memory.faults import no_language_model  # most jobs train one
 
-        self.sources.unknown_models[path] = self._config.place_of(path).locate(no_language_model(kind.task))
+        self.sources.unknown_models[path] = self._config.place_of(path).locate(no_language_model(*kind))
 
     def _with_variable(self, text: str, path: KeyPath | None) -> Model | None:
         """Return the model of a path with a variable: its folder may have the name of one. Else it is the reason."""
@@ -190,7 +190,8 @@ class _Reading:
         role = self._subject.role
         kind = self._setting(role.kind)
         if isinstance(kind, Foreign):
-            self._reader.add_foreign(kind, self._values.path(role.kind.config_keys[-1]))
+            *_, task, type_of_model = role.kind.config_keys
+            self._reader.add_foreign(kind, self._values.path(task if kind.model is None else type_of_model))
         if not isinstance(kind, dict):
             return None
         if "resident" in kind:
