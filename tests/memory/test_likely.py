@@ -147,6 +147,14 @@ def test_an_engine_takes_its_share_and_starts_with_room_for_a_request() -> None:
     assert starts == {4096: True, 31_000: None, 60_000: False}
 
 
+def test_an_engine_in_an_expert_group_keeps_buffers_asleep_as_one_in_a_tensor_group() -> None:
+    model = Model.of("Qwen/Qwen3-30B-A3B")
+    (_, _, alone), (_, _, tensors), (_, _, experts) = (
+        engine_likely(model, Engine(kind="vllm", tp=tp, ep=ep), 80 * GIB)[0] for tp, ep in ((1, 1), (8, 1), (1, 8))
+    )
+    assert alone < tensors == experts
+
+
 def test_room_has_lost_blocks_and_buffers() -> None:
     assert likely_room(0) == 2 * GIB
     assert likely_room(50 * GIB) == pytest.approx(56 * GIB)

@@ -329,7 +329,7 @@ pub fn training_likely(model: Model, training: Training) -> PyResult<Vec<LikelyF
 pub fn engine_likely(model: Model, engine: Engine, card: f64) -> PyResult<(LikelyFacts, Option<bool>)> {
     let (model, settings, sleep) = (model.core(), engine.core()?, sleep(engine.sleep.as_deref())?);
     let (Likely { parts, complete }, starts) = settings.likely(&model, card);
-    let asleep = likely::asleep(&parts, sleep, None, settings.tp > 1.0);
+    let asleep = likely::asleep(&parts, sleep, None, settings.expert_ranks() > 1.0);
     Ok(((plain_likely(&parts), complete, asleep), starts))
 }
 

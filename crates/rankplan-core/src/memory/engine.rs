@@ -63,8 +63,9 @@ impl Engine {
         self.expert_ranks() * self.pp
     }
 
-    /// The ranks that divide the experts of a layer.
-    fn expert_ranks(&self) -> f64 {
+    /// The ranks that divide the experts of a layer: with expert parallelism, a group of its own, also where the tensor
+    /// group is one rank.
+    pub fn expert_ranks(&self) -> f64 {
         self.tp.max(self.ep)
     }
 

@@ -333,7 +333,7 @@ impl Engine {
     }
 }
 
-/// What a component is measured to leave while it sleeps; `grouped`: in tensor groups, whose engines keep buffers.
+/// What a component is measured to leave while it sleeps; `grouped`: in tensor or expert groups, whose engines keep buffers.
 ///
 /// A trainer keeps its states, but frees the gradients of FSDP and DeepSpeed after a step. If nothing is stated, it sleeps.
 pub fn asleep(parts: &[LikelyPart], sleep: Option<Sleep>, training: Option<Framework>, grouped: bool) -> f64 {
