@@ -690,6 +690,14 @@ def test_supervised_training_of_a_language_model_has_the_length_of_its_prompts()
         assert planned("rlinf", {**supervised, "actor.model.model_type": model})["actor"].memory is None
 
 
+@pytest.mark.parametrize(("layers", "recompute"), [(36, "full"), (40, "full"), (35, None), (None, None)])
+def test_a_block_of_all_layers_is_full_recomputation(layers: int | None, recompute: str | None) -> None:
+    keys = {"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": layers}
+    memory = planned("rlinf", {f"actor.model.{key}": value for key, value in keys.items()})["actor"].memory
+    assert memory is not None and memory.model is not None
+    assert memory.model.layers == 36 and memory.recompute == recompute
+
+
 def test_rewards_by_rules_need_no_accelerator() -> None:
     config = changed("rlinf", {"reward.use_reward_model": False})
     config["cluster"]["component_placement"] = {"actor,rollout,reward": "0-7"}

@@ -195,16 +195,24 @@ MOST_RECOMPUTED = 2
 """Layers that the bounds compute again at once."""
 
 
-def granularity(name: Any, method: Any, layers: int | None = None, enabled: Any = None) -> str | None:
+class Block(NamedTuple):
+    """So many layers of a pipeline stage are computed again, each by itself."""
+
+    layers: int
+
+
+def granularity(name: Any, method: Any, layers: int | None = None, enabled: Any = None) -> Any:
     """Return what Megatron computes again, ``None`` for something between all layers and none.
 
-    With the method ``block`` that is only some of the layers; with ``uniform``, so many ``layers`` at once.
+    With the method ``block`` that is so many ``layers``; with ``uniform``, all of them, so many at once.
     """
     if enabled is False:
         return "none"
     if str(name).lower() == "selective":
         return "selective"
-    if str(name).lower() != "full" or method == "block" or (layers or 1) > MOST_RECOMPUTED:
+    if str(name).lower() == "full" and method == "block":
+        return None if layers is None else Block(layers)
+    if str(name).lower() != "full" or (layers or 1) > MOST_RECOMPUTED:
         return None
     return "full"
 

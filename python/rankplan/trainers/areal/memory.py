@@ -17,7 +17,7 @@ _PRECISION_AWARE = switch("@.megatron.use_precision_aware_optimizer")
 _CONTEXT = size("sglang.context_length", default=32768)
 
 
-def _recompute(enabled: Any, name: Any, method: Any, layers: Any) -> str | None:
+def _recompute(enabled: Any, name: Any, method: Any, layers: Any) -> Any:
     return convert.granularity(name, method, layers, enabled) if enabled is not None else None
 
 

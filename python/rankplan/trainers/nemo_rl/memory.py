@@ -59,7 +59,7 @@ def _tokens(length: Any, packs: Any, dynamic: Any, *sizes: Any) -> int | None:
     return convert.most(*(convert.micro_batch(None, None, batch, length) for batch in (train, forward)))
 
 
-def _recompute(name: Any, method: Any, enabled: Any) -> str | None:
+def _recompute(name: Any, method: Any, enabled: Any) -> Any:
     """Return what Megatron computes again: of ``full``, one layer at a time (``_apply_performance_config``)."""
     return convert.granularity(name, method, enabled=enabled)
 
