@@ -698,8 +698,20 @@ def test_a_block_of_all_layers_is_full_recomputation(layers: int | None, recompu
     assert memory.model.layers == 36 and memory.recompute == recompute
 
 
-def test_rewards_by_rules_need_no_accelerator() -> None:
-    config = changed("rlinf", {"reward.use_reward_model": False})
+def test_sizes_of_one_are_stated_in_rlinf() -> None:
+    keys: dict[str, Any] = {"runner.seq_length": 4096, "actor.model.recompute_granularity": "selective"}
+    config = changed("rlinf", keys | {"actor.model.tensor_model_parallel_size": 1, "actor.micro_batch_size": 1})
+    train = rankplan.plan(config, "1x8:H100").memory()["actor",]["train"]
+    assert train.likely is not None and train.answer == "likely exceeds"
+    assert train.lower >= 8.19e9 * 6, "undivided weights and gradients of 32 bits"
+    del config["actor"]["model"]["tensor_model_parallel_size"]
+    train = rankplan.plan(config, "1x8:H100").memory()["actor",]["train"]
+    assert train.likely is None and train.lower < 8.19e9 * 6
+
+
+@pytest.mark.parametrize("keys", [{"reward.use_reward_model": False}, {}])
+def test_rewards_by_rules_need_no_accelerator(keys: dict[str, Any]) -> None:
+    config = changed("rlinf", keys)
     config["cluster"]["component_placement"] = {"actor,rollout,reward": "0-7"}
     memory = rankplan.plan(config, "1x8")["reward"].memory
     assert memory is not None and memory.kind == "resident" and memory.resident == 1 << 20

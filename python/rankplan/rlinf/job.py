@@ -63,6 +63,7 @@ class RlinfJob(Job):
         placer.sizes |= roles.sources.sizes
         placer.memory |= roles.sources.memory
         placer.entries |= roles.sources.entries
+        placer.facts |= roles.facts
         for name, strategy in roles.strategies().items():
             component = strategy.on(roles.inventory, name, isolate_accelerator=placer.isolates)
             placer.components.append(component)

@@ -170,7 +170,7 @@ RLINF = (
     ),
     Role(
         {"reward": "reward"},
-        setting("kind", switch("@.use_reward_model", default=None), TASK, by=_rewarded),
+        setting("kind", switch("@.use_reward_model"), TASK, by=_rewarded),
         _MODEL,
         (),
     ),

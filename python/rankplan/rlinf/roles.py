@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from rankplan._core import MAX_PROCESSES, RankMap
 from rankplan.dialects.keys.key import Key
+from rankplan.dialects.keys.roles import ARE_SIZED
 from rankplan.errors import KeyPath, PlacementError
 from rankplan.hardware.policies import NO_BINDING, NO_MEMORY
 from rankplan.nodes.inventory import Inventory, configured
@@ -45,6 +46,8 @@ class Roles:
         self.components: dict[str, Component] = {}
         self.sources = Sources()
         """Where the config states the sizes and the memory of its components."""
+        self.facts: dict[str, dict[str, Any]] = {}
+        """What is known of components whose sections state sizes, for the keys of their memory."""
         self._processes = 0
         names = self._check_names(section)
         known = section.num_nodes_known and not unfit
@@ -125,6 +128,7 @@ class Roles:
                 if parallel is not None:
                     sizes = located(own_section, parallel, keys)
                     self.sources.sizes[name] = sizes
+                    self.facts[name] = {ARE_SIZED: True}
                     component = sized(replace(component, name=name), sizes, section.faults)
             self.components[name] = component
         section.faults.finish()
@@ -143,7 +147,8 @@ class Roles:
         memory.sources.entries |= self.sources.entries
         self.sources = memory.sources
         for name, component in self.components.items():
-            with_its_memory = with_memory(replace(component, name=name), memory.memory, {})
+            facts = self.facts.get(name, {})
+            with_its_memory = with_memory(replace(component, name=name), memory.memory, facts)
             if with_its_memory.memory is not component.memory:
                 self.components[name] = with_its_memory
         config.faults.finish()

@@ -14,6 +14,9 @@ from rankplan.frozen import frozen
 OF_ROLE = "of_role"
 """The fact of a component that has the keys of another component's role: the name of that component."""
 
+ARE_SIZED = "are_sized"
+"""The fact of a component whose keys state parallel sizes: those that they leave out are 1."""
+
 GUESSED = frozenset(
     {
         "",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key, Kind
-from rankplan.dialects.keys.roles import GUESSED, OF_ROLE, Role, Setting
+from rankplan.dialects.keys.roles import ARE_SIZED, GUESSED, OF_ROLE, Role, Setting
 from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, SMALL, Block, Foreign, Unread
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
@@ -260,7 +260,8 @@ class _Reading:
         fields |= {key: float(fields[key]) for key in _NUMBERS if key in fields}
         if isinstance(block := fields.get("recompute"), Block):
             fields["recompute"] = "full" if block.layers >= (model.layers or math.inf) else None
-        settings = MemorySettings(**kind, **fields, model=model, undivided=self._reader.undivided)
+        undivided = self._reader.undivided or bool(self._subject.facts.get(ARE_SIZED))
+        settings = MemorySettings(**kind, **fields, model=model, undivided=undivided)
         fault = _count_fault(settings) or settings.ends_fault(model)
         if fault is None:
             return settings
