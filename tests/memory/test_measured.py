@@ -103,6 +103,13 @@ def test_what_is_no_measured_phase_is_a_fault(text: str, message: str, help: str
     assert fault.help is not None and fault.help.startswith(help)
 
 
+def test_a_measured_phase_of_an_unknown_model_needs_its_name() -> None:
+    config = CONFIG | {"actor_rollout_ref": CONFIG["actor_rollout_ref"] | {"model": {"path": "/path/to/model"}}}
+    (fault,) = rankplan.check(config, "1x8:H100", memory=True, measured=["actor.train=57GiB"]).faults
+    assert fault.message.endswith("there is none")
+    assert fault.help is not None and "--model" in fault.help
+
+
 def test_a_log_without_a_peak_is_a_fault(tmp_path: Path) -> None:
     log = tmp_path / "run.log"
     log.write_text("nothing\n")

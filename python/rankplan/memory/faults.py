@@ -152,6 +152,9 @@ def larger_card(need: Need) -> str:
 
 def no_such_phase(phase: str, phases: Sequence[str]) -> Diagnostic:
     """Return the fault of a measured size for a phase that the plan does not have."""
-    names = ", ".join(f"`{name}`" for name in phases) or "none"
+    if not phases:
+        message = f"{shown(phase)} is no phase of a component whose memory is known: there is none"
+        return Diagnostic("invalid-value", message, "pass the name of the model, `--model Qwen/Qwen3-8B`")
+    names = ", ".join(f"`{name}`" for name in phases)
     message = f"{shown(phase)} is no phase of a component whose memory is known; these are {names}"
     return Diagnostic("invalid-value", message, did_you_mean(phase, phases))
