@@ -147,8 +147,7 @@ class Roles:
         memory.sources.entries |= self.sources.entries
         self.sources = memory.sources
         for name, component in self.components.items():
-            facts = self.facts.get(name, {})
-            with_its_memory = with_memory(replace(component, name=name), memory.memory, facts)
+            with_its_memory = with_memory(replace(component, name=name), memory.memory, self.facts.get(name, {}))
             if with_its_memory.memory is not component.memory:
                 self.components[name] = with_its_memory
         config.faults.finish()

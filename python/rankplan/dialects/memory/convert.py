@@ -195,23 +195,17 @@ MOST_RECOMPUTED = 2
 """Layers that the bounds compute again at once."""
 
 
-class Block(NamedTuple):
-    """So many layers of a pipeline stage are computed again, each by itself."""
-
-    layers: int
-
-
 def granularity(name: Any, method: Any, layers: int | None = None, enabled: Any = None) -> Any:
     """Return what Megatron computes again, ``None`` for something between all layers and none.
 
-    With the method ``block`` that is so many ``layers``; with ``uniform``, all of them, so many at once.
+    With the method ``block`` that is the number of ``layers``; with ``uniform``, all of them, so many at once.
     """
     if enabled is False:
         return "none"
     if str(name).lower() == "selective":
         return "selective"
     if str(name).lower() == "full" and method == "block":
-        return None if layers is None else Block(layers)
+        return layers
     if str(name).lower() != "full" or (layers or 1) > MOST_RECOMPUTED:
         return None
     return "full"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from rankplan.dialects.keys.config import Config
 from rankplan.dialects.keys.key import Key, Kind
 from rankplan.dialects.keys.roles import ARE_SIZED, GUESSED, OF_ROLE, Role, Setting
-from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, SMALL, Block, Foreign, Unread
+from rankplan.dialects.memory.convert import EFFECT, RUN_TIME, SMALL, Foreign, Unread
 from rankplan.dialects.memory.spelling import KeySpelling
 from rankplan.errors import Diagnostic, KeyPath, PlacementError
 from rankplan.plans.memory_settings import COUNTS, FITTING, LARGEST_COUNT, MemorySettings
@@ -258,8 +258,8 @@ class _Reading:
         fitting = FITTING[next(iter(kind))]
         fields: dict[str, Any] = {key: value for key, value in found.items() if key in fitting}
         fields |= {key: float(fields[key]) for key in _NUMBERS if key in fields}
-        if isinstance(block := fields.get("recompute"), Block):
-            fields["recompute"] = "full" if block.layers >= (model.layers or math.inf) else None
+        if isinstance(layers := fields.get("recompute"), int):
+            fields["recompute"] = "full" if layers >= (model.layers or math.inf) else None
         undivided = self._reader.undivided or bool(self._subject.facts.get(ARE_SIZED))
         settings = MemorySettings(**kind, **fields, model=model, undivided=undivided)
         fault = _count_fault(settings) or settings.ends_fault(model)
