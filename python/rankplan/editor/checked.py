@@ -74,10 +74,20 @@ class Checked:
         """Every fault and warning; none for a file that is no job, or that rankplan has written for a launcher."""
         if has_mark(self.text.encode(errors="replace")):
             return ()
-        unread = self.config is None and self.report.faults and self.report.faults[0].code != "unreadable"
-        if unread and Path(self.file).suffix not in SCRIPTS and not _telling().intersection(_TOP.findall(self.text)):
+        if not self.report.is_job or (self._is_invalid and not self._looks_like_a_job):
             return ()
-        return self.report.diagnostics if self.report.is_job else ()
+        return self.report.diagnostics
+
+    @property
+    def _is_invalid(self) -> bool:
+        """Whether the text is there, but nothing can be read from it."""
+        faults = self.report.faults
+        return self.config is None and bool(faults) and faults[0].code != "unreadable"
+
+    @property
+    def _looks_like_a_job(self) -> bool:
+        """Whether the text is that of a script, or has a key of a job at the start of a line."""
+        return Path(self.file).suffix in SCRIPTS or not _telling().isdisjoint(_TOP.findall(self.text))
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -89,17 +99,20 @@ class Checked:
             plan = check(bare).plan
         return () if plan is None else tuple(plan)
 
-    def range(self, one: Diagnostic, label: Label | None = None) -> types.Range:
+    def range(self, diagnostic: Diagnostic, label: Label | None = None) -> types.Range:
         """Return what a diagnostic, or one of its labels, marks; the first line if it has no place in this text."""
-        if one.line is None or one.file != self.file:
+        if diagnostic.line is None or diagnostic.file != self.file:
             return _span(0, 0, len(self.lines[0]))
-        line = min(one.line, len(self.lines)) - 1
-        label = label or (one.labels[0] if one.labels else None)
+        if label is None and diagnostic.labels:
+            label = diagnostic.labels[0]
+        line = min(diagnostic.line, len(self.lines)) - 1
         length = len(self.lines[line].rstrip())
-        if one.source is None or label is None:
-            return _span(line, min((one.column or 1) - 1, length), length)
-        start = min(one.offset + label.start, max(length - 1, 0))
-        return _span(line, start, max(min(one.offset + label.end, length), start + 1))
+        if diagnostic.source is None or label is None:
+            column = (diagnostic.column or 1) - 1
+            return _span(line, min(column, length), length)
+        start = min(diagnostic.offset + label.start, max(length - 1, 0))
+        end = min(diagnostic.offset + label.end, length)
+        return _span(line, start, max(end, start + 1))
 
     def in_range(self, place: types.Range) -> str:
         """Return the text of a range within a line."""
@@ -107,7 +120,7 @@ class Checked:
 
     def changed(self, place: types.Range, new: str) -> str:
         """Return the text with a range within a line replaced."""
-        starts = [0, *(found.end() for found in _BREAK.finditer(self.text))]
+        starts = [0, *(line_break.end() for line_break in _BREAK.finditer(self.text))]
         start = starts[place.start.line]
         return self.text[: start + place.start.character] + new + self.text[start + place.end.character :]
 
@@ -149,50 +162,59 @@ class Fix:
     new: str
 
 
-def fix(buffer: Checked, one: Diagnostic, options: Options) -> Fix | None:
+def fix(buffer: Checked, diagnostic: Diagnostic, options: Options) -> Fix | None:
     """Return the change that the help of a diagnostic states, if it states exactly one.
 
     The changed text is checked: a change that leaves the fault, or that leaves no readable config, is none.
     """
-    for found in _stated(buffer, one):
-        after = checked(buffer.changed(found.place, found.new), buffer.file, options)
-        left = {(other.code, other.message) for other in after.report.diagnostics}
-        if after.config is not None and (one.code, one.message) not in left:
-            return found
+    change = _change_in_help(buffer, diagnostic)
+    if change is None:
+        return None
+    after = checked(buffer.changed(change.place, change.new), buffer.file, options)
+    remaining = {(other.code, other.message) for other in after.report.diagnostics}
+    if after.config is None or (diagnostic.code, diagnostic.message) in remaining:
+        return None
+    return change
+
+
+def _change_in_help(buffer: Checked, diagnostic: Diagnostic) -> Fix | None:
+    """Return the change that the help of a diagnostic states, whether it removes the fault or not."""
+    if diagnostic.help is None or diagnostic.line is None or diagnostic.file != buffer.file:
+        return None
+    place = buffer.range(diagnostic)
+    marked = buffer.in_range(place)
+    if (match := _RENAME.fullmatch(diagnostic.help)) is not None:
+        old, new = match.groups()
+        places = [place] if marked == old else list(_keys_named(buffer.root, old))
+        return Fix(f"Rename `{old}` to `{new}`", places[0], new) if len(places) == 1 else None
+    if (match := _REPLACE.fullmatch(diagnostic.help)) is not None:
+        is_whole = _names_word(diagnostic.message, marked.strip("\"'"))
+        return Fix(f"Replace with `{match[1]}`", place, match[1]) if is_whole else None
+    if (match := _WRITE.fullmatch(diagnostic.help)) is not None:
+        return Fix(f"Replace with `{match[1]}`", place, match[1])
+    if diagnostic.help == "remove the quotes" and marked[:1] in ("'", '"') and marked[-1:] == marked[:1]:
+        return Fix("Remove the quotes", place, marked[1:-1])
     return None
 
 
-def _stated(buffer: Checked, one: Diagnostic) -> Iterator[Fix]:
-    if one.help is None or one.line is None or one.file != buffer.file:
-        return
-    place = buffer.range(one)
-    marked = buffer.in_range(place)
-    if (found := _RENAME.fullmatch(one.help)) is not None:
-        old, new = found.groups()
-        places = [place] if marked == old else [*_keys_named(buffer.root, old)]
-        if len(places) == 1:
-            yield Fix(f"Rename `{old}` to `{new}`", places[0], new)
-    elif (found := _REPLACE.fullmatch(one.help)) is not None:
-        # The message names what is wrong: a mark with more in it would be replaced as a whole.
-        word = re.escape(marked.strip("\"'"))
-        if word and re.search(rf"(?<![\w-]){word}(?![\w-])", one.message):
-            yield Fix(f"Replace with `{found[1]}`", place, found[1])
-    elif (found := _WRITE.fullmatch(one.help)) is not None:
-        yield Fix(f"Replace with `{found[1]}`", place, found[1])
-    elif one.help == "remove the quotes" and marked[:1] in ("'", '"') and marked[-1:] == marked[:1]:
-        yield Fix("Remove the quotes", place, marked[1:-1])
+def _names_word(message: str, word: str) -> bool:
+    """Whether a message names a word: if not, more is marked than what is wrong, and all of it would be replaced."""
+    return word != "" and re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", message) is not None
 
 
 def _keys_named(root: yaml.Node | None, name: str) -> Iterator[types.Range]:
     """Yield the places of the keys with a name."""
-    nodes, seen = [root], set[int]()
+    nodes = [root]
+    visited = set[int]()  # aliases share a node
     while nodes:
         node = nodes.pop()
-        if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+        if id(node) in visited:
             continue
-        seen.add(id(node))
-        for item in node.value:
-            nodes.append(item[1] if isinstance(item, tuple) else item)
-            if isinstance(item, tuple) and isinstance(item[0], yaml.ScalarNode) and item[0].value == name:
-                start, end = item[0].start_mark, item[0].end_mark
-                yield _span(start.line, start.column, end.column)
+        visited.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            nodes += node.value
+        elif isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                nodes.append(value)
+                if isinstance(key, yaml.ScalarNode) and key.value == name:
+                    yield _span(key.start_mark.line, key.start_mark.column, key.end_mark.column)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
 
 import yaml
 
@@ -18,19 +19,42 @@ from rankplan.words import by_nodes, counted, nodes_text
 def path_at(root: yaml.Node | None, line: int, column: int) -> KeyPath:
     """Return the keys and indexes that lead to a position of a file."""
     path: list[str | int] = []
-    node, here = root, (line, column)
-    while isinstance(node, yaml.CollectionNode):
-        pairs = node.value if isinstance(node, yaml.MappingNode) else [(one, one) for one in node.value]
-        inner = None
-        for index, (key, value) in enumerate(pairs):
-            ends = max((one.end_mark.line, one.end_mark.column) for one in (key, value))
-            if (key.start_mark.line, key.start_mark.column) <= here <= ends:
-                inner = (str(key.value) if isinstance(node, yaml.MappingNode) else index, value)
-        if inner is None:
-            break
-        path.append(inner[0])
-        node = inner[1]
+    part = _part_at(root, (line, column))
+    while part is not None:
+        path.append(part.name)
+        part = _part_at(part.value, (line, column))
     return tuple(path)
+
+
+class _Part(NamedTuple):
+    """An entry of a mapping, or an item of a list: its key or index, its value, and the positions it reaches over."""
+
+    name: str | int
+    value: yaml.Node
+    start: tuple[int, int]
+    end: tuple[int, int]
+
+
+def _part_at(node: yaml.Node | None, position: tuple[int, int]) -> _Part | None:
+    """Return the part of a mapping or a list that a position is in: the last one, if aliases make them overlap."""
+    parts = [part for part in _parts(node) if part.start <= position <= part.end]
+    return parts[-1] if parts else None
+
+
+def _parts(node: yaml.Node | None) -> Iterator[_Part]:
+    """Yield the entries of a mapping, or the items of a list; a scalar has none."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            # An alias is where its anchor is, so the value may end before its key.
+            end = max(_position(key.end_mark), _position(value.end_mark))
+            yield _Part(str(key.value), value, _position(key.start_mark), end)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            yield _Part(index, item, _position(item.start_mark), _position(item.end_mark))
+
+
+def _position(mark: yaml.Mark) -> tuple[int, int]:
+    return mark.line, mark.column
 
 
 def component_at(path: KeyPath, names: Collection[str]) -> list[str]:
@@ -38,8 +62,9 @@ def component_at(path: KeyPath, names: Collection[str]) -> list[str]:
     for end in range(len(path), 0, -1):
         parts = component_names(str(path[end - 1]))
         dotted = [".".join(map(str, path[start:end])) for start in range(end)]
-        if found := [name for name in names if name in parts or name in dotted]:
-            return found
+        named = [name for name in names if name in parts or name in dotted]
+        if named:
+            return named
     flat = str(path[-1]).lstrip("-").replace("-", "_") if len(path) == 1 else ""
     starting = [name for name in names if flat.startswith(f"{name}_")]
     return [max(starting, key=len)] if starting else []
@@ -69,5 +94,5 @@ def component_text(plan: Plan, name: str) -> str:
         lines.append(f"- accelerators: {by_nodes(plan.inventory.core.by_node(accelerators))}")
     if component.parallel.stated:
         lines.append(f"- {sizes_text(component)}")
-    lines += [f"- {one.removeprefix(f'{name}: ').strip()}" for one in group_lines(plan.only(name))]
+    lines += [f"- {line.removeprefix(f'{name}: ').strip()}" for line in group_lines(plan.only(name))]
     return "\n".join(lines)

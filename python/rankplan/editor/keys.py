@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from rankplan.dialects import DIALECTS, OWN, name_of, section_schema, with_guests
-from rankplan.dialects.keys.key import ANY_ROLE, Kind
+from rankplan.dialects.keys.key import ANY_ROLE, Entry, Kind
 from rankplan.errors import KeyPath
 from rankplan.jobs.keys import COMPONENTS, KEYS, OF_CLUSTER, OF_MEMORY
 from rankplan.jobs.recognising import JOB
@@ -33,41 +33,50 @@ def keys_at(dialect: str | None, path: KeyPath) -> dict[str, str]:
     """Return the keys of the section at a path, each with what it decides; of all dialects if it is ``None``."""
     if dialect == JOB:
         return _job_keys(path)
-    found: dict[str, str] = _job_keys(path) if dialect is None else {}
+    keys: dict[str, str] = _job_keys(path) if dialect is None else {}
     if dialect in (None, OWN):
-        found |= _model_keys(path)
-    for one in with_guests():
-        if dialect in (None, one.name):
-            for entry in one.keys.entries:
-                inner = _inside(entry.path, path)
-                if inner:
-                    decides = entry.decides if len(inner) == 1 else ""
-                    found[str(inner[0])] = found.get(str(inner[0])) or decides
-    found.pop(ANY_ROLE, None)
-    return found
+        keys |= _model_keys(path)
+    for entry in _entries(dialect):
+        inner = _inside(entry.path, path)
+        if inner:
+            name = str(inner[0])
+            decides = entry.decides if len(inner) == 1 else ""
+            keys[name] = keys.get(name) or decides
+    keys.pop(ANY_ROLE, None)
+    return keys
+
+
+def _entries(dialect: str | None) -> Iterator[Entry]:
+    """Yield the keys of the configs of a dialect; of all dialects if it is ``None``."""
+    for candidate in with_guests():
+        if dialect in (None, candidate.name):
+            yield from candidate.keys.entries
 
 
 def words_at(dialect: str | None, path: KeyPath) -> list[str]:
     """Return the words that the key at a path takes, if they are few."""
     if dialect == JOB:
         return _job_words(path)
-    words = dict.fromkeys(word for schema in _schemas(path) for word in schema.get("enum", ()))
+    words = {str(word): None for schema in _schemas(path) for word in schema.get("enum", ())}
     if dialect is None:
         words |= dict.fromkeys(_job_words(path))
-    switch = any(schema.get("type") == "boolean" for schema in _schemas(path))
-    for one in with_guests():
-        if dialect in (None, one.name) and not switch:
-            switches = (entry.path for entry in one.keys.entries if entry.kind is Kind.SWITCH)
-            switch = any(_inside(key, path[:-1]) == path[-1:] for key in switches)
-    return [*map(str, words), *(["true", "false"] if switch else [])]
+    return [*words, "true", "false"] if _is_switch(dialect, path) else list(words)
+
+
+def _is_switch(dialect: str | None, path: KeyPath) -> bool:
+    """Whether the key at a path is true or false."""
+    if any(schema.get("type") == "boolean" for schema in _schemas(path)):
+        return True
+    switches = (entry.path for entry in _entries(dialect) if entry.kind is Kind.SWITCH)
+    return any(_inside(switch, path[:-1]) == path[-1:] for switch in switches)
 
 
 def sections_at(dialect: str | None, path: KeyPath) -> tuple[str, ...]:
     """Return the sections of a config whose names the key at a path takes; none for any other key."""
     dotted = ".".join(map(str, path))
-    for one in with_guests():
-        if dialect in (None, one.name):
-            for key in one.keys.keys:
+    for candidate in with_guests():
+        if dialect in (None, candidate.name):
+            for key in candidate.keys.keys:
                 if key.sections and dotted in key.places():
                     return key.sections
     return ()
@@ -94,12 +103,14 @@ def _job_words(path: KeyPath) -> list[str]:
         return list(LAUNCHERS)
     if path == ("dialect",):
         return list(DIALECTS)
-    schema = job_schema(_section(), _section()["$defs"]["Topology"])["properties"].get(path[0], {}) if path else {}
-    for part in path[1:]:
+    schema: Mapping[str, Any] = job_schema(_section(), _section()["$defs"]["Topology"])
+    for part in path:
         schema = schema.get("properties", {}).get(part, {})
     words = [str(word) for word in schema.get("enum", ())]
-    own = {str(word) for one in _schemas(("cluster", *path)) for word in one.get("enum", ())}
-    return words or sorted(own if path[:1] and path[0] in OF_CLUSTER else ())
+    if not words and path and path[0] in OF_CLUSTER:
+        own = {str(word) for own_schema in _schemas(("cluster", *path)) for word in own_schema.get("enum", ())}
+        return sorted(own)
+    return words
 
 
 def _inside(key: KeyPath, path: KeyPath) -> KeyPath:
@@ -127,16 +138,22 @@ def _schemas(path: KeyPath) -> list[Mapping[str, Any]]:
     """Return the schemas of the value at a path of rankplan's own section; none elsewhere."""
     if path[:1] != ("cluster",):
         return []
-    here = [*_variants(_section())]
+    schemas = list(_variants(_section()))
     for part in path[1:]:
-        inner: list[Any] = []
-        for schema in here:
-            if isinstance(part, int):
-                inner.append(schema.get("items"))
-            else:
-                inner.append(schema.get("properties", {}).get(part, schema.get("additionalProperties")))
-        here = [one for each in inner if isinstance(each, Mapping) for one in _variants(each)]
-    return here
+        outer = schemas
+        schemas = []
+        for schema in outer:
+            inner = _schema_in(schema, part)
+            if isinstance(inner, Mapping):
+                schemas += _variants(inner)
+    return schemas
+
+
+def _schema_in(schema: Mapping[str, Any], part: str | int) -> Any:
+    """Return the schema of an item, or of the value of a key."""
+    if isinstance(part, int):
+        return schema.get("items")
+    return schema.get("properties", {}).get(part, schema.get("additionalProperties"))
 
 
 def _variants(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -144,5 +161,5 @@ def _variants(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield schema
     if "$ref" in schema:
         yield from _variants(_section()["$defs"][schema["$ref"].rpartition("/")[2]])
-    for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
-        yield from _variants(one)
+    for part in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
+        yield from _variants(part)

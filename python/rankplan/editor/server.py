@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Any, NamedTuple
 
 from lsprotocol import types
 from pygls import uris
@@ -33,6 +33,13 @@ _KINDS = {
 }
 
 
+class _Buffer(NamedTuple):
+    """The text of a buffer as the editor has sent it, and the check of it."""
+
+    source: str
+    checked: Checked
+
+
 class Server(LanguageServer):
     """The server, with the buffers that it checked last."""
 
@@ -42,21 +49,21 @@ class Server(LanguageServer):
         self.options = options
         self.rules = rules
         """When each code is reported."""
-        self._buffers: dict[str, tuple[str, Checked]] = {}
+        self._buffers: dict[str, _Buffer] = {}
 
     def buffer(self, uri: str) -> Checked | None:
         """Return a buffer with the check of its present text; ``None`` if the check itself fails, which is logged."""
         document = self.workspace.get_text_document(uri)
-        known = self._buffers.get(uri)
-        if known is not None and known[0] == document.source:
-            return known[1]
+        last = self._buffers.get(uri)
+        if last is not None and last.source == document.source:
+            return last.checked
         try:
-            found = checked(document.source, uris.to_fs_path(uri) or uri, self.options)
+            result = checked(document.source, uris.to_fs_path(uri) or uri, self.options)
         except Exception:  # a bug of rankplan must not end the editor's server
             log.exception("cannot check %s", uri)
             return None
-        self._buffers[uri] = document.source, found
-        return found
+        self._buffers[uri] = _Buffer(document.source, result)
+        return result
 
     def forget(self, uri: str) -> None:
         """Drop what is known of a buffer."""
@@ -68,27 +75,30 @@ class Server(LanguageServer):
         if buffer is None:
             return
         document = self.workspace.get_text_document(uri)
-        found = [self.sent(document, buffer, one) for one in buffer.diagnostics]
-        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, document.version))
+        diagnostics = [self.sent(document, buffer, diagnostic) for diagnostic in buffer.diagnostics]
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics, document.version))
 
-    def sent(self, document: TextDocument, buffer: Checked, one: Diagnostic) -> types.Diagnostic:
+    def sent(self, document: TextDocument, buffer: Checked, diagnostic: Diagnostic) -> types.Diagnostic:
         """Return a diagnostic as the protocol has it."""
-        message = one.message if one.help is None else f"{one.message}\nhelp: {one.help}"
+        message = diagnostic.message
+        if diagnostic.help is not None:
+            message = f"{message}\nhelp: {diagnostic.help}"
         related = []
-        if one.file not in (None, buffer.file):
-            line = (one.line or 1) - 1
-            start = types.Position(line, (one.column or 1) - 1)
-            place = types.Location(uris.from_fs_path(str(one.file)) or "", types.Range(start, start))
-            related.append(types.DiagnosticRelatedInformation(place, one.message))
-            message = f"{one.file}:{line + 1}: {message}"
-        for label in one.labels[1:] if one.source is not None else ():
-            place = types.Location(document.uri, sent_range(document, buffer, buffer.range(one, label)))
-            related.append(types.DiagnosticRelatedInformation(place, label.text or one.message))
+        if diagnostic.file not in (None, buffer.file):
+            line = (diagnostic.line or 1) - 1
+            start = types.Position(line, (diagnostic.column or 1) - 1)
+            place = types.Location(uris.from_fs_path(str(diagnostic.file)) or "", types.Range(start, start))
+            related.append(types.DiagnosticRelatedInformation(place, diagnostic.message))
+            message = f"{diagnostic.file}:{line + 1}: {message}"
+        if diagnostic.source is not None:
+            for label in diagnostic.labels[1:]:
+                place = types.Location(document.uri, sent_range(document, buffer, buffer.range(diagnostic, label)))
+                related.append(types.DiagnosticRelatedInformation(place, label.text or diagnostic.message))
         return types.Diagnostic(
-            sent_range(document, buffer, buffer.range(one)),
+            sent_range(document, buffer, buffer.range(diagnostic)),
             message,
-            types.DiagnosticSeverity.Warning if one.warning else types.DiagnosticSeverity.Error,
-            one.code,
+            types.DiagnosticSeverity.Warning if diagnostic.warning else types.DiagnosticSeverity.Error,
+            diagnostic.code,
             source="rankplan",
             related_information=related or None,
         )
@@ -101,26 +111,26 @@ def sent_range(document: TextDocument, buffer: Checked, place: types.Range) -> t
 
 def server(options: Options, rules: Mapping[str, str]) -> Server:
     """Return a server that is ready to start. ``rules`` tells when each code is reported."""
-    found = Server(options, rules)
-    found.feature(types.INITIALIZE)(_initialize)
-    found.feature(types.TEXT_DOCUMENT_DID_OPEN)(_opened)
-    found.feature(types.TEXT_DOCUMENT_DID_CHANGE)(_changed)
-    found.feature(types.TEXT_DOCUMENT_DID_SAVE)(_saved)
-    found.feature(types.TEXT_DOCUMENT_DID_CLOSE)(_closed)
-    found.feature(types.TEXT_DOCUMENT_HOVER)(_hover)
-    found.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=[":", " ", "{"]))(
+    result = Server(options, rules)
+    result.feature(types.INITIALIZE)(_initialize)
+    result.feature(types.TEXT_DOCUMENT_DID_OPEN)(_opened)
+    result.feature(types.TEXT_DOCUMENT_DID_CHANGE)(_changed)
+    result.feature(types.TEXT_DOCUMENT_DID_SAVE)(_saved)
+    result.feature(types.TEXT_DOCUMENT_DID_CLOSE)(_closed)
+    result.feature(types.TEXT_DOCUMENT_HOVER)(_hover)
+    result.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=[":", " ", "{"]))(
         _complete
     )
     kinds = types.CodeActionOptions([types.CodeActionKind.QuickFix])
-    found.feature(types.TEXT_DOCUMENT_CODE_ACTION, kinds)(_actions)
-    return found
+    result.feature(types.TEXT_DOCUMENT_CODE_ACTION, kinds)(_actions)
+    return result
 
 
 def _initialize(server: Server, params: types.InitializeParams) -> None:
-    given: Any = params.initialization_options
-    if isinstance(given, Mapping):
-        nodes = given.get("inventory") or given.get("nodes") or server.options.nodes
-        dialect = given.get("dialect") or server.options.dialect
+    options: Any = params.initialization_options
+    if isinstance(options, Mapping):
+        nodes = options.get("inventory") or options.get("nodes") or server.options.nodes
+        dialect = options.get("dialect") or server.options.dialect
         server.options = Options(nodes, dialect, server.options.without)
 
 
@@ -155,13 +165,14 @@ def _hover(server: Server, params: types.HoverParams) -> types.Hover | None:
         return None
     document = server.workspace.get_text_document(uri)
     at = document.position_codec.position_from_client_units(buffer.lines, params.position)
-    line, column = at.line, at.character
     parts = []
-    for one in buffer.diagnostics:
-        place = buffer.range(one)
-        if place.start.line == line and place.start.character <= column <= place.end.character:
-            parts.append(f"`{one.code}`: {server.rules.get(one.code, '')} (`rankplan explain {one.code}`)")
-    if (text := hover_text(buffer, line, column, server.options.dialect)) is not None:
+    for diagnostic in buffer.diagnostics:
+        place = buffer.range(diagnostic)
+        if place.start.line == at.line and place.start.character <= at.character <= place.end.character:
+            code = diagnostic.code
+            parts.append(f"`{code}`: {server.rules.get(code, '')} (`rankplan explain {code}`)")
+    text = hover_text(buffer, at.line, at.character, server.options.dialect)
+    if text is not None:
         parts.append(text)
     if not parts:
         return None
@@ -182,12 +193,12 @@ def _complete(server: Server, params: types.CompletionParams) -> types.Completio
     place = sent_range(document, buffer, types.Range(start, types.Position(at.line, at.character)))
     items = [
         types.CompletionItem(
-            one.label,
-            kind=_KINDS[one.kind],
-            detail=one.about or server.rules.get(one.label),
-            text_edit=types.TextEdit(place, one.insert),
+            proposal.label,
+            kind=_KINDS[proposal.kind],
+            detail=proposal.about or server.rules.get(proposal.label),
+            text_edit=types.TextEdit(place, proposal.insert),
         )
-        for one in proposals(cursor, buffer, before, dialect, server.rules)
+        for proposal in proposals(cursor, buffer, before, dialect, server.rules)
     ]
     return types.CompletionList(is_incomplete=False, items=items)
 
@@ -198,21 +209,21 @@ def _actions(server: Server, params: types.CodeActionParams) -> list[types.CodeA
     if buffer is None:
         return []
     document = server.workspace.get_text_document(uri)
-    found = []
-    for one in buffer.diagnostics:
-        place = sent_range(document, buffer, buffer.range(one))
+    actions = []
+    for diagnostic in buffer.diagnostics:
+        place = sent_range(document, buffer, buffer.range(diagnostic))
         if place.end.line < params.range.start.line or place.start.line > params.range.end.line:
             continue
-        if (change := fix(buffer, one, server.options)) is not None:
-            edit = types.TextEdit(sent_range(document, buffer, change.place), change.new)
-            diagnostic = server.sent(document, buffer, one)
-            found.append(
-                types.CodeAction(
-                    change.title,
-                    types.CodeActionKind.QuickFix,
-                    [diagnostic],
-                    is_preferred=True,
-                    edit=types.WorkspaceEdit({uri: [edit]}),
-                )
-            )
-    return found
+        change = fix(buffer, diagnostic, server.options)
+        if change is None:
+            continue
+        edit = types.TextEdit(sent_range(document, buffer, change.place), change.new)
+        action = types.CodeAction(
+            change.title,
+            types.CodeActionKind.QuickFix,
+            [server.sent(document, buffer, diagnostic)],
+            is_preferred=True,
+            edit=types.WorkspaceEdit({uri: [edit]}),
+        )
+        actions.append(action)
+    return actions
