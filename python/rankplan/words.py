@@ -120,7 +120,7 @@ _MOST_RANGES = 20
 
 
 def ranges_text(ranks: RankSet) -> str:
-    """Return ranks as messages show them: ``0-3,8``, and of many ranges only the first."""
+    """Return ranks as messages show them: ``0-3,8``. Of many ranges, only the first are shown."""
     if len(ranks.ranges) <= _MOST_RANGES:
         return str(ranks)
     first = RankSet(",".join(f"{start}-{end}" for start, end in ranks.ranges[:_MOST_RANGES]))

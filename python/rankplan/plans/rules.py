@@ -165,7 +165,7 @@ class Rules:
         return Where(path_text((*outer, *path)))
 
     def located(self, path: KeyPath, fault: Diagnostic) -> Diagnostic:
-        """Return the fault of a rule where that is stated in a file; a fault without a file stays as it is."""
+        """Return the fault with the place of its rule, or as it is if no file states the rule."""
         place = self.where(*path)
         return fault if place.file is None else place.locate(fault)
 

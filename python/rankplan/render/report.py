@@ -22,7 +22,7 @@ class Report:
     """The result of `check`: the plan, or ``None`` if the config has faults, and every fault and warning.
 
     ``file`` is the path of the config, or a word for a config that is not in a file. ``unreported`` counts the values
-    that are known only at run time and decide no placement. ``needs``: what each phase needs, if it was asked for.
+    that are known only at run time and decide no placement. ``needs``: the memory that each phase needs, if requested.
     ``unchecked`` says what could not be compared, because nothing states what nodes have.
     """
 

@@ -124,7 +124,7 @@ class Section:
 
 
 def read_section(config: Config) -> Section:
-    """Read the ``cluster`` section of a config. Raises `PlacementError` if it has none that could be read."""
+    """Read the ``cluster`` section of a config. Raises `PlacementError` if it is missing or cannot be read."""
     content = config.section
     reader = config.reader_of_section()
     if {"rankplan", "inventory", "components"} <= set(content):

@@ -84,7 +84,7 @@ class StatedText(str):
         return stated
 
     def part(self, start: int, end: int) -> Place | None:
-        """Return the place of some of its characters: that of the whole text, if it is not written as it is."""
+        """Return the place of these characters, or of the whole text if the file writes it in another way."""
         whole = self.place
         if whole is None:
             return None

@@ -49,14 +49,14 @@ class Program:
     ``words`` of Hydra, ``flags``, config files after ``@``, a config ``file`` as its first argument; empty: rankplan
     sees it. Values that it does not take are ignored, as the program ignores them. ``beside`` are the flags that count
     beside a config file after ``--config``, for a program that ignores all others there: each of these is a warning.
-    ``part``: no job of its own, but a part of one with this name, such as a
-    server beside the trainer; `Config.part` has its values. ``configs`` are the names of the configs of Hydra that
-    they bring, and whose values are the defaults of the keys. ``released`` is a regular expression that matches the
-    names of the programs which the system itself brings; any other one is read as they are, with a warning.
+    ``part``: no job of its own, but a part of one with this name, such as a server beside the trainer; `Config.part`
+    has its values. ``configs`` are the names of their Hydra configs, whose values are the defaults of the keys.
+    ``released`` is a regular expression that matches the names of the system's own programs; a program with another
+    name is read in the same way, with a warning.
 
-    ``imports`` are regular expressions that the text of a program of Python must have, too, if it is in the repository
-    of the script: users write their own, which import the system. Such a program is only asked for if no other one that
-    tells its system matches.
+    ``imports`` are regular expressions that must match the text of a Python program as well, if the program is in the
+    repository of the script: users write their own programs, which import the system. Such a program is used only if no
+    program that tells its system matches.
     """
 
     pattern: str
@@ -178,7 +178,7 @@ def program_of(
     guests: bool = False,
     text: Callable[[], str | None] = lambda: None,
 ) -> StartedProgram:
-    """Return the program with this module, path or name, and this first word; those of guests only if asked for.
+    """Return the program with this module, path or name, and this first word, with ``guests`` also a guest's.
 
     ``text`` returns the text of the program, ``None`` if it is not in the repository of its script.
     """

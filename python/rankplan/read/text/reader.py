@@ -330,7 +330,7 @@ class Reader:
 
 
 def _with_value(section: Any, path: KeyPath, value: Any) -> Mapping[Any, Any]:
-    """Return a section with another value at a path in it; the section itself stays as it is."""
+    """Return a copy of a section with this value at the path."""
     name, *rest = path
     unchanged: Any = section if isinstance(section, Mapping) else {}
     if rest:

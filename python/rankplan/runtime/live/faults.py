@@ -18,7 +18,7 @@ def no_job(address: str) -> Diagnostic:
 
 
 def not_requested_by_command(requests: str) -> Diagnostic:
-    """Return the fault of a command that has ended, and has not asked for these requests of the plan."""
+    """Return the fault of a command that ended without asking for these requests of the plan."""
     help = "pass the same overrides to the command and to the plan"
     return Diagnostic("plan-mismatch", f"the command did not ask for {requests}", help)
 

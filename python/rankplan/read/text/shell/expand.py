@@ -325,7 +325,7 @@ class Scope:
         return int(numbers[1]), None if numbers[2] is None else int(numbers[2])
 
     def _counted(self, part: Expansion) -> Piece:
-        """Return the number of elements of an array; a variable that is none has one."""
+        """Return the number of elements of an array; a variable that is not an array counts as one."""
         value = self.variables.get(part.name)
         items = [item for item in value or () if isinstance(item, Field)]
         if value is None or any(item.several or item.doubt for item in items):

@@ -124,7 +124,7 @@ def is_text(words: Sequence[Field]) -> bool:
 
 
 def _divided(argument: Field) -> list[Field]:
-    """Return an operator and the word that follows it without a blank, or the argument as it is."""
+    """Split an operator from the word that it is joined to, as in ``;python``; return any other argument unchanged."""
     joined = _JOINED.fullmatch(argument.text or "")
     if joined is None:
         return [argument]
