@@ -36,7 +36,7 @@ from rankplan import (
 )
 from rankplan.launchers.exec.child import run_child
 from rankplan.plans.topology import topology_faults
-from rankplan.runtime.live.binding import Binding
+from rankplan.runtime.live.binding import Binding, check_nodes
 from rankplan.runtime.nodes.processes import end, family
 from rankplan.runtime.ray import timeouts
 from rankplan.runtime.ray.connection import head_of
@@ -437,6 +437,29 @@ def test_every_node_needs_the_hook_and_the_same_ray(
             pin(bench.config, ["true"], ray=bench.address)
     finally:
         ray.shutdown()
+
+
+def test_a_node_that_runs_no_task_is_not_called_a_node_without_the_hook(
+    bench: Bench, machines: Machines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeouts, "ENVIRONMENT", 2.0)
+    late = machines.add_node(num_cpus=2, node_ip_address=LATE, object_store_memory=80 << 20)
+    raylet = late.all_processes["raylet"][0].process
+    ray.init(address=bench.address, logging_level="ERROR", log_to_driver=False)
+    try:
+        raylet.send_signal(signal.SIGSTOP)
+        with pytest.raises(ClusterError) as caught:
+            check_nodes()
+        message = str(caught.value)
+        assert message.startswith("cannot check the nodes for rankplan_hook: ")
+        of_living = rf"{LATE} \(\S+\) did not run the task within 2 s"
+        of_dead = rf"the task on {LATE} \(\S+\) could not start"
+        assert re.search(f"{of_living}|{of_dead}", message)
+    finally:
+        raylet.send_signal(signal.SIGCONT)
+        ray.shutdown()
+        machines.remove_node(late)
+        wait_until(lambda: not alive(bench.address, LATE))
 
 
 TRAINERS = {

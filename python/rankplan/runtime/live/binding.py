@@ -14,17 +14,17 @@ from rankplan_hook.pins import Pins, Planned, bundles
 
 from rankplan._core import RankSet
 from rankplan.accelerators import VENDORS
-from rankplan.errors import ClusterError, PlacementError
+from rankplan.errors import PlacementError
 from rankplan.front.job import excluding
 from rankplan.front.pinning import Planner, check_requests, listed_nodes, on_cluster
 from rankplan.frozen import frozen
 from rankplan.plans.plan import Plan
 from rankplan.plans.spares import with_spares
-from rankplan.runtime.live.faults import held_accelerators, no_hook
+from rankplan.runtime.live.faults import held_accelerators, no_hook, several_versions, unchecked_nodes
 from rankplan.runtime.live.runs import Owner, owner_key
 from rankplan.runtime.nodes.nodes import Nodes, live_nodes, pinned
 from rankplan.runtime.ray import timeouts
-from rankplan.runtime.ray.answers import outcomes
+from rankplan.runtime.ray.answers import Fault, outcomes
 from rankplan.runtime.ray.head import Head
 from rankplan.runtime.ray.tables import Tables
 from rankplan.runtime.usage.held import Held
@@ -142,7 +142,7 @@ def check_nodes() -> None:
     """Check every node of the connected cluster with a task.
 
     Raises `PlacementError` (``hook-missing``) with every node that lacks the hook, and ``ClusterError`` for nodes with
-    another version of Ray.
+    another version of Ray, or on which the task failed.
     """
 
     def hook_and_version() -> tuple[bool, str]:  # inside another, sent by value: the node need not have rankplan
@@ -156,17 +156,23 @@ def check_nodes() -> None:
     )
     hookless = []
     others = []
+    silent = []
     for entry, answer in zip(entries, answers, strict=True):
         name = f"{entry['NodeManagerAddress']} ({entry['NodeManagerHostname']})"
-        has_hook, version = answer if isinstance(answer, tuple) else (None, ray.__version__)
+        if isinstance(answer, Fault):
+            silent.append(f"the task on {name} {answer.reason}")
+            continue
+        if answer is None:
+            silent.append(f"{name} did not run the task within {timeouts.ENVIRONMENT:g} s")
+            continue
+        has_hook, version = answer
         if version != ray.__version__:
             others.append(f"{name} has {version}")
         if not has_hook:
-            hookless.append(no_hook(name, answered=has_hook is not None))
+            hookless.append(no_hook(name))
     if others:
-        raise ClusterError(
-            f"the nodes have several versions of Ray: this program has {ray.__version__}, {listed_nodes(others)}; "
-            "install one version on all nodes, and start Ray again"
-        )
+        raise several_versions(ray.__version__, others)
     if hookless:
         raise PlacementError(hookless)
+    if silent:
+        raise unchecked_nodes(silent)

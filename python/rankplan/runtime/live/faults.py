@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rankplan._core import RankSet
 from rankplan.errors import ClusterError, Diagnostic
+from rankplan.front.pinning import listed_nodes
 from rankplan.words import listed
 
 
@@ -84,18 +85,34 @@ def held_accelerators(address: str, needed: RankSet, holders: str) -> Diagnostic
     return Diagnostic("plan-mismatch", message, "wait until these jobs end, or plan again on what they leave free")
 
 
-def no_hook(name: str, *, answered: bool) -> Diagnostic:
-    """Return the fault of a node without the hook; one that has not ``answered`` ran no task that tells."""
-    message = f"node {name} {'lacks rankplan_hook' if answered else 'did not run a task'}"
+def no_hook(name: str) -> Diagnostic:
+    """Return the fault of a node without the hook."""
+    message = f"node {name} lacks rankplan_hook"
     return Diagnostic(
         "hook-missing", message, "install this version of rankplan there, for the Python that Ray runs in"
+    )
+
+
+def several_versions(version: str, nodes: Sequence[str]) -> ClusterError:
+    """Return the fault of nodes with another version of Ray than this program; each text names a node and its own."""
+    return ClusterError(
+        f"the nodes have several versions of Ray: this program has {version}, {listed_nodes(nodes)}; "
+        "install one version on all nodes, and start Ray again"
+    )
+
+
+def unchecked_nodes(reasons: Sequence[str]) -> ClusterError:
+    """Return the fault of nodes on which the task that looks for the hook failed; each reason names its node."""
+    return ClusterError(
+        f"cannot check the nodes for rankplan_hook: {listed_nodes(reasons)}; "
+        "repeat the command when they run tasks again, or remove them from the cluster"
     )
 
 
 def silent_drivers(reasons: Sequence[str]) -> ClusterError:
     """Return the fault of nodes whose drivers do not tell what is used; each reason names its node."""
     return ClusterError(
-        f"peaks need NVML on every node of the plan: {listed(reasons, 8, by='; ', noun='node')}; install NVIDIA's "
+        f"peaks need NVML on every node of the plan: {listed_nodes(reasons)}; install NVIDIA's "
         "driver there, or leave out --peaks"
     )
 
