@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import click
 
@@ -78,39 +79,70 @@ def inventory(
     if topology is not None and not slurm:
         raise click.UsageError("--topology chooses a topology of --slurm")
     with faults_end_it():
-        chosen = None if levels is None else tuple(key.strip() for key in levels.split(","))
-        chosen = chosen if kueue is None else read_kueue(kueue)
-        texts = {one: read_text(one) for one in slurm}  # a pipe can be read only once
-        records = [one for one, text in texts.items() if shows_nodes(text)]
-        networks = {one: read_slurm(one, topology, text=text) for one, text in texts.items() if one not in records}
-        sources = {"--nodes": nodes, "--ray": ray, "--kubernetes": kubernetes} | dict.fromkeys(records, "")
-        stated = [name for name, given in sources.items() if given is not None]
-        _check_sources(stated, lists_nodes=bool(stated or networks), accelerators=accelerators)
-        if ignore_jobs and kubernetes is None and not records:
-            raise click.UsageError("use --ignore-jobs with the nodes that Slurm or Kubernetes shows")
+        keys = _level_keys(levels, kueue)
+        files = _read_slurm_files(slurm, topology)
+        _check_sources(
+            {"--nodes": nodes, "--ray": ray, "--kubernetes": kubernetes}, files, accelerators, ignore_jobs=ignore_jobs
+        )
+        networks = files.networks
         if kubernetes is not None:
-            found = _ranked(read_kubernetes_nodes(kubernetes, chosen or (), ignore_jobs=ignore_jobs))
-        elif records:
-            shown = read_slurm_nodes(records[0], text=texts[records[0]], ignore_jobs=ignore_jobs)
-            found, networks = _of_slurm(shown, networks)
+            result = _ranked(read_kubernetes_nodes(kubernetes, keys or (), ignore_jobs=ignore_jobs))
+        elif files.shown:
+            [(file, text)] = files.shown.items()
+            shown = read_slurm_nodes(file, text=text, ignore_jobs=ignore_jobs)
+            networks = _by_hostnames(networks, shown)
+            result = _ranked(shown)
+        elif nodes is not None:
+            result = inventory_from(nodes)
+        elif ray is not None:
+            result = Choice(ray=ray).inventory
         else:
-            found = _nodes(nodes, ray, networks, accelerators)
-        found = _with_levels(_with_networks(found, networks), chosen)
+            result = _nodes_of_networks(networks, accelerators)
+        result = _with_levels(_with_networks(result, networks), keys)
         if without:
-            found = found.without(without)
-        click.echo("\n".join([*tree_lines(found), *hardware_lines(found)]))
+            result = result.without(without)
+        click.echo("\n".join([*tree_lines(result), *hardware_lines(result)]))
         if output is not None:
-            found.save(output)
+            result.save(output)
 
 
-def _check_sources(stated: Sequence[str], *, lists_nodes: bool, accelerators: int | None) -> None:
-    """Raise ``click.UsageError`` unless exactly one source lists the nodes."""
-    if len(stated) > 1:
-        raise click.UsageError(f"use only one of {' and '.join(stated)}: each lists the nodes")
-    if not lists_nodes:
+def _level_keys(levels: str | None, kueue: str | None) -> tuple[str, ...] | None:
+    """Return the keys of the levels that the options state; ``None`` if they state none."""
+    if kueue is not None:
+        return read_kueue(kueue)
+    return None if levels is None else tuple(key.strip() for key in levels.split(","))
+
+
+class _SlurmFiles(NamedTuple):
+    """The files of ``--slurm``: the texts of those that show nodes, and the labels that the others give to nodes."""
+
+    shown: Mapping[str, str]
+    networks: Mapping[str, Labels]
+
+
+def _read_slurm_files(files: Sequence[str], topology: str | None) -> _SlurmFiles:
+    texts = {file: read_text(file) for file in files}  # a pipe can be read only once
+    shown = {file: text for file, text in texts.items() if shows_nodes(text)}
+    networks = {file: read_slurm(file, topology, text=text) for file, text in texts.items() if file not in shown}
+    return _SlurmFiles(shown, networks)
+
+
+def _check_sources(
+    options: Mapping[str, str | None], files: _SlurmFiles, accelerators: int | None, *, ignore_jobs: bool
+) -> None:
+    """Raise ``click.UsageError`` unless exactly one source lists the nodes, and it takes the other options.
+
+    A network lists the nodes only if nothing else does.
+    """
+    sources = [*(name for name, value in options.items() if value is not None), *files.shown]
+    if len(sources) > 1:
+        raise click.UsageError(f"use only one of {' and '.join(sources)}: each lists the nodes")
+    if not sources and not files.networks:
         raise click.UsageError("name the nodes with --nodes, --ray, --slurm or --kubernetes")
-    if accelerators is not None and stated:
+    if accelerators is not None and sources:
         raise click.UsageError("use --accelerators only if Slurm's topology alone lists the nodes")
+    if ignore_jobs and options["--kubernetes"] is None and not files.shown:
+        raise click.UsageError("use --ignore-jobs with the nodes that Slurm or Kubernetes shows")
 
 
 def _with_networks(nodes: Inventory, networks: Mapping[str, Labels]) -> Inventory:
@@ -124,21 +156,22 @@ def _with_networks(nodes: Inventory, networks: Mapping[str, Labels]) -> Inventor
 
 
 def _with_levels(nodes: Inventory, levels: tuple[str, ...] | None) -> Inventory:
-    """Return nodes with these levels, if any are chosen. Raises `PlacementError` for nodes without their labels."""
+    """Return nodes with these levels, if any are stated. Raises `PlacementError` for nodes without their labels."""
     if levels is None:
         return nodes
-    if faults := [fault for _, fault in nodes.core.unlabelled(levels)]:
+    faults = [fault for _, fault in nodes.core.unlabelled(levels)]
+    if faults:
         raise PlacementError(faults)
     return nodes.with_levels(levels)
 
 
-def _of_slurm(nodes: Sequence[ShownNode], networks: Mapping[str, Labels]) -> tuple[Inventory, dict[str, Labels]]:
-    """Return the inventory of nodes that Slurm shows, and the labels by their hostnames instead of Slurm's names."""
+def _by_hostnames(networks: Mapping[str, Labels], nodes: Sequence[ShownNode]) -> dict[str, Labels]:
+    """Return the labels of each network by the hostnames of nodes, instead of the names that Slurm has for them."""
     hosts = {node.name: str(node.entry["hostname"]) for node in nodes}
-    return _ranked(nodes), {
-        network: {hosts.get(name, name): known for name, known in labels.items()}
-        for network, labels in networks.items()
-    }
+    renamed: dict[str, Labels] = {}
+    for network, labels in networks.items():
+        renamed[network] = {hosts.get(name, name): values for name, values in labels.items()}
+    return renamed
 
 
 def _ranked(nodes: Sequence[ShownNode]) -> Inventory:
@@ -156,20 +189,20 @@ def _ranked(nodes: Sequence[ShownNode]) -> Inventory:
 
 
 def _some(texts: Sequence[str]) -> str:
-    more = ["..."] if len(texts) > _MOST_LISTED else []
-    return ", ".join([*texts[:_MOST_LISTED], *more])
+    some = list(texts[:_MOST_LISTED])
+    if len(texts) > _MOST_LISTED:
+        some.append("...")
+    return ", ".join(some)
 
 
-def _nodes(nodes: str | None, ray: str | None, networks: Mapping[str, Labels], accelerators: int | None) -> Inventory:
-    """Return the nodes of a file or a size, of a Ray cluster, or those that Slurm's file lists, in natural order."""
-    if nodes is not None:
-        return inventory_from(nodes)
-    if ray is not None:
-        return Choice(ray=ray).inventory
+def _nodes_of_networks(networks: Mapping[str, Labels], accelerators: int | None) -> Inventory:
+    """Return the nodes that Slurm's networks name, in natural order."""
     if accelerators is None:
         note(f"assuming {counted(_ASSUMED, 'accelerator')} on each node; set another number with --accelerators")
-    each = _ASSUMED if accelerators is None else accelerators
-    hosts = enumerate(sorted({name for labels in networks.values() for name in labels}, key=natural))
-    return Inventory.from_dict(
-        {"nodes": [{"ranks": rank, "hostname": name, "accelerators": each} for rank, name in hosts]}
-    )
+        accelerators = _ASSUMED
+    names = {name for labels in networks.values() for name in labels}
+    entries = [
+        {"ranks": rank, "hostname": name, "accelerators": accelerators}
+        for rank, name in enumerate(sorted(names, key=natural))
+    ]
+    return Inventory.from_dict({"nodes": entries})
