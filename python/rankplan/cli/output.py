@@ -42,42 +42,57 @@ def text_console(width: int | None = None) -> Console:
 def keep_words(table: Table, width: int) -> Table:
     """Return a table with the width divided among its columns so that no word is broken.
 
-    Of words that do not fit, the longest are. In the columns that have room, a number stays with its noun.
+    Of words that do not fit, the longest are. In the columns that have room, a number stays with its noun: from the
+    first column on, each for which the table then still fits. Columns stand closer if the words do not fit otherwise.
     """
     from rich.cells import cell_len
 
     from rankplan.render.tables import table as empty_table
 
-    texts = [[str(column.header), *map(str, column.cells)] for column in table.columns]
-    whole = [max(map(cell_len, column)) for column in texts]
-    gaps = len(whole) - 1
-    words = _longest(texts, str.split)
-    numbered = _longest(texts, _BREAK.split)
-    for index, more in enumerate(numbered):
-        if sum(words) - words[index] + more + gaps <= width:
-            words[index] = more
-    have_room = [word == more for word, more in zip(words, numbered, strict=True)]
+    columns = [[str(column.header), *map(str, column.cells)] for column in table.columns]
+    texts = [max(map(cell_len, column)) for column in columns]
+    words = _longest(columns, str.split)
+    numbered = _longest(columns, _BREAK.split)
+    gaps = len(columns) - 1
+    for index, numbered_width in enumerate(numbered):
+        if sum(words) - words[index] + numbered_width + gaps <= width:
+            words[index] = numbered_width
+    keeps_numbers = [word == numbered_width for word, numbered_width in zip(words, numbered, strict=True)]
     padding = table.padding[1]
     if sum(words) + padding * gaps > width:
         padding = 1
-    room = width - padding * gaps
-    most = max(whole, default=0)
-    least = most
-    while most > 1 and sum(max(min(most, one), word) for one, word in zip(whole, words, strict=True)) > room:
-        most -= 1
-    while least > 1 and sum(min(least, word) for word in words) > room:
-        least -= 1
     result = empty_table()
     result.title = table.title
     result.show_header = table.show_header
     result.padding = (0, padding, 0, 0)
     result.columns = [column.copy() for column in table.columns]
-    for column, one, word in zip(result.columns, whole, words, strict=True):
-        column.width = max(min(most, one), min(least, word))
+    widths = _column_widths(texts, words, width - padding * gaps)
+    for column, column_width in zip(result.columns, widths, strict=True):
+        column.width = column_width
     for row in zip(*[column.cells for column in table.columns], strict=True):
-        columns = zip(result.columns, have_room, row, strict=True)
-        result.add_row(*[_wrapped(str(cell), column.width or 0) if room else cell for column, room, cell in columns])
+        cells = []
+        for cell, column_width, keeps in zip(row, widths, keeps_numbers, strict=True):
+            cells.append(_wrapped(str(cell), column_width) if keeps else cell)
+        result.add_row(*cells)
     return result
+
+
+def _column_widths(texts: Sequence[int], words: Sequence[int], room: int) -> list[int]:
+    """Divide a width among columns, of which the longest texts and the longest words are known.
+
+    A limit for all columns is lowered from the longest text until they fit. No column is narrower than its word; if the
+    words alone do not fit, it is they that have the limit.
+    """
+    limit = max(texts, default=0)
+    if sum(words) > room:
+        while limit > 1 and sum(min(limit, word) for word in words) > room:
+            limit -= 1
+        return [max(min(1, text), min(limit, word)) for text, word in zip(texts, words, strict=True)]
+    widths = list(texts)
+    while limit > 1 and sum(widths) > room:
+        limit -= 1
+        widths = [max(min(limit, text), word) for text, word in zip(texts, words, strict=True)]
+    return widths
 
 
 def _longest(texts: Sequence[Sequence[str]], pieces_of: Callable[[str], list[str]]) -> list[int]:
