@@ -6,7 +6,7 @@ import re
 import shlex
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -80,10 +80,10 @@ class Example:
             for text in more:
                 Path(folder, text.split(maxsplit=2)[1]).write_text(text, encoding="utf-8")
             try:
-                found = list(self._read(Path(folder, self.file)))
+                diagnostics = self._read(Path(folder, self.file))
             except PlacementError as error:
-                found = list(error.diagnostics)
-        return [replace(one, file=Path(one.file or self.file).name) for one in found]
+                diagnostics = error.diagnostics
+        return [replace(diagnostic, file=Path(diagnostic.file or self.file).name) for diagnostic in diagnostics]
 
     @property
     def _inventory(self) -> Inventory:
@@ -91,37 +91,46 @@ class Example:
             return Inventory.from_dict({"nodes": yaml.safe_load(self.nodes)})
         return Inventory.parse(self.nodes)
 
-    def _read(self, path: Path) -> Iterator[Diagnostic]:
+    def _read(self, path: Path) -> Iterable[Diagnostic]:
+        """Use the file as the rule is about. Return its warnings; raise `PlacementError` for its faults."""
         if self.file == "plan.json":
-            plan = Plan.load(path)
-            match (self.ask or "").split():
-                case [_, "--without", name]:
-                    replan(plan, plan.inventory, without=[name])
-                case [_, "--segment", size]:
-                    arrange(plan, plan.inventory, segment=segment_sizes([size]))
-                case [_, "--keep", level]:
-                    arrange(plan, plan.inventory, keep=kept_levels([level]))
-                case [_, "--node", rank]:
-                    node_ranks(rank, "--node")
-                case _:
-                    plan.check_shares()
-                    sorted_for_trainer(plan.fitted(self._inventory), plan.inventory)
-        elif self.file == "nodes.yaml":
+            self._use_plan(Plan.load(path))
+            return ()
+        if self.file == "nodes.yaml":
             Inventory.load(path)
-        elif self.file == "costs.yaml":
+            return ()
+        if self.file == "costs.yaml":
             costs = read_costs(path)
             tuning = tune if costs.asynchronous is None else tune_async
-            yield from tuning(costs, self._inventory).warnings
+            return tuning(costs, self._inventory).warnings
+        report = check(path, None if is_saved(path) else self._inventory, memory=self.ask == _WITH_MEMORY)
+        if report.plan is not None and self.ask is not None and self.ask != _WITH_MEMORY:
+            self._use_config(path, report.plan, self.ask)
+        return report.diagnostics
+
+    def _use_plan(self, plan: Plan) -> None:
+        """Do with a saved plan what is requested of it; by default, launch it."""
+        match (self.ask or "").split():
+            case [_, "--without", name]:
+                replan(plan, plan.inventory, without=[name])
+            case [_, "--segment", size]:
+                arrange(plan, plan.inventory, segment=segment_sizes([size]))
+            case [_, "--keep", level]:
+                arrange(plan, plan.inventory, keep=kept_levels([level]))
+            case [_, "--node", rank]:
+                node_ranks(rank, "--node")
+            case _:
+                plan.check_shares()
+                sorted_for_trainer(plan.fitted(self._inventory), plan.inventory)
+
+    def _use_config(self, path: Path, plan: Plan, request: str) -> None:
+        """Do what is requested of a config and its plan: a file of a launcher, a weight map or a component."""
+        if request.startswith("emit "):
+            _emit(plan, shlex.split(request)[1:], path.parent)
+        elif ":" in request:
+            plan.weight_map(*request.split(":"))
         else:
-            report = check(path, None if is_saved(path) else self._inventory, memory=self.ask == _WITH_MEMORY)
-            if report.plan is not None and self.ask is not None and self.ask != _WITH_MEMORY:
-                if self.ask.startswith("emit "):
-                    _emit(report.plan, shlex.split(self.ask)[1:], path.parent)
-                elif ":" in self.ask:
-                    report.plan.weight_map(*self.ask.split(":"))
-                else:
-                    ComponentPlacement(path, self._inventory).get_strategy(self.ask)
-            yield from report.diagnostics
+            ComponentPlacement(path, self._inventory).get_strategy(request)
 
 
 def _emit(plan: Plan, words: list[str], folder: Path) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -86,13 +87,22 @@ def live(
             show = _text if form == "table" else partial(_json, indented=watch is None)
             lines = show(found, everything=everything)
             click.echo("\n".join(lines))
-            while watch is not None:
-                time.sleep(watch)
-                found = looks.now()
-                before, lines = lines, show(found, everything=everything)
-                if lines != before:
-                    click.echo("\n".join(lines if form == "json" else _changes(before, lines)))
+            if watch is not None:
+                shown_changes = _changes if form == "table" else _whole
+                _watch(lambda: show(looks.now(), everything=everything), lines, watch, shown_changes)
         sys.exit(1 if found.differences or found.doubled or found.waiting else 0)
+
+
+def _watch(
+    look: Callable[[], list[str]], lines: list[str], pause: float, shown: Callable[[list[str], list[str]], list[str]]
+) -> NoReturn:
+    """Look again and again, and print what ``shown`` makes of lines that are not the last ones; a signal ends it."""
+    while True:
+        time.sleep(pause)
+        before = lines
+        lines = look()
+        if lines != before:
+            click.echo("\n".join(shown(before, lines)))
 
 
 def _text(found: Live, *, everything: bool) -> list[str]:
@@ -110,6 +120,13 @@ def _json(found: Live, *, everything: bool, indented: bool) -> list[str]:
 
 def _changes(before: list[str], after: list[str]) -> list[str]:
     """Return the time, and the lines that have gone (``-``) and come (``+``)."""
-    gone, come = set(before).difference(after), set(after).difference(before)
-    lines = [f"- {line}" for line in before if line in gone] + [f"+ {line}" for line in after if line in come]
-    return [time.strftime("%H:%M:%S"), *lines]
+    removed = set(before).difference(after)
+    added = set(after).difference(before)
+    minus = [f"- {line}" for line in before if line in removed]
+    plus = [f"+ {line}" for line in after if line in added]
+    return [time.strftime("%H:%M:%S"), *minus, *plus]
+
+
+def _whole(before: list[str], after: list[str]) -> list[str]:
+    """Return all lines: each change of a JSON document is a document."""
+    return after

@@ -100,7 +100,7 @@ def plan(
     --weights replaces the placements: it shows which slots of a component, such as the actor, send their weights to
     which slots of another, such as the rollout. A slot is a process, or an accelerator of a process with several.
     """
-    form = _chosen_format(form, output, weights)
+    form = _chosen_format(form, output)
     _check_output(form, output)
     if weights is not None and (component is not None or form not in ("table", "json")):
         raise click.UsageError("--weights requires --format table or json, without --component")
@@ -120,19 +120,20 @@ def plan(
             reject_unfit(Planned(result, sources), needs, reader)
         if save is not None:
             result.save(save)
-        if memory and output is None:
-            return
         if weights is not None:
-            _write_weights(result.weight_map(*_sender_and_receiver(result, weights, file)), form, output)
-            return
-        rows = None if needs is None else ProcessNeeds(needs)
-        if form in ("hostfile", "rankfile") or component is not None:
-            component = component_of(result, component, file)
-            result = result.only(component)
-        if form == "table":
-            _print_plan(result, None, is_part=component is not None)
+            sender, receiver = _sender_and_receiver(result, weights, file)
+            _write_weights(result.weight_map(sender, receiver), form, output)
+        elif memory:
+            if output is not None:
+                _write_plan(result, _process_needs(needs), form, output)
         else:
-            _write_plan(result, rows, form, output)
+            if component is not None or form in ("hostfile", "rankfile"):
+                component = component_of(result, component, file)
+                result = result.only(component)
+            if form == "table":
+                _print_plan(result, None, is_part=component is not None)
+            else:
+                _write_plan(result, None, form, output)
 
 
 def _show_memory(plan: Plan, needs: Needs | None, form: str) -> None:
@@ -145,18 +146,23 @@ def _show_memory(plan: Plan, needs: Needs | None, form: str) -> None:
 
 def _print_plan(plan: Plan, needs: Needs | None, *, is_part: bool = False) -> None:
     """Print the processes of a plan, or of one component, and what it needs of memory."""
-    of_processes = None if needs is None else ProcessNeeds(needs)
+    of_processes = _process_needs(needs)
     print_table(plan_table(plan, of_processes), plan_table(plan, of_processes, is_narrow=True))
     sharing = [] if is_part else sharing_lines(plan)
     print_lines([*size_lines(plan), *reserved_lines(plan), *sharing])
-    print_lines([] if needs is None else [*memory_lines(needs), *unknown_lines(needs)])
+    if needs is not None:
+        print_lines([*memory_lines(needs), *unknown_lines(needs)])
 
 
-def _chosen_format(form: str | None, output: str | None, weights: str | None) -> str:
-    """Return the format: the stated one, else that of the suffix of a file. Weights are in no file of a plan."""
-    if form is None:
-        form = "table" if output is None else _SUFFIXES.get(Path(output).suffix.lower(), "table")
-    return form
+def _process_needs(needs: Needs | None) -> ProcessNeeds | None:
+    return None if needs is None else ProcessNeeds(needs)
+
+
+def _chosen_format(form: str | None, output: str | None) -> str:
+    """Return the format: the stated one, else that of the suffix of a file."""
+    if form is not None:
+        return form
+    return "table" if output is None else _SUFFIXES.get(Path(output).suffix.lower(), "table")
 
 
 def _check_output(form: str, output: str | None) -> None:
