@@ -124,7 +124,10 @@ def test_completion_works_in_bash() -> None:
         ),
         ("plan one.yaml two.yaml", "Got unexpected extra argument (two.yaml)"),
         ("diff conf.yaml", "Missing argument 'B'"),
-        ("plan conf.yaml -o map.svg", "--save writes the plan, and rankplan show pictures"),
+        (
+            "plan conf.yaml -o p.json",
+            "--save p.json writes the plan, and rankplan show pictures; -o writes its rows, with the suffix",
+        ),
         ("run conf.yaml --nodes 2x8", "to simulate these nodes, use --nodes 2x8 --simulate"),
         ("run conf.yaml --inventory nodes.yaml", "to simulate these nodes, use --nodes nodes.yaml --simulate"),
         ("run conf.yaml --argument lr=1", "--argument is for the worker class of --worker; the built-in one"),

@@ -171,8 +171,10 @@ def _check_output(form: str, output: str | None) -> None:
         raise click.UsageError(f"--format {form} requires -o PATH")
     if output is not None and form == "table":
         suffixes = ", ".join(_SUFFIXES)
-        message = f"-o requires a suffix of {suffixes}, or another --format: {', '.join(FORMATS[1:])}"
-        raise click.UsageError(f"{message}; --save writes the plan, and rankplan show pictures")
+        raise click.UsageError(
+            f"--save {output} writes the plan, and rankplan show pictures; -o writes its rows, with the suffix "
+            f"{suffixes} or another --format: {', '.join(FORMATS[1:])}"
+        )
 
 
 def _write_weights(weights: WeightMap, form: str, output: str | None) -> None:
