@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, zip_longest
 from typing import Any
@@ -26,6 +26,7 @@ from rankplan.launchers.pods import (
     PLACEHOLDER,
     PLAN,
     QUEUE,
+    AnnotatedOptions,
     check_hardware,
     check_options,
     options_read,
@@ -76,22 +77,21 @@ class ObjectFile:
         kind = next(kind for kind, option in self.kinds.items() if option == draft.options.kind)
         file = draft.options.base
         base = [] if file is None else read_objects(file)
-        users = next((each for each in base if each.kind == kind), None)
-        if file is not None and users is None:
-            kinds = ", ".join(dict.fromkeys(each.kind for each in base)) or "nothing"
-            raise PlacementError([faults.no_object(file, kinds, kind)])
-        was_emitted = users is not None and users.at("metadata", "annotations", PLAN) is not None
-        emitted = self._read(base, file, [kind]) if file is not None and was_emitted else None
-        if users is not None:
+        users: Object | None = None
+        emitted: Emitted | None = None
+        if file is not None:
+            users = _object_of_kind(base, file, kind)
+            if users.at("metadata", "annotations", PLAN) is not None:
+                emitted = self._read(base, file, [kind])
             draft.options = _named(draft.options, users)
         check_options(draft)
         check_hardware(draft)
         text = plan_text(portable(draft.plan))
-        holder = _holder(base)
-        held = plan_map(draft, text)
+        planned_map = plan_map(draft, text)
+        users_map = _plan_map(base)
         started = self.compose(draft, text)
-        if holder is not None and emitted is None:
-            draft.faults += _conflicts(held, holder)
+        if users_map is not None and emitted is None:
+            draft.faults += _conflicts(planned_map, users_map)
         if users is None:
             started = merged(started, {})
         elif emitted is None:
@@ -99,12 +99,12 @@ class ObjectFile:
         else:
             started = self._replaced(draft, emitted, started, users)
         draft.finish()
-        _without_image(draft, started)
-        _without_unused_memory(started)
-        held = merged(held, {} if holder is None else holder.value)
-        others = [each.value for each in base if each is not users and each is not holder]
-        _note_large(draft, [held, started])
-        return documents_text([held, started, *others])
+        _add_image(draft, started)
+        _remove_unused_memory(started)
+        planned_map = merged(planned_map, {} if users_map is None else users_map.value)
+        others = [each.value for each in base if each is not users and each is not users_map]
+        _note_large(draft, [planned_map, started])
+        return documents_text([planned_map, started, *others])
 
     def _joined(self, draft: Draft, started: dict[str, Any], users: Object) -> Any:
         """Return rankplan's object with the fields of a user's own one; record where they contradict each other."""
@@ -142,20 +142,19 @@ class ObjectFile:
 
     def _read(self, objects: list[Object], file: str, kinds: Iterable[str]) -> Emitted:
         started = next(each for each in objects if each.kind in kinds)
-        holder = _holder(objects)
-        if holder is None:
+        written_map = _plan_map(objects)
+        if written_map is None:
             fault = started.located(("metadata", "annotations", PLAN), faults.no_plan_map())
             raise PlacementError([fault])
-        plan = _plan(holder)
+        plan = _plan(written_map)
         changes: list[Diagnostic] = []
         options = replace(_options(started, plan, changes), base=file, kind=self.kinds[started.kind])
         if options.pin:
             plan = _with_hostnames(plan, started)
-        saved = str(holder.at("data", "plan.json"))
+        saved = str(written_map.at("data", "plan.json"))
         draft = Draft(plan, options)
-        for expected, written in ((plan_map(draft, saved), holder), (self.compose(draft, saved), started)):
-            differences = contradictions(expected, written.value)
-            changes += [_changed(written, each) for each in differences if not _is_users(written, each.path)]
+        changes += _changed_fields(plan_map(draft, saved), written_map)
+        changes += _changed_fields(self.compose(draft, saved), started)
         changes += [started.located(path, fault) for path, fault in self.contradicting(plan, started.value)]
         changes += [started.located(("metadata",), fault) for fault in draft.faults]
         if changes:
@@ -177,7 +176,32 @@ def _note_large(draft: Draft, objects: Iterable[Mapping[str, Any]]) -> None:
             )
 
 
-def _holder(objects: list[Object]) -> Object | None:
+def _object_of_kind(objects: Sequence[Object], file: str, kind: str) -> Object:
+    """Return the first object of a kind in a base. Raises `PlacementError` if it has none."""
+    for each in objects:
+        if each.kind == kind:
+            return each
+    kinds = ", ".join(dict.fromkeys(each.kind for each in objects)) or "nothing"
+    raise PlacementError([faults.no_object(file, kinds, kind)])
+
+
+def _mappings(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield all mappings in a tree, the outer ones first."""
+    if isinstance(value, dict):
+        yield value
+        for part in value.values():
+            yield from _mappings(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _mappings(part)
+
+
+def _items(value: Any) -> list[dict[str, Any]]:
+    """Return the mappings in a list, none of any other value: a user's file may have anything anywhere."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _plan_map(objects: Sequence[Object]) -> Object | None:
     """Return the ConfigMap with the plan."""
     maps = [each for each in objects if each.kind == "ConfigMap" and each.at("data", "plan.json") is not None]
     marked = (each for each in maps if each.at("metadata", "annotations", PLAN) is not None)
@@ -232,109 +256,100 @@ def _name(value: Any) -> str | None:
     return next((name for name in names if isinstance(name, str)), None)
 
 
-def _without_image(draft: Draft, value: Any) -> None:
+def _add_image(draft: Draft, started: Any) -> None:
     """Write a placeholder where nobody has stated an image, and tell it."""
-    if isinstance(value, dict):
-        containers = value.get("containers")
-        for container in containers[:1] if isinstance(containers, list) else ():
-            if isinstance(container, dict) and "name" in container and "image" not in container:
-                fields = {**container}
-                container.clear()
-                container.update({"name": fields.pop("name"), "image": PLACEHOLDER, **fields})
-                note = f"no image is stated; replace {PLACEHOLDER}, or pass --image"
-                draft.notes += [note] if note not in draft.notes else []
-        for part in value.values():
-            _without_image(draft, part)
-    elif isinstance(value, list):
-        for part in value:
-            _without_image(draft, part)
+    for pod in _mappings(started):
+        containers = pod.get("containers")
+        first = containers[0] if isinstance(containers, list) and containers else None
+        if not isinstance(first, dict) or "name" not in first or "image" in first:
+            continue
+        fields = {**first}
+        first.clear()
+        first.update({"name": fields.pop("name"), "image": PLACEHOLDER, **fields})
+        note = f"no image is stated; replace {PLACEHOLDER}, or pass --image"
+        if note not in draft.notes:
+            draft.notes.append(note)
 
 
-def _without_unused_memory(value: Any) -> None:
+def _remove_unused_memory(started: Any) -> None:
     """Remove rankplan's volume for shared memory from pods whose containers all have another one there."""
-    if isinstance(value, dict):
-        volumes = value.get("volumes")
-        if isinstance(volumes, list) and MEMORY_VOLUME["name"] not in _mounted_volumes(value):
-            value["volumes"] = [volume for volume in volumes if volume != MEMORY_VOLUME]
-        for part in value.values():
-            _without_unused_memory(part)
-    elif isinstance(value, list):
-        for part in value:
-            _without_unused_memory(part)
+    for pod in _mappings(started):
+        volumes = pod.get("volumes")
+        if isinstance(volumes, list) and MEMORY_VOLUME["name"] not in _mounted_volumes(pod):
+            pod["volumes"] = [volume for volume in volumes if volume != MEMORY_VOLUME]
 
 
-def _mounted_volumes(pod: Mapping[str, Any]) -> set[str]:
+def _mounted_volumes(pod: Mapping[str, Any]) -> set[Any]:
     """Return the names of the volumes that the containers of a pod mount."""
-    names = set()
-    for kind in ("initContainers", "containers"):
-        containers = pod.get(kind)
-        for container in containers if isinstance(containers, list) else ():
-            mounts = container.get("volumeMounts") if isinstance(container, Mapping) else None
-            for mount in mounts if isinstance(mounts, list) else ():
-                name = mount.get("name") if isinstance(mount, Mapping) else None
-                if isinstance(name, str):
-                    names.add(name)
-    return names
+    containers = [*_items(pod.get("initContainers")), *_items(pod.get("containers"))]
+    mounts = [mount for container in containers for mount in _items(container.get("volumeMounts"))]
+    return {mount["name"] for mount in mounts if isinstance(mount.get("name"), str)}
 
 
-def _plan(holder: Object) -> Plan:
+def _plan(written_map: Object) -> Plan:
     path: KeyPath = ("data", "plan.json")
     try:
-        return Plan.from_dict(json.loads(str(holder.at(*path))))
+        return Plan.from_dict(json.loads(str(written_map.at(*path))))
     except PlacementError as error:
-        raise PlacementError([holder.located(path, fault) for fault in error.diagnostics]) from None
+        raise PlacementError([written_map.located(path, fault) for fault in error.diagnostics]) from None
     except (ValueError, RecursionError):
-        raise PlacementError([holder.located(path, faults.plan_not_json())]) from None
+        raise PlacementError([written_map.located(path, faults.plan_not_json())]) from None
 
 
 def _options(started: Object, plan: Plan, changes: list[Diagnostic]) -> Options:
     """Return the options that the fields of the object show."""
     path: KeyPath = ("metadata", "annotations", OPTIONS)
-    kept = options_read(str(started.at(*path) or ""))
-    if kept is None:
+    annotated = options_read(str(started.at(*path) or ""))
+    if annotated is None:
         changes.append(started.located(path, faults.no_options(OPTIONS, started.at(*path))))
-        kept = {}, {}, False
+        annotated = AnnotatedOptions({}, {}, pin=False)
     commands: dict[str, str] = {}
     ports: Counter[int] = Counter()
     names = list(plan)
     for option, value in _command_options(started.value):
-        name, _, rest = value.replace("$$", "$").partition("=")
+        name, _, argument = value.replace("$$", "$").partition("=")
         if option == "--run":
-            commands.setdefault(name, rest)
-        elif option == "--master" and name in names and (port := _PORT.search(rest)) is not None:
+            commands.setdefault(name, argument)
+        elif name in names and (port := _PORT.search(argument)) is not None:
             ports[int(port[1]) - names.index(name)] += 1
-    script = _script(started.value) if not commands else None
-    entrypoint = None if script is None else entrypoint_read(plan, script)
-    started_by = {"entrypoint": entrypoint, "commands": commands}
-    found = Options(**started_by, levels=kept[0], resource_keys=kept[1], pin=kept[2], named=True)  # type: ignore[arg-type]
-    found = replace(found, name=started.name or found.name, port=ports.most_common(1)[0][0] if ports else found.port)
-    return _named(found, started)
+    script = None if commands else _script(started.value)
+    options = Options(
+        entrypoint=None if script is None else entrypoint_read(plan, script),
+        commands=commands,
+        levels=annotated.levels,
+        resource_keys=annotated.resource_keys,
+        pin=annotated.pin,
+        named=True,
+    )
+    if ports:
+        [(port_of_first, _)] = ports.most_common(1)
+        options = replace(options, port=port_of_first)
+    return _named(replace(options, name=started.name or options.name), started)
 
 
-def _command_options(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the options with their values in the commands of all containers of an object."""
-    if isinstance(value, Mapping):
-        words = value.get("command")
+def _command_options(started: Any) -> Iterator[tuple[str, str]]:
+    """Yield ``--run`` and ``--master`` with their values in the commands of all containers of an object."""
+    for container in _mappings(started):
+        words = container.get("command")
         for option, argument in pairwise(words if isinstance(words, list) else []):
-            if isinstance(option, str) and isinstance(argument, str) and option in ("--run", "--master"):
+            if isinstance(argument, str) and option in ("--run", "--master"):
                 yield option, argument
-        for part in value.values():
-            yield from _command_options(part)
-    elif isinstance(value, list):
-        for part in value:
-            yield from _command_options(part)
 
 
-def _script(value: Any) -> str | None:
+def _script(started: Any) -> str | None:
     """Return the script of the first pod that starts Ray, as the kubelet passes it on."""
-    if isinstance(value, list):
-        return next((script for part in value if (script := _script(part)) is not None), None)
-    if not isinstance(value, Mapping):
-        return None
-    words = value.get("command")
-    if isinstance(words, list) and words[:2] == ["bash", "-c"] and len(words) == 3:
-        return str(words[2]).replace("$$", "$")
-    return _script(list(value.values()))
+    for container in _mappings(started):
+        words = container.get("command")
+        if isinstance(words, list) and words[:2] == ["bash", "-c"] and len(words) == 3:
+            return str(words[2]).replace("$$", "$")
+    return None
+
+
+def _changed_fields(planned: Mapping[str, Any], users: Object) -> Iterator[Diagnostic]:
+    """Yield the fields of an object that are not as planned, but for those that are the user's."""
+    for difference in contradictions(planned, users.value):
+        if not _is_users(users, difference.path):
+            yield _changed(users, difference)
 
 
 def _changed(users: Object, contradiction: Contradiction) -> Diagnostic:
@@ -387,20 +402,15 @@ def _with_hostnames(plan: Plan, started: Object) -> Plan:
     return Plan.from_dict(content)
 
 
-def _pinned(value: Any) -> Iterator[tuple[int, str]]:
+def _pinned(started: Any) -> Iterator[tuple[int, str]]:
     """Yield the node rank and the host of each pod that is pinned."""
-    if isinstance(value, list):
-        for part in value:
-            yield from _pinned(part)
-    elif isinstance(value, Mapping):
-        selector, containers = value.get("nodeSelector"), value.get("containers")
-        host = selector.get(HOSTNAME) if isinstance(selector, Mapping) else None
-        for container in containers if isinstance(containers, list) and isinstance(host, str) else ():
-            variables = container.get("env") if isinstance(container, Mapping) else None
-            for variable in variables if isinstance(variables, list) else ():
-                if isinstance(variable, Mapping) and variable.get("name") == NODE_RANK:
-                    rank = str(variable.get("value"))
-                    if rank.isdecimal() and len(rank) < 9:
-                        yield int(rank), str(host)
-        for part in value.values():
-            yield from _pinned(part)
+    for pod in _mappings(started):
+        selector = pod.get("nodeSelector")
+        host = selector.get(HOSTNAME) if isinstance(selector, dict) else None
+        if not isinstance(host, str):
+            continue
+        for container in _items(pod.get("containers")):
+            for variable in _items(container.get("env")):
+                rank = str(variable.get("value"))
+                if variable.get("name") == NODE_RANK and rank.isdecimal() and len(rank) < 9:
+                    yield int(rank), host

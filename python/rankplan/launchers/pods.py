@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from rankplan._core import ACCELERATOR, WHOLE_NODE
 from rankplan.accelerators import VENDORS, vendor
+from rankplan.frozen import frozen
 from rankplan.launchers import faults
 from rankplan.launchers.draft import Draft
 from rankplan.launchers.embedded import digest
@@ -77,20 +78,32 @@ def _kept_options(draft: Draft) -> str:
     return " ".join([*words, *(["--pin"] if options.pin else [])])
 
 
-def options_read(text: str) -> tuple[dict[str, str], dict[str, str], bool] | None:
-    """Return the levels, the resource keys and whether hosts are pinned that `_kept_options` wrote, or ``None``."""
+class AnnotatedOptions(NamedTuple):
+    """The options that the fields of a file do not show."""
+
+    levels: dict[str, str]
+    resource_keys: dict[str, str]
+    pin: bool
+
+
+def options_read(text: str) -> AnnotatedOptions | None:
+    """Return the options that `_kept_options` wrote, or ``None`` for another text."""
     levels: dict[str, str] = {}
     keys: dict[str, str] = {}
-    words = iter(text.split(" ") if text else ())
     pin = False
+    words = iter(text.split(" ") if text else ())
     for word in words:
-        name, equals, value = next(words, "").partition("=") if word != "--pin" else ("", "=", "")
-        if word not in ("--level", "--resource-key", "--pin") or not equals:
+        if word == "--pin":
+            pin = True
+            continue
+        name, equals, value = next(words, "").partition("=")
+        if word == "--level" and equals:
+            levels[name] = value
+        elif word == "--resource-key" and equals:
+            keys[name] = value
+        else:
             return None
-        pin = pin or word == "--pin"
-        if word != "--pin":
-            (levels if word == "--level" else keys)[name] = value
-    return levels, keys, pin
+    return AnnotatedOptions(levels, keys, pin)
 
 
 def template(
@@ -135,28 +148,51 @@ def amounts_of(draft: Draft, group: PodGroup) -> PodAmounts:
     needed = NodeAmounts()
     for node in group.nodes:
         needed = needed.most(draft.needed.get(node, needed))
-    cpus, mebibytes = ceil(needed.cpus), ceil(needed.memory)
-    known = [draft.plan.inventory.node(node).cpus for node in group.nodes] if cpus else []
-    fewest = min((int(one) for one in known if one is not None), default=0)
+    cpus = ceil(needed.cpus)
+    mebibytes = ceil(needed.memory)
+    options = draft.options
     limits: dict[str, Any] = {}
     requests: dict[str, Any] = {}
-    for key, option, stated, text, least, most in (
-        ("cpu", "--cpus", draft.options.cpus, str(cpus), cpus, fewest if None not in known else 0),
-        ("memory", "--memory", draft.options.memory, f"{mebibytes}Mi", mebibytes << 20, 0),
+    for amount in (
+        _Amount("cpu", "--cpus", options.cpus, str(cpus), cpus, _fewest_cpus(draft, group)),
+        _Amount("memory", "--memory", options.memory, f"{mebibytes}Mi", mebibytes << 20, 0),
     ):
-        if stated is not None:
-            limits[key] = stated
-            number = quantity(stated)
-            if number is not None and number < least:
-                draft.refuse(faults.small_pod(option, stated, text, group.name))
-        elif least:
-            limits[key] = AtLeast(str(most) if most >= least else None, least)
-            requests[key] = AtLeast(text)
+        if amount.stated is not None:
+            limits[amount.resource] = amount.stated
+            number = quantity(amount.stated)
+            if number is not None and number < amount.least:
+                draft.refuse(faults.small_pod(amount.option, amount.stated, amount.text, group.name))
+        elif amount.least:
+            limit = str(amount.of_node) if amount.of_node >= amount.least else None
+            limits[amount.resource] = AtLeast(limit, amount.least)
+            requests[amount.resource] = AtLeast(amount.text)
         else:
-            limits[key] = USER
-    if requests and draft.options.queue is not None and _QUOTA_NOTE not in draft.notes:
+            limits[amount.resource] = USER
+    if requests and options.queue is not None and _QUOTA_NOTE not in draft.notes:
         draft.notes.append(_QUOTA_NOTE)
     return PodAmounts(limits, requests)
+
+
+@frozen
+class _Amount:
+    """The CPUs, or the memory, of a pod, and the option that states them, with its value.
+
+    The job reserves ``least`` units, which are ``text`` as a quantity. ``of_node`` is what each node has; 0 if unknown.
+    """
+
+    resource: str
+    option: str
+    stated: str | None
+    text: str
+    least: int
+    of_node: int
+
+
+def _fewest_cpus(draft: Draft, group: PodGroup) -> int:
+    """Return the CPUs that each node of a group has, 0 if the inventory does not know them all."""
+    cpus = [draft.plan.inventory.node(node).cpus for node in group.nodes]
+    known = [int(count) for count in cpus if count is not None]
+    return min(known, default=0) if len(known) == len(cpus) else 0
 
 
 def pod_spec(
