@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from rankplan.frozen import frozen
 from rankplan.launchers.exec.process import RankProcess
 
 GRACE = 15.0
@@ -37,53 +38,99 @@ def run_ranks(
     the others get SIGTERM, and SIGKILL after ``grace`` seconds. If this process dies, its ranks get SIGTERM, on Linux.
     Raises ``OSError`` if a command cannot be started; those already started are ended.
     """
-    running: dict[int, tuple[RankProcess, subprocess.Popen[bytes]]] = {}
+    running = _Running()
+    only_serving = all(rank.serves for rank, _ in ranks)
+    code = 0
+    is_ending = False
+    with handled(dict.fromkeys(FORWARDED, running.send) | {signal.SIGALRM: running.kill}):
+        running.start(ranks)
+        while running.count:
+            ended = running.wait()
+            if ended is None or is_ending:
+                continue
+            has_succeeded = ended.code == 0 and (only_serving or not ended.rank.serves)
+            if has_succeeded and (only_serving or not running.only_serve):
+                continue
+            is_ending = True
+            if not has_succeeded:
+                code = ended.exit_code
+                others = f"; ending the other {running.count}" if running.count else ""
+                tell(f"{ended.rank.component} rank {ended.rank.rank} ended with {ended.how}{others}")
+            running.end(grace)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    return code
 
-    def send(number: int, _frame: FrameType | None = None) -> None:
-        for pid in running:
-            with suppress(ProcessLookupError):
-                os.killpg(pid, number)
 
-    def kill(_number: int, _frame: FrameType | None) -> None:
-        send(signal.SIGKILL)
+@frozen
+class _Ended:
+    """A rank that has ended, and how, as `os.waitstatus_to_exitcode` tells it: a signal is a negative number."""
 
-    code, only_serving = 0, all(rank.serves for rank, _ in ranks)
-    is_over = False
-    with handled(dict.fromkeys(FORWARDED, send) | {signal.SIGALRM: kill}):
+    rank: RankProcess
+    code: int
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a failure: a rank that serves fails with 0, too."""
+        if self.code < 0:
+            return 128 - self.code
+        return self.code or 1
+
+    @property
+    def how(self) -> str:
+        return f"signal {signal.Signals(-self.code).name}" if self.code < 0 else f"exit code {self.code}"
+
+
+class _Running:
+    """The ranks that run, by the ids of their processes."""
+
+    def __init__(self) -> None:
+        self._processes: dict[int, tuple[RankProcess, subprocess.Popen[bytes]]] = {}
+
+    @property
+    def count(self) -> int:
+        return len(self._processes)
+
+    @property
+    def only_serve(self) -> bool:
+        """Whether there are ranks, and all of them serve."""
+        return bool(self._processes) and all(rank.serves for rank, _ in self._processes.values())
+
+    def start(self, ranks: Sequence[tuple[RankProcess, Sequence[str]]]) -> None:
+        """Start the commands of ranks; if one cannot be started, kill the others and wait for their end."""
         try:
             for rank, command in ranks:
                 with _blocked():
                     process = _start(rank, command)
-                    running[process.pid] = rank, process
+                    self._processes[process.pid] = rank, process
         except BaseException:
-            send(signal.SIGKILL)
-            while running:
-                running.pop(os.wait()[0], None)
+            self.send(signal.SIGKILL)
+            while self._processes:
+                self._processes.pop(os.wait()[0], None)
             raise
-        while running:
-            pid, status = os.wait()
-            ended = os.waitstatus_to_exitcode(status)
-            if pid not in running:
-                continue  # adopted from a process that became this one
-            rank, process = running.pop(pid)
-            process.returncode = ended
-            if code or is_over:
-                continue
-            is_lost = ended == 0 and rank.serves and not only_serving
-            if ended == 0 and not is_lost:
-                is_over = bool(running) and not only_serving and all(rank.serves for rank, _ in running.values())
-                if is_over:
-                    send(signal.SIGTERM)
-                    signal.setitimer(signal.ITIMER_REAL, grace)
-                continue
-            code = ended if ended > 0 else 128 - ended if ended else 1
-            how = f"signal {signal.Signals(-ended).name}" if ended < 0 else f"exit code {ended}"
-            rest = f"; ending the other {len(running)}" if running else ""
-            tell(f"{rank.component} rank {rank.rank} ended with {how}{rest}")
-            send(signal.SIGTERM)
-            signal.setitimer(signal.ITIMER_REAL, grace)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-    return code
+
+    def wait(self) -> _Ended | None:
+        """Wait until a process ends; ``None`` for one that is no rank: adopted from a process that became this one."""
+        pid, status = os.wait()
+        if pid not in self._processes:
+            return None
+        rank, process = self._processes.pop(pid)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return _Ended(rank, process.returncode)
+
+    def end(self, grace: float) -> None:
+        """End all ranks: with SIGTERM, and with SIGKILL after ``grace`` seconds, when the alarm comes."""
+        self.send(signal.SIGTERM)
+        signal.setitimer(signal.ITIMER_REAL, grace)
+
+    def send(self, number: int, _frame: FrameType | None = None) -> None:
+        """Send a signal to all ranks and their children."""
+        for pid in self._processes:
+            with suppress(ProcessLookupError):
+                os.killpg(pid, number)
+
+    def kill(self, _number: int, _frame: FrameType | None) -> None:
+        """Handle the alarm."""
+        self.send(signal.SIGKILL)
 
 
 def _start(rank: RankProcess, command: Sequence[str]) -> subprocess.Popen[bytes]:
